@@ -1,0 +1,3 @@
+//! The plait command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Shared-memory, log and transaction engine behind Plait.

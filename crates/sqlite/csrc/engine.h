@@ -1,0 +1,214 @@
+/*
+** engine.h - the boundary between the C shim (crates/sqlite/csrc) and the
+** engine (Rust, crates/sqlite/src/ffi).  Everything here is internal: none of
+** these names is exported from the shared object.
+**
+** Conventions
+**  - "int" results are SQLite result codes (extended where it says so) unless
+**    a function says otherwise.  After a code other than SQLITE_OK,
+**    pl_errmsg(conn) has a sentence, and pl_conflict() the conflict if the code is
+**    SQLITE_BUSY_SNAPSHOT.
+**  - Keys are order-preserving byte strings compared with memcmp, shorter first
+**    (see pl_encode_*).  A table key is the rowid, 8 bytes big-endian with
+**    the sign bit flipped.  Nothing in the engine knows SQLite's types.
+**  - A PlConn is used by one thread at a time (SQLite's connection mutex).
+**  - A Rust panic inside any call poisons the database and returns SQLITE_IOERR.
+*/
+#ifndef PLAIT_ENGINE_H
+#define PLAIT_ENGINE_H
+#include <stdint.h>
+#include <stddef.h>
+
+typedef struct PlConn PlConn;      /* one Btree attached to a concurrent database */
+typedef struct PlIter PlIter;      /* ordered walk over the overlay of one root */
+
+/* One overlay entry: a row, an index record, or its tombstone.  rec is the
+** original SQLite record; an index tombstone keeps the record of the deleted
+** entry.  Pointers live until the next write or rollback through the
+** same PlConn, or the end of its snapshot. */
+typedef struct PlEntry {
+  const uint8_t *key;  uint32_t nKey;
+  uint32_t nRec;       const uint8_t *rec;
+  uint8_t tombstone;
+} PlEntry;
+
+/* What the header of the base says of the mode. */
+typedef struct PlHeader {
+  uint8_t  marked;        /* bytes 72..75 are not zero: concurrent mode */
+  uint8_t  fenced;        /* bytes 18 and 19 are 3 */
+  uint8_t  empty;         /* the file has no pages yet */
+  uint8_t  textEncoding;  /* 1 utf8, 2 utf16le, 3 utf16be, 0 not set yet */
+  uint32_t salt;          /* bytes 72..75 */
+  uint32_t generation;    /* bytes 76..79: merged through this generation */
+} PlHeader;
+
+/* ---- what Rust calls: a hidden stock connection to the base ------------- */
+typedef struct PlBaseOps {
+  /* Open a connection that stays on SQLite's own path whatever the header says.
+  ** synchronous=FULL, no auto-checkpoint, WAL. *pzErr from sqlite3_mprintf. */
+  int  (*xOpen)(const char *zPath, void **ppBase, char **pzErr);
+  void (*xClose)(void *pBase);
+  const char *(*xErrmsg)(void *pBase);
+  int  (*xHeader)(void *pBase, PlHeader *pOut);      /* in a read transaction of its own */
+  int  (*xBegin)(void *pBase);                       /* write transaction at the newest snapshot, schema loaded */
+  int  (*xPut)(void *pBase, uint32_t iRoot, const PlEntry *p);     /* insert or replace */
+  int  (*xDelete)(void *pBase, uint32_t iRoot, const PlEntry *p);  /* no-op when absent */
+  int  (*xStamp)(void *pBase, const PlHeader *p);    /* inside a write transaction: 18,19,72..79 */
+  int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
+  void (*xRollback)(void *pBase);
+  /* mode 0 passive, 1 full+fsync, 2 truncate.  Frames in the WAL and frames checkpointed. */
+  int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt);
+} PlBaseOps;
+
+/* ---- attach, detach ------------------------------------------------------ */
+#define PL_ATTACH_READONLY 0x01
+/* Join the live session of zPath (full path), starting or recovering it when this
+** is the first process.  *pzErr is a malloc'ed sentence (free with pl_free). */
+int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, PlConn **ppConn, char **pzErr);
+/* Leave.  The last one out merges, unfences and removes the side files; a failure
+** there leaves everything for the next recovery and is not an error. */
+void pl_detach(PlConn *);
+int  pl_is_forked(PlConn *);             /* true in a child made by fork() */
+uint32_t pl_connections(PlConn *);       /* attached connections, all processes */
+void pl_free(void *);
+
+/* Conversion.  Enable: the shim has put the base in WAL mode; this checks that the file system and the
+** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
+int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
+/* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached.  Afterwards the shim stamps
+** an unmarked header on the stock path and calls pl_disabled, which removes the side files and frees conn. */
+struct PlWait;
+int  pl_disable_begin(PlConn *, const struct PlWait *);
+void pl_disabled(PlConn *);
+
+/* ---- waiting ------------------------------------------------------------- */
+typedef struct PlWait {
+  int   timeoutMs;                       /* >=0: wait in the kernel this long, then SQLITE_BUSY */
+  int (*xBusy)(void *pCtx, int nPrior);  /* timeoutMs<0: custom handler; 0 = give up. Both absent: timeoutMs=0 */
+  int (*xInterrupted)(void *pCtx);       /* polled at least every 100 ms; non-zero -> SQLITE_INTERRUPT */
+  void *pCtx;
+} PlWait;
+
+/* ---- snapshots ------------------------------------------------------------ */
+#define PL_RETRY 0x7fff0001
+/* Call before the base read transaction starts, then start it, read the header, and take. */
+int  pl_snapshot_pin(PlConn *);
+/* PL_RETRY: end the base read transaction and start over from pin.  forWrite: newest visible commit instead of newest readable. */
+int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
+void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin */
+uint32_t pl_data_version(PlConn *);      /* changes when another connection's commit came into view */
+uint32_t pl_view(PlConn *);              /* bumped whenever the snapshot moves under open cursors (upgrade, commit with open reads, rollback) */
+
+/* ---- becoming a writer ---------------------------------------------------- */
+#define PL_WRITE_QUEUED     1   /* takes the writer's right; with an open snapshot: validates what was read and moves the snapshot to now */
+#define PL_WRITE_OPTIMISTIC 2   /* BEGIN CONCURRENT */
+/* For PL_WRITE_QUEUED without a snapshot: call this first, then pin/take with forWrite=1. */
+int  pl_write_begin(PlConn *, int how, const PlWait *);
+int  pl_is_writer(PlConn *);             /* 0, PL_WRITE_QUEUED, PL_WRITE_OPTIMISTIC */
+
+/* ---- writes ---------------------------------------------------------------- */
+#define PL_ESCALATE 0x7fff0002           /* past the memory budget: become exclusive, then do it on the stock path; nothing was written */
+int  pl_put(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec, uint32_t nZero);
+int  pl_delete(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
+/* Like pl_put, but at commit the last 8 bytes of the record (big-endian signed integer) become the
+** maximum of what is there and what is committed: sqlite_sequence without a hot row. */
+int  pl_put_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
+/* Savepoints as sqlite3PagerOpenSavepoint/Savepoint count them: open until n are open; release/rollback i (0-based; -1 = whole transaction). */
+int  pl_savepoint_open(PlConn *, int n);
+void pl_savepoint_release(PlConn *, int i);
+void pl_savepoint_rollback(PlConn *, int i);
+/* Next automatic rowid of a table. visibleMax: largest rowid in this transaction's view (INT64_MIN: empty table); floor: result must exceed it.
+** SQLITE_FULL when none is left (the shim then goes the random way of stock SQLite). */
+int  pl_new_rowid(PlConn *, uint32_t iRoot, int64_t visibleMax, int64_t floor, int64_t *pOut);
+void pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id was inserted */
+
+/* ---- reads ------------------------------------------------------------------ */
+int  pl_root_overlay(PlConn *, uint32_t iRoot);    /* 0: the overlay of this root is empty for this snapshot (own writes included) */
+int  pl_get(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);   /* 1: entry (maybe tombstone), 0: none */
+PlIter *pl_iter_new(PlConn *, uint32_t iRoot);
+void pl_iter_free(PlIter *);
+#define PL_SEEK_GE 0
+#define PL_SEEK_GT 1
+#define PL_SEEK_LE 2
+#define PL_SEEK_LT 3
+#define PL_SEEK_PREFIX_GT 4   /* first entry after all that have the key as prefix */
+#define PL_SEEK_PREFIX_LE 5   /* last entry that has the key as prefix or lies before */
+/* All of these: 1 and *pOut, or 0 at the end.  Entries include tombstones; one entry per key (the newest visible). nKey=0 with GE: first. */
+int  pl_iter_seek(PlIter *, int mode, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);
+int  pl_iter_last(PlIter *, PlEntry *pOut);
+int  pl_iter_next(PlIter *, PlEntry *pOut);        /* from the last returned entry; sees own writes made meanwhile */
+int  pl_iter_prev(PlIter *, PlEntry *pOut);
+
+/* Read set.  Cheap no-ops while the connection holds the writer's right. */
+void pl_read_point(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
+void pl_read_prefix(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
+void pl_read_range(PlConn *, uint32_t iRoot, const uint8_t *pLo, uint32_t nLo, const uint8_t *pHi, uint32_t nHi);  /* closed; NULL = unbounded */
+
+/* ---- the end of a transaction ------------------------------------------------ */
+#define PL_SYNC_OFF 0
+#define PL_SYNC_NORMAL 1
+#define PL_SYNC_FULL 2
+/* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). */
+int  pl_commit_prepare(PlConn *, const PlWait *);
+/* SQLITE_OK: committed, and on disk when sync is FULL.  SQLITE_BUSY: may be repeated.  SQLITE_BUSY_SNAPSHOT: conflict, doomed until rollback.
+** keepReading: open SELECTs go on; the snapshot moves to this commit. A transaction without writes just ends (waits until what it read is durable). */
+int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
+void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
+int  pl_maintain(PlConn *);              /* outside any transaction, after it ended: merge when due */
+int  pl_doomed(PlConn *);                /* true after SQLITE_BUSY_SNAPSHOT until rollback: writes must fail with 517 */
+
+/* ---- the exclusive path -------------------------------------------------------- */
+/* Right + validation + everything merged into the base; nobody commits or merges until pl_exclusive_end.
+** Then the shim ends its base read transaction, starts a stock write transaction, replays, and goes on as stock SQLite. */
+int  pl_exclusive_begin(PlConn *, const PlWait *);
+/* Own writes in order, savepoint by savepoint. */
+int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);
+void pl_exclusive_header(PlConn *, PlHeader *pOut);    /* to be stamped before the stock commit (always synced: FULL) */
+void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
+int  pl_is_exclusive(PlConn *);
+/* Merge everything that is readable now, outside a transaction (wal_checkpoint, backup, dbstat, serialize...). */
+int  pl_merge_all(PlConn *, const PlWait *);
+
+/* ---- key encoding ---------------------------------------------------------------- */
+#define PL_COLL_BINARY 0
+#define PL_COLL_NOCASE 1
+#define PL_COLL_RTRIM  2
+#define PL_FIELD_DESC  0x80
+/* Fields are bytes: collation | PL_FIELD_DESC.  Both append to *pBuf from offset 0, growing it; the buffer is owned by the caller and released
+** with pl_buf_free.  SQLITE_CORRUPT for a malformed record. */
+typedef struct PlBuf { uint8_t *p; uint32_t n; uint32_t nAlloc; } PlBuf;
+void pl_buf_free(PlBuf *);
+int  pl_encode_record(const uint8_t *pRec, uint32_t nRec, const uint8_t *aField, uint32_t nField, uint8_t textEncoding, PlBuf *pBuf);
+typedef struct PlValue {
+  uint8_t type;                      /* SQLITE_INTEGER 1, FLOAT 2, TEXT 3, BLOB 4, NULL 5 */
+  uint32_t n;                        /* bytes of text or blob without nZero */
+  uint32_t nZero;                    /* zero bytes that follow the blob */
+  const uint8_t *z;
+  int64_t i; double r;
+} PlValue;
+int  pl_encode_values(const PlValue *a, uint32_t n, const uint8_t *aField, uint8_t textEncoding, PlBuf *pBuf);
+
+/* ---- visibility --------------------------------------------------------------------- */
+typedef struct PlConflict {
+  uint32_t iRoot; uint32_t nKey; uint8_t key[64];   /* key truncated to 64 bytes */
+  uint8_t isRange;                                    /* what was read was a range */
+  uint8_t isSchema;                                   /* an exclusive transaction (DDL, VACUUM, bulk) committed since */
+  int32_t loserPid, winnerPid; uint64_t loserTxn, winnerTxn;  int64_t unixMs;
+} PlConflict;
+int  pl_conflict(PlConn *, PlConflict *pOut);              /* 1 if the last failure was a conflict */
+const char *pl_errmsg(PlConn *);                           /* "" if none */
+/* plait_status / plait_transactions / plait_conflicts rows: the n-th row's columns as text cells. 0 past the end. */
+typedef struct PlCell { uint8_t type; int64_t i; const char *z; } PlCell;   /* type as PlValue: INTEGER, TEXT, NULL */
+#define PL_TABLE_STATUS 0          /* name, value */
+#define PL_TABLE_TRANSACTIONS 1    /* pid, thread, connection, state, age_ms, waiting_for_pid, waiting_for */
+#define PL_TABLE_CONFLICTS 2       /* time_ms, root, key (hex), is_range, loser_pid, winner_pid, loser_txn, winner_txn */
+typedef struct PlRows PlRows;
+PlRows *pl_rows_new(PlConn *, int table);
+int  pl_rows_cell(PlRows *, uint32_t row, uint32_t col, PlCell *pOut);
+void pl_rows_free(PlRows *);
+const char *pl_engine_version(void);
+/* Settings, by pragma: returns the value in force; value<0 asks. */
+#define PL_SET_BACKGROUND_MERGE 0
+#define PL_SET_WAL_LIMIT_BYTES 1       /* cost of a slow reader before commits fail */
+int64_t pl_setting(PlConn *, int which, int64_t value);
+#endif
