@@ -1,3 +1,49 @@
-//! Project tasks.
+//! Project tasks, run as `cargo run -p xtask -- TASK` or through the Makefile.
 
-fn main() {}
+mod dist;
+mod toolchain;
+mod workspace;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Project tasks")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build the libraries, headers and programs into a directory.
+    Dist {
+        /// Where to put them.
+        #[arg(long, default_value = "dist")]
+        out: PathBuf,
+        /// Also build a library that can be killed at named steps, for the crash tests.
+        #[arg(long)]
+        crash_points: bool,
+        /// Build the unspliced library and its shell alone.
+        #[arg(long, conflicts_with = "crash_points")]
+        stock_only: bool,
+    },
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().task {
+        Task::Dist {
+            out,
+            crash_points,
+            stock_only,
+        } => {
+            let what = dist::Request {
+                crash_points,
+                stock_only,
+            };
+            dist::run(&out, what)
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! From the pinned amalgamation to object code: find it, splice it, compile it.
+//!
+//! `build.rs` of `plait-sqlite` and `xtask dist` are the two users; the latter also builds the stock
+//! library, from the same source with the same flags.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`upstream`] | where SQLite's sources are, and that they are the pinned ones |
+//! | [`flags`] | how SQLite is compiled |
+//! | [`exports`] | what the shared objects export |
+
+pub mod exports;
+pub mod flags;
+pub mod upstream;

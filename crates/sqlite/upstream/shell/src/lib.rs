@@ -1,0 +1,1 @@
+//! Placeholder target: this manifest only pins where an upstream source comes from.

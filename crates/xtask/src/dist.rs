@@ -1,0 +1,65 @@
+//! `dist`: everything a user installs, and the stock library to compare it with.
+//!
+//! Layout of the directory:
+//!
+//! ```text
+//! lib/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  pkgconfig/sqlite3.pc
+//! include/sqlite3.h  sqlite3ext.h  plait.h
+//! bin/plait  sqlite3
+//! stock/lib/libsqlite3.so.0  stock/bin/sqlite3      same amalgamation and flags, not spliced
+//! crash/lib/libsqlite3.so.0                         with --crash-points
+//! ```
+//!
+//! Outputs are made in cargo's target directory and copied from there, each by way of a rename, so
+//! that a program that runs from the directory keeps the files it has mapped. Steps whose
+//! inputs have not changed are skipped (see [`crate::toolchain::Stamp`]).
+
+mod install;
+mod link;
+mod shell;
+mod stock;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use plait_splice::upstream::{self, Amalgamation};
+
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+/// What to build.
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// Also the library with crash points.
+    pub crash_points: bool,
+    /// Nothing but the stock library and its shell.
+    pub stock_only: bool,
+}
+
+/// What every step needs to know.
+struct Context {
+    workspace: Workspace,
+    toolchain: Toolchain,
+    amalgamation: Amalgamation,
+    shell_source: PathBuf,
+    /// Where outputs are made and kept.
+    cache: PathBuf,
+    /// Where they are copied to.
+    out: PathBuf,
+}
+
+/// Builds what is asked for into `out`.
+pub fn run(out: &Path, request: Request) -> Result<()> {
+    let workspace = Workspace::locate()?;
+    let context = Context {
+        toolchain: Toolchain::locate()?,
+        amalgamation: upstream::amalgamation(&workspace.root)?,
+        shell_source: upstream::shell(&workspace.root)?,
+        cache: workspace.target.join("dist"),
+        out: workspace.root.join(out),
+        workspace,
+    };
+    stock::build(&context)?;
+    let _ = request;
+    Ok(())
+}

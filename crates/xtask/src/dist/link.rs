@@ -1,0 +1,41 @@
+//! Linking a shared library that looks to the loader like the system's `libsqlite3.so.0`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use plait_splice::exports;
+
+use super::Context;
+use crate::toolchain::run;
+
+/// System libraries that SQLite and the Rust runtime call.
+const SYSTEM_LIBRARIES: &[&str] = &["-lpthread", "-ldl", "-lm", "-lc"];
+
+/// Links `inputs` (object files, archives and flags for them) into `output`.
+///
+/// A symbol without a definition is an error here, not a surprise in the program that loads it.
+pub fn shared(context: &Context, inputs: &[&OsStr], output: &Path) -> Result<()> {
+    let script = output.with_extension("map");
+    fs::write(&script, exports::version_script())?;
+    let mut script_flag = OsString::from("-Wl,--version-script=");
+    script_flag.push(&script);
+    run(context
+        .toolchain
+        .command()?
+        .arg("-shared")
+        .arg("-o")
+        .arg(output)
+        .arg(format!("-Wl,-soname,{}", exports::SONAME))
+        .arg(script_flag)
+        .args([
+            // Calls inside the library stay inside it, whatever else the program has loaded.
+            "-Wl,-Bsymbolic-functions",
+            "-Wl,-z,defs",
+            "-Wl,-z,relro",
+            "-Wl,--gc-sections",
+        ])
+        .args(inputs)
+        .args(SYSTEM_LIBRARIES))
+}
