@@ -1,1 +1,4 @@
 //! Shared-memory, log and transaction engine behind Plait.
+
+pub mod ids;
+pub mod memtable;

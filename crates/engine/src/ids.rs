@@ -1,0 +1,143 @@
+//! The engine's orders and names as distinct types, so that none can be passed for another.
+//!
+//! Only the arithmetic that has a meaning exists: a log position moves by bytes, a commit
+//! timestamp and a generation have a successor, a snapshot either sees a commit or does not.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $tag:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// The least value.
+            pub const ZERO: $name = $name(0);
+            /// The greatest value.
+            pub const MAX: $name = $name(<$inner>::MAX);
+
+            /// Wraps a raw number.
+            pub const fn new(raw: $inner) -> $name {
+                $name(raw)
+            }
+
+            /// The raw number.
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($tag, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// Position of a commit in the one order of all commits. 0 is before the first.
+    CommitTs(u64), "c"
+);
+id!(
+    /// What a transaction sees: every commit up to and including this one.
+    SnapshotTs(u64), "s"
+);
+id!(
+    /// A byte position in the log; it never restarts.
+    Lsn(u64), "lsn"
+);
+id!(
+    /// One filling of a memtable, from its first commit to its freeze.
+    Generation(u32), "g"
+);
+id!(
+    /// A transaction, for reports: unique while a live session lasts.
+    TxnId(u64), "t"
+);
+id!(
+    /// The root page that names a b-tree of the base. 0 names none.
+    Root(u32), "root"
+);
+
+impl CommitTs {
+    /// The timestamp that the next commit gets.
+    pub const fn next(self) -> CommitTs {
+        CommitTs(self.0 + 1)
+    }
+
+    /// The oldest snapshot that sees this commit.
+    pub const fn snapshot(self) -> SnapshotTs {
+        SnapshotTs(self.0)
+    }
+}
+
+impl SnapshotTs {
+    /// Whether a commit is part of this snapshot.
+    pub const fn sees(self, commit: CommitTs) -> bool {
+        commit.0 <= self.0
+    }
+
+    /// The newest commit that this snapshot sees.
+    pub const fn newest_commit(self) -> CommitTs {
+        CommitTs(self.0)
+    }
+}
+
+impl From<CommitTs> for SnapshotTs {
+    fn from(ts: CommitTs) -> SnapshotTs {
+        ts.snapshot()
+    }
+}
+
+impl Generation {
+    /// The generation that follows this one.
+    pub const fn next(self) -> Generation {
+        Generation(self.0 + 1)
+    }
+}
+
+impl Add<u64> for Lsn {
+    type Output = Lsn;
+
+    fn add(self, bytes: u64) -> Lsn {
+        Lsn(self.0 + bytes)
+    }
+}
+
+impl Sub for Lsn {
+    type Output = u64;
+
+    /// Bytes from `earlier` to this position.
+    fn sub(self, earlier: Lsn) -> u64 {
+        self.0 - earlier.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_sees_its_own_commit_and_not_the_next() {
+        let ts = CommitTs::new(7);
+        assert!(ts.snapshot().sees(ts));
+        assert!(!ts.snapshot().sees(ts.next()));
+    }
+
+    #[test]
+    fn log_positions_differ_by_bytes() {
+        let lsn = Lsn::new(100);
+        assert_eq!((lsn + 28) - lsn, 28);
+        assert_eq!(format!("{lsn} {lsn:?}"), "100 lsn100");
+    }
+}

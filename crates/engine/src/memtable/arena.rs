@@ -1,0 +1,182 @@
+//! Bounds-checked access to a memtable's region: the only unsafe code of the memtable.
+//!
+//! Every offset that comes out of shared memory passes `checked_node` before it is used. A value that cannot be
+//! right panics with "memtable damaged"; whoever called the engine turns that into a poisoned database.
+//! Links are atomics. Everything else of a node is written once, before the Release store that links it, and
+//! read only behind an Acquire load of a link: so plain reads of it race with nothing.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use super::atomics::AtomicU32;
+use super::layout::{
+    FIELDS_BYTES, FIRST_NODE, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX,
+    NodeFields,
+};
+
+/// A region of shared memory laid out as `layout` says.
+#[derive(Clone, Copy)]
+pub(super) struct Arena {
+    base: NonNull<u8>,
+    len: u32,
+}
+
+// SAFETY: the region stays mapped while the view is in use (contract of `Arena::new`), and what several threads
+// may touch at once is atomic or immutable (module text).
+unsafe impl Send for Arena {}
+// SAFETY: as for Send; no method hands out exclusive access.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// # Safety
+    /// `base` points to `len` initialised bytes that stay mapped, readable and writable, as long as this view, a
+    /// copy of it or anything borrowed from one is in use, and that nobody touches but through an `Arena`.
+    ///
+    /// # Panics
+    /// When `base` is not aligned to a cache line or the region is too small for one node.
+    pub(super) unsafe fn new(base: *mut u8, len: u32) -> Arena {
+        assert!(
+            (base as usize).is_multiple_of(LINE_BYTES as usize),
+            "memtable region is not aligned"
+        );
+        assert!(
+            len >= FIRST_NODE + NODE_HEAD_BYTES_MAX,
+            "memtable region of {len} bytes is too small"
+        );
+        let base = NonNull::new(base).expect("memtable region is null");
+        Arena { base, len }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: `new` checked that the region is aligned and longer than a header; all that is ever written
+        // in it after `format` is atomic.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// Whether `offset` can be a node's: aligned, behind the header, its head inside the region.
+    #[inline]
+    pub(super) fn is_node_offset(&self, offset: u32) -> bool {
+        offset.is_multiple_of(8) && offset >= FIRST_NODE && offset <= self.len - NODE_HEAD_BYTES_MAX
+    }
+
+    #[inline]
+    fn checked_node(&self, offset: u32) -> usize {
+        if !self.is_node_offset(offset) {
+            damaged("a link leads nowhere", offset);
+        }
+        offset as usize
+    }
+
+    /// The fixed part of the node at `offset`.
+    #[inline]
+    pub(super) fn fields(&self, offset: u32) -> &NodeFields {
+        let at = self.checked_node(offset);
+        // SAFETY: `checked_node` leaves room for a node's head inside the region.
+        let fields = unsafe { self.base.add(at) }.cast::<NodeFields>();
+        // SAFETY: in bounds and 8-aligned; every bit pattern is a valid `NodeFields`; immutable once linked.
+        unsafe { fields.as_ref() }
+    }
+
+    /// The link of `level` of the node at `offset`, which may be the head.
+    #[inline]
+    pub(super) fn link(&self, offset: u32, level: usize) -> &AtomicU32 {
+        assert!(level < HEIGHT_MAX);
+        if offset == super::layout::HEAD {
+            return &self.header().head_links[level];
+        }
+        let at = self.checked_node(offset) + FIELDS_BYTES as usize + level * LINK_BYTES as usize;
+        // SAFETY: `checked_node` leaves room for the highest tower inside the region.
+        let link = unsafe { self.base.add(at) }.cast::<AtomicU32>();
+        // SAFETY: in bounds and 4-aligned. If the node is lower than `level` (damage only) these are bytes
+        // of a key, which nobody writes any more.
+        unsafe { link.as_ref() }
+    }
+
+    /// Offset of the key of a node, and of the end of its record; None when they leave the region.
+    pub(super) fn payload(&self, offset: u32, fields: &NodeFields) -> Option<(u32, u32)> {
+        if usize::from(fields.height) > HEIGHT_MAX {
+            return None;
+        }
+        let key_at = offset + FIELDS_BYTES + LINK_BYTES * u32::from(fields.height);
+        let end = u64::from(key_at) + u64::from(fields.key_len) + u64::from(fields.rec_len);
+        (end <= u64::from(self.len)).then_some((key_at, end as u32))
+    }
+
+    #[inline]
+    pub(super) fn key(&self, offset: u32) -> &[u8] {
+        let fields = self.fields(offset);
+        match self.payload(offset, fields) {
+            Some((key_at, _)) => self.bytes(key_at, fields.key_len),
+            None => damaged("a key leaves the region", offset),
+        }
+    }
+
+    pub(super) fn rec(&self, offset: u32) -> &[u8] {
+        let fields = self.fields(offset);
+        match self.payload(offset, fields) {
+            Some((key_at, _)) => self.bytes(key_at + fields.key_len, fields.rec_len),
+            None => damaged("a record leaves the region", offset),
+        }
+    }
+
+    fn bytes(&self, at: u32, len: u32) -> &[u8] {
+        // Already so by `payload`; checked again here so that the proof below needs nothing from afar.
+        assert!(u64::from(at) + u64::from(len) <= u64::from(self.len));
+        // SAFETY: `at` is inside the region.
+        let start = unsafe { self.base.add(at as usize) };
+        // SAFETY: in bounds and initialised; key and record of a linked node are immutable.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) }
+    }
+
+    /// Writes a node that nobody can reach yet.
+    ///
+    /// # Safety
+    /// The caller is the only writer, and no link leads into `offset..offset + size of the node`.
+    ///
+    /// # Panics
+    /// When the node would leave the region.
+    pub(super) unsafe fn write_node(
+        &self,
+        offset: u32,
+        fields: &NodeFields,
+        links: &[u32],
+        key: &[u8],
+        rec: &[u8],
+    ) {
+        let (key_at, end) = self
+            .payload(offset, fields)
+            .expect("node inside the region");
+        assert!(links.len() == usize::from(fields.height));
+        assert!((end - key_at) as usize == key.len() + rec.len());
+        let at = self.checked_node(offset);
+        // SAFETY: `checked_node` leaves room for a node's head inside the region.
+        let node = unsafe { self.base.add(at) }.cast::<NodeFields>();
+        // SAFETY: in bounds, aligned, unreachable for everyone else (contract).
+        unsafe { node.write(*fields) };
+        for (level, link) in links.iter().enumerate() {
+            // Relaxed: the store that links the node publishes these as well.
+            self.link(offset, level)
+                .store(*link, super::atomics::Ordering::Relaxed);
+        }
+        // SAFETY: `payload` found key and record inside the region.
+        let key_to = unsafe { self.base.add(key_at as usize) };
+        // SAFETY: `key.len()` bytes from `key_to` are inside the region and unreachable; `key` is the caller's.
+        unsafe { key_to.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len()) };
+        // SAFETY: the record lies behind the key, inside the region.
+        let rec_to = unsafe { key_to.add(key.len()) };
+        // SAFETY: as for the key.
+        unsafe { rec_to.copy_from_nonoverlapping(NonNull::from(rec).cast(), rec.len()) };
+    }
+}
+
+/// Reports shared memory that cannot be right.
+#[cold]
+#[inline(never)]
+pub(super) fn damaged(what: &str, offset: u32) -> ! {
+    panic!("memtable damaged: {what} (offset {offset})")
+}

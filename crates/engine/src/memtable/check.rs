@@ -1,0 +1,117 @@
+//! The executable twin of the memtable's invariants M1 to M5.
+
+use super::arena::Arena;
+use super::atomics::Ordering;
+use super::layout::{
+    FIELDS_BYTES, FIRST_NODE, HEAD, HEIGHT_MAX, LINK_BYTES, MAGIC, key_prefix, root_bit,
+};
+
+/// Walks everything. Never panics on damage.
+pub(super) fn check(arena: &Arena) -> Result<(), String> {
+    let header = arena.header();
+    // Relaxed: written once by `format`, before anyone else could look.
+    if header.magic.load(Ordering::Relaxed) != MAGIC {
+        return Err("memtable region was never formatted".into());
+    }
+    let len = header.len.load(Ordering::Relaxed);
+    if len != arena.len() {
+        return Err(format!(
+            "memtable was formatted with {len} bytes, not {}",
+            arena.len()
+        ));
+    }
+    let nodes = check_nodes(arena)?;
+    // Relaxed: read after the nodes, whose links were loaded with Acquire.
+    let count = header.node_count.load(Ordering::Relaxed) as usize;
+    if nodes.len() > count {
+        return Err(format!(
+            "M5: {} nodes are linked but {count} were counted",
+            nodes.len()
+        ));
+    }
+    for level in 1..HEIGHT_MAX {
+        check_level(arena, &nodes, level)?;
+    }
+    Ok(())
+}
+
+fn next(arena: &Arena, offset: u32, level: usize) -> Result<u32, String> {
+    let next = super::search::next_of(arena, offset, level);
+    if next != 0 && !arena.is_node_offset(next) {
+        return Err(format!("M2: link {level} of node {offset} leads to {next}"));
+    }
+    Ok(next)
+}
+
+/// Walks level 0 and returns its offsets in order.
+fn check_nodes(arena: &Arena) -> Result<Vec<u32>, String> {
+    let mut nodes: Vec<u32> = Vec::new();
+    let mut at = next(arena, HEAD, 0)?;
+    while at != 0 {
+        check_node(arena, at)?;
+        if let Some(&prev) = nodes.last() {
+            let (a, b) = (arena.fields(prev), arena.fields(at));
+            let order = a
+                .root
+                .cmp(&b.root)
+                .then_with(|| arena.key(prev).cmp(arena.key(at)))
+                .then(b.ts.cmp(&a.ts));
+            if !order.is_lt() {
+                return Err(format!("M1: node {at} does not sort after node {prev}"));
+            }
+        }
+        nodes.push(at);
+        at = next(arena, at, 0)?;
+    }
+    Ok(nodes)
+}
+
+fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
+    let header = arena.header();
+    let fields = arena.fields(at);
+    if !(1..=HEIGHT_MAX).contains(&usize::from(fields.height)) || fields.kind > 1 {
+        return Err(format!(
+            "M2: node {at} has height {} and kind {}",
+            fields.height, fields.kind
+        ));
+    }
+    let used = header.used.load(Ordering::Relaxed);
+    match arena.payload(at, fields) {
+        Some((_, end)) if end <= used && used <= arena.len() => {}
+        _ => return Err(format!("M2: node {at} leaves the allocated {used} bytes")),
+    }
+    if fields.prefix != key_prefix(arena.key(at)) {
+        return Err(format!("M1: node {at} has the prefix of another key"));
+    }
+    if fields.ts > header.ts_max.load(Ordering::Relaxed) {
+        return Err(format!("M5: node {at} is newer than the newest timestamp"));
+    }
+    let (word, bit) = root_bit(fields.root);
+    if header.roots[word].load(Ordering::Relaxed) & bit == 0 {
+        return Err(format!(
+            "M5: root {} of node {at} is not in the filter",
+            fields.root
+        ));
+    }
+    Ok(())
+}
+
+/// The list of `level` must be a part of level 0, in its order, of nodes that are high enough.
+fn check_level(arena: &Arena, nodes: &[u32], level: usize) -> Result<(), String> {
+    let mut rest = nodes.iter();
+    let mut at = next(arena, HEAD, level)?;
+    while at != 0 {
+        if !rest.any(|node| *node == at) {
+            return Err(format!(
+                "M3: node {at} of level {level} is out of order or not in level 0"
+            ));
+        }
+        if usize::from(arena.fields(at).height) <= level {
+            return Err(format!("M3: node {at} is too low for level {level}"));
+        }
+        at = next(arena, at, level)?;
+    }
+    Ok(())
+}
+
+const _: () = assert!(FIRST_NODE > HEAD + FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32 - 8);

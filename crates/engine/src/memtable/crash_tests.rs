@@ -1,0 +1,238 @@
+//! Inserts that die half-way, and memory that cannot be right.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::insert::{Step, Version, insert};
+use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX};
+use super::test_region::Region;
+use super::*;
+
+const ROOT: Root = Root::new(3);
+
+/// Inserts `key` but dies after `last`; false when that step does not occur.
+fn insert_and_die(table: &Memtable, key: u64, ts: u64, last: Step) -> bool {
+    let key = key.to_be_bytes();
+    let version = Version {
+        root: ROOT,
+        key: &key,
+        ts: CommitTs::new(ts),
+        kind: EntryKind::Put,
+        rec: b"record",
+    };
+    let mut died = false;
+    insert(&table.arena, &version, |step| {
+        if step == last {
+            died = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("room");
+    died
+}
+
+fn keys(table: &Memtable) -> Vec<u64> {
+    table
+        .iter_newest()
+        .map(|n| u64::from_be_bytes(n.key().try_into().expect("eight bytes")))
+        .collect()
+}
+
+fn steps() -> Vec<Step> {
+    let mut steps = vec![
+        Step::HintDropped,
+        Step::Reserved,
+        Step::Written,
+        Step::HintSet,
+    ];
+    steps.extend((0..HEIGHT_MAX).map(Step::Linked));
+    steps
+}
+
+#[test]
+fn an_insert_killed_at_any_step_is_finished_by_repeating_it() {
+    for step in steps() {
+        let mut region = Region::new(1 << 20);
+        let table = region.format();
+        let mut expected = BTreeSet::new();
+        let mut deaths = 0;
+        for i in 0..2000u64 {
+            let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            if i % 3 == 0 && insert_and_die(&table, key, i + 1, step) {
+                deaths += 1;
+                let linked = matches!(step, Step::Linked(_) | Step::HintSet);
+                let found = table
+                    .get(ROOT, &key.to_be_bytes(), SnapshotTs::new(i + 1))
+                    .is_some();
+                assert_eq!(found, linked || expected.contains(&key), "after {step:?}");
+                assert_eq!(table.check(), Ok(()), "after {step:?}");
+            }
+            table
+                .insert(
+                    ROOT,
+                    &key.to_be_bytes(),
+                    CommitTs::new(i + 1),
+                    EntryKind::Put,
+                    b"record",
+                )
+                .expect("room");
+            expected.insert(key);
+        }
+        assert_eq!(table.check(), Ok(()), "after {step:?}");
+        assert_eq!(
+            keys(&table),
+            expected.iter().copied().collect::<Vec<_>>(),
+            "after {step:?}"
+        );
+        let rare = matches!(step, Step::Linked(level) if level > 3);
+        assert!(deaths > 0 || rare, "{step:?} never came");
+    }
+}
+
+#[test]
+fn a_survivor_goes_on_elsewhere_after_an_insert_that_is_never_repeated() {
+    for step in steps() {
+        let mut region = Region::new(1 << 20);
+        let table = region.format();
+        for i in 0..1500u64 {
+            let key = i * 7 % 1511;
+            if i % 5 == 0 {
+                insert_and_die(&table, key, i + 1, step);
+            } else {
+                table
+                    .insert(
+                        ROOT,
+                        &key.to_be_bytes(),
+                        CommitTs::new(i + 1),
+                        EntryKind::Put,
+                        b"",
+                    )
+                    .expect("room");
+            }
+        }
+        assert_eq!(table.check(), Ok(()), "after {step:?}");
+    }
+}
+
+#[test]
+fn repeating_inserts_adds_nothing() {
+    let mut region = Region::new(1 << 20);
+    let table = region.format();
+    let insert_all = || {
+        for i in 0..1000u64 {
+            let key = (i % 300).to_be_bytes();
+            table
+                .insert(ROOT, &key, CommitTs::new(i + 1), EntryKind::Put, b"record")
+                .expect("room");
+        }
+    };
+    insert_all();
+    let (count, used) = (table.node_count(), table.used_bytes());
+    insert_all();
+    assert_eq!((table.node_count(), table.used_bytes()), (count, used));
+    assert_eq!(table.check(), Ok(()));
+}
+
+#[test]
+fn keys_in_order_take_few_steps_and_make_the_same_list() {
+    let mut region = Region::new(1 << 21);
+    let table = region.format();
+    for i in 0..10_000u64 {
+        let key = if i % 2 == 0 { i } else { 1_000_000 - i };
+        table
+            .insert(
+                ROOT,
+                &key.to_be_bytes(),
+                CommitTs::new(i + 1),
+                EntryKind::Put,
+                b"",
+            )
+            .expect("room");
+    }
+    for i in 0..3_000u64 {
+        table
+            .insert(
+                ROOT,
+                &(2 * i + 1).to_be_bytes(),
+                CommitTs::new(20_000 + i),
+                EntryKind::Put,
+                b"",
+            )
+            .expect("room");
+    }
+    assert_eq!(table.check(), Ok(()));
+    assert_eq!(keys(&table).len(), 13_000);
+}
+
+#[test]
+fn damage_is_reported_and_never_followed() {
+    let link_of_head = HEAD + FIELDS_BYTES;
+    let values = [4, 7, HEAD, 449, 0x0001_0000, 0xffff_fff8, u32::MAX];
+    for value in values {
+        // The link of the head, then the first node's link, key length and record length.
+        for field in [None, Some(FIELDS_BYTES), Some(20), Some(24)] {
+            if field.is_some_and(|field| field < FIELDS_BYTES) && value < 0x8000 {
+                continue; // a length that stays inside the region is not known to be wrong
+            }
+            let mut region = Region::new(1 << 15);
+            let table = region.format();
+            for i in 0..100u64 {
+                table
+                    .insert(
+                        ROOT,
+                        &i.to_be_bytes(),
+                        CommitTs::new(i + 1),
+                        EntryKind::Put,
+                        b"record",
+                    )
+                    .expect("room");
+            }
+            let first = table
+                .seek(ROOT, Seek::First, SnapshotTs::MAX)
+                .expect("first")
+                .offset();
+            let at = field.map_or(link_of_head, |field| first + field);
+            region.damage(at, value);
+            let table = region.attach();
+            let walk = catch_unwind(AssertUnwindSafe(|| {
+                table
+                    .iter_newest()
+                    .map(|n| n.rec().len() + n.key().len())
+                    .sum::<usize>()
+            }));
+            assert!(
+                walk.is_err() || table.check().is_err(),
+                "{value} at {at} went unnoticed"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cycle_ends_in_a_report() {
+    let mut region = Region::new(1 << 15);
+    let table = region.format();
+    for i in 0..50u64 {
+        table
+            .insert(
+                ROOT,
+                &i.to_be_bytes(),
+                CommitTs::new(i + 1),
+                EntryKind::Put,
+                b"",
+            )
+            .expect("room");
+    }
+    let nodes: Vec<u32> = table.iter_newest().map(|n| n.offset()).collect();
+    region.damage(nodes[40] + FIELDS_BYTES, nodes[10]);
+    let table = region.attach();
+    assert!(table.check().is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| table.iter_newest().count())).is_err());
+    let last = catch_unwind(AssertUnwindSafe(|| {
+        table
+            .seek(ROOT, Seek::Last, SnapshotTs::MAX)
+            .map(|n| n.offset())
+    }));
+    assert!(last.is_err() || last.is_ok_and(|offset| offset == nodes.last().copied()));
+}

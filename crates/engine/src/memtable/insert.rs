@@ -1,0 +1,193 @@
+//! Adding a node: the writer's side of the skiplist, safe to abandon after any step.
+
+use std::ops::ControlFlow;
+
+use super::arena::Arena;
+use super::atomics::Ordering;
+use super::layout::{
+    FIELDS_BYTES, HEIGHT_MAX, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, height_at,
+    key_prefix, root_bit,
+};
+use super::search::{Splice, Target, find_splice};
+use super::{ArenaFull, EntryKind};
+use crate::ids::{CommitTs, Root};
+
+/// A version to be added.
+pub(super) struct Version<'a> {
+    pub(super) root: Root,
+    pub(super) key: &'a [u8],
+    pub(super) ts: CommitTs,
+    pub(super) kind: EntryKind,
+    pub(super) rec: &'a [u8],
+}
+
+/// What has just been done; a test stops there as a killed process would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The hint no longer counts.
+    HintDropped,
+    /// Space is taken, counters and filter are raised.
+    Reserved,
+    /// The node is complete; nothing leads to it.
+    Written,
+    /// The node is linked at this level and all lower ones.
+    Linked(usize),
+    /// The hint holds the new position.
+    HintSet,
+}
+
+/// Most bytes that one node can take from the region.
+pub(super) fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
+    let head = (LINE_BYTES + NODE_HEAD_BYTES_MAX) as usize;
+    let total = head
+        .saturating_add(key_len)
+        .saturating_add(rec_len)
+        .saturating_add(8);
+    u32::try_from(total).unwrap_or(u32::MAX)
+}
+
+/// Adds a version; does nothing when it is there already. `go_on` is asked after each step.
+pub(super) fn insert(
+    arena: &Arena,
+    version: &Version<'_>,
+    mut go_on: impl FnMut(Step) -> ControlFlow<()>,
+) -> Result<(), ArenaFull> {
+    let target = Target::version(version.root, version.key, version.ts.get());
+    let splice = find_splice(arena, &target);
+    if splice.next[0] != 0 && is_version(arena, splice.next[0], version) {
+        return Ok(());
+    }
+    let place = place(arena, version.key.len(), version.rec.len())?;
+    // An early return below is a simulated kill: what follows would not have run.
+    let _ = run(arena, version, &splice, &place, &mut go_on);
+    Ok(())
+}
+
+fn run(
+    arena: &Arena,
+    version: &Version<'_>,
+    splice: &Splice,
+    place: &Place,
+    go_on: &mut impl FnMut(Step) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    // Release: the links below must not become visible to the next writer before this.
+    arena.header().hint_valid.store(0, Ordering::Release);
+    go_on(Step::HintDropped)?;
+    reserve(arena, version, place);
+    go_on(Step::Reserved)?;
+    write(arena, version, splice, place);
+    go_on(Step::Written)?;
+    for level in 0..place.height {
+        link(arena, splice.prev[level], level, place.offset);
+        go_on(Step::Linked(level))?;
+    }
+    set_hint(arena, splice, place);
+    go_on(Step::HintSet)
+}
+
+/// Where a node goes.
+struct Place {
+    offset: u32,
+    height: usize,
+    end: u32,
+}
+
+/// Finds the place of the next node. Its fields and links share a cache line whenever they fit one.
+fn place(arena: &Arena, key_len: usize, rec_len: usize) -> Result<Place, ArenaFull> {
+    let full = ArenaFull {
+        needed: bytes_needed(key_len, rec_len),
+    };
+    // Relaxed: only writers move it, and the commit mutex orders writers.
+    let used = arena
+        .header()
+        .used
+        .load(Ordering::Relaxed)
+        .next_multiple_of(8);
+    let head_bytes = |offset| FIELDS_BYTES + LINK_BYTES * height_at(offset) as u32;
+    let in_line = used % LINE_BYTES;
+    let offset = if in_line + head_bytes(used) <= LINE_BYTES {
+        used
+    } else {
+        used.next_multiple_of(LINE_BYTES)
+    };
+    if !arena.is_node_offset(offset) {
+        return Err(full);
+    }
+    let end = u64::from(offset + head_bytes(offset)) + key_len as u64 + rec_len as u64;
+    let end = end.next_multiple_of(8);
+    if end > u64::from(arena.len()) {
+        return Err(full);
+    }
+    Ok(Place {
+        offset,
+        height: height_at(offset),
+        end: end as u32,
+    })
+}
+
+/// Takes the space and raises everything that must never lag behind a linked node.
+fn reserve(arena: &Arena, version: &Version<'_>, place: &Place) {
+    let header = arena.header();
+    // Relaxed throughout: one writer; the Release store of the first link publishes these with the node.
+    header.used.store(place.end, Ordering::Relaxed);
+    let count = header.node_count.load(Ordering::Relaxed);
+    header
+        .node_count
+        .store(count.wrapping_add(1), Ordering::Relaxed);
+    if version.ts.get() > header.ts_max.load(Ordering::Relaxed) {
+        header.ts_max.store(version.ts.get(), Ordering::Relaxed);
+    }
+    if place.height > header.height.load(Ordering::Relaxed) as usize {
+        header.height.store(place.height as u32, Ordering::Relaxed);
+    }
+    let (word, bit) = root_bit(version.root.get());
+    let bits = header.roots[word].load(Ordering::Relaxed);
+    if bits & bit == 0 {
+        header.roots[word].store(bits | bit, Ordering::Relaxed);
+    }
+}
+
+#[allow(unsafe_code)]
+fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
+    let fields = NodeFields {
+        prefix: key_prefix(version.key),
+        ts: version.ts.get(),
+        root: version.root.get(),
+        key_len: version.key.len() as u32,
+        rec_len: version.rec.len() as u32,
+        kind: version.kind as u8,
+        height: place.height as u8,
+        pad: 0,
+    };
+    let links = &splice.next[..place.height];
+    // SAFETY: one writer at a time (contract of `Memtable::insert`); `reserve` took this space from the end
+    // of the allocated part, so no link leads into it.
+    unsafe { arena.write_node(place.offset, &fields, links, version.key, version.rec) };
+}
+
+fn link(arena: &Arena, prev: u32, level: usize, node: u32) {
+    // Release: partner of the Acquire load in `search::next_of`; the node is complete before it is reachable.
+    arena.link(prev, level).store(node, Ordering::Release);
+}
+
+fn set_hint(arena: &Arena, splice: &Splice, place: &Place) {
+    let header = arena.header();
+    for level in 0..HEIGHT_MAX {
+        let at = if level < place.height {
+            place.offset
+        } else {
+            splice.prev[level]
+        };
+        // Relaxed: only writers look, and `hint_valid` below comes after.
+        header.hint[level].store(at, Ordering::Relaxed);
+    }
+    // Release: a writer that finds 1 after a kill finds all of the hint.
+    header.hint_valid.store(1, Ordering::Release);
+}
+
+fn is_version(arena: &Arena, offset: u32, version: &Version<'_>) -> bool {
+    let fields = arena.fields(offset);
+    fields.root == version.root.get()
+        && fields.ts == version.ts.get()
+        && arena.key(offset) == version.key
+}

@@ -1,0 +1,126 @@
+//! What lies in a memtable's region of shared memory.
+//!
+//! ```text
+//! 0    Header: identity | allocation | insert hint | root filter | head tower
+//! 448  nodes, each: NodeFields (32 bytes) | height x u32 links | key | record | pad to 8
+//! ```
+//!
+//! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields and
+//! links of one node lie in one cache line when the tower is at most eight high.
+
+use super::atomics::{AtomicU32, AtomicU64};
+
+/// Marks a formatted region.
+pub(super) const MAGIC: u32 = 0x504c_4d31;
+
+/// Highest tower. A quarter of the nodes of each level reach the next: 4^12 nodes are more than 4 GiB hold.
+pub(super) const HEIGHT_MAX: usize = 12;
+
+/// Words of the root filter.
+pub(super) const ROOT_WORDS: usize = 16;
+
+/// Size of a cache line.
+pub(super) const LINE_BYTES: u32 = 64;
+
+/// The start of a region.
+#[repr(C, align(64))]
+pub(super) struct Header {
+    pub(super) magic: AtomicU32,
+    /// Length of the region as formatted.
+    pub(super) len: AtomicU32,
+    _identity_pad: [u32; 14],
+
+    /// End of the allocated part.
+    pub(super) used: AtomicU32,
+    /// Nodes counted before they are linked: never less than the linked ones.
+    pub(super) node_count: AtomicU32,
+    /// Height of the highest tower: where a search starts.
+    pub(super) height: AtomicU32,
+    _allocation_pad: u32,
+    /// Newest timestamp of any node; raised before the node is linked.
+    pub(super) ts_max: AtomicU64,
+    _counters_pad: [u32; 10],
+
+    /// 1 while `hint` holds the last insert's position.
+    pub(super) hint_valid: AtomicU32,
+    /// Per level: the last node of that level which is not after the last insert.
+    pub(super) hint: [AtomicU32; HEIGHT_MAX],
+    _hint_pad: [u32; 3],
+
+    /// Bit set of hashed roots.
+    pub(super) roots: [AtomicU64; ROOT_WORDS],
+
+    /// Never read; makes the head's links lie where a node's do.
+    pub(super) head: NodeFields,
+    pub(super) head_links: [AtomicU32; HEIGHT_MAX],
+}
+
+/// The part of a node that does not change after it is linked.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct NodeFields {
+    /// First eight bytes of the key, big-endian, zero-padded: most comparisons end here.
+    pub(super) prefix: u64,
+    pub(super) ts: u64,
+    pub(super) root: u32,
+    pub(super) key_len: u32,
+    pub(super) rec_len: u32,
+    pub(super) kind: u8,
+    pub(super) height: u8,
+    pub(super) pad: u16,
+}
+
+/// Bytes of `NodeFields`.
+pub(super) const FIELDS_BYTES: u32 = 32;
+/// Bytes of a link.
+pub(super) const LINK_BYTES: u32 = 4;
+/// Fields and links of the highest node.
+pub(super) const NODE_HEAD_BYTES_MAX: u32 = FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32;
+/// Offset of the first node.
+pub(super) const FIRST_NODE: u32 = size_of::<Header>() as u32;
+/// The head, addressed as if it were a node.
+pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
+
+const _: () = {
+    assert!(size_of::<NodeFields>() == FIELDS_BYTES as usize);
+    assert!(size_of::<AtomicU32>() == LINK_BYTES as usize);
+    assert!(size_of::<Header>() == 448);
+    assert!(std::mem::offset_of!(Header, used) == 64);
+    assert!(std::mem::offset_of!(Header, hint_valid) == 128);
+    assert!(std::mem::offset_of!(Header, roots) == 192);
+    assert!(HEAD == 320);
+    assert!(std::mem::offset_of!(Header, head_links) == (HEAD + FIELDS_BYTES) as usize);
+    assert!(HEAD.is_multiple_of(8) && FIRST_NODE.is_multiple_of(8));
+};
+
+/// The first eight bytes of `key` as an ordered number.
+pub(super) fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => {
+            let mut padded = [0; 8];
+            padded[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(padded)
+        }
+    }
+}
+
+/// Spreads the bits of `x`.
+pub(super) fn mix(x: u32) -> u64 {
+    let mut z = u64::from(x).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Tower height of a node at `offset`: `h` with probability 3/4 x 4^(1-h).
+pub(super) fn height_at(offset: u32) -> usize {
+    let height = 1 + mix(offset).trailing_zeros() as usize / 2;
+    height.min(HEIGHT_MAX)
+}
+
+/// Word and bit of a root in the filter.
+pub(super) fn root_bit(root: u32) -> (usize, u64) {
+    let hash = mix(root);
+    ((hash >> 6) as usize % ROOT_WORDS, 1 << (hash & 63))
+}

@@ -1,0 +1,489 @@
+//! Committed rows that are not in the base yet: a skiplist in shared memory.
+//!
+//! # Purpose
+//! A memtable maps (root, key, commit timestamp descending) to a record or a tombstone. It lives in a region that
+//! the caller owns and that processes map at different addresses, so it holds offsets, never pointers
+//! (`layout`). Nodes are only added; `format` empties the whole region at once.
+//!
+//! # Threads and processes
+//! One writer at a time: the caller holds the commit mutex. Any number of readers, in any process, take no lock
+//! and never wait. The writer may be killed after any instruction; its successor repeats the insert, which does
+//! nothing if the node is linked. A region may be formatted only when no reader can be in it (S3).
+//!
+//! # Invariants, checked by [`Memtable::check`]
+//! - **M1** Level 0 is strictly ordered: root ascending, key ascending (memcmp, shorter first), timestamp descending.
+//! - **M2** A linked node is complete, immutable, and inside the allocated part.
+//! - **M3** Each upper level is a part of the level below. It may lack nodes of its height: a kill may have lost them.
+//! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
+//! - **M5** Root filter, newest timestamp and node count are raised before the link: they may say too much, never
+//!   too little.
+//!
+//! A reader that got its snapshot after the writer published it sees every node up to that timestamp, and skips
+//! the newer ones that it may or may not meet.
+//!
+//! # Deliberately absent
+//! Removal, backward links (a step back is a search), and any knowledge of what keys mean.
+
+mod arena;
+mod atomics;
+mod check;
+mod insert;
+mod layout;
+mod search;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod reader_tests;
+#[cfg(test)]
+mod test_region;
+
+use std::cmp::Ordering as Order;
+use std::fmt;
+use std::ops::ControlFlow;
+
+use self::arena::{Arena, damaged};
+use self::atomics::Ordering;
+use self::layout::{FIRST_NODE, HEAD, MAGIC, root_bit};
+use self::search::{Target, find, next_of};
+use crate::ids::{CommitTs, Root, SnapshotTs};
+
+/// What a node says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The key has this record.
+    Put = 0,
+    /// The key is deleted; the record, if any, is the deleted one.
+    Tombstone = 1,
+}
+
+/// The region has no room for a node: freeze it and go on in the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("memtable is full: no room for {needed} more bytes")]
+pub struct ArenaFull {
+    /// Most bytes that the insert could have taken.
+    pub needed: u32,
+}
+
+/// A place among the keys of one root, and the direction in which to look from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek<'a> {
+    /// The first key.
+    First,
+    /// The first key that is this one or greater.
+    Ge(&'a [u8]),
+    /// The first greater key.
+    Gt(&'a [u8]),
+    /// The first key greater than all that start with this prefix.
+    PrefixGt(&'a [u8]),
+    /// The last key.
+    Last,
+    /// The last key that is this one or less.
+    Le(&'a [u8]),
+    /// The last lesser key.
+    Lt(&'a [u8]),
+    /// The last key that starts with this prefix or is less.
+    PrefixLe(&'a [u8]),
+}
+
+/// The inclusive upper end of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hi<'a> {
+    /// Up to this key.
+    Key(&'a [u8]),
+    /// Up to the last key that starts with this prefix.
+    Prefix(&'a [u8]),
+}
+
+impl Hi<'_> {
+    /// Whether `key` lies at or below this end.
+    pub fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            Hi::Key(hi) => key <= *hi,
+            Hi::Prefix(hi) => key <= *hi || key.starts_with(hi),
+        }
+    }
+}
+
+/// A view of a memtable's region. Copies are views of the same memtable.
+#[derive(Clone, Copy)]
+pub struct Memtable {
+    arena: Arena,
+}
+
+/// One version of one key, alive as long as the region is not formatted again.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    arena: &'a Arena,
+    offset: u32,
+}
+
+/// Steps over unwanted versions before a search is cheaper.
+const STEPS_BEFORE_SEARCH: u32 = 8;
+
+impl Memtable {
+    /// Makes the region an empty memtable. Only the header is written, whatever the region held.
+    ///
+    /// # Safety
+    /// As for [`Memtable::attach`]; moreover nobody uses the region during this call, and no node of its former
+    /// content is used after it.
+    ///
+    /// # Panics
+    /// When `base` is not aligned to 64 bytes or `len` is too small for one node.
+    #[allow(unsafe_code)]
+    pub unsafe fn format(base: *mut u8, len: u32) -> Memtable {
+        // SAFETY: forwarded contract.
+        let arena = unsafe { Arena::new(base, len) };
+        let header = arena.header();
+        // Relaxed throughout: nobody looks before the caller publishes the region.
+        for link in header.head_links.iter().chain(&header.hint) {
+            link.store(0, Ordering::Relaxed);
+        }
+        for word in &header.roots {
+            word.store(0, Ordering::Relaxed);
+        }
+        header.hint_valid.store(0, Ordering::Relaxed);
+        header.node_count.store(0, Ordering::Relaxed);
+        header.height.store(1, Ordering::Relaxed);
+        header.ts_max.store(0, Ordering::Relaxed);
+        header.used.store(FIRST_NODE, Ordering::Relaxed);
+        header.len.store(len, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Relaxed);
+        Memtable { arena }
+    }
+
+    /// A view of a region that was formatted, here or in another process.
+    ///
+    /// # Safety
+    /// `base` points to `len` initialised bytes that stay mapped, readable and writable, as long as this view, a
+    /// copy of it or anything borrowed from one is in use; only memtable code touches them.
+    ///
+    /// # Panics
+    /// When `base` is not aligned to 64 bytes or `len` is too small for one node.
+    #[allow(unsafe_code)]
+    pub unsafe fn attach(base: *mut u8, len: u32) -> Memtable {
+        // SAFETY: forwarded contract.
+        Memtable {
+            arena: unsafe { Arena::new(base, len) },
+        }
+    }
+
+    /// Bytes allocated, the header's included.
+    pub fn used_bytes(&self) -> u32 {
+        // Relaxed: a writer under the commit mutex reads its own or its predecessor's value, others a gauge.
+        self.arena.header().used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the whole region.
+    pub fn capacity_bytes(&self) -> u32 {
+        self.arena.len()
+    }
+
+    /// Whether no node is linked.
+    pub fn is_empty(&self) -> bool {
+        next_of(&self.arena, HEAD, 0) == 0
+    }
+
+    /// Nodes, all versions counted. An insert that was killed may have been counted without being linked.
+    pub fn node_count(&self) -> u32 {
+        // Relaxed: a gauge.
+        self.arena.header().node_count.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes that one insert can take: it succeeds when `capacity_bytes - used_bytes` is not less.
+    pub fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
+        insert::bytes_needed(key_len, rec_len)
+    }
+
+    /// Adds a version of a key. Does nothing when (root, key, ts) is there already.
+    ///
+    /// The caller is the only writer (it holds the commit mutex). Keys in ascending order are the fastest.
+    pub fn insert(
+        &self,
+        root: Root,
+        key: &[u8],
+        ts: CommitTs,
+        kind: EntryKind,
+        rec: &[u8],
+    ) -> Result<(), ArenaFull> {
+        let version = insert::Version {
+            root,
+            key,
+            ts,
+            kind,
+            rec,
+        };
+        insert::insert(&self.arena, &version, |_| ControlFlow::Continue(()))
+    }
+
+    /// The newest version of a key that the snapshot sees.
+    pub fn get(&self, root: Root, key: &[u8], at: SnapshotTs) -> Option<Node<'_>> {
+        let (_, next) = find(&self.arena, &Target::version(root, key, at.get()));
+        self.node(next)
+            .filter(|node| node.root() == root && node.key() == key)
+    }
+
+    /// The timestamp of the newest version of a key.
+    pub fn newest_ts(&self, root: Root, key: &[u8]) -> Option<CommitTs> {
+        self.get(root, key, SnapshotTs::MAX).map(|node| node.ts())
+    }
+
+    /// The newest timestamp of any version; may be a killed insert's.
+    pub fn ts_max(&self) -> CommitTs {
+        // Relaxed: whoever must not miss a commit has synchronised with its writer already.
+        CommitTs::new(self.arena.header().ts_max.load(Ordering::Relaxed))
+    }
+
+    /// The nearest key in the direction of `seek` that has a version which the snapshot sees: the newest such.
+    pub fn seek(&self, root: Root, seek: Seek<'_>, at: SnapshotTs) -> Option<Node<'_>> {
+        match seek {
+            Seek::First => self.forward(&Target::version(root, b"", at.get()), root, at),
+            Seek::Ge(key) => self.forward(&Target::version(root, key, at.get()), root, at),
+            Seek::Gt(key) => self.forward(&Target::after_key(root, key), root, at),
+            Seek::PrefixGt(prefix) => self.forward(&Target::after_prefix(root, prefix), root, at),
+            Seek::Last => self.backward(&Target::after_prefix(root, b""), root, at),
+            Seek::Le(key) => self.backward(&Target::after_key(root, key), root, at),
+            Seek::Lt(key) => self.backward(&Target::version(root, key, u64::MAX), root, at),
+            Seek::PrefixLe(prefix) => self.backward(&Target::after_prefix(root, prefix), root, at),
+        }
+    }
+
+    /// The next key of the same root that has a version which the snapshot sees: the newest such.
+    pub fn next_key(&self, node: &Node<'_>, at: SnapshotTs) -> Option<Node<'_>> {
+        let next = self.node(self.skip_versions(node.offset))?;
+        self.visible_from(next, node.root(), at)
+    }
+
+    /// Some version newer than `since` of a key in the closed range; `None` as a bound is the end of the root.
+    pub fn range_newer_than(
+        &self,
+        root: Root,
+        lo: Option<&[u8]>,
+        hi: Option<Hi<'_>>,
+        since: SnapshotTs,
+    ) -> Option<Node<'_>> {
+        if since.sees(self.ts_max()) || !self.may_hold_root(root) {
+            return None;
+        }
+        let (_, first) = find(
+            &self.arena,
+            &Target::version(root, lo.unwrap_or(b""), u64::MAX),
+        );
+        let mut node = self.node(first)?;
+        loop {
+            if node.root() != root || hi.is_some_and(|hi| !hi.admits(node.key())) {
+                return None;
+            }
+            if !since.sees(node.ts()) {
+                return Some(node);
+            }
+            // The newest version of a key comes first: the others are older still.
+            node = self.node(self.skip_versions(node.offset))?;
+        }
+    }
+
+    /// False when no node of this root exists; true says little.
+    pub fn may_hold_root(&self, root: Root) -> bool {
+        let (word, bit) = root_bit(root.get());
+        // Relaxed: raised before the link (M5), and whoever must see a node has synchronised with its writer.
+        self.arena.header().roots[word].load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// The newest version of every key of every root, in order.
+    pub fn iter_newest(&self) -> impl Iterator<Item = Node<'_>> {
+        let first = self.node(next_of(&self.arena, HEAD, 0));
+        std::iter::successors(first, |node| self.node(self.skip_versions(node.offset)))
+    }
+
+    /// The node at an offset that [`Node::offset`] gave.
+    ///
+    /// # Panics
+    /// When no node can be there.
+    pub fn node_at(&self, offset: u32) -> Node<'_> {
+        if !self.arena.is_node_offset(offset) {
+            damaged("no node can be there", offset);
+        }
+        Node {
+            arena: &self.arena,
+            offset,
+        }
+    }
+
+    /// Checks the invariants M1 to M5 by walking everything; no insert may run meanwhile.
+    pub fn check(&self) -> Result<(), String> {
+        check::check(&self.arena)
+    }
+
+    fn node(&self, offset: u32) -> Option<Node<'_>> {
+        (offset != 0).then_some(Node {
+            arena: &self.arena,
+            offset,
+        })
+    }
+
+    /// Offset of the first node of the next key after the one at `offset`; 0 at the end.
+    fn skip_versions(&self, offset: u32) -> u32 {
+        let from = Node {
+            arena: &self.arena,
+            offset,
+        };
+        let mut at = offset;
+        for _ in 0..STEPS_BEFORE_SEARCH {
+            let next = next_of(&self.arena, at, 0);
+            if next == 0 {
+                return 0;
+            }
+            match from.cmp_key(&Node {
+                arena: &self.arena,
+                offset: next,
+            }) {
+                Order::Less => return next,
+                Order::Equal => at = next,
+                Order::Greater => damaged("keys are out of order", next),
+            }
+        }
+        find(&self.arena, &Target::after_key(from.root(), from.key())).1
+    }
+
+    fn forward(&self, target: &Target<'_>, root: Root, at: SnapshotTs) -> Option<Node<'_>> {
+        let (_, next) = find(&self.arena, target);
+        self.visible_from(self.node(next)?, root, at)
+    }
+
+    /// The first node from `node` on that the snapshot sees, inside `root`. What precedes `node` is of another
+    /// key or not seen, so the first that is seen is the newest of its key.
+    fn visible_from<'a>(
+        &'a self,
+        mut node: Node<'a>,
+        root: Root,
+        at: SnapshotTs,
+    ) -> Option<Node<'a>> {
+        let mut steps = 0;
+        loop {
+            if node.root() != root {
+                return None;
+            }
+            if at.sees(node.ts()) {
+                return Some(node);
+            }
+            steps += 1;
+            let next = if steps < STEPS_BEFORE_SEARCH {
+                next_of(&self.arena, node.offset, 0)
+            } else {
+                steps = 0;
+                find(&self.arena, &Target::version(root, node.key(), at.get())).1
+            };
+            let next = self.node(next)?;
+            if node.cmp_node(&next).is_ge() {
+                damaged("nodes are out of order", next.offset);
+            }
+            node = next;
+        }
+    }
+
+    fn backward(&self, target: &Target<'_>, root: Root, at: SnapshotTs) -> Option<Node<'_>> {
+        let (mut prev, _) = find(&self.arena, target);
+        loop {
+            if prev == HEAD {
+                return None;
+            }
+            // The oldest version of its key, unless newer ones came behind our back: those are not seen.
+            let oldest = Node {
+                arena: &self.arena,
+                offset: prev,
+            };
+            if oldest.root() != root {
+                return None;
+            }
+            if at.sees(oldest.ts()) {
+                return self.get(root, oldest.key(), at);
+            }
+            prev = find(&self.arena, &Target::version(root, oldest.key(), u64::MAX)).0;
+            if prev != HEAD
+                && (Node {
+                    arena: &self.arena,
+                    offset: prev,
+                })
+                .cmp_key(&oldest)
+                .is_ge()
+            {
+                damaged("keys are out of order", prev);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (nodes, used, len) = (self.node_count(), self.used_bytes(), self.arena.len());
+        write!(f, "Memtable({nodes} nodes, {used} of {len} bytes)")
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The b-tree that the key belongs to.
+    pub fn root(&self) -> Root {
+        Root::new(self.arena.fields(self.offset).root)
+    }
+
+    /// The encoded key.
+    pub fn key(&self) -> &'a [u8] {
+        self.arena.key(self.offset)
+    }
+
+    /// The record: of a tombstone, the deleted one if it is known.
+    pub fn rec(&self) -> &'a [u8] {
+        self.arena.rec(self.offset)
+    }
+
+    /// The commit that wrote this version.
+    pub fn ts(&self) -> CommitTs {
+        CommitTs::new(self.arena.fields(self.offset).ts)
+    }
+
+    /// Record or tombstone.
+    pub fn kind(&self) -> EntryKind {
+        match self.arena.fields(self.offset).kind {
+            0 => EntryKind::Put,
+            1 => EntryKind::Tombstone,
+            _ => damaged("unknown kind of node", self.offset),
+        }
+    }
+
+    /// Where the node lies, for [`Memtable::node_at`].
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    fn cmp_key(&self, other: &Node<'_>) -> Order {
+        let (a, b) = (
+            self.arena.fields(self.offset),
+            other.arena.fields(other.offset),
+        );
+        let order = a.root.cmp(&b.root).then(a.prefix.cmp(&b.prefix));
+        order.then_with(|| match a.key_len <= 8 && b.key_len <= 8 {
+            true => a.key_len.cmp(&b.key_len),
+            false => self.key().cmp(other.key()),
+        })
+    }
+
+    fn cmp_node(&self, other: &Node<'_>) -> Order {
+        self.cmp_key(other).then_with(|| other.ts().cmp(&self.ts()))
+    }
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} {:02x?} {:?} {:?}",
+            self.root(),
+            self.key(),
+            self.ts(),
+            self.kind()
+        )
+    }
+}

@@ -1,0 +1,219 @@
+//! Finding a place in the skiplist: what is sought (`Target`) and the walk down the towers.
+
+use super::arena::{Arena, damaged};
+use super::atomics::Ordering;
+use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, NodeFields, key_prefix};
+use crate::ids::Root;
+
+/// A cut in the order of all nodes: each node lies before it or behind it.
+pub(super) struct Target<'k> {
+    root: u32,
+    prefix: u64,
+    /// The bits of a node's prefix that count.
+    mask: u64,
+    key: &'k [u8],
+    edge: Edge,
+}
+
+/// Where the cut runs among the nodes that match the key.
+#[derive(Clone, Copy)]
+enum Edge {
+    /// Before the newest version with `ts` or less.
+    Version(u64),
+    /// Behind all versions.
+    AfterKey,
+    /// Behind all versions of all keys that start with the key.
+    AfterPrefix,
+}
+
+impl<'k> Target<'k> {
+    /// The cut before the newest version of `key` that is `ts` or older.
+    pub(super) fn version(root: Root, key: &'k [u8], ts: u64) -> Target<'k> {
+        Target {
+            root: root.get(),
+            prefix: key_prefix(key),
+            mask: u64::MAX,
+            key,
+            edge: Edge::Version(ts),
+        }
+    }
+
+    /// The cut behind all versions of `key`.
+    pub(super) fn after_key(root: Root, key: &'k [u8]) -> Target<'k> {
+        Target {
+            root: root.get(),
+            prefix: key_prefix(key),
+            mask: u64::MAX,
+            key,
+            edge: Edge::AfterKey,
+        }
+    }
+
+    /// The cut behind everything that starts with `prefix`.
+    pub(super) fn after_prefix(root: Root, prefix: &'k [u8]) -> Target<'k> {
+        let mask = match prefix.len() {
+            0 => 0,
+            n @ 1..8 => u64::MAX << (64 - 8 * n),
+            _ => u64::MAX,
+        };
+        Target {
+            root: root.get(),
+            prefix: key_prefix(prefix),
+            mask,
+            key: prefix,
+            edge: Edge::AfterPrefix,
+        }
+    }
+
+    /// Whether the node at `offset` lies before the cut.
+    #[inline]
+    pub(super) fn is_behind(&self, arena: &Arena, offset: u32) -> bool {
+        let fields = arena.fields(offset);
+        if fields.root != self.root {
+            return fields.root < self.root;
+        }
+        let prefix = fields.prefix & self.mask;
+        if prefix != self.prefix {
+            return prefix < self.prefix;
+        }
+        self.is_behind_by_key(arena, offset, fields)
+    }
+
+    fn is_behind_by_key(&self, arena: &Arena, offset: u32, fields: &NodeFields) -> bool {
+        let order = if fields.key_len <= 8 && self.key.len() <= 8 && self.mask == u64::MAX {
+            // Equal prefixes of short keys differ by trailing zero bytes at most.
+            (fields.key_len as usize).cmp(&self.key.len())
+        } else {
+            arena.key(offset).cmp(self.key)
+        };
+        match self.edge {
+            Edge::Version(ts) => order.is_lt() || (order.is_eq() && fields.ts > ts),
+            Edge::AfterKey => order.is_le(),
+            Edge::AfterPrefix => order.is_le() || arena.key(offset).starts_with(self.key),
+        }
+    }
+}
+
+/// The links around a cut, level by level.
+pub(super) struct Splice {
+    pub(super) prev: [u32; HEIGHT_MAX],
+    pub(super) next: [u32; HEIGHT_MAX],
+}
+
+/// Counts the steps of one walk: more than the region could hold nodes means a cycle.
+struct Steps(u32);
+
+impl Steps {
+    fn new(arena: &Arena) -> Steps {
+        // A descent may pass each node once and turn once per level.
+        Steps(arena.len() / FIELDS_BYTES + HEIGHT_MAX as u32)
+    }
+
+    #[inline]
+    fn take(&mut self, offset: u32) {
+        match self.0.checked_sub(1) {
+            Some(left) => self.0 = left,
+            None => damaged("links form a cycle", offset),
+        }
+    }
+}
+
+/// The node that `offset` (or the head) links to at `level`; 0 at the end.
+#[inline]
+pub(super) fn next_of(arena: &Arena, offset: u32, level: usize) -> u32 {
+    // Acquire: partner of the Release store in `insert::link`; makes the node's fields and payload visible.
+    arena.link(offset, level).load(Ordering::Acquire)
+}
+
+/// Height of the highest tower, at least 1.
+pub(super) fn search_height(arena: &Arena) -> usize {
+    // Relaxed: a hint. Starting too low costs steps and misses nothing, since level 0 holds every node.
+    (arena.header().height.load(Ordering::Relaxed) as usize).clamp(1, HEIGHT_MAX)
+}
+
+/// The last node before the cut (the head if none) and the first one behind it (0 if none).
+pub(super) fn find(arena: &Arena, target: &Target<'_>) -> (u32, u32) {
+    let mut steps = Steps::new(arena);
+    let mut level = search_height(arena) - 1;
+    let mut at = HEAD;
+    // A node already known to lie behind the cut need not be compared again one level lower.
+    let mut beyond = 0;
+    loop {
+        let next = next_of(arena, at, level);
+        if next != 0 && next != beyond && target.is_behind(arena, next) {
+            steps.take(next);
+            at = next;
+            continue;
+        }
+        if level == 0 {
+            return (at, next);
+        }
+        beyond = next;
+        level -= 1;
+    }
+}
+
+/// Like `find`, for the writer: the links around the cut at every level, searched from the last insert's
+/// position when the cut lies behind it.
+pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
+    let mut splice = Splice {
+        prev: [HEAD; HEIGHT_MAX],
+        next: [0; HEIGHT_MAX],
+    };
+    let mut steps = Steps::new(arena);
+    let mut at = HEAD;
+    let mut level = search_height(arena);
+    if let Some(hint) = valid_hint(arena, target) {
+        level = climb(arena, target, &hint, &mut splice);
+        if level > 0 {
+            // The last link that `climb` followed below `level` still leads to a node before the cut.
+            at = splice.next[level - 1];
+        }
+    }
+    let mut beyond = 0;
+    while level > 0 {
+        level -= 1;
+        let mut next = next_of(arena, at, level);
+        while next != 0 && next != beyond && target.is_behind(arena, next) {
+            steps.take(next);
+            at = next;
+            next = next_of(arena, at, level);
+        }
+        beyond = next;
+        splice.prev[level] = at;
+        splice.next[level] = next;
+    }
+    splice
+}
+
+fn valid_hint(arena: &Arena, target: &Target<'_>) -> Option<[u32; HEIGHT_MAX]> {
+    let header = arena.header();
+    // Relaxed, here and below: only writers touch the hint, and the commit mutex orders writers.
+    if header.hint_valid.load(Ordering::Relaxed) != 1 {
+        return None;
+    }
+    let hint = std::array::from_fn(|level| header.hint[level].load(Ordering::Relaxed));
+    (hint[0] != HEAD && target.is_behind(arena, hint[0])).then_some(hint)
+}
+
+/// Goes up from the hint until a link leads across the cut. Fills the splice from that level on and returns
+/// the level: those below it remain to be searched.
+fn climb(
+    arena: &Arena,
+    target: &Target<'_>,
+    hint: &[u32; HEIGHT_MAX],
+    splice: &mut Splice,
+) -> usize {
+    let top = search_height(arena);
+    let mut bracketed = top;
+    for level in 0..HEIGHT_MAX {
+        let next = next_of(arena, hint[level], level);
+        splice.prev[level] = hint[level];
+        splice.next[level] = next;
+        // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it do.
+        if level < bracketed && (next == 0 || !target.is_behind(arena, next)) {
+            bracketed = level;
+        }
+    }
+    bracketed
+}
