@@ -6,9 +6,19 @@
 //! | module | concept |
 //! |---|---|
 //! | [`upstream`] | where SQLite's sources are, and that they are the pinned ones |
+//! | [`sections`] | the amalgamation as lines and sections |
+//! | [`edits`] | the list of changed lines |
+//! | [`prototypes`] | what `btree.h` declares |
+//! | [`wrappers`] | headers that choose between stock code and ours |
+//! | [`splice`] | all of it together |
 //! | [`flags`] | how SQLite is compiled |
 //! | [`exports`] | what the shared objects export |
 
+pub mod edits;
 pub mod exports;
 pub mod flags;
+pub mod prototypes;
+pub mod sections;
+pub mod splice;
 pub mod upstream;
+pub mod wrappers;

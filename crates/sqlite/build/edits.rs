@@ -1,0 +1,265 @@
+//! The list of edits: every line of SQLite that the spliced amalgamation changes.
+//!
+//! An edit names a section (the file between `Begin file X` and `End of X` banners), one
+//! whole line of it, and what happens there. The line must occur exactly once in its section, or the build
+//! fails and names the edit: so an upgrade of SQLite either fits or is looked at.
+//!
+//! Hooks (`plXxx`) are static functions of `csrc/`, declared in `dispatch.h` if called from
+//! `btree.c`, else anywhere before the end of `dispatch.c`. Inserted lines end in `/* [plait] */`.
+//!
+//! Not in this list: the renaming of b-tree functions, which follows `csrc/alternatives.txt` and
+//! `csrc/handwritten.txt` (see [`crate::wrappers`]).
+
+/// Where the new text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Above the anchor line.
+    Before,
+    /// Below the anchor line.
+    After,
+    /// In place of the anchor line.
+    Replace,
+}
+use Place::{After, Before, Replace};
+
+/// One change of one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Edit {
+    /// File of SQLite that holds the line.
+    pub section: &'static str,
+    /// The whole line, as SQLite has it.
+    pub anchor: &'static str,
+    /// Where `text` goes.
+    pub place: Place,
+    /// One or more new lines, without the last line's end.
+    pub text: &'static str,
+    /// What the change is for.
+    pub why: &'static str,
+}
+
+/// All edits, by concern.
+pub const EDITS: &[Edit] = &[
+    // ---- the dispatch layer
+    Edit {
+        section: "btreeInt.h",
+        anchor: "struct Btree {",
+        place: After,
+        text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */",
+        why: "hangs the concurrent state onto the handle; zeroed by sqlite3BtreeOpen",
+    },
+    // ---- header bytes 18 and 19
+    Edit {
+        section: "btree.c",
+        anchor: "    if( page1[18]>2 ){",
+        place: Replace,
+        text: "    if( page1[18]>3 ){ /* [plait] */",
+        why: "a live concurrent file has write version 3",
+    },
+    Edit {
+        section: "btree.c",
+        anchor: "    if( page1[19]>2 ){",
+        place: Replace,
+        text: "    if( page1[19]>3 ){ /* [plait] */",
+        why: "and read version 3, which fences stock SQLite out",
+    },
+    Edit {
+        section: "btree.c",
+        anchor: "    if( page1[19]==2 && (pBt->btsFlags & BTS_NO_WAL)==0 ){",
+        place: Replace,
+        text: "    if( (page1[19]==2 || page1[19]==3) && (pBt->btsFlags & BTS_NO_WAL)==0 ){ /* [plait] */",
+        why: "under the fence the base still is in WAL mode",
+    },
+    // ---- BEGIN CONCURRENT
+    Edit {
+        section: "tokenize.c",
+        anchor: "    sqlite3Parser(pEngine, tokenType, pParse->sLastToken);",
+        place: Before,
+        text: "    if( tokenType==TK_ID && lastTokenParsed==TK_BEGIN ) tokenType = plBeginToken(zSql, n); /* [plait] */",
+        why: "after BEGIN the word CONCURRENT parses as DEFERRED; elsewhere it stays an identifier. \
+              int plBeginToken(const char*, i64): TK_DEFERRED or TK_ID",
+    },
+    Edit {
+        section: "build.c",
+        anchor: "  sqlite3VdbeAddOp0(v, OP_AutoCommit);",
+        place: Replace,
+        text: "  sqlite3VdbeAddOp3(v, OP_AutoCommit, 0, 0, type==TK_DEFERRED && plBeginIsConcurrent(pParse)); /* [plait] */",
+        why: "P3 of BEGIN's opcode says that it is concurrent. int plBeginIsConcurrent(Parse*)",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "    sqlite3CloseSavepoints(db);",
+        place: After,
+        text: "    plAutoCommitDone(db, pOp->p3); /* [plait] */",
+        why: "BEGIN, COMMIT or ROLLBACK has worked. void plAutoCommitDone(sqlite3*, int concurrent)",
+    },
+    // ---- PRAGMA journal_mode
+    Edit {
+        section: "pragma.c",
+        anchor: "     , \"wal\"",
+        place: After,
+        text: "     , \"concurrent\" /* [plait] */",
+        why: "mode 6, right after PAGER_JOURNALMODE_WAL",
+    },
+    Edit {
+        section: "pragma.c",
+        anchor: "        if( sqlite3StrNICmp(zRight, zMode, n)==0 ) break;",
+        place: Replace,
+        text: "        if( sqlite3StrNICmp(zRight, zMode, n)==0 && (eMode<=PAGER_JOURNALMODE_WAL || n==10) ) break; /* [plait] */",
+        why: "SQLite matches by prefix: journal_mode=c must go on meaning nothing",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "  eNew = pOp->p3;",
+        place: Replace,
+        text: "  eNew = plJournalModeIn(p, db->aDb[pOp->p1].pBt, pOp->p3, &rc); /* [plait] */\n  if( rc ) goto abort_due_to_error; /* [plait] */",
+        why: "leaves concurrent mode if asked to; returns the mode that stock code shall set. \
+              int plJournalModeIn(Vdbe*, Btree*, int eAsked, int *pRc); sqlite3VdbeError for the text",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "  pOut->z = (char *)sqlite3JournalModename(eNew);",
+        place: Replace,
+        text: "  pOut->z = (char *)plJournalModeOut(p, pBt, pOp->p3, eNew, &rc); /* [plait] */",
+        why: "enters concurrent mode if asked to and names the mode in force. \
+              const char *plJournalModeOut(Vdbe*, Btree*, int eAsked, int eNew, int *pRc)",
+    },
+    // ---- COMMIT
+    Edit {
+        section: "vdbeaux.c",
+        anchor: "      rc = sqlite3PagerExclusiveLock(pPager);",
+        place: Replace,
+        text: "      rc = plCommitPrepare(pBt, pPager); /* [plait] */",
+        why: "runs per written database before the commit hook and before any database commits. \
+              int plCommitPrepare(Btree*, Pager*), which falls back to the replaced call",
+    },
+    Edit {
+        section: "vdbeaux.c",
+        anchor: "        if( rc==SQLITE_BUSY && p->readOnly ){",
+        place: Replace,
+        text: "        if( (rc&0xff)==SQLITE_BUSY && p->readOnly ){ /* [plait] */",
+        why: "COMMIT that fails with SQLITE_BUSY_SNAPSHOT leaves the transaction open, like SQLITE_BUSY",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "      p->rc = rc = SQLITE_BUSY;",
+        place: Replace,
+        text: "      p->rc = plBusyCode(db); rc = SQLITE_BUSY; /* [plait] */",
+        why: "COMMIT reports the extended code. int plBusyCode(sqlite3*): SQLITE_BUSY or SQLITE_BUSY_SNAPSHOT",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "          p->rc = rc = SQLITE_BUSY;",
+        place: Replace,
+        text: "          p->rc = plBusyCode(db); rc = SQLITE_BUSY; /* [plait] */",
+        why: "so does RELEASE of an outermost savepoint",
+    },
+    // ---- new rowids
+    Edit {
+        section: "vdbe.c",
+        anchor: "    if( !pC->useRandomRowid ){",
+        place: Before,
+        text: "    if( PL_CSR(pC->uc.pCursor) ){ rc = plNewRowidCandidate(pC, &v); if( rc ) goto abort_due_to_error; }else /* [plait] */",
+        why: "largest visible rowid plus one, without reading the end of the table into the read set. \
+              int plNewRowidCandidate(VdbeCursor*, i64*): 1 for an empty table; sets useRandomRowid past the largest integer",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "    if( pC->useRandomRowid ){",
+        place: Before,
+        text: "    if( PL_CSR(pC->uc.pCursor) ){ rc = plNewRowid(pC, pOp->p3 ? pMem : 0, &v); if( rc ) goto abort_due_to_error; } /* [plait] */",
+        why: "takes a number not below the candidate from the shared counter. \
+              int plNewRowid(VdbeCursor*, Mem *pSequence, i64*): also stores it in pSequence->u.i when AUTOINCREMENT gave one; \
+              no number left: sets useRandomRowid, or SQLITE_FULL with a sequence",
+    },
+    Edit {
+        section: "insert.c",
+        anchor: "    sqlite3OpenTable(pParse, 0, p->iDb, pDb->pSchema->pSeqTab, OP_OpenRead);",
+        place: After,
+        text: "    plMarkSequenceCursor(v); /* [plait] */",
+        why: "void plMarkSequenceCursor(Vdbe*): OPFLAG_BULKCSR on the cursor just coded, which reaches the b-tree \
+              as a hint: reads of the sequence by AUTOINCREMENT itself conflict with nobody",
+    },
+    Edit {
+        section: "insert.c",
+        anchor: "    sqlite3OpenTable(pParse, 0, p->iDb, pDb->pSchema->pSeqTab, OP_OpenWrite);",
+        place: After,
+        text: "    plMarkSequenceCursor(v); /* [plait] */",
+        why: "and its writes become a maximum instead of a hot row",
+    },
+    // ---- VACUUM and backup
+    Edit {
+        section: "vacuum.c",
+        anchor: "       BTREE_APPLICATION_ID,     0,  /* Preserve the application id */",
+        place: After,
+        text: "       9, 0, 10, 0,  /* [plait] header bytes 72..79 */",
+        why: "VACUUM keeps the mark of concurrent mode and the generation",
+    },
+    Edit {
+        section: "vacuum.c",
+        anchor: "    for(i=0; i<ArraySize(aCopy); i+=2){",
+        place: After,
+        text: "      if( pOut!=0 && aCopy[i]>BTREE_APPLICATION_ID ) break; /* [plait] */",
+        why: "VACUUM INTO makes a plain file, as it does from WAL mode",
+    },
+    Edit {
+        section: "backup.c",
+        anchor: "      ((u8 *)sqlite3PagerGetExtra(pDestPg))[0] = 0;",
+        place: After,
+        text: "      if( iOff==0 && p->pDestDb!=0 ) plBackupHeader(zOut); /* [plait] */",
+        why: "a backup is a plain file; pDestDb is 0 when VACUUM copies its result back. \
+              void plBackupHeader(u8 *aPage1)",
+    },
+    // ---- what the application is told
+    Edit {
+        section: "vdbe.c",
+        anchor: "    sqlite3VdbeError(p, \"%s\", sqlite3ErrStr(rc));",
+        place: Replace,
+        text: "    sqlite3VdbeError(p, \"%s\", plErrStr(db, rc)); /* [plait] */",
+        why: "a statement that failed in the engine says why. const char *plErrStr(sqlite3*, int rc), \
+              which falls back to sqlite3ErrStr",
+    },
+    Edit {
+        section: "main.c",
+        anchor: "      z = sqlite3ErrStr(db->errCode);",
+        place: Replace,
+        text: "      z = plErrStr(db, db->errCode); /* [plait] */",
+        why: "so does sqlite3_errmsg after COMMIT, which keeps no text of its own",
+    },
+    Edit {
+        section: "main.c",
+        anchor: "      sqlite3ErrorWithMsg(db, db->errCode, sqlite3ErrStr(db->errCode));",
+        place: Replace,
+        text: "      sqlite3ErrorWithMsg(db, db->errCode, \"%s\", plErrStr(db, db->errCode)); /* [plait] */",
+        why: "and sqlite3_errmsg16",
+    },
+    Edit {
+        section: "prepare.c",
+        anchor: "      sqlite3SetString(pzErrMsg, db, sqlite3ErrStr(rc));",
+        place: Replace,
+        text: "      sqlite3SetString(pzErrMsg, db, plErrStr(db, rc)); /* [plait] */",
+        why: "the first statement on a file opens it, which may fail on a missing or foreign log",
+    },
+    Edit {
+        section: "main.c",
+        anchor: "      *(unsigned int*)pArg = sqlite3PagerDataVersion(pPager);",
+        place: Replace,
+        text: "      *(unsigned int*)pArg = plDataVersion(pBtree, pPager); /* [plait] */",
+        why: "SQLITE_FCNTL_DATA_VERSION sees commits that are not merged. \
+              u32 plDataVersion(Btree*, Pager*), which falls back to the replaced call",
+    },
+    Edit {
+        section: "main.c",
+        anchor: "static int (*const sqlite3BuiltinExtensions[])(sqlite3*) = {",
+        place: After,
+        text: "  plRegister, /* [plait] */",
+        why: "virtual tables and SQL functions of every connection. int plRegister(sqlite3*)",
+    },
+    Edit {
+        section: "pragma.c",
+        anchor: "  rc = sqlite3_file_control(db, zDb, SQLITE_FCNTL_PRAGMA, (void*)aFcntl);",
+        place: Replace,
+        text: "  rc = plPragma(db, zDb, aFcntl); /* [plait] */",
+        why: "PRAGMA plait_...; int plPragma(sqlite3*, const char *zDb, char **aFcntl) with the contract of \
+              SQLITE_FCNTL_PRAGMA (aFcntl[1] name, [2] argument, [0] result), which falls back to the replaced call",
+    },
+];
