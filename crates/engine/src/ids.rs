@@ -88,7 +88,7 @@ impl SnapshotTs {
     }
 
     /// The newest commit that this snapshot sees.
-    pub const fn newest_commit(self) -> CommitTs {
+    pub const fn as_commit(self) -> CommitTs {
         CommitTs(self.0)
     }
 }

@@ -166,9 +166,8 @@ impl Memtable {
     #[allow(unsafe_code)]
     pub unsafe fn attach(base: *mut u8, len: u32) -> Memtable {
         // SAFETY: forwarded contract.
-        Memtable {
-            arena: unsafe { Arena::new(base, len) },
-        }
+        let arena = unsafe { Arena::new(base, len) };
+        Memtable { arena }
     }
 
     /// Bytes allocated, the header's included.

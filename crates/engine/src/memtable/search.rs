@@ -206,9 +206,9 @@ fn climb(
 ) -> usize {
     let top = search_height(arena);
     let mut bracketed = top;
-    for level in 0..HEIGHT_MAX {
-        let next = next_of(arena, hint[level], level);
-        splice.prev[level] = hint[level];
+    for (level, &prev) in hint.iter().enumerate() {
+        let next = next_of(arena, prev, level);
+        splice.prev[level] = prev;
         splice.next[level] = next;
         // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it do.
         if level < bracketed && (next == 0 || !target.is_behind(arena, next)) {

@@ -1,0 +1,366 @@
+//! What one transaction has read: keys, prefixes and ranges that must not have changed when it commits.
+//!
+//! # Layout
+//! An entry is a closed range of one root; a point is a range of one key. The bounds' bytes lie in one arena, so
+//! that a read costs no allocation. Entries are appended as they come; `settle` sorts them and joins those
+//! that overlap.
+//!
+//! # Threads
+//! Private to its transaction.
+//!
+//! # Invariants
+//! - **R1** (T2, T4) Whatever was added stays covered until `clear`. Joining neighbours and cutting long keys only widen.
+//! - **R2** The first `settled` entries are ascending and disjoint.
+//! - **R3** Memory is bounded: past the limit neighbours are joined until half of it is free, as far as there is
+//!   more than one entry per root.
+
+use std::cmp::Ordering;
+
+use crate::ids::{CommitTs, Root};
+use crate::memtable::Hi;
+
+/// Entries after which neighbours are joined.
+pub const ENTRIES_MAX: usize = 64 * 1024;
+/// Bytes of keys after which neighbours are joined.
+pub const KEY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longer keys are remembered as the prefix of this length.
+pub const KEY_LEN_MAX: usize = 1024;
+
+/// A read that has changed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedRead {
+    /// The b-tree that was read.
+    pub root: Root,
+    /// The key that changed.
+    pub key: Vec<u8>,
+    /// The commit that changed it.
+    pub ts: CommitTs,
+    /// Whether a range was read rather than one key.
+    pub is_range: bool,
+}
+
+/// Place of a byte string in the arena.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    at: u32,
+    len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    root: Root,
+    lo: Span,
+    hi: Span,
+    /// The upper end is the last key that starts with `hi`.
+    hi_is_prefix: bool,
+}
+
+/// The reads of one transaction, see the module's text.
+#[derive(Debug)]
+pub struct ReadSet {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    settled: usize,
+    /// A range, or the prefix of everything, was added or made by joining.
+    has_range: bool,
+    entries_max: usize,
+    key_bytes_max: usize,
+}
+
+impl Default for ReadSet {
+    fn default() -> ReadSet {
+        ReadSet::new()
+    }
+}
+
+impl ReadSet {
+    /// An empty read set.
+    pub fn new() -> ReadSet {
+        ReadSet::with_limits(ENTRIES_MAX, KEY_BYTES_MAX)
+    }
+
+    /// An empty read set that joins neighbours past these limits.
+    pub fn with_limits(entries_max: usize, key_bytes_max: usize) -> ReadSet {
+        ReadSet {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            settled: 0,
+            has_range: false,
+            entries_max,
+            key_bytes_max,
+        }
+    }
+
+    /// One key was looked for, found or not.
+    pub fn point(&mut self, root: Root, key: &[u8]) {
+        if key.len() > KEY_LEN_MAX {
+            return self.prefix(root, key);
+        }
+        self.push_one(root, key, false);
+    }
+
+    /// All keys that start with `prefix` were looked for.
+    pub fn prefix(&mut self, root: Root, prefix: &[u8]) {
+        self.push_one(root, cut(prefix), true);
+    }
+
+    /// All keys of the closed range were looked for; `None` as a bound is the end of the root.
+    pub fn range(&mut self, root: Root, lo: Option<&[u8]>, hi: Option<Hi<'_>>) {
+        let (lo, hi) = (lo.unwrap_or(b""), hi.unwrap_or(Hi::Prefix(b"")));
+        if !hi.admits(lo) {
+            // Ends the wrong way round: covering what lies between is never too little.
+            let (Hi::Key(end) | Hi::Prefix(end)) = hi;
+            return self.range(root, Some(end), Some(Hi::Key(lo)));
+        }
+        let hi = match hi {
+            Hi::Key(key) if key.len() <= KEY_LEN_MAX => hi,
+            Hi::Key(key) | Hi::Prefix(key) => Hi::Prefix(cut(key)),
+        };
+        let (Hi::Key(hi_bytes) | Hi::Prefix(hi_bytes)) = hi;
+        self.has_range = true;
+        let entry = Entry {
+            root,
+            lo: self.store(cut(lo)),
+            hi: self.store(hi_bytes),
+            hi_is_prefix: matches!(hi, Hi::Prefix(_)),
+        };
+        self.push(entry);
+    }
+
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Number of entries now held.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+
+    /// Forgets everything, keeping the memory for the next transaction.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.settled = 0;
+        self.has_range = false;
+    }
+
+    /// Whether a key is covered by anything that was read. Fast after `settle`.
+    pub fn contains(&self, root: Root, key: &[u8]) -> bool {
+        let covers = |entry: &Entry| {
+            entry.root == root && self.lo(entry) <= key && self.hi(entry).admits(key)
+        };
+        let sorted = &self.entries[..self.settled];
+        let after = sorted.partition_point(|entry| (entry.root, self.lo(entry)) <= (root, key));
+        sorted[..after].last().is_some_and(covers)
+            || self.entries[self.settled..].iter().any(covers)
+    }
+
+    /// Whether anything of this root was read.
+    pub fn has_root(&self, root: Root) -> bool {
+        let sorted = &self.entries[..self.settled];
+        let first = sorted.partition_point(|entry| entry.root < root);
+        sorted.get(first).is_some_and(|entry| entry.root == root)
+            || self.entries[self.settled..]
+                .iter()
+                .any(|entry| entry.root == root)
+    }
+
+    /// Whether asking about every read takes little: few entries, and no range among them.
+    pub fn is_small(&self, entries_max: usize) -> bool {
+        self.entries.len() <= entries_max && !self.has_range
+    }
+
+    /// Asks about each read, in order, whether it has changed; stops at the first that has. The answer is
+    /// the changed key and the commit that changed it.
+    pub fn first_conflict(
+        &mut self,
+        mut point_changed: impl FnMut(Root, &[u8]) -> Option<(Vec<u8>, CommitTs)>,
+        mut range_changed: impl FnMut(
+            Root,
+            Option<&[u8]>,
+            Option<Hi<'_>>,
+        ) -> Option<(Vec<u8>, CommitTs)>,
+    ) -> Option<ChangedRead> {
+        self.settle();
+        self.entries.iter().find_map(|entry| {
+            let (lo, hi) = (self.lo(entry), self.hi(entry));
+            let is_range = hi != Hi::Key(lo);
+            let changed = if is_range {
+                range_changed(
+                    entry.root,
+                    (!lo.is_empty()).then_some(lo),
+                    (hi != Hi::Prefix(b"")).then_some(hi),
+                )
+            } else {
+                point_changed(entry.root, lo)
+            };
+            changed.map(|(key, ts)| ChangedRead {
+                root: entry.root,
+                key,
+                ts,
+                is_range,
+            })
+        })
+    }
+
+    /// Sorts the entries and joins those that overlap.
+    pub fn settle(&mut self) {
+        if self.settled == self.entries.len() {
+            return;
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_by(|a, b| a.root.cmp(&b.root).then_with(|| self.lo(a).cmp(self.lo(b))));
+        self.join(&mut entries, |set, last, next| {
+            set.hi(last).admits(set.lo(next))
+        });
+        self.entries = entries;
+        self.settled = self.entries.len();
+    }
+
+    /// Replaces runs of neighbours of one root, as far as `joins` says so, by the range over them.
+    fn join(
+        &self,
+        entries: &mut Vec<Entry>,
+        mut joins: impl FnMut(&ReadSet, &Entry, &Entry) -> bool,
+    ) {
+        entries.dedup_by(|next, last| {
+            let joined = next.root == last.root && joins(self, last, next);
+            if joined && cmp_hi(self.hi(next), self.hi(last)).is_gt() {
+                (last.hi, last.hi_is_prefix) = (next.hi, next.hi_is_prefix);
+            }
+            joined
+        });
+    }
+
+    fn push_one(&mut self, root: Root, key: &[u8], is_prefix: bool) {
+        if let Some(last) = self.entries.last() {
+            let same = if is_prefix {
+                Hi::Prefix(key)
+            } else {
+                Hi::Key(key)
+            };
+            if last.root == root && self.lo(last) == key && self.hi(last) == same {
+                return;
+            }
+        }
+        self.has_range |= is_prefix && key.is_empty();
+        let span = self.store(key);
+        self.push(Entry {
+            root,
+            lo: span,
+            hi: span,
+            hi_is_prefix: is_prefix,
+        });
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Span {
+        let span = Span {
+            at: self.bytes.len() as u32,
+            len: bytes.len() as u32,
+        };
+        self.bytes.extend_from_slice(bytes);
+        span
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        if self.entries.len() > self.entries_max || self.bytes.len() > self.key_bytes_max {
+            self.shrink();
+        }
+    }
+
+    /// R3: settles, then joins every second neighbour until half of the limit is free.
+    fn shrink(&mut self) {
+        self.settle();
+        self.compact();
+        self.has_range = true;
+        while self.entries.len() > self.entries_max / 2 || self.bytes.len() > self.key_bytes_max / 2
+        {
+            let before = self.entries.len();
+            let mut entries = std::mem::take(&mut self.entries);
+            let mut joined_before = true;
+            self.join(&mut entries, |_, _, _| {
+                joined_before = !joined_before;
+                !joined_before
+            });
+            self.entries = entries;
+            self.settled = self.entries.len();
+            self.compact();
+            if self.entries.len() == before {
+                // One entry per root is left: a limit that this exceeds has to give way.
+                self.entries_max = self.entries_max.max(before * 2);
+                self.key_bytes_max = self.key_bytes_max.max(self.bytes.len() * 2);
+            }
+        }
+    }
+
+    /// Drops bytes that no entry needs.
+    fn compact(&mut self) {
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        for entry in &mut self.entries {
+            let shared = entry.lo.at == entry.hi.at && entry.lo.len == entry.hi.len;
+            entry.lo = copy_span(&mut bytes, &self.bytes, entry.lo);
+            entry.hi = if shared {
+                entry.lo
+            } else {
+                copy_span(&mut bytes, &self.bytes, entry.hi)
+            };
+        }
+        self.bytes = bytes;
+    }
+
+    fn span(&self, span: Span) -> &[u8] {
+        &self.bytes[span.at as usize..][..span.len as usize]
+    }
+
+    fn lo(&self, entry: &Entry) -> &[u8] {
+        self.span(entry.lo)
+    }
+
+    fn hi(&self, entry: &Entry) -> Hi<'_> {
+        let bytes = self.span(entry.hi);
+        if entry.hi_is_prefix {
+            Hi::Prefix(bytes)
+        } else {
+            Hi::Key(bytes)
+        }
+    }
+}
+
+fn cut(key: &[u8]) -> &[u8] {
+    &key[..key.len().min(KEY_LEN_MAX)]
+}
+
+fn copy_span(to: &mut Vec<u8>, from: &[u8], span: Span) -> Span {
+    let at = to.len() as u32;
+    to.extend_from_slice(&from[span.at as usize..][..span.len as usize]);
+    Span { at, len: span.len }
+}
+
+/// Orders upper ends by the keys that they admit.
+fn cmp_hi(a: Hi<'_>, b: Hi<'_>) -> Ordering {
+    match (a, b) {
+        (Hi::Key(a), Hi::Key(b)) => a.cmp(b),
+        (Hi::Key(a), Hi::Prefix(b)) => {
+            if a.starts_with(b) {
+                Ordering::Less
+            } else {
+                a.cmp(b)
+            }
+        }
+        (Hi::Prefix(_), Hi::Key(_)) => cmp_hi(b, a).reverse(),
+        (Hi::Prefix(a), Hi::Prefix(b)) if a.starts_with(b) => b.len().cmp(&a.len()),
+        (Hi::Prefix(a), Hi::Prefix(b)) if b.starts_with(a) => Ordering::Greater,
+        (Hi::Prefix(a), Hi::Prefix(b)) => a.cmp(b),
+    }
+}
+
+#[cfg(test)]
+#[path = "read_set_tests.rs"]
+mod tests;

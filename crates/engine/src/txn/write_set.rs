@@ -1,0 +1,456 @@
+//! What one transaction has written and nobody else can see yet.
+//!
+//! # Layout
+//! Per root an ordered map from key to the newest own write; beside it an undo log with what each key held when
+//! the open savepoints were opened. Keys and records are boxed: their bytes stay where they are until that
+//! very write is changed or taken back.
+//!
+//! # Threads
+//! Private to its transaction.
+//!
+//! # Invariants
+//! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
+//! - **W2** `frame_bytes` is the sum of `op_frame_bytes` over all writes.
+//! - **W3** `root_version` of a root never returns to a value it had before.
+//!
+//! # Deliberately absent
+//! Limits: whoever writes compares `frame_bytes` with the memory budget.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::ids::Root;
+use crate::memtable::Seek;
+
+/// Bytes that an operation takes in a log frame beside its key and record.
+pub const OP_HEADER_BYTES: usize = 16;
+
+/// Bytes that an operation takes in a log frame.
+pub const fn op_frame_bytes(key_len: usize, rec_len: usize) -> usize {
+    (OP_HEADER_BYTES + key_len + rec_len).next_multiple_of(8)
+}
+
+/// What a write does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteKind {
+    /// The key gets this record.
+    Put,
+    /// The key goes; the record, if any, is the deleted one.
+    Tombstone,
+    /// The key gets this record, but its last eight bytes, a big-endian signed integer, become the maximum of what
+    /// is committed and what is here.
+    PutMax,
+}
+
+/// An own write.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Write {
+    kind: WriteKind,
+    rec: Box<[u8]>,
+    /// The clock when this write was made.
+    changed_at: u64,
+}
+
+impl Write {
+    /// What it does to its key.
+    pub fn kind(&self) -> WriteKind {
+        self.kind
+    }
+
+    /// Its record.
+    pub fn rec(&self) -> &[u8] {
+        &self.rec
+    }
+}
+
+/// A step of [`WriteSet::replay`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Open savepoints until this many are open (1 for the first).
+    Savepoint(usize),
+    /// Make this write.
+    Write(Root, &'a [u8], &'a Write),
+}
+
+type Map = BTreeMap<Box<[u8]>, Write>;
+
+#[derive(Debug)]
+struct RootWrites {
+    root: Root,
+    version: u64,
+    writes: Map,
+}
+
+/// What a key held before a write.
+#[derive(Debug)]
+struct Undo {
+    root: Root,
+    key: Box<[u8]>,
+    old: Option<Write>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Savepoint {
+    /// Length of the undo log when it was opened.
+    undo_len: usize,
+    /// The clock when it was opened: later writes carry a greater number.
+    opened_at: u64,
+}
+
+/// The writes of one transaction, see the module's text.
+#[derive(Debug, Default)]
+pub struct WriteSet {
+    /// Ascending by root. A root stays after its last write was taken back, for its version.
+    roots: Vec<RootWrites>,
+    undo: Vec<Undo>,
+    savepoints: Vec<Savepoint>,
+    /// Counts changes.
+    clock: u64,
+    /// The clock at the last `clear`: the version of roots that are not listed.
+    cleared_at: u64,
+    len: usize,
+    frame_bytes: usize,
+    has_put_max: bool,
+}
+
+impl WriteSet {
+    /// An empty write set without savepoints.
+    pub fn new() -> WriteSet {
+        WriteSet::default()
+    }
+
+    /// Sets the record of a key: `rec` and `zero_tail` zero bytes after it.
+    pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
+        self.set(root, key, WriteKind::Put, with_zeros(rec, zero_tail));
+    }
+
+    /// Deletes a key; `rec` is the deleted record where the base needs it to find the entry, else empty.
+    pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) {
+        self.set(root, key, WriteKind::Tombstone, rec.into());
+    }
+
+    /// Sets a record whose last eight bytes only grow, see [`WriteKind::PutMax`]. Over an own put or delete of
+    /// the key it is an ordinary put: this transaction has decided the value itself.
+    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
+        let decided = self
+            .get(root, key)
+            .is_some_and(|write| write.kind != WriteKind::PutMax);
+        let kind = if decided {
+            WriteKind::Put
+        } else {
+            WriteKind::PutMax
+        };
+        self.has_put_max |= !decided;
+        self.set(root, key, kind, with_zeros(rec, zero_tail));
+    }
+
+    /// Whether a [`WriteKind::PutMax`] may be among the writes.
+    pub fn has_put_max(&self) -> bool {
+        self.has_put_max
+    }
+
+    /// Raises the last eight bytes of each [`WriteKind::PutMax`] record to what `committed` says of its key. May be
+    /// repeated: it only ever raises.
+    pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8]) -> Option<i64>) {
+        for of in &mut self.roots {
+            let maxima = of
+                .writes
+                .iter_mut()
+                .filter(|(_, write)| write.kind == WriteKind::PutMax);
+            for (key, write) in maxima {
+                let Some(own) = write.rec.last_chunk_mut::<8>() else {
+                    continue;
+                };
+                if let Some(value) = committed(of.root, key) {
+                    *own = i64::from_be_bytes(*own).max(value).to_be_bytes();
+                }
+            }
+        }
+    }
+
+    /// The own write of a key.
+    pub fn get(&self, root: Root, key: &[u8]) -> Option<&Write> {
+        self.map(root)?.get(key)
+    }
+
+    /// The nearest own write in the direction of `seek`, tombstones included.
+    pub fn seek(&self, root: Root, seek: Seek<'_>) -> Option<(&[u8], &Write)> {
+        use Bound::{Excluded, Included, Unbounded};
+        let map = self.map(root)?;
+        let forward = |lo: Bound<&[u8]>| map.range::<[u8], _>((lo, Unbounded)).next();
+        let backward = |hi: Bound<&[u8]>| map.range::<[u8], _>((Unbounded, hi)).next_back();
+        let found = match seek {
+            Seek::First => map.first_key_value(),
+            Seek::Ge(key) => forward(Included(key)),
+            Seek::Gt(key) => forward(Excluded(key)),
+            Seek::PrefixGt(prefix) => forward(Included(&after_prefix(prefix)?)),
+            Seek::Last => map.last_key_value(),
+            Seek::Le(key) => backward(Included(key)),
+            Seek::Lt(key) => backward(Excluded(key)),
+            Seek::PrefixLe(prefix) => match after_prefix(prefix) {
+                Some(end) => backward(Excluded(&end)),
+                None => map.last_key_value(),
+            },
+        };
+        found.map(|(key, write)| (&**key, write))
+    }
+
+    /// Whether the root has an own write.
+    pub fn has_root(&self, root: Root) -> bool {
+        self.map(root).is_some_and(|map| !map.is_empty())
+    }
+
+    /// A number that changes whenever a write of this root is made or taken back.
+    pub fn root_version(&self, root: Root) -> u64 {
+        self.find_root(root)
+            .map_or(self.cleared_at, |i| self.roots[i].version)
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of written keys.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes that the writes take in a log frame.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// Opens savepoints until `n` are open.
+    pub fn savepoint_open(&mut self, n: usize) {
+        while self.savepoints.len() < n {
+            self.savepoints.push(Savepoint {
+                undo_len: self.undo.len(),
+                opened_at: self.clock,
+            });
+        }
+    }
+
+    /// Closes savepoint `i` (from 0) and those opened after it; their writes stay. Nothing if it is not open.
+    pub fn savepoint_release(&mut self, i: usize) {
+        let Some(released) = self.savepoints.get(i).copied() else {
+            return;
+        };
+        self.savepoints.truncate(i);
+        let Some(outer) = self.savepoints.last().copied() else {
+            self.undo.clear();
+            return;
+        };
+        // W1: of the released entries only those count whose key the outer savepoint has no entry for.
+        let tail = self.undo.split_off(released.undo_len);
+        let first_of_outer = |undo: &Undo| {
+            undo.old
+                .as_ref()
+                .is_none_or(|old| old.changed_at <= outer.opened_at)
+        };
+        self.undo.extend(tail.into_iter().filter(first_of_outer));
+    }
+
+    /// Takes back everything written since savepoint `i` (from 0) was opened and closes those opened after it; `i`
+    /// stays open. -1 takes back everything and closes all. Nothing if it is not open.
+    pub fn savepoint_rollback(&mut self, i: i32) {
+        let Ok(i) = usize::try_from(i) else {
+            self.clear();
+            return;
+        };
+        let Some(savepoint) = self.savepoints.get(i).copied() else {
+            return;
+        };
+        self.savepoints.truncate(i + 1);
+        while self.undo.len() > savepoint.undo_len {
+            let Some(undo) = self.undo.pop() else { break };
+            self.take_back(undo);
+        }
+    }
+
+    /// Number of open savepoints.
+    pub fn savepoint_depth(&self) -> usize {
+        self.savepoints.len()
+    }
+
+    /// All writes, ascending by root and key.
+    pub fn iter(&self) -> impl Iterator<Item = (Root, &[u8], &Write)> {
+        self.roots.iter().flat_map(|of| {
+            of.writes
+                .iter()
+                .map(|(key, write)| (of.root, &**key, write))
+        })
+    }
+
+    /// The writes again, savepoint by savepoint: what was there when each open savepoint was opened, then the
+    /// savepoint, then what came after. Ascending by root and key between two savepoints.
+    pub fn replay<E>(&self, mut step: impl FnMut(Step<'_>) -> Result<(), E>) -> Result<(), E> {
+        let (before, layers) = self.layers();
+        for (root, key, write) in self.iter() {
+            match before.get(&(root, key)) {
+                None => step(Step::Write(root, key, write))?,
+                Some(Some(old)) => step(Step::Write(root, key, old))?,
+                Some(None) => {}
+            }
+        }
+        for (i, layer) in layers.iter().rev().enumerate() {
+            step(Step::Savepoint(i + 1))?;
+            for (&(root, key), write) in layer {
+                step(Step::Write(root, key, write))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets all writes and savepoints.
+    pub fn clear(&mut self) {
+        self.clock += 1;
+        self.cleared_at = self.clock;
+        self.roots.clear();
+        self.undo.clear();
+        self.savepoints.clear();
+        self.len = 0;
+        self.frame_bytes = 0;
+        self.has_put_max = false;
+    }
+
+    fn find_root(&self, root: Root) -> Result<usize, usize> {
+        self.roots.binary_search_by_key(&root, |of| of.root)
+    }
+
+    fn map(&self, root: Root) -> Option<&Map> {
+        self.find_root(root).ok().map(|i| &self.roots[i].writes)
+    }
+
+    fn root_mut(&mut self, root: Root) -> &mut RootWrites {
+        let i = self.find_root(root).unwrap_or_else(|i| {
+            self.roots.insert(
+                i,
+                RootWrites {
+                    root,
+                    version: 0,
+                    writes: Map::new(),
+                },
+            );
+            i
+        });
+        &mut self.roots[i]
+    }
+
+    fn set(&mut self, root: Root, key: &[u8], kind: WriteKind, rec: Box<[u8]>) {
+        self.clock += 1;
+        let clock = self.clock;
+        let bytes = op_frame_bytes(key.len(), rec.len());
+        let write = Write {
+            kind,
+            rec,
+            changed_at: clock,
+        };
+        let of = self.root_mut(root);
+        of.version = clock;
+        let old = match of.writes.get_mut(key) {
+            Some(slot) => Some(std::mem::replace(slot, write)),
+            None => {
+                of.writes.insert(key.into(), write);
+                None
+            }
+        };
+        self.frame_bytes += bytes;
+        match &old {
+            Some(old) => self.frame_bytes -= op_frame_bytes(key.len(), old.rec.len()),
+            None => self.len += 1,
+        }
+        let Some(top) = self.savepoints.last() else {
+            return;
+        };
+        if old
+            .as_ref()
+            .is_none_or(|old| old.changed_at <= top.opened_at)
+        {
+            self.undo.push(Undo {
+                root,
+                key: key.into(),
+                old,
+            });
+        }
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        self.clock += 1;
+        let clock = self.clock;
+        let key_len = undo.key.len();
+        let restored = undo
+            .old
+            .as_ref()
+            .map(|old| op_frame_bytes(key_len, old.rec.len()));
+        let of = self.root_mut(undo.root);
+        of.version = clock;
+        let gone = match undo.old {
+            Some(old) => match of.writes.get_mut(&undo.key) {
+                Some(slot) => Some(std::mem::replace(slot, old)),
+                None => of.writes.insert(undo.key, old),
+            },
+            None => of.writes.remove(&undo.key),
+        };
+        match gone {
+            Some(gone) => self.frame_bytes -= op_frame_bytes(key_len, gone.rec.len()),
+            None => self.len += 1,
+        }
+        match restored {
+            Some(bytes) => self.frame_bytes += bytes,
+            None => self.len -= 1,
+        }
+    }
+
+    /// What the changed keys held before the first savepoint, and per savepoint, last first, what they held at its end.
+    #[allow(clippy::type_complexity)]
+    fn layers(
+        &self,
+    ) -> (
+        BTreeMap<(Root, &[u8]), Option<&Write>>,
+        Vec<BTreeMap<(Root, &[u8]), &Write>>,
+    ) {
+        let mut before: BTreeMap<(Root, &[u8]), Option<&Write>> = BTreeMap::new();
+        let mut layers = Vec::with_capacity(self.savepoints.len());
+        let mut end = self.undo.len();
+        for savepoint in self.savepoints.iter().rev() {
+            let entries = &self.undo[savepoint.undo_len..end];
+            end = savepoint.undo_len;
+            let mut layer = BTreeMap::new();
+            for undo in entries {
+                let at = (undo.root, &*undo.key);
+                let after = before
+                    .get(&at)
+                    .copied()
+                    .unwrap_or_else(|| self.get(undo.root, &undo.key));
+                if let Some(after) = after {
+                    layer.insert(at, after);
+                }
+            }
+            for undo in entries.iter().rev() {
+                before.insert((undo.root, &*undo.key), undo.old.as_ref());
+            }
+            layers.push(layer);
+        }
+        (before, layers)
+    }
+}
+
+fn with_zeros(rec: &[u8], zero_tail: usize) -> Box<[u8]> {
+    let mut whole = Vec::with_capacity(rec.len() + zero_tail);
+    whole.extend_from_slice(rec);
+    whole.resize(rec.len() + zero_tail, 0);
+    whole.into_boxed_slice()
+}
+
+/// The least byte string that is greater than all that start with `prefix`; none if there is no such.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+#[path = "write_set_tests.rs"]
+mod tests;
