@@ -150,6 +150,8 @@ impl<'a> Function<'a> {
     }
 
     /// The test for a concurrent handle: by the first parameter that is one.
+    ///
+    /// SQLite asks some functions (such as `sqlite3BtreeTxnState`) about databases that are not open.
     fn test(&self) -> Result<String> {
         self.prototype
             .parameters
@@ -161,7 +163,7 @@ impl<'a> Function<'a> {
                 };
                 match ty.replace(' ', "").as_str() {
                     "BtCursor*" => Some(format!("PL_CSR(a{i})")),
-                    "Btree*" => Some(format!("PL_BT(a{i})")),
+                    "Btree*" => Some(format!("a{i}!=0 && PL_BT(a{i})")),
                     _ => None,
                 }
             })

@@ -15,7 +15,9 @@
 //! inputs have not changed are skipped (see [`crate::toolchain::Stamp`]).
 
 mod install;
+mod library;
 mod link;
+mod programs;
 mod shell;
 mod stock;
 
@@ -59,7 +61,13 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
         out: workspace.root.join(out),
         workspace,
     };
-    stock::build(&context)?;
-    let _ = request;
-    Ok(())
+    let shell = stock::build(&context)?;
+    if request.stock_only {
+        return Ok(());
+    }
+    library::build(&context)?;
+    if request.crash_points {
+        library::build_with_crash_points(&context)?;
+    }
+    programs::build(&context, &shell)
 }

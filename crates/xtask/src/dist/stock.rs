@@ -9,8 +9,8 @@ use plait_splice::{exports, flags};
 use super::{Context, install, link, shell};
 use crate::toolchain::Stamp;
 
-/// Builds the unspliced library and a shell that runs on it.
-pub fn build(context: &Context) -> Result<()> {
+/// Builds the unspliced library and a shell that runs on it; returns the shell.
+pub fn build(context: &Context) -> Result<PathBuf> {
     let cache = context.cache.join("stock");
     let library = library(context, &cache)?;
     let lib = context.out.join("stock/lib");
@@ -18,7 +18,8 @@ pub fn build(context: &Context) -> Result<()> {
     install::link(exports::SONAME, &lib, "libsqlite3.so")?;
 
     let program = shell::build(context, &context.amalgamation.header, &library, &cache)?;
-    install::file(&program, &context.out.join("stock/bin"), "sqlite3")
+    install::file(&program, &context.out.join("stock/bin"), "sqlite3")?;
+    Ok(program)
 }
 
 fn library(context: &Context, cache: &Path) -> Result<PathBuf> {

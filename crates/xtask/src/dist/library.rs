@@ -1,0 +1,126 @@
+//! Our library: the static archive that cargo makes of `plait-sqlite`, turned into a `libsqlite3`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use plait_splice::{exports, upstream};
+
+use super::{Context, install, link};
+use crate::toolchain::{Stamp, run, run_visibly};
+
+/// Builds the library in all its forms, and its headers.
+pub fn build(context: &Context) -> Result<()> {
+    let lib = context.out.join("lib");
+    let cache = context.cache.join("plait");
+    let shared = shared(context, &[], &cache)?;
+    install::file(&shared, &lib, exports::SONAME)?;
+    install::link(exports::SONAME, &lib, "libsqlite3.so")?;
+    let archive = archive(context, &cache)?;
+    install::file(&archive, &lib, "libsqlite3.a")?;
+    install::text(&pkg_config(), &lib.join("pkgconfig"), "sqlite3.pc")?;
+
+    let include = context.out.join("include");
+    let own = context.workspace.root.join("crates/sqlite/include/plait.h");
+    install::file(&context.amalgamation.header, &include, "sqlite3.h")?;
+    install::file(
+        &context.amalgamation.extension_header,
+        &include,
+        "sqlite3ext.h",
+    )?;
+    install::file(&own, &include, "plait.h")
+}
+
+/// Builds the library that dies at named steps when told to.
+pub fn build_with_crash_points(context: &Context) -> Result<()> {
+    let cache = context.cache.join("crash");
+    let shared = shared(context, &["--features", "crash-points"], &cache)?;
+    let lib = context.out.join("crash/lib");
+    install::file(&shared, &lib, exports::SONAME)?;
+    install::link(exports::SONAME, &lib, "libsqlite3.so")
+}
+
+/// Lets cargo make the archive and links it into a shared library in `cache`.
+fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf> {
+    run_visibly(
+        Command::new("cargo")
+            .current_dir(&context.workspace.root)
+            .args(["build", "--quiet", "--release", "--package", "plait-sqlite"])
+            .args(features),
+    )?;
+    fs::create_dir_all(cache)?;
+    let made = context.workspace.target.join("release/libplait_sqlite.a");
+    // Cargo puts the archives of all feature sets under one name: take this one aside.
+    let archive = cache.join("libplait_sqlite.a");
+    Stamp::default().file(&made)?.guard(&archive, || {
+        fs::copy(&made, &archive).map(drop).context("cannot copy")
+    })?;
+
+    let shared = cache.join(exports::SONAME);
+    Stamp::default()
+        .text(context.toolchain.version())
+        .text(&exports::version_script())
+        .file(&archive)?
+        .guard(&shared, || {
+            let inputs = [
+                OsStr::new("-Wl,--whole-archive"),
+                archive.as_os_str(),
+                OsStr::new("-Wl,--no-whole-archive"),
+                OsStr::new("-lgcc_s"),
+            ];
+            link::shared(context, &inputs, &shared)
+        })?;
+    Ok(shared)
+}
+
+/// Makes an archive of one object in which only the API is visible.
+///
+/// Cargo's own archive shows every symbol of the Rust runtime, which would collide with those of a
+/// Rust program that links it.
+fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
+    let whole = cache.join("libplait_sqlite.a");
+    let archive = cache.join("libsqlite3.a");
+    Stamp::default()
+        .text(&format!("{:?}", exports::EXPORTED))
+        .file(&whole)?
+        .guard(&archive, || {
+            let object = cache.join("sqlite3.o");
+            run(context
+                .toolchain
+                .command()?
+                .args(["-nostdlib", "-r", "-Wl,--whole-archive"])
+                .arg(&whole)
+                .arg("-o")
+                .arg(&object))?;
+            let keep = exports::EXPORTED
+                .iter()
+                .map(|pattern| format!("--keep-global-symbol={pattern}"));
+            run(Command::new("objcopy")
+                .arg("--wildcard")
+                // Bitcode of the Rust runtime, of which linking several objects into one makes garbage.
+                .args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
+                .args(keep)
+                .arg(&object))?;
+            let _ = fs::remove_file(&archive);
+            run(Command::new("ar").arg("rcs").arg(&archive).arg(&object))
+        })?;
+    Ok(archive)
+}
+
+fn pkg_config() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         libdir=${{prefix}}/lib\n\
+         includedir=${{prefix}}/include\n\
+         \n\
+         Name: SQLite\n\
+         Description: SQL database engine (Plait: many writers on one file)\n\
+         Version: {}\n\
+         Libs: -L${{libdir}} -lsqlite3\n\
+         Libs.private: -lgcc_s -lpthread -ldl -lm\n\
+         Cflags: -I${{includedir}}\n",
+        upstream::SQLITE_VERSION
+    )
+}
