@@ -208,3 +208,77 @@ fn parameter(text: &str) -> Result<Parameter> {
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Vec<Prototype> {
+        let lines: Vec<&str> = text.lines().collect();
+        parse(&lines).expect("the text is in order")
+    }
+
+    fn types(prototype: &Prototype) -> Vec<String> {
+        prototype
+            .parameters
+            .iter()
+            .map(|parameter| parameter.declare("x"))
+            .collect()
+    }
+
+    #[test]
+    fn a_parameter_loses_its_name_and_keeps_its_type() {
+        let found = parse_text(
+            "SQLITE_PRIVATE int sqlite3BtreeA(Btree *p, const BtreePayload *pPayload, unsigned,\n\
+             \x20   unsigned int mask, int flags, struct KeyInfo*, char **pzOut, void(*)(void *));",
+        );
+        assert_eq!(
+            types(&found[0]),
+            [
+                "Btree * x",
+                "const BtreePayload * x",
+                "unsigned x",
+                "unsigned int x",
+                "int x",
+                "struct KeyInfo* x",
+                "char ** x",
+                "void(*x)(void *)"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_prototype_may_span_lines_and_comments() {
+        let found = parse_text(
+            "/* SQLITE_PRIVATE int sqlite3BtreeNot(int);\n   still a comment */\n\
+             SQLITE_PRIVATE const void *sqlite3BtreeB(\n  BtCursor*,  /* the; cursor */\n  u32 *pAmt\n);",
+        );
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].returns, "const void *");
+        assert_eq!(found[0].name, "sqlite3BtreeB");
+        assert_eq!(types(&found[0]), ["BtCursor* x", "u32 * x"]);
+    }
+
+    #[test]
+    fn a_prototype_knows_its_conditions_but_not_the_include_guard() {
+        let found = parse_text(
+            "#ifndef SQLITE_BTREE_H\n#ifdef A\n#else\n # if B>1\n\
+             SQLITE_PRIVATE void sqlite3BtreeC(void);\n#endif\n#endif\n#endif",
+        );
+        assert_eq!(found[0].conditions, ["#if !(defined(A))", "#if B>1"]);
+        assert!(found[0].parameters.is_empty());
+    }
+
+    #[test]
+    fn a_header_that_is_not_understood_is_an_error() {
+        for text in [
+            "#if A\n#elif B\n#endif",
+            "#if A",
+            "SQLITE_PRIVATE int sqlite3BtreeD(int)",
+            "SQLITE_PRIVATE int sqlite3BtreeE(int a[2]);",
+        ] {
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(parse(&lines).is_err(), "{text}");
+        }
+    }
+}

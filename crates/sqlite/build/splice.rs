@@ -153,3 +153,156 @@ impl<'a> Output<'a> {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::edits::EDITS;
+    use crate::{upstream, wrappers::parse_list};
+
+    const SMALL: &str = "\
+/************** Begin file btree.h ****/
+SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor*, int);
+/************** End of btree.h ****/
+/************** Begin file btree.c ****/
+  twice();
+SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
+  once();
+  twice();
+}
+/************** End of btree.c ****/
+/************** Begin file vdbe.c ****/
+  once();
+/************** End of vdbe.c ****/
+";
+
+    fn edit(anchor: &'static str, place: Place) -> Edit {
+        Edit {
+            section: "btree.c",
+            anchor,
+            place,
+            text: "  one\n  two",
+            why: "a test needs it",
+        }
+    }
+
+    fn small(edits: &[Edit]) -> Result<String> {
+        let lists = Lists {
+            alternatives: parse_list("sqlite3BtreeNext")?,
+            ..Lists::default()
+        };
+        splice(SMALL, &lists, edits).map(|spliced| spliced.source)
+    }
+
+    fn failure(edits: &[Edit]) -> String {
+        format!("{:#}", small(edits).expect_err("must not work"))
+    }
+
+    #[test]
+    fn an_edit_lands_in_its_section_alone() {
+        let text = small(&[edit("  once();", Place::Replace)]).expect("the line is there once");
+        let (btree, vdbe) = text.split_once("Begin file vdbe.c").expect("both sections");
+        assert!(btree.contains("{\n  one\n  two\n  twice();"));
+        assert!(vdbe.contains("  once();"));
+    }
+
+    #[test]
+    fn edits_may_meet_at_one_line() {
+        let text = small(&[
+            edit("  once();", Place::After),
+            edit("  once();", Place::Before),
+        ])
+        .expect("they do not contradict each other");
+        assert!(text.contains("  one\n  two\n  once();\n  one\n  two\n"));
+    }
+
+    #[test]
+    fn a_missing_anchor_stops_the_build_and_is_named() {
+        let message = failure(&[edit("  gone();", Place::After)]);
+        for part in [
+            "section btree.c",
+            "  gone();",
+            "a test needs it",
+            "found 0 times",
+        ] {
+            assert!(message.contains(part), "{part} in {message}");
+        }
+    }
+
+    #[test]
+    fn a_doubled_anchor_stops_the_build_and_is_named() {
+        let message = failure(&[edit("  twice();", Place::Before)]);
+        for part in ["section btree.c", "  twice();", "found 2 times"] {
+            assert!(message.contains(part), "{part} in {message}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_line_is_no_anchor() {
+        assert!(failure(&[edit("once();", Place::After)]).contains("found 0 times"));
+    }
+
+    #[test]
+    fn a_line_is_replaced_by_one_edit_only() {
+        let message = failure(&[
+            edit("  once();", Place::Replace),
+            edit("  once();", Place::Replace),
+        ]);
+        assert!(message.contains("replaced by two edits"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_section_stops_the_build() {
+        let mut elsewhere = edit("  once();", Place::After);
+        elsewhere.section = "pager.c";
+        assert!(failure(&[elsewhere]).contains("no banner `Begin file pager.c`"));
+    }
+
+    #[test]
+    fn the_layer_stands_around_btree_c() {
+        let text = small(&[]).expect("no edits");
+        let order = [
+            "End of btree.h",
+            "pl_stock.h",
+            "dispatch.h",
+            "pl_rename.h",
+            "Begin file btree.c",
+            "End of btree.c",
+            "pl_unrename.h",
+            "pl_forward.h",
+            "dispatch.c",
+            "Begin file vdbe.c",
+        ];
+        let places: Vec<_> = order.iter().map(|mark| text.find(mark)).collect();
+        assert!(places.is_sorted() && places[0].is_some(), "{places:?}");
+    }
+
+    #[test]
+    fn every_edit_fits_the_pinned_amalgamation() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(3)
+            .expect("this package lies three levels below the workspace");
+        let found = upstream::amalgamation(workspace).expect("the amalgamation is there");
+        let text = fs::read_to_string(found.source).expect("it is readable");
+        let spliced = splice(&text, &Lists::default(), EDITS).expect("every edit fits");
+        let ours = spliced.source.matches("[plait]").count();
+        let expected: usize = EDITS
+            .iter()
+            .map(|e| e.text.matches("[plait]").count())
+            .sum();
+        assert_eq!(ours, expected + BEFORE_LAYER.len() + AFTER_LAYER.len());
+    }
+
+    #[test]
+    fn every_inserted_line_is_marked() {
+        for edit in EDITS {
+            for line in edit.text.lines() {
+                assert!(line.contains("[plait]"), "{line}");
+            }
+        }
+    }
+}

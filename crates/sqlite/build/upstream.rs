@@ -181,3 +181,24 @@ fn hex(bytes: &[u8]) -> String {
         out
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_other_contents_is_refused_by_name() {
+        let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("upstream.rs");
+        let message = format!("{:#}", verify(&this, "00").expect_err("must not match"));
+        assert!(
+            message.contains("upstream.rs") && message.contains("expected 00"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_digest_is_written_as_in_checksum_files() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(hex(&Sha256::digest([])), empty);
+    }
+}

@@ -207,3 +207,84 @@ impl<'a> Function<'a> {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prototypes::parse;
+
+    fn prototypes() -> Vec<Prototype> {
+        parse(&[
+            "SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor*, int flags);",
+            "SQLITE_PRIVATE void sqlite3BtreeGetMeta(Btree *p, int idx, u32 *pValue);",
+            "SQLITE_PRIVATE int sqlite3BtreeCursorSize(void);",
+            "SQLITE_PRIVATE void sqlite3BtreeCursorHint(BtCursor*, int, ...);",
+        ])
+        .expect("these are prototypes")
+    }
+
+    fn lists(alternatives: &str, handwritten: &str) -> Lists {
+        Lists {
+            alternatives: parse_list(alternatives).expect("a list"),
+            handwritten: parse_list(handwritten).expect("a list"),
+        }
+    }
+
+    fn error(lists: &Lists) -> String {
+        let error = generate(&prototypes(), lists, |name| name != "sqlite3BtreeGetMeta")
+            .expect_err("must not work");
+        format!("{error:#}")
+    }
+
+    #[test]
+    fn an_alternative_is_called_for_a_concurrent_handle_alone() {
+        let lists = lists("sqlite3BtreeNext # hot\nsqlite3BtreeGetMeta\n\n", "");
+        let headers = generate(&prototypes(), &lists, |_| true).expect("both are declared");
+        let forward = headers.forward;
+        assert!(forward.contains("static SQLITE_NOINLINE int plBtreeNext(BtCursor* a0, int a1);"));
+        assert!(forward.contains(
+            "  if( PL_CSR(a0) ) return plBtreeNext(a0, a1);\n  return sqlite3StockBtreeNext(a0, a1);"
+        ));
+        assert!(forward.contains(
+            "  if( a0!=0 && PL_BT(a0) ){ plBtreeGetMeta(a0, a1, a2); return; }\n  sqlite3StockBtreeGetMeta(a0, a1, a2);"
+        ));
+        assert!(
+            headers
+                .rename
+                .contains("#define sqlite3BtreeNext sqlite3StockBtreeNext\n")
+        );
+        assert!(headers.unrename.contains("#undef sqlite3BtreeNext\n"));
+    }
+
+    #[test]
+    fn a_handwritten_function_is_renamed_and_gets_no_wrapper() {
+        let lists = lists("", "sqlite3BtreeCursorSize");
+        let headers = generate(&prototypes(), &lists, |_| true).expect("it is declared");
+        assert!(
+            headers
+                .stock
+                .contains("SQLITE_PRIVATE int sqlite3StockBtreeCursorSize(void);")
+        );
+        assert!(!headers.forward.contains("CursorSize"));
+    }
+
+    #[test]
+    fn a_listed_function_that_sqlite_does_not_have_stops_the_build() {
+        assert!(error(&lists("sqlite3BtreeGone", "")).contains("btree.h does not declare it"));
+        assert!(error(&lists("", "sqlite3BtreeGone")).contains("btree.h does not declare it"));
+        assert!(error(&lists("sqlite3BtreeGetMeta", "")).contains("not defined in btree.c"));
+    }
+
+    #[test]
+    fn a_function_that_cannot_be_wrapped_stops_the_build() {
+        assert!(error(&lists("sqlite3BtreeCursorHint", "")).contains("any number of arguments"));
+        assert!(error(&lists("sqlite3BtreeCursorSize", "")).contains("write it by hand"));
+    }
+
+    #[test]
+    fn a_function_is_listed_once() {
+        let twice = lists("sqlite3BtreeNext", "sqlite3BtreeNext");
+        assert!(error(&twice).contains("both in"));
+        assert!(parse_list("a\na").is_err());
+    }
+}
