@@ -1,0 +1,149 @@
+//! Named points at which a test may kill the process.
+//!
+//! With the feature `crash-points`, the environment variable `PLAIT_CRASH_AT="name"` or `"name:n"`
+//! makes the n-th passage of that point (from 1) write the name to standard error and end the process
+//! with SIGKILL, as the out-of-memory killer would: no destructor, no handler, no flush. Without the
+//! feature a point compiles to nothing.
+//!
+//! [`CRASH_POINTS`] lists every name; a test holds the list and the sources together.
+
+/// Marks a point at which a test may kill the process; see [`crate::crash_point`].
+#[macro_export]
+macro_rules! crash_point {
+    ($name:literal) => {
+        $crate::crash_point::hit($name)
+    };
+}
+
+/// Every crash point of the sources, in alphabetical order.
+pub const CRASH_POINTS: &[&str] = &[
+    "close.log_removed",
+    "close.merged",
+    "close.unfenced",
+    "commit.appended",
+    "commit.inserted",
+    "commit.locked",
+    "commit.node_inserted",
+    "commit.published",
+    "commit.unlocked",
+    "exclusive.begun",
+    "exclusive.committed",
+    "exclusive.settled",
+    "fence.committed",
+    "fence.log_created",
+    "log.create.renamed",
+    "log.create.written",
+    "log.frame.copied",
+    "log.frame.published",
+    "log.generation.recorded",
+    "log.grow.filled",
+    "log.lead.begun",
+    "log.lead.synced",
+    "log.lead.unlocked",
+    "log.lead.written",
+    "log.retire.done",
+    "log.segment.assigned",
+    "merge.applied",
+    "merge.committed",
+    "merge.frozen",
+    "merge.settled",
+    "recovery.applied",
+    "recovery.log_removed",
+    "recovery.merged",
+    "recovery.unfenced",
+];
+
+/// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can find.
+#[inline(always)]
+pub fn hit(name: &'static str) {
+    #[cfg(feature = "crash-points")]
+    armed::hit(name);
+    #[cfg(not(feature = "crash-points"))]
+    let _ = name;
+}
+
+#[cfg(feature = "crash-points")]
+#[allow(unsafe_code)]
+mod armed {
+    use std::io::Write;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    struct Armed {
+        name: String,
+        remaining: AtomicU64,
+    }
+
+    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+
+    fn parse() -> Option<Armed> {
+        let text = std::env::var("PLAIT_CRASH_AT").ok()?;
+        let (name, count) = match text.rsplit_once(':') {
+            Some((name, n)) => (name, n.parse().ok()?),
+            None => (text.as_str(), 1),
+        };
+        assert!(
+            super::CRASH_POINTS.contains(&name),
+            "PLAIT_CRASH_AT names no crash point: {name}"
+        );
+        Some(Armed {
+            name: name.to_owned(),
+            remaining: AtomicU64::new(count),
+        })
+    }
+
+    pub(super) fn hit(name: &str) {
+        let Some(armed) = ARMED.get_or_init(parse) else {
+            return;
+        };
+        // Relaxed: the counter orders nothing but itself.
+        if armed.name != name || armed.remaining.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        let mut stderr = std::io::stderr();
+        let _ = writeln!(stderr, "{name}");
+        let _ = stderr.flush();
+        // SAFETY: getpid has no preconditions.
+        let pid = unsafe { libc::getpid() };
+        // SAFETY: signalling this very process is always permitted; SIGKILL ends it here.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CRASH_POINTS;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn names_below(dir: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(dir).expect("a readable source folder") {
+            let path = entry.expect("a folder entry").path();
+            if path.is_dir() {
+                names_below(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs")
+                && path.file_name().is_some_and(|n| n != "crash_point.rs")
+            {
+                let text = std::fs::read_to_string(&path).expect("a readable source file");
+                for piece in text.split("crash_point!(\"").skip(1) {
+                    found.insert(piece.split('"').next().unwrap_or_default().to_owned());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_of_crash_points_is_exactly_what_the_sources_have() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut found = BTreeSet::new();
+        for name in ["engine", "sqlite"] {
+            names_below(&crates.join(name).join("src"), &mut found);
+        }
+        let listed: BTreeSet<String> = CRASH_POINTS.iter().map(|s| (*s).to_owned()).collect();
+        assert_eq!(listed.len(), CRASH_POINTS.len(), "a name is listed twice");
+        assert_eq!(listed, found);
+    }
+}

@@ -1,0 +1,137 @@
+//! What can go wrong with the log, by what the caller can do about it.
+
+use std::path::{Path, PathBuf};
+
+use crate::ids::Lsn;
+
+/// Why a frame was not appended. Nothing happened; see [`Log::make_room`](super::Log::make_room).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendError {
+    /// The ring has no room until more of it is written to the file.
+    RingFull,
+    /// The file needs this many prepared slots first.
+    NeedsSlots(u32),
+    /// The configured limit of the log would be exceeded.
+    LimitReached,
+    /// The frame is longer than a frame can be.
+    TooLong,
+    /// The log is poisoned with this errno (C4).
+    Poisoned(i32),
+}
+
+/// Why an operation on the log failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// There is no log file.
+    #[error("the log {path} is missing")]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// The file does not start as a log does.
+    #[error("{path} is not a readable log: {why}")]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its first page.
+        why: String,
+    },
+    /// The file was written by a version with another format.
+    #[error(
+        "the log {path} has format version {version}, this version reads {}",
+        super::file::FORMAT_VERSION
+    )]
+    UnknownVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version that it states.
+        version: u32,
+    },
+    /// The log belongs to another database file (F3).
+    #[error(
+        "the log {path} belongs to another database (salt {log_salt:08x}, the database has {base_salt:08x})"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Salt of the log.
+        log_salt: u32,
+        /// Salt of the base.
+        base_salt: u32,
+        /// Whether it holds any frame; an empty one may be replaced without loss.
+        has_frames: bool,
+    },
+    /// Bytes that had been on disk are damaged or gone (F5).
+    #[error("the log {path} is damaged at position {at}: {why}")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Stream position of the damage.
+        at: Lsn,
+        /// What is wrong and how it is known.
+        why: String,
+    },
+    /// The configured limit is reached; nothing was written.
+    #[error(
+        "the log {path} has reached its limit of {limit_bytes} bytes; a reader or a stalled merge keeps it from being reused"
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The disk is full; nothing was lost, and the operation may be repeated when there is space.
+    #[error(
+        "no space left on the disk to extend the log {path}; committed data is safe, free some space and retry"
+    )]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A transaction is larger than one frame can be.
+    #[error("a transaction of {len_bytes} bytes does not fit the log, which takes {max_bytes}")]
+    TooLong {
+        /// Bytes of the frame, 0 if not known.
+        len_bytes: u64,
+        /// Longest frame.
+        max_bytes: u64,
+    },
+    /// An operation on the file failed.
+    #[error("cannot {what} the log {path}: {}", std::io::Error::from_raw_os_error(*.errno))]
+    Io {
+        /// Verb.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A write or sync failed earlier, here or in another process (C4).
+    #[error("the log stopped after a failed write or sync ({}); close every connection, and the next to open recovers what is on disk", std::io::Error::from_raw_os_error(*.errno))]
+    Poisoned {
+        /// The system's error number of the first failure.
+        errno: i32,
+    },
+}
+
+impl LogError {
+    pub(super) fn io(what: &'static str, path: &Path, error: &std::io::Error) -> LogError {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        LogError::Io {
+            what,
+            path: path.to_owned(),
+            errno,
+        }
+    }
+
+    /// The system's error number, 0 if there is none.
+    pub fn errno(&self) -> i32 {
+        match self {
+            LogError::Io { errno, .. } | LogError::Poisoned { errno } => *errno,
+            LogError::NoSpace { .. } => libc::ENOSPC,
+            LogError::Missing { .. } => libc::ENOENT,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The log file `app.db-plait`: a page of identity, then slots that hold one segment each.
+//!
+//! All integers are little-endian.
+//!
+//! ```text
+//! file     0     header page     4096 bytes
+//!          4096  slot 0          4096 + segment_bytes
+//!          ..    slot 1          ..
+//!
+//! header   0  magic              8 bytes  "PlaitLog"
+//!          8  version            u32      1
+//!         12  salt               u32      equals the base's header bytes 72..75 (F3)
+//!         16  base device        u64      informational
+//!         24  base inode         u64      informational
+//!         32  created            u64      milliseconds since 1970
+//!         40  segment_bytes      u32      a power of two
+//!         44  slot header bytes  u32      4096
+//!         48  zero               12 bytes
+//!         60  crc                u32      CRC-32C of bytes 0..60
+//!
+//! slot     0  magic              u32      "PLTS"
+//!          4  salt               u32
+//!          8  segment            u64      its stream bytes start at segment * segment_bytes
+//!         16  generation         u32      of all its frames
+//!         20  previous generation u32     the one before that has frames, 0 if none
+//!         24  generation start   u64      stream position; equals the segment's start in a generation's first
+//!         32  previous end       u64      end of the last frame of the previous generation
+//!         40  zero               20 bytes
+//!         60  crc                u32      CRC-32C of bytes 0..60
+//!       4096  stream bytes       segment_bytes of them
+//! ```
+//!
+//! Slots are zero-filled and synced before they are counted as prepared, and used again when the
+//! generation in them has been merged durably. A slot's header is written with the first bytes of its
+//! segment and becomes durable with them. What a slot held before cannot be mistaken for frames of the new segment,
+//! because a frame states its position.
+//!
+//! The file appears under its name complete: it is written beside it and renamed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::LogError;
+use super::frame::{u32_at, u64_at};
+use super::segments::Segment;
+use crate::crash_point;
+use crate::ids::{Generation, Lsn};
+use crate::storage::{Storage, StorageFile};
+
+/// First bytes of a log file.
+pub const FILE_MAGIC: [u8; 8] = *b"PlaitLog";
+/// Version of this format.
+pub const FORMAT_VERSION: u32 = 1;
+/// Bytes of the header page, and of each slot before its stream bytes.
+pub const PAGE_BYTES: u64 = 4096;
+/// First bytes of a slot in use.
+pub const SLOT_MAGIC: u32 = u32::from_le_bytes(*b"PLTS");
+/// Meaningful bytes of the header page and of a slot's header.
+pub const HEADER_BYTES: usize = 64;
+/// Largest segment that is believed.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Smallest segment that is believed.
+const SEGMENT_BYTES_MIN: u64 = 512;
+
+/// What a new log file is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct LogFileParams {
+    /// Salt of the base and the log.
+    pub salt: u32,
+    /// Device and inode of the base, for messages and for the curious.
+    pub base_identity: (u64, u64),
+    /// Permission bits, those of the base.
+    pub mode: u32,
+    /// Slots to prepare.
+    pub slots: u32,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+}
+
+/// The header page, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileHeader {
+    /// Salt of the base and the log.
+    pub salt: u32,
+    /// Device and inode of the base when the log was made.
+    pub base_identity: (u64, u64),
+    /// Milliseconds since 1970.
+    pub created_ms: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+}
+
+impl FileHeader {
+    fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut b = [0; HEADER_BYTES];
+        b[0..8].copy_from_slice(&FILE_MAGIC);
+        b[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        b[12..16].copy_from_slice(&self.salt.to_le_bytes());
+        b[16..24].copy_from_slice(&self.base_identity.0.to_le_bytes());
+        b[24..32].copy_from_slice(&self.base_identity.1.to_le_bytes());
+        b[32..40].copy_from_slice(&self.created_ms.to_le_bytes());
+        b[40..44].copy_from_slice(&(self.segment_bytes as u32).to_le_bytes());
+        b[44..48].copy_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
+        seal(&mut b);
+        b
+    }
+
+    /// Reads and checks the first page of an open log.
+    pub fn read(file: &dyn StorageFile, path: &Path) -> Result<FileHeader, LogError> {
+        let mut b = [0; HEADER_BYTES];
+        let n = file
+            .read_at(&mut b, 0)
+            .map_err(|e| LogError::io("read", path, &e))?;
+        let bad = |why: &str| LogError::NotALog {
+            path: path.to_owned(),
+            why: why.to_owned(),
+        };
+        if n < HEADER_BYTES {
+            return Err(bad("it is shorter than a log's first page"));
+        }
+        if b[0..8] != FILE_MAGIC {
+            return Err(bad("it does not begin as a log does"));
+        }
+        let version = u32_at(&b, 8);
+        if !sealed(&b) {
+            return Err(bad("the checksum of its first page does not match"));
+        }
+        if version != FORMAT_VERSION {
+            return Err(LogError::UnknownVersion {
+                path: path.to_owned(),
+                version,
+            });
+        }
+        let segment_bytes = u64::from(u32_at(&b, 40));
+        if !segment_bytes.is_power_of_two()
+            || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes)
+            || u64::from(u32_at(&b, 44)) != PAGE_BYTES
+        {
+            return Err(bad("its first page states impossible sizes"));
+        }
+        Ok(FileHeader {
+            salt: u32_at(&b, 12),
+            base_identity: (u64_at(&b, 16), u64_at(&b, 24)),
+            created_ms: u64_at(&b, 32),
+            segment_bytes,
+        })
+    }
+}
+
+fn seal(b: &mut [u8; HEADER_BYTES]) {
+    let crc = crc32c::crc32c(&b[..HEADER_BYTES - 4]);
+    b[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn sealed(b: &[u8; HEADER_BYTES]) -> bool {
+    crc32c::crc32c(&b[..HEADER_BYTES - 4]) == u32_at(b, HEADER_BYTES - 4)
+}
+
+impl Segment {
+    pub(super) fn encode(&self, salt: u32) -> [u8; HEADER_BYTES] {
+        let mut b = [0; HEADER_BYTES];
+        b[0..4].copy_from_slice(&SLOT_MAGIC.to_le_bytes());
+        b[4..8].copy_from_slice(&salt.to_le_bytes());
+        b[8..16].copy_from_slice(&self.number.to_le_bytes());
+        b[16..20].copy_from_slice(&self.generation.get().to_le_bytes());
+        b[20..24].copy_from_slice(&self.previous_generation.get().to_le_bytes());
+        b[24..32].copy_from_slice(&self.generation_start.get().to_le_bytes());
+        b[32..40].copy_from_slice(&self.previous_end.get().to_le_bytes());
+        seal(&mut b);
+        b
+    }
+
+    pub(super) fn decode(b: &[u8; HEADER_BYTES], salt: u32) -> Option<Segment> {
+        if u32_at(b, 0) != SLOT_MAGIC || u32_at(b, 4) != salt || !sealed(b) {
+            return None;
+        }
+        Some(Segment {
+            number: u64_at(b, 8),
+            generation: Generation::new(u32_at(b, 16)),
+            previous_generation: Generation::new(u32_at(b, 20)),
+            generation_start: Lsn::new(u64_at(b, 24)),
+            previous_end: Lsn::new(u64_at(b, 32)),
+        })
+    }
+}
+
+/// Offset of a slot in a file with such segments.
+pub(super) fn slot_offset(slot: u32, segment_bytes: u64) -> u64 {
+    PAGE_BYTES + u64::from(slot) * (PAGE_BYTES + segment_bytes)
+}
+
+/// An open log file of a live session. Which slot holds what is in [`LogShared`](super::LogShared).
+#[derive(Debug)]
+pub struct LogFile {
+    file: Box<dyn StorageFile>,
+    path: PathBuf,
+    header: FileHeader,
+}
+
+impl LogFile {
+    /// Makes a new log at `path`, replacing one that exists; durable when it returns.
+    pub fn create(
+        storage: &dyn Storage,
+        path: &Path,
+        params: &LogFileParams,
+    ) -> Result<LogFile, LogError> {
+        let draft = draft_path(path);
+        let header = FileHeader {
+            salt: params.salt,
+            base_identity: params.base_identity,
+            created_ms: unix_ms(),
+            segment_bytes: params.segment_bytes,
+        };
+        let file = storage
+            .create(&draft, params.mode)
+            .map_err(|e| LogError::io("create", &draft, &e))?;
+        let log = LogFile {
+            file,
+            path: path.to_owned(),
+            header,
+        };
+        let made = log.fill_new(params.slots);
+        if let Err(e) = made {
+            let _ = storage.remove(&draft);
+            return Err(e);
+        }
+        crash_point!("log.create.written");
+        storage
+            .rename(&draft, path)
+            .map_err(|e| LogError::io("rename into place", path, &e))?;
+        crash_point!("log.create.renamed");
+        storage
+            .sync_dir_of(path)
+            .map_err(|e| LogError::io("sync the folder of", path, &e))?;
+        Ok(log)
+    }
+
+    fn fill_new(&self, slots: u32) -> Result<(), LogError> {
+        let mut page = vec![0; PAGE_BYTES as usize];
+        page[..HEADER_BYTES].copy_from_slice(&self.header.encode());
+        self.file
+            .write_at(&page, 0)
+            .map_err(|e| self.write_error(&e))?;
+        for slot in 0..slots {
+            self.fill_slot(slot)?;
+        }
+        self.sync()
+    }
+
+    /// Opens the log of a session that is live in shared memory.
+    pub fn open(storage: &dyn Storage, path: &Path, salt: u32) -> Result<LogFile, LogError> {
+        let file = storage.open(path).map_err(|e| open_error(path, &e))?;
+        let header = FileHeader::read(&*file, path)?;
+        if header.salt != salt {
+            return Err(LogError::Foreign {
+                path: path.to_owned(),
+                log_salt: header.salt,
+                base_salt: salt,
+                has_frames: true,
+            });
+        }
+        Ok(LogFile {
+            file,
+            path: path.to_owned(),
+            header,
+        })
+    }
+
+    /// Removes a log whose every frame is in the base; durable when it returns. A missing one is fine.
+    pub fn remove(storage: &dyn Storage, path: &Path) -> Result<(), LogError> {
+        for path in [draft_path(path), path.to_owned()] {
+            match storage.remove(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(LogError::io("remove", &path, &e));
+                }
+                _ => {}
+            }
+        }
+        storage
+            .sync_dir_of(path)
+            .map_err(|e| LogError::io("sync the folder of", path, &e))
+    }
+
+    /// The header page.
+    pub fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file.
+    pub fn len_bytes(&self) -> Result<u64, LogError> {
+        self.file
+            .len()
+            .map_err(|e| LogError::io("measure", &self.path, &e))
+    }
+
+    /// Writes zeros over all of a slot, so that its space is allocated. Not synced.
+    pub(super) fn fill_slot(&self, slot: u32) -> Result<(), LogError> {
+        let zeros = vec![0u8; (64 << 10).min((PAGE_BYTES + self.header.segment_bytes) as usize)];
+        let mut at = slot_offset(slot, self.header.segment_bytes);
+        let end = slot_offset(slot + 1, self.header.segment_bytes);
+        while at < end {
+            let n = zeros.len().min((end - at) as usize);
+            self.file
+                .write_at(&zeros[..n], at)
+                .map_err(|e| self.write_error(&e))?;
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes a slot's header.
+    pub(super) fn write_slot_header(&self, slot: u32, segment: &Segment) -> Result<(), LogError> {
+        let at = slot_offset(slot, self.header.segment_bytes);
+        self.file
+            .write_at(&segment.encode(self.header.salt), at)
+            .map_err(|e| self.write_error(&e))
+    }
+
+    /// Writes stream bytes that start at `lsn` into the slot of their segment.
+    pub(super) fn write_stream(&self, slot: u32, lsn: Lsn, bytes: &[u8]) -> Result<(), LogError> {
+        let within = lsn.get() & (self.header.segment_bytes - 1);
+        debug_assert!(within + bytes.len() as u64 <= self.header.segment_bytes);
+        let at = slot_offset(slot, self.header.segment_bytes) + PAGE_BYTES + within;
+        self.file
+            .write_at(bytes, at)
+            .map_err(|e| self.write_error(&e))
+    }
+
+    pub(super) fn sync(&self) -> Result<(), LogError> {
+        self.file
+            .sync_data()
+            .map_err(|e| LogError::io("sync", &self.path, &e))
+    }
+
+    fn write_error(&self, e: &io::Error) -> LogError {
+        match e.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => LogError::NoSpace {
+                path: self.path.clone(),
+            },
+            _ => LogError::io("write", &self.path, e),
+        }
+    }
+}
+
+pub(super) fn open_error(path: &Path, e: &io::Error) -> LogError {
+    if e.kind() == io::ErrorKind::NotFound {
+        return LogError::Missing {
+            path: path.to_owned(),
+        };
+    }
+    LogError::io("open", path, e)
+}
+
+fn draft_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-new");
+    PathBuf::from(name)
+}
+
+fn unix_ms() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as u64)
+}

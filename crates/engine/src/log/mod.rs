@@ -1,0 +1,47 @@
+//! The log: redo-only frames, one per transaction, through a ring in shared memory into a file.
+//!
+//! ```text
+//! commit mutex held            sync mutex held                       recovery
+//! ring::append  -> publish  -> group: write_range, one fdatasync  -> scan
+//!   frame into the ring          ring -> file slots (file)             file -> frames, end or damage
+//! ```
+//!
+//! The log is one byte stream addressed by [`Lsn`](crate::ids::Lsn). It never restarts within a live session. The
+//! stream is cut into segments; a segment belongs to one generation, and each generation starts on a
+//! segment boundary, so that a durably merged generation frees whole segments. Byte layout of frames,
+//! segments and the file header: the headers of [`frame`] and [`file`].
+//!
+//! Invariants
+//! 1. `durable_through <= written_through <= log_end <= reserved_end`; each only grows. Bytes of the ring
+//!    at or after `written_through` are never overwritten.
+//! 2. A stream position has one content for ever: only published frames are written to the file, and a
+//!    published frame never changes. Writing a range twice is therefore harmless.
+//! 3. A frame is published only if its segments already have slots in the file whose space is allocated,
+//!    so running out of disk or of the configured limit is an error before the commit, never after it.
+//! 4. `durable_through` moves only after a successful sync that began after the bytes were written.
+//! 5. After a failed write or sync nothing is appended, written or acknowledged until recovery (C4).
+//! 6. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
+//!
+//! Deliberately absent: undo, compression, reading the file while the session lives.
+
+mod error;
+pub mod file;
+pub mod frame;
+mod group;
+pub mod ring;
+pub mod scan;
+mod segments;
+pub mod shared;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{AppendError, LogError};
+pub use file::{LogFile, LogFileParams};
+pub use frame::{Frame, FrameHead, Op, OpKind, frame_len};
+pub use group::{Log, LogStatus};
+pub use ring::{LogMemory, Ring};
+pub use scan::{LogScan, LogSummary};
+pub use shared::{
+    DEFAULT_SLOT_LIMIT, FIRST_SEGMENT, LogParams, LogShared, MAX_SLOTS, SEGMENT_BYTES,
+};

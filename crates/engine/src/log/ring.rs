@@ -1,0 +1,313 @@
+//! The log's ring: the newest bytes of the stream, in memory that all processes share.
+//!
+//! Stream position `p` is at ring offset `p % ring_bytes`. A committer copies its frame behind `log_end`
+//! and then publishes the new end, both under the commit mutex and without a system call; a frame that
+//! was copied but not published never happened and is overwritten by the next one (C2).
+//!
+//! Which bytes may be read
+//! 1. `written_through..log_end` never changes: anybody may read it while it cannot become written, that
+//!    is, under the sync mutex (the group's leader does).
+//! 2. `reserved_end - ring_bytes..log_end` does not change while the commit mutex is held.
+//!
+//! The caller applies each frame to the memtables before it appends the next, so what has to be redone
+//! after a killed committer is at most one frame and always in the ring.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use super::error::AppendError;
+use super::frame::{self, BadFrame, Frame, FrameHead, Op, Placement};
+use super::segments::Segment;
+use super::shared::LogShared;
+use crate::crash_point;
+use crate::ids::{Generation, Lsn};
+use crate::shm::mutex::{Guard, RobustMutex};
+
+/// Where the log's shared memory is mapped in this process.
+#[derive(Debug, Clone, Copy)]
+pub struct LogMemory {
+    /// Initialised state.
+    pub shared: NonNull<LogShared>,
+    /// The ring's first byte.
+    pub ring: NonNull<u8>,
+    /// The mutex that orders commits.
+    pub commit_mutex: NonNull<RobustMutex>,
+}
+
+/// The ring as mapped by this process.
+#[derive(Debug)]
+pub struct Ring {
+    memory: LogMemory,
+}
+
+// SAFETY: the pointers are to process-shared memory whose parts are atomics, mutexes, and ring bytes that are
+// accessed by the rules of the module header, from whatever thread.
+unsafe impl Send for Ring {}
+// SAFETY: as for Send: every access through `&Ring` follows the rules of the module header.
+unsafe impl Sync for Ring {}
+
+/// Where an append goes.
+struct Plan {
+    start: Lsn,
+    end: Lsn,
+    prev_crc: u32,
+}
+
+impl Ring {
+    /// Uses mapped memory.
+    ///
+    /// # Safety
+    /// `memory.shared` was initialised by [`LogShared::init`], `memory.ring` is the start of as many mapped
+    /// bytes as that was told, `memory.commit_mutex` is an initialised mutex; all of it stays mapped, and
+    /// nothing else writes to it, as long as the result lives.
+    pub unsafe fn new(memory: LogMemory) -> Ring {
+        Ring { memory }
+    }
+
+    /// The state in shared memory.
+    pub fn shared(&self) -> &LogShared {
+        // SAFETY: initialised and mapped while `self` lives, by the contract of `new`; shared access is
+        // through atomics and mutexes only.
+        unsafe { self.memory.shared.as_ref() }
+    }
+
+    fn assert_committing(&self, commit: &Guard<'_>) {
+        // SAFETY: an initialised mutex, mapped while `self` lives, by the contract of `new`.
+        let mutex = unsafe { self.memory.commit_mutex.as_ref() };
+        assert!(commit.holds(mutex), "the commit mutex must be held");
+    }
+
+    /// Room for appending, in bytes, before more must be written to the file.
+    pub fn free_bytes(&self) -> u64 {
+        let shared = self.shared();
+        shared.ring_bytes() - (shared.log_end() - shared.written_through().min(shared.log_end()))
+    }
+
+    /// Oldest position that is still in the ring, for a reader that holds the commit mutex.
+    pub fn oldest(&self) -> Lsn {
+        let shared = self.shared();
+        // Relaxed: the reader holds the commit mutex, under which it changes.
+        let reserved = shared.commit.reserved_end.load(Relaxed);
+        Lsn::new(reserved.saturating_sub(shared.ring_bytes())).max(shared.first_lsn())
+    }
+
+    /// Copies a frame of `frame_len` bytes (see [`frame::frame_len`]) behind the log's end, without publishing it.
+    ///
+    /// Returns the frame's start and end. On an error nothing happened: let go of the commit mutex, call
+    /// [`Log::make_room`](super::Log::make_room), and start over.
+    ///
+    /// A generation higher than the last frame's starts on the next segment boundary. Every published frame
+    /// must have been applied already.
+    pub fn append<'a>(
+        &self,
+        commit: &Guard<'_>,
+        head: &FrameHead,
+        frame_len: u64,
+        ops: impl IntoIterator<Item = Op<'a>>,
+    ) -> Result<(Lsn, Lsn), AppendError> {
+        self.assert_committing(commit);
+        let shared = self.shared();
+        let plan = self.plan(head.generation, frame_len)?;
+        // Before the bytes: should this process be killed while copying, the next holder of the mutex knows what is
+        // gone. It only grows, since a killed committer may have copied a longer frame than this one.
+        shared.commit.reserved_end.fetch_max(plan.end.get(), SeqCst);
+        let durable_lsn = shared.durable_through();
+        let place = Placement {
+            lsn: plan.start,
+            durable_lsn,
+            durable_generation: shared
+                .segment_before(durable_lsn)
+                .map_or(Generation::ZERO, |s| s.generation),
+            prev_crc: plan.prev_crc,
+            salt: shared.salt(),
+        };
+        // SAFETY: `plan` found `start..end` free: not between `written_through` and `log_end` in the ring, so that no
+        // leader reads it (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
+        let (first, second) = unsafe { self.bytes_mut(plan.start, plan.end) };
+        frame::encode(head, &place, ops, first, second);
+        crash_point!("log.frame.copied");
+        Ok((plan.start, plan.end))
+    }
+
+    /// The commit point: makes the frame that ends at `end` part of the log.
+    pub fn publish_end(&self, commit: &Guard<'_>, end: Lsn) {
+        self.assert_committing(commit);
+        let commit_state = &self.shared().commit;
+        // Relaxed: changes under the commit mutex only, which is held.
+        debug_assert!(commit_state.reserved_end.load(Relaxed) >= end.get());
+        // Release pairs with the Acquire of `log_end`: whoever sees the end sees the frame and its segments.
+        commit_state.log_end.store(end.get(), Release);
+        crash_point!("log.frame.published");
+    }
+
+    fn plan(&self, generation: Generation, frame_len: u64) -> Result<Plan, AppendError> {
+        let shared = self.shared();
+        if let Some(errno) = shared.poisoned() {
+            return Err(AppendError::Poisoned(errno));
+        }
+        if frame_len > shared.max_frame_bytes() {
+            return Err(AppendError::TooLong);
+        }
+        let log_end = shared.log_end();
+        let last = shared.segment_before(log_end);
+        let newest = last.map_or(Generation::ZERO, |s| s.generation);
+        assert!(generation >= newest, "generations only grow");
+        assert!(
+            generation > shared.retired_generation(),
+            "a merged generation takes no commits"
+        );
+        let (start, prev_crc) = match last {
+            Some(last) if last.generation == generation => {
+                // SAFETY: the four bytes before `log_end` are in the ring, since a frame is at most half of it, and
+                // the commit mutex is held (rule 2).
+                let (a, b) = unsafe { self.bytes(Lsn::new(log_end.get() - 4), log_end) };
+                debug_assert!(b.is_empty(), "frames are 8-aligned and so is the ring");
+                (log_end, frame::u32_at(a, 0))
+            }
+            _ => {
+                let start = log_end.get().next_multiple_of(shared.segment_bytes());
+                (Lsn::new(start), 0)
+            }
+        };
+        let end = start + frame_len;
+        // Invariant 1 of the log: the bytes that this frame overwrites are in the file.
+        if end.get().saturating_sub(shared.ring_bytes()) > shared.written_through().get() {
+            return Err(AppendError::RingFull);
+        }
+        let last_segment = shared.segment_of(Lsn::new(end.get() - 1));
+        self.check_slots(last_segment)?;
+        self.record_segments(generation, start, log_end, last, last_segment);
+        Ok(Plan {
+            start,
+            end,
+            prev_crc,
+        })
+    }
+
+    /// Invariant 3 of the log: no frame is published without allocated space in the file.
+    fn check_slots(&self, last_segment: u64) -> Result<(), AppendError> {
+        let shared = self.shared();
+        // Acquire pairs with the Release in `give_back`.
+        let live = last_segment + 1 - shared.first_live_segment.load(Acquire);
+        // Acquire pairs with the Release in `grow`: the slots counted are allocated and durable.
+        if live <= u64::from(shared.prepared_slots.load(Acquire)) {
+            return Ok(());
+        }
+        if live > u64::from(shared.slot_limit()) {
+            return Err(AppendError::LimitReached);
+        }
+        Err(AppendError::NeedsSlots(live as u32))
+    }
+
+    fn record_segments(
+        &self,
+        generation: Generation,
+        start: Lsn,
+        log_end: Lsn,
+        last: Option<Segment>,
+        last_segment: u64,
+    ) {
+        let shared = self.shared();
+        let continued = last.filter(|s| s.generation == generation);
+        let first_new = match continued {
+            Some(s) => s.number + 1,
+            None => shared.segment_of(start),
+        };
+        for number in first_new..=last_segment {
+            shared.record_segment(&Segment {
+                number,
+                generation,
+                generation_start: continued.map_or(start, |s| s.generation_start),
+                previous_generation: match (continued, last) {
+                    (Some(s), _) => s.previous_generation,
+                    (None, Some(s)) => s.generation,
+                    (None, None) => Generation::ZERO,
+                },
+                previous_end: continued.map_or(log_end, |s| s.previous_end),
+            });
+        }
+    }
+
+    /// Calls `visit` for each frame that starts in `from..to`, in order. `from` is a frame's start, or the end of one;
+    /// `to` is at most `log_end`.
+    ///
+    /// # Errors
+    /// A frame that is not in the ring any more or not valid, with its position.
+    pub fn for_each_frame(
+        &self,
+        commit: &Guard<'_>,
+        from: Lsn,
+        to: Lsn,
+        mut visit: impl FnMut(&Frame<'_>),
+    ) -> Result<(), (Lsn, BadFrame)> {
+        self.assert_committing(commit);
+        let shared = self.shared();
+        assert!(to <= shared.log_end());
+        let mut at = shared.skip_gap(from, to);
+        if at < self.oldest() {
+            return Err((at, BadFrame::OtherPlace));
+        }
+        let mut joined = Vec::new();
+        while at < to {
+            // SAFETY: `oldest() <= at` and `to <= log_end`, and the commit mutex is held (rule 2).
+            let (first, second) = unsafe { self.bytes(at, to) };
+            let bytes = if second.is_empty() {
+                first
+            } else {
+                joined.clear();
+                joined.extend_from_slice(first);
+                joined.extend_from_slice(second);
+                &joined
+            };
+            let frame = Frame::parse(bytes, shared.salt(), at).map_err(|why| (at, why))?;
+            visit(&frame);
+            at = shared.skip_gap(frame.end(), to);
+        }
+        Ok(())
+    }
+
+    /// Bytes for the group's leader, who holds the sync mutex: `written_through <= from <= to <= log_end`.
+    pub(super) fn unwritten(&self, sync: &Guard<'_>, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
+        let shared = self.shared();
+        assert!(sync.holds(&shared.sync_mutex));
+        assert!(shared.written_through() <= from && from <= to && to <= shared.log_end());
+        // SAFETY: the range is unwritten and published, and stays so while the sync mutex is held (rule 1).
+        unsafe { self.bytes(from, to) }
+    }
+
+    fn split(&self, from: Lsn, to: Lsn) -> (usize, usize, usize) {
+        let ring_bytes = self.shared().ring_bytes();
+        let len = (to - from) as usize;
+        assert!(len as u64 <= ring_bytes);
+        let offset = (from.get() & (ring_bytes - 1)) as usize;
+        let first = len.min(ring_bytes as usize - offset);
+        (offset, first, len - first)
+    }
+
+    /// # Safety
+    /// The bytes of `from..to` are not written to while the result lives: see the rules in the module header.
+    unsafe fn bytes(&self, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
+        let (offset, first, second) = self.split(from, to);
+        let base = self.memory.ring.as_ptr();
+        // SAFETY: `offset + first` is within the ring, which is mapped while `self` lives; unchanging by the caller's promise.
+        let a = unsafe { std::slice::from_raw_parts(base.add(offset), first) };
+        // SAFETY: `second <= len - first` is within the ring from its start; unchanging by the caller's promise.
+        let b = unsafe { std::slice::from_raw_parts(base, second) };
+        (a, b)
+    }
+
+    /// # Safety
+    /// Nobody else reads or writes the bytes of `from..to` while the result lives.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn bytes_mut(&self, from: Lsn, to: Lsn) -> (&mut [u8], &mut [u8]) {
+        let (offset, first, second) = self.split(from, to);
+        let base = self.memory.ring.as_ptr();
+        // SAFETY: within the ring, mapped while `self` lives; exclusive by the caller's promise.
+        let a = unsafe { std::slice::from_raw_parts_mut(base.add(offset), first) };
+        // SAFETY: within the ring and before `offset`, so disjoint from `a`; exclusive by the caller's promise.
+        let b = unsafe { std::slice::from_raw_parts_mut(base, second) };
+        (a, b)
+    }
+}

@@ -1,0 +1,470 @@
+//! Reading the log after a crash: which frames are there, where they end, and whether anything is damaged.
+//!
+//! Frames are followed from the first generation that the base does not include, through the chain of checksums,
+//! until a position where no valid frame stands. That is either the end (what followed was never synced,
+//! so nobody was told that it is durable) or damage. The rule (F5): if any valid frame further on states that the log
+//! was durable beyond that position, or holds a generation that was, then bytes that had been on disk are gone.
+//! Otherwise whatever lies behind is the remains of a group that was never synced, and is dropped; a
+//! frame of it that happens to be whole is dropped as well, since it may build on one that is lost.
+//!
+//! Damage of the very last synced frame cannot be told from a torn write by this rule, nor by any other
+//! that costs the commit nothing.
+//!
+//! Frames of generations that the base includes are skipped (F4). Nothing is written here.
+
+use std::path::{Path, PathBuf};
+
+use super::error::LogError;
+use super::file::{FileHeader, HEADER_BYTES, PAGE_BYTES, open_error, slot_offset};
+use super::frame::{self, BadFrame, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame};
+use super::segments::Segment;
+use crate::ids::{CommitTs, Generation, Lsn};
+use crate::storage::{Storage, StorageFile};
+
+/// Longest frame that is believed.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// What a log holds for a base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogSummary {
+    /// Frames to replay.
+    pub frames: u64,
+    /// Their ops.
+    pub ops: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Generations that they belong to, first and last; zero if there are no frames.
+    pub generations: (Generation, Generation),
+    /// Their commits, first and last; zero if there are no frames.
+    pub commits: (CommitTs, CommitTs),
+    /// Where they end.
+    pub end: Lsn,
+    /// Remains of a group that was never synced lie behind the end.
+    pub torn_tail: bool,
+    /// Slots of the file that hold generations the base already includes.
+    pub merged_slots: u32,
+    /// Slots of the file.
+    pub slots: u32,
+    /// The header page.
+    pub created_ms: u64,
+    /// Device and inode of the base when the log was made.
+    pub base_identity: (u64, u64),
+}
+
+/// A log that has been read through and found sound.
+#[derive(Debug)]
+pub struct LogScan {
+    stream: Stream,
+    first: Option<Lsn>,
+    base_generation: Generation,
+    summary: LogSummary,
+}
+
+/// Where the reading stopped.
+enum Stop {
+    End(Lsn),
+    Damage(Lsn, BadFrame),
+}
+
+impl LogScan {
+    /// Reads the whole log at `path` for a base with this salt, which includes everything through `base_generation`.
+    ///
+    /// # Errors
+    /// [`LogError::Missing`], [`LogError::NotALog`], [`LogError::UnknownVersion`], [`LogError::Foreign`],
+    /// [`LogError::Corrupt`], or [`LogError::Io`].
+    pub fn open(
+        storage: &dyn Storage,
+        path: &Path,
+        salt: u32,
+        base_generation: Generation,
+    ) -> Result<LogScan, LogError> {
+        let file = storage
+            .open_read_only(path)
+            .map_err(|e| open_error(path, &e))?;
+        let header = FileHeader::read(&*file, path)?;
+        let mut stream = Stream::open(file, path, &header)?;
+        if header.salt != salt {
+            return Err(LogError::Foreign {
+                path: path.to_owned(),
+                log_salt: header.salt,
+                base_salt: salt,
+                has_frames: stream.has_frames()?,
+            });
+        }
+        stream.sort(base_generation)?;
+        let mut scan = LogScan {
+            first: stream.segments.first().map(|s| s.0.generation_start),
+            summary: LogSummary {
+                merged_slots: stream.merged_slots,
+                slots: stream.slots,
+                created_ms: header.created_ms,
+                base_identity: header.base_identity,
+                ..LogSummary::default()
+            },
+            stream,
+            base_generation,
+        };
+        scan.examine()?;
+        Ok(scan)
+    }
+
+    /// What was found.
+    pub fn summary(&self) -> &LogSummary {
+        &self.summary
+    }
+
+    /// Calls `apply` for each frame, oldest first. May be repeated.
+    pub fn replay<E: From<LogError>>(
+        &mut self,
+        mut apply: impl FnMut(&Frame<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let end = self.summary.end;
+        let mut failure = None;
+        self.follow(|frame| {
+            if frame.end() > end {
+                return false;
+            }
+            match apply(frame) {
+                Ok(()) => true,
+                Err(e) => {
+                    failure = Some(e);
+                    false
+                }
+            }
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn examine(&mut self) -> Result<(), LogError> {
+        let Some(first) = self.first else {
+            return self.check_behind(None);
+        };
+        if let Some((s, _)) = self.stream.segments.first()
+            && s.previous_generation > self.base_generation
+        {
+            // Frames of a generation between the base and this one existed and are gone.
+            self.summary.end = first;
+            self.first = None;
+            return self.check_behind(None);
+        }
+        let mut summary = self.summary;
+        summary.end = first;
+        let mut disorder = None;
+        let stop = self.follow(|frame| {
+            if frame.commit_ts <= summary.commits.1 {
+                disorder = Some(frame.lsn);
+                return false;
+            }
+            if summary.frames == 0 {
+                summary.generations.0 = frame.generation;
+                summary.commits.0 = frame.commit_ts;
+            }
+            summary.generations.1 = frame.generation;
+            summary.commits.1 = frame.commit_ts;
+            summary.frames += 1;
+            summary.ops += u64::from(frame.op_count);
+            summary.bytes += frame.len_bytes();
+            summary.end = frame.end();
+            true
+        })?;
+        if let Some(at) = disorder {
+            return Err(self.corrupt(at, "its commits are out of order".to_owned()));
+        }
+        self.summary = summary;
+        match stop {
+            Stop::Damage(at, BadFrame::BadOps) => {
+                Err(self.corrupt(at, BadFrame::BadOps.why().to_owned()))
+            }
+            Stop::End(at) | Stop::Damage(at, _) => self.check_behind(Some(at)),
+        }
+    }
+
+    fn corrupt(&self, at: Lsn, why: String) -> LogError {
+        LogError::Corrupt {
+            path: self.stream.path.clone(),
+            at,
+            why,
+        }
+    }
+
+    /// Walks the valid frames until `visit` returns false or no valid frame follows.
+    fn follow(&mut self, mut visit: impl FnMut(&Frame<'_>) -> bool) -> Result<Stop, LogError> {
+        let Some(mut at) = self.first else {
+            return Ok(Stop::End(self.summary.end));
+        };
+        let mut generation = self.stream.segments[0].0.generation;
+        let mut prev_crc = 0;
+        let mut bytes = Vec::new();
+        loop {
+            let why = match self.stream.frame(at, &mut bytes)? {
+                Ok(f) if f.generation == generation && f.prev_crc == prev_crc => {
+                    if !visit(&f) {
+                        return Ok(Stop::End(at));
+                    }
+                    prev_crc = f.crc;
+                    at = f.end();
+                    continue;
+                }
+                Ok(_) => BadFrame::OtherPlace,
+                Err(why) => why,
+            };
+            match self.stream.next_generation(at, generation) {
+                Some(next) => {
+                    at = next.generation_start;
+                    generation = next.generation;
+                    prev_crc = 0;
+                }
+                None => return Ok(Stop::Damage(at, why)),
+            }
+        }
+    }
+
+    /// Looks behind the end for proof that something was durable there. `None`: nothing at all was found.
+    fn check_behind(&mut self, at: Option<Lsn>) -> Result<(), LogError> {
+        let base = self.base_generation;
+        let mut found = None;
+        let mut torn = false;
+        self.stream.each_frame_anywhere(|frame| {
+            if frame.generation <= base || at.is_some_and(|at| frame.lsn < at) {
+                return;
+            }
+            torn = true;
+            let proves = match at {
+                Some(at) => frame.durable_lsn > at,
+                None => frame.durable_generation > base,
+            };
+            if proves && found.is_none() {
+                found = Some((frame.lsn, frame.durable_lsn));
+            }
+        })?;
+        self.summary.torn_tail = torn;
+        let Some((witness, durable)) = found else {
+            return Ok(());
+        };
+        let position = at.unwrap_or(self.summary.end);
+        let what = match at {
+            Some(_) => "a frame there is damaged or missing",
+            None => "the generation that follows the base is missing",
+        };
+        Err(self.corrupt(
+            position,
+            format!(
+                "{what}, yet the frame at {witness} says that the log was on disk through {durable}"
+            ),
+        ))
+    }
+}
+
+/// The file as a stream of positions.
+#[derive(Debug)]
+struct Stream {
+    file: Box<dyn StorageFile>,
+    path: PathBuf,
+    salt: u32,
+    segment_bytes: u64,
+    slots: u32,
+    merged_slots: u32,
+    /// Segments to read with their slots, in order.
+    segments: Vec<(Segment, u32)>,
+    /// Slots without a valid header; their bytes may still tell something.
+    nameless: Vec<u32>,
+    cached: Option<u32>,
+    cache: Vec<u8>,
+}
+
+impl Stream {
+    fn open(
+        file: Box<dyn StorageFile>,
+        path: &Path,
+        header: &FileHeader,
+    ) -> Result<Stream, LogError> {
+        let len = file.len().map_err(|e| LogError::io("measure", path, &e))?;
+        let stride = PAGE_BYTES + header.segment_bytes;
+        let slots = len.saturating_sub(PAGE_BYTES).div_ceil(stride);
+        let mut stream = Stream {
+            file,
+            path: path.to_owned(),
+            salt: header.salt,
+            segment_bytes: header.segment_bytes,
+            slots: u32::try_from(slots).unwrap_or(u32::MAX),
+            merged_slots: 0,
+            segments: Vec::new(),
+            nameless: Vec::new(),
+            cached: None,
+            cache: Vec::new(),
+        };
+        for slot in 0..stream.slots {
+            let mut b = [0; HEADER_BYTES];
+            let n = stream.read(slot_offset(slot, stream.segment_bytes), &mut b)?;
+            match Segment::decode(&b, stream.salt) {
+                Some(segment) if n == HEADER_BYTES => stream.segments.push((segment, slot)),
+                _ => stream.nameless.push(slot),
+            }
+        }
+        Ok(stream)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize, LogError> {
+        self.file
+            .read_at(buf, offset)
+            .map_err(|e| LogError::io("read", &self.path, &e))
+    }
+
+    /// Keeps the segments that the base lacks, in order.
+    fn sort(&mut self, base: Generation) -> Result<(), LogError> {
+        let all = self.segments.len();
+        self.segments.retain(|(s, _)| s.generation > base);
+        self.merged_slots = (all - self.segments.len()) as u32;
+        self.segments.sort_by_key(|(s, _)| s.number);
+        for pair in self.segments.windows(2) {
+            if pair[0].0.number == pair[1].0.number || pair[0].0.generation > pair[1].0.generation {
+                return Err(LogError::Corrupt {
+                    path: self.path.clone(),
+                    at: Lsn::new(pair[1].0.number.saturating_mul(self.segment_bytes)),
+                    why: "two of its segments contradict each other".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn slot_of(&self, number: u64) -> Option<u32> {
+        let i = self
+            .segments
+            .binary_search_by_key(&number, |(s, _)| s.number)
+            .ok()?;
+        Some(self.segments[i].1)
+    }
+
+    /// The generation after `generation`, if that one ended at `at`.
+    fn next_generation(&self, at: Lsn, generation: Generation) -> Option<Segment> {
+        let boundary = at.get().div_ceil(self.segment_bytes);
+        let i = self
+            .segments
+            .binary_search_by_key(&boundary, |(s, _)| s.number)
+            .ok()?;
+        let next = self.segments[i].0;
+        let follows = next.generation > generation
+            && next.generation_start.get() == boundary * self.segment_bytes
+            && next.previous_end == at
+            && next.previous_generation == generation;
+        follows.then_some(next)
+    }
+
+    fn load(&mut self, slot: u32) -> Result<(), LogError> {
+        if self.cached == Some(slot) {
+            return Ok(());
+        }
+        self.cached = None;
+        let mut cache = std::mem::take(&mut self.cache);
+        cache.resize(self.segment_bytes as usize, 0);
+        let n = self.read(
+            slot_offset(slot, self.segment_bytes) + PAGE_BYTES,
+            &mut cache,
+        )?;
+        cache.truncate(n);
+        self.cache = cache;
+        self.cached = Some(slot);
+        Ok(())
+    }
+
+    /// Appends stream bytes from `at` on to `out`, as far as the file has them, at most `len`.
+    fn collect(&mut self, at: Lsn, len: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
+        let target = out.len() + len;
+        let mut at = at.get();
+        while out.len() < target {
+            let Some(slot) = self.slot_of(at / self.segment_bytes) else {
+                return Ok(());
+            };
+            self.load(slot)?;
+            let within = (at % self.segment_bytes) as usize;
+            let Some(rest) = self.cache.get(within..) else {
+                return Ok(());
+            };
+            let n = rest.len().min(target - out.len());
+            out.extend_from_slice(&rest[..n]);
+            at += n as u64;
+            if n == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The frame at a position, using `bytes` as its memory.
+    fn frame<'b>(
+        &mut self,
+        at: Lsn,
+        bytes: &'b mut Vec<u8>,
+    ) -> Result<Result<Frame<'b>, BadFrame>, LogError> {
+        bytes.clear();
+        self.collect(at, FRAME_HEADER_BYTES, bytes)?;
+        let len = match frame::stated_len(bytes, at) {
+            Ok(len) if len <= FRAME_BYTES_MAX => len,
+            Ok(_) => return Ok(Err(BadFrame::BadLength)),
+            Err(why) => return Ok(Err(why)),
+        };
+        self.collect(
+            at + FRAME_HEADER_BYTES as u64,
+            len - FRAME_HEADER_BYTES,
+            bytes,
+        )?;
+        Ok(Frame::parse(bytes, self.salt, at))
+    }
+
+    /// Calls `visit` for every valid frame in the file whose segment may matter, in no particular order.
+    fn each_frame_anywhere(&mut self, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), LogError> {
+        let named: Vec<_> = self
+            .segments
+            .iter()
+            .map(|(s, slot)| (Some(s.number), *slot))
+            .collect();
+        let nameless: Vec<_> = self.nameless.iter().map(|slot| (None, *slot)).collect();
+        let mut bytes = Vec::new();
+        for (number, slot) in named.into_iter().chain(nameless) {
+            self.load(slot)?;
+            for (offset, lsn) in self.candidates() {
+                let expected = number.is_none_or(|n| lsn.get() / self.segment_bytes == n);
+                if !expected {
+                    continue;
+                }
+                self.load(slot)?;
+                let here = &self.cache[offset..];
+                match frame::stated_len(here, lsn) {
+                    Ok(len) if len <= here.len() => {
+                        if let Ok(frame) = Frame::parse(here, self.salt, lsn) {
+                            visit(&frame);
+                        }
+                    }
+                    Ok(_) if number.is_some() => {
+                        if let Ok(frame) = self.frame(lsn, &mut bytes)? {
+                            visit(&frame);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Offsets in the loaded slot where a frame seems to start, with the position that it states.
+    fn candidates(&self) -> Vec<(usize, Lsn)> {
+        let magic = FRAME_MAGIC.to_le_bytes();
+        self.cache
+            .chunks_exact(FRAME_ALIGN)
+            .enumerate()
+            .filter(|(_, chunk)| chunk[..4] == magic)
+            .map(|(i, _)| i * FRAME_ALIGN)
+            .filter(|offset| offset + 16 <= self.cache.len())
+            .map(|offset| (offset, Lsn::new(frame::u64_at(&self.cache, offset + 8))))
+            .filter(|(offset, lsn)| lsn.get() % self.segment_bytes == *offset as u64)
+            .collect()
+    }
+
+    fn has_frames(&mut self) -> Result<bool, LogError> {
+        let mut any = false;
+        self.each_frame_anywhere(|_| any = true)?;
+        Ok(any)
+    }
+}

@@ -1,0 +1,258 @@
+//! State of the log in shared memory: all that any process needs to go on after any other is killed.
+//!
+//! | field | changed by | read by |
+//! |---|---|---|
+//! | `log_end`, `reserved_end`, `segments` | holder of the commit mutex | anybody |
+//! | `group`, `slot_owner`, slots of `segments` | holder of the sync mutex | anybody |
+//! | `first_live_segment`, `retired_generation` | whoever merged, without a lock; they only grow | anybody |
+//! | `prepared_slots` | holder of the grow mutex | anybody |
+//! | `poison` | whoever fails first | anybody |
+//!
+//! The ring's bytes lie elsewhere in the same region. Everything before the mutexes is set once by
+//! [`LogShared::init`], under the lifecycle lock, before any other process may look.
+
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::ids::{Generation, Lsn};
+use crate::shm::mutex::RobustMutex;
+
+/// Bytes of the stream in one segment, in a real database.
+pub const SEGMENT_BYTES: u64 = 4 << 20;
+/// Slots that the file may have if not configured otherwise: 256 MiB.
+pub const DEFAULT_SLOT_LIMIT: u32 = 64;
+/// Largest limit that can be configured: 4 GiB.
+pub const MAX_SLOTS: u32 = 1024;
+/// A session's stream starts with this segment, so that position 0 means "none".
+pub const FIRST_SEGMENT: u64 = 1;
+/// Entries of the segment table: every segment with a slot, and those that are only in the ring.
+pub(super) const SEGMENT_ENTRIES: usize = MAX_SLOTS as usize + 64;
+/// [`SegmentEntry::slot`] of a segment that has none yet.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
+/// What is known of one segment of the stream; entry `segment % SEGMENT_ENTRIES`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SegmentEntry {
+    /// Number of the segment; the entry is meaningless for any other.
+    pub(super) segment: AtomicU64,
+    /// First position of its generation.
+    pub(super) generation_start: AtomicU64,
+    /// End of the last frame of the generation before.
+    pub(super) previous_end: AtomicU64,
+    /// Generation of its frames.
+    pub(super) generation: AtomicU32,
+    /// The generation before that has frames, 0 if none has.
+    pub(super) previous_generation: AtomicU32,
+    /// Slot of the file, [`NO_SLOT`] until its first byte is written there.
+    pub(super) slot: AtomicU32,
+    pad: AtomicU32,
+}
+
+/// The log's part of the shared memory.
+#[repr(C, align(64))]
+pub struct LogShared {
+    pub(super) salt: AtomicU32,
+    pub(super) segment_shift: AtomicU32,
+    pub(super) ring_bytes: AtomicU64,
+    pub(super) first_lsn: AtomicU64,
+    pub(super) slot_limit: AtomicU32,
+    /// 0, or 1 + errno of the first failed write or sync (C4).
+    pub(super) poison: AtomicU32,
+
+    pub(super) commit: CommitState,
+    pub(super) group: GroupState,
+
+    pub(super) sync_mutex: RobustMutex,
+    pub(super) grow_mutex: RobustMutex,
+    /// Slots of the file whose space is allocated and durable.
+    pub(super) prepared_slots: AtomicU32,
+    /// Generation through which segments have been given back.
+    pub(super) retired_generation: AtomicU32,
+    /// Oldest segment whose slot may not be reused.
+    pub(super) first_live_segment: AtomicU64,
+    /// Segment that each slot was given to last, 0 if none; free if below `first_live_segment`.
+    pub(super) slot_owner: [AtomicU64; MAX_SLOTS as usize],
+    pub(super) segments: [SegmentEntry; SEGMENT_ENTRIES],
+}
+
+/// Written under the commit mutex; on a cache line of its own.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct CommitState {
+    /// The commit point: frames before it are committed.
+    pub log_end: AtomicU64,
+    /// End of the frame being copied, or `log_end`: ring bytes older than this by its length are gone.
+    pub reserved_end: AtomicU64,
+}
+
+/// Written under the sync mutex; on a cache line of its own.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct GroupState {
+    pub written_through: AtomicU64,
+    pub durable_through: AtomicU64,
+    /// The running or last group: the position that it makes durable, plus its parity in bit 0.
+    pub run: AtomicU64,
+    /// Futex words of the groups of either parity; changed and woken when a group ends.
+    pub words: [AtomicU32; 2],
+    /// Sleepers on each word. May be too high after a killed sleeper, never too low.
+    pub sleepers: [AtomicU32; 2],
+    /// Counters for status: groups synced, frames' bytes written.
+    pub syncs: AtomicU64,
+    pub writes: AtomicU64,
+}
+
+const _: () = assert!(size_of::<SegmentEntry>() == 40);
+const _: () = assert!(size_of::<CommitState>() == 64);
+const _: () = assert!(size_of::<GroupState>() == 64);
+const _: () = assert!(align_of::<LogShared>() == 64);
+const _: () = assert!(size_of::<LogShared>() < 64 << 10);
+
+/// Sizes of a session's log.
+#[derive(Debug, Clone, Copy)]
+pub struct LogParams {
+    /// Salt of the base and the log.
+    pub salt: u32,
+    /// Bytes of the ring, a power of two.
+    pub ring_bytes: u64,
+    /// Bytes of a segment, a power of two, at most half of the ring; the log file's.
+    pub segment_bytes: u64,
+    /// Slots that the file has, or will have when it is created before the first commit.
+    pub prepared_slots: u32,
+    /// Slots that the file may have, at most [`MAX_SLOTS`].
+    pub slot_limit: u32,
+}
+
+impl LogShared {
+    /// Starts an empty stream. The memory may hold anything.
+    ///
+    /// # Safety
+    /// `this` points to writable, aligned memory of the region that nobody else uses while this runs.
+    pub unsafe fn init(this: *mut LogShared, params: &LogParams) {
+        assert!(params.ring_bytes.is_power_of_two() && params.segment_bytes.is_power_of_two());
+        assert!(params.segment_bytes * 2 <= params.ring_bytes);
+        assert!((1..=MAX_SLOTS).contains(&params.slot_limit));
+        assert!(
+            params.ring_bytes / params.segment_bytes + 2
+                <= (SEGMENT_ENTRIES - MAX_SLOTS as usize) as u64
+        );
+        // SAFETY: the caller hands over the memory; all fields are valid when zero.
+        unsafe { this.write_bytes(0, 1) };
+        // SAFETY: in bounds of the memory handed over.
+        let sync_mutex = unsafe { &raw mut (*this).sync_mutex };
+        // SAFETY: nobody uses the mutex yet, by the caller's promise.
+        unsafe { RobustMutex::init(sync_mutex) };
+        // SAFETY: in bounds of the memory handed over.
+        let grow_mutex = unsafe { &raw mut (*this).grow_mutex };
+        // SAFETY: nobody uses the mutex yet, by the caller's promise.
+        unsafe { RobustMutex::init(grow_mutex) };
+        // SAFETY: every field is initialised now and only changed through atomics from here on.
+        let shared = unsafe { &*this };
+        // Relaxed throughout: the session is published to other processes by its state word, with Release.
+        let first_lsn = FIRST_SEGMENT * params.segment_bytes;
+        shared.salt.store(params.salt, Relaxed);
+        shared
+            .segment_shift
+            .store(params.segment_bytes.trailing_zeros(), Relaxed);
+        shared.ring_bytes.store(params.ring_bytes, Relaxed);
+        shared.first_lsn.store(first_lsn, Relaxed);
+        shared.slot_limit.store(params.slot_limit, Relaxed);
+        shared.prepared_slots.store(params.prepared_slots, Relaxed);
+        shared.first_live_segment.store(FIRST_SEGMENT, Relaxed);
+        shared.commit.log_end.store(first_lsn, Relaxed);
+        shared.commit.reserved_end.store(first_lsn, Relaxed);
+        shared.group.written_through.store(first_lsn, Relaxed);
+        shared.group.durable_through.store(first_lsn, Relaxed);
+        shared.group.run.store(first_lsn, Relaxed);
+    }
+
+    /// The commit point: everything before it is committed. Pairs with the Release of `publish_end`.
+    pub fn log_end(&self) -> Lsn {
+        Lsn::new(self.commit.log_end.load(Acquire))
+    }
+
+    /// Everything before it is in the file, synced or not.
+    pub fn written_through(&self) -> Lsn {
+        // Acquire pairs with the leader's Release: what it wrote may be overwritten in the ring.
+        Lsn::new(self.group.written_through.load(Acquire))
+    }
+
+    /// Everything before it is on disk.
+    pub fn durable_through(&self) -> Lsn {
+        // Acquire pairs with the leader's Release after its sync.
+        Lsn::new(self.group.durable_through.load(Acquire))
+    }
+
+    /// First position of the session's stream.
+    pub fn first_lsn(&self) -> Lsn {
+        // Relaxed: constant since init.
+        Lsn::new(self.first_lsn.load(Relaxed))
+    }
+
+    /// Salt of the session.
+    pub fn salt(&self) -> u32 {
+        // Relaxed: constant since init.
+        self.salt.load(Relaxed)
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> u64 {
+        // Relaxed: constant since init.
+        1 << self.segment_shift.load(Relaxed)
+    }
+
+    /// Bytes of the ring.
+    pub fn ring_bytes(&self) -> u64 {
+        // Relaxed: constant since init.
+        self.ring_bytes.load(Relaxed)
+    }
+
+    /// Longest frame: half of the ring, so that the skip to a segment boundary always fits beside it.
+    pub fn max_frame_bytes(&self) -> u64 {
+        self.ring_bytes() / 2
+    }
+
+    /// The errno of the failure that stopped the log, if one did (C4).
+    pub fn poisoned(&self) -> Option<i32> {
+        // Acquire pairs with the Release of `set_poison`.
+        match self.poison.load(Acquire) {
+            0 => None,
+            n => Some(n as i32 - 1),
+        }
+    }
+
+    /// Stops the log for every process. The first failure is kept.
+    pub fn set_poison(&self, errno: i32) {
+        let word = errno.max(0) as u32 + 1;
+        let _ = self.poison.compare_exchange(0, word, Release, Relaxed);
+    }
+
+    /// Changes how many slots the file may have; fewer than it has take effect as slots are freed.
+    pub fn set_slot_limit(&self, slots: u32) {
+        // Relaxed: a bound that orders nothing.
+        self.slot_limit.store(slots.clamp(2, MAX_SLOTS), Relaxed);
+    }
+
+    /// Slots that the file may have.
+    pub fn slot_limit(&self) -> u32 {
+        // Relaxed: a bound that orders nothing.
+        self.slot_limit.load(Relaxed)
+    }
+
+    /// Generation through which segments have been given back.
+    pub fn retired_generation(&self) -> Generation {
+        // Relaxed: used for an assertion and for status only.
+        Generation::new(self.retired_generation.load(Relaxed))
+    }
+
+    pub(super) fn segment_of(&self, lsn: Lsn) -> u64 {
+        lsn.get() >> self.segment_shift.load(Relaxed)
+    }
+
+    pub(super) fn segment_start(&self, segment: u64) -> Lsn {
+        Lsn::new(segment << self.segment_shift.load(Relaxed))
+    }
+}

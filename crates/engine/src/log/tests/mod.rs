@@ -1,0 +1,186 @@
+//! Tests of the log as a whole.
+//!
+//! [`Bench`] puts a ring in private memory, a commit mutex and a file together, with small segments so that a few
+//! kilobytes exercise every boundary.
+
+#![allow(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use super::*;
+use crate::ids::{CommitTs, Generation, Lsn, Root};
+use crate::shm::mutex::RobustMutex;
+use crate::storage::Storage;
+use crate::storage::sim::SimStorage;
+
+mod commit;
+
+const SALT: u32 = 0x5a17;
+const SEGMENT: u64 = 1024;
+const RING: u64 = 8192;
+
+/// Memory for one session's log; freed on drop.
+struct Memory {
+    bytes: NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+impl Memory {
+    fn new(ring_bytes: u64) -> Memory {
+        let size = 4096 + size_of::<LogShared>().next_multiple_of(4096) + ring_bytes as usize;
+        let layout = std::alloc::Layout::from_size_align(size, 4096).expect("a layout");
+        // SAFETY: the size is not zero.
+        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
+        Memory {
+            bytes: NonNull::new(bytes).expect("memory"),
+            layout,
+        }
+    }
+
+    fn parts(&self) -> LogMemory {
+        let at = |offset: usize| {
+            // SAFETY: all offsets used are within the allocation.
+            unsafe { self.bytes.add(offset) }
+        };
+        LogMemory {
+            commit_mutex: at(0).cast(),
+            shared: at(4096).cast(),
+            ring: at(4096 + size_of::<LogShared>().next_multiple_of(4096)),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout in `new`.
+        unsafe { std::alloc::dealloc(self.bytes.as_ptr(), self.layout) };
+    }
+}
+
+// SAFETY: plain memory; what lies in it is made for many threads.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// A session's log for tests.
+struct Bench {
+    log: Log,
+    memory: Memory,
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    segment: u64,
+    ring: u64,
+    slots: u32,
+    limit: u32,
+}
+
+const SMALL: Sizes = Sizes {
+    segment: SEGMENT,
+    ring: RING,
+    slots: 2,
+    limit: 64,
+};
+
+fn path() -> PathBuf {
+    PathBuf::from("app.db-plait")
+}
+
+impl Bench {
+    fn try_new(storage: &dyn Storage, path: &Path, sizes: Sizes) -> Result<Bench, LogError> {
+        let params = LogFileParams {
+            salt: SALT,
+            base_identity: (1, 2),
+            mode: 0o644,
+            slots: sizes.slots,
+            segment_bytes: sizes.segment,
+        };
+        let file = LogFile::create(storage, path, &params)?;
+        let memory = Memory::new(sizes.ring);
+        let parts = memory.parts();
+        let params = LogParams {
+            salt: SALT,
+            ring_bytes: sizes.ring,
+            segment_bytes: sizes.segment,
+            prepared_slots: sizes.slots,
+            slot_limit: sizes.limit,
+        };
+        // SAFETY: fresh memory that nobody else knows of.
+        unsafe { RobustMutex::init(parts.commit_mutex.as_ptr()) };
+        // SAFETY: as above.
+        unsafe { LogShared::init(parts.shared.as_ptr(), &params) };
+        // SAFETY: initialised above; `memory` lives beside the log and outlives it, being dropped after it.
+        let ring = unsafe { Ring::new(parts) };
+        Ok(Bench {
+            log: Log::new(ring, file),
+            memory,
+        })
+    }
+
+    fn new(storage: &SimStorage, sizes: Sizes) -> Bench {
+        Bench::try_new(storage, &path(), sizes).expect("a new log")
+    }
+
+    fn commit_mutex(&self) -> &RobustMutex {
+        // SAFETY: initialised in `try_new`, lives as long as `self`.
+        unsafe { self.memory.parts().commit_mutex.as_ref() }
+    }
+
+    /// Appends and publishes a frame of one put; returns its end.
+    fn try_commit(&self, ts: u64, generation: u32, rec_len: usize) -> Result<Lsn, LogError> {
+        let rec = vec![ts as u8; rec_len];
+        let key = ts.to_be_bytes();
+        let op = Op {
+            root: Root::new(2),
+            kind: OpKind::Put,
+            key: &key,
+            rec: &rec,
+        };
+        let head = FrameHead {
+            commit_ts: CommitTs::new(ts),
+            generation: Generation::new(generation),
+        };
+        loop {
+            let guard = self.commit_mutex().lock();
+            match self.log.ring().append(&guard, &head, frame_len([op]), [op]) {
+                Ok((_, end)) => {
+                    self.log.ring().publish_end(&guard, end);
+                    return Ok(end);
+                }
+                Err(lacking) => {
+                    drop(guard);
+                    self.log.make_room(lacking)?;
+                }
+            }
+        }
+    }
+
+    fn commit(&self, ts: u64, generation: u32, rec_len: usize) -> Lsn {
+        self.try_commit(ts, generation, rec_len).expect("a commit")
+    }
+
+    fn commit_durably(&self, ts: u64, generation: u32, rec_len: usize) -> Lsn {
+        let end = self.commit(ts, generation, rec_len);
+        self.log.sync_through(end).expect("a sync");
+        end
+    }
+}
+
+/// The commits that recovery would replay.
+fn recovered(storage: &dyn Storage, base: u32) -> Result<Vec<u64>, LogError> {
+    let mut scan = LogScan::open(storage, &path(), SALT, Generation::new(base))?;
+    let mut found = Vec::new();
+    scan.replay(|frame| {
+        let ts = frame.commit_ts.get();
+        for op in frame.ops() {
+            assert_eq!(op.key, ts.to_be_bytes());
+            assert!(op.rec.iter().all(|b| *b == ts as u8));
+        }
+        found.push(ts);
+        Ok::<(), LogError>(())
+    })?;
+    assert_eq!(scan.summary().frames as usize, found.len());
+    Ok(found)
+}

@@ -1,0 +1,56 @@
+//! What the log needs of a file system, behind one trait.
+//!
+//! [`os`] is the real one. The simulated one (`sim`, tests only) states what a crash may keep, lose or
+//! tear, and fails on demand. Nothing of the base goes through here: that is SQLite's own VFS.
+//!
+//! Deliberately absent: asynchronous operations, memory mapping, locks.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+pub mod os;
+#[cfg(test)]
+pub mod sim;
+
+/// A file system.
+pub trait Storage: Debug + Send + Sync {
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
+
+    /// Opens an existing file for reading; writes to it fail.
+    fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
+
+    /// Creates an empty file with the permission bits `mode`, emptying one that exists.
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn StorageFile>>;
+
+    /// Whether something exists at `path`.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Removes a file; the removal is durable after [`Storage::sync_dir_of`].
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Renames a file over another; durable after [`Storage::sync_dir_of`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Makes the creations, removals and renames in the folder of `path` durable.
+    fn sync_dir_of(&self, path: &Path) -> io::Result<()>;
+}
+
+/// An open file. Its methods may be called from many threads at once.
+pub trait StorageFile: Debug + Send + Sync {
+    /// Reads at `offset` until `buf` is full or the file ends; returns the bytes read.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `buf` at `offset`, or fails with an unknown part of it written.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Returns when everything written before, and the length needed to read it, is on disk.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Cuts or extends the file; an extension reads as zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}
