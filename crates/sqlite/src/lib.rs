@@ -1,1 +1,3 @@
 //! Drop-in libsqlite3.
+
+pub mod key;

@@ -1,0 +1,72 @@
+//! Integers and doubles in one exact order.
+//!
+//! Every 64-bit integer is a double plus less than 2048: the largest double that is not greater, and the rest.
+//! A double is itself plus nothing. Comparing the pair compares the values, with no rounding anywhere.
+
+/// Appends an integer.
+pub(super) fn encode_integer(i: i64, out: &mut Vec<u8>) {
+    let nearest = i as f64;
+    let floor = if nearest as i128 > i128::from(i) {
+        nearest.next_down()
+    } else {
+        nearest
+    };
+    let rest = i128::from(i) - floor as i128;
+    debug_assert!((0..2048).contains(&rest));
+    encode(floor, rest as u16, out);
+}
+
+/// Appends a double, which must not be a NaN.
+pub(super) fn encode_real(r: f64, out: &mut Vec<u8>) {
+    encode(r, 0, out);
+}
+
+fn encode(double: f64, rest: u16, out: &mut Vec<u8>) {
+    // Adding zero turns -0.0 into 0.0 and changes nothing else.
+    let bits = (double + 0.0).to_bits();
+    let ordered = if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    };
+    out.extend_from_slice(&ordered.to_be_bytes());
+    out.extend_from_slice(&rest.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn integer(i: i64) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_integer(i, &mut out);
+        out
+    }
+
+    fn real(r: f64) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_real(r, &mut out);
+        out
+    }
+
+    #[test]
+    fn an_integer_equals_the_double_of_the_same_value_and_no_other() {
+        for i in [0, 1, -1, 1 << 53, -(1 << 53), 1 << 62, i64::MIN] {
+            assert_eq!(integer(i), real(i as f64), "{i}");
+        }
+        for i in [(1 << 53) + 1, i64::MAX, i64::MIN + 1, -(1 << 53) - 1] {
+            assert_ne!(integer(i), real(i as f64), "{i}");
+        }
+        assert!(integer(i64::MAX) < real(9_223_372_036_854_775_808.0));
+        assert_eq!(real(-0.0), integer(0));
+    }
+
+    #[test]
+    fn neighbours_near_two_to_the_63_stay_apart() {
+        for i in (i64::MAX - 5000..i64::MAX).chain(i64::MIN..i64::MIN + 5000) {
+            assert!(integer(i) < integer(i + 1), "{i}");
+        }
+        assert!(real(f64::NEG_INFINITY) < integer(i64::MIN));
+        assert!(integer(i64::MAX) < real(f64::INFINITY));
+    }
+}
