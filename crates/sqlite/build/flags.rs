@@ -48,10 +48,7 @@ pub const DEFINES: &[(&str, Option<&str>)] = &[
     ("HAVE_UTIME", Some("1")),
     ("HAVE_STRCHRNUL", Some("1")),
     // Only the API is visible outside: see also the version script in `exports.rs`.
-    (
-        "SQLITE_API",
-        Some("__attribute__((visibility(\"default\")))"),
-    ),
+    ("SQLITE_API", Some("__attribute__((visibility(\"default\")))")),
 ];
 
 /// A compiler set up for the amalgamation; `out` receives the object file.

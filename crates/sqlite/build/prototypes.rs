@@ -97,10 +97,7 @@ fn strip_comments(lines: &[&str]) -> Vec<String> {
 }
 
 fn follow(directive: &str, conditions: &mut Vec<String>) -> Result<()> {
-    let word = directive
-        .split(|c: char| !c.is_ascii_alphabetic())
-        .next()
-        .unwrap_or_default();
+    let word = directive.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     match word {
         "if" | "ifdef" | "ifndef" => conditions.push(format!("#{directive}")),
         "else" => {
@@ -140,11 +137,7 @@ fn declaration(text: &str, conditions: &[String]) -> Result<Prototype> {
     let (returns, name) = (head[..at].trim(), head[at..].trim());
     ensure!(is_word(name), "`{name}` is not a name");
     Ok(Prototype {
-        conditions: conditions
-            .iter()
-            .filter(|c| !c.contains(GUARD))
-            .cloned()
-            .collect(),
+        conditions: conditions.iter().filter(|c| !c.contains(GUARD)).cloned().collect(),
         returns: returns.to_owned(),
         name: name.to_owned(),
         parameters: split(parameters)
@@ -219,11 +212,7 @@ mod tests {
     }
 
     fn types(prototype: &Prototype) -> Vec<String> {
-        prototype
-            .parameters
-            .iter()
-            .map(|parameter| parameter.declare("x"))
-            .collect()
+        prototype.parameters.iter().map(|parameter| parameter.declare("x")).collect()
     }
 
     #[test]

@@ -14,13 +14,8 @@ pub struct Source<'a> {
 impl<'a> Source<'a> {
     /// Cuts a text into lines; it must have Unix line ends, which all anchors assume.
     pub fn new(text: &'a str) -> Result<Self> {
-        ensure!(
-            !text.contains('\r'),
-            "the amalgamation has carriage returns at its line ends"
-        );
-        Ok(Self {
-            lines: text.lines().collect(),
-        })
+        ensure!(!text.contains('\r'), "the amalgamation has carriage returns at its line ends");
+        Ok(Self { lines: text.lines().collect() })
     }
 
     /// The lines from `Begin file NAME` to `End of NAME`, both included.

@@ -12,6 +12,10 @@
 //! ... backup.c, vdbe.c, ...
 //! ```
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 
 use crate::edits::{Edit, Place};
@@ -42,14 +46,53 @@ pub struct Spliced {
     pub headers: Headers,
 }
 
+/// What a splice is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The pristine `sqlite3.c`.
+    pub amalgamation: &'a Path,
+    /// The directory of the dispatch layer, with `alternatives.txt` and `handwritten.txt`.
+    pub csrc: &'a Path,
+    /// The edits to make.
+    pub edits: &'a [Edit],
+}
+
+/// Splices files and writes `sqlite3.c` and the generated headers into the directory `out`.
+pub fn splice_to(inputs: &Inputs<'_>, out: &Path) -> Result<()> {
+    let lists = Lists {
+        alternatives: read_list(&inputs.csrc.join("alternatives.txt"))?,
+        handwritten: read_list(&inputs.csrc.join("handwritten.txt"))?,
+    };
+    let spliced = splice(&read(inputs.amalgamation)?, &lists, inputs.edits)?;
+    let headers = &spliced.headers;
+    for (name, text) in [
+        ("sqlite3.c", &spliced.source),
+        ("pl_stock.h", &headers.stock),
+        ("pl_rename.h", &headers.rename),
+        ("pl_unrename.h", &headers.unrename),
+        ("pl_forward.h", &headers.forward),
+    ] {
+        fs::write(out.join(name), text)
+            .with_context(|| format!("cannot write {name} into {}", out.display()))?;
+    }
+    Ok(())
+}
+
+fn read_list(path: &Path) -> Result<BTreeSet<String>> {
+    wrappers::parse_list(&read(path)?).with_context(|| path.display().to_string())
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// Splices: wrappers around the functions of `lists`, and every edit at its place.
 pub fn splice(amalgamation: &str, lists: &Lists, edits: &[Edit]) -> Result<Spliced> {
     let source = Source::new(amalgamation)?;
     let layer = source.section(LAYER)?;
     let declared = prototypes::parse(&source.lines[source.section("btree.h")?])?;
-    let headers = wrappers::generate(&declared, lists, |name| {
-        defines(&source.lines[layer.clone()], name)
-    })?;
+    let headers =
+        wrappers::generate(&declared, lists, |name| defines(&source.lines[layer.clone()], name))?;
 
     let mut output = Output::new(&source);
     output.insert(layer.start, Place::Before, BEFORE_LAYER);
@@ -62,18 +105,12 @@ pub fn splice(amalgamation: &str, lists: &Lists, edits: &[Edit]) -> Result<Splic
             )
         })?;
     }
-    Ok(Spliced {
-        source: output.finish(),
-        headers,
-    })
+    Ok(Spliced { source: output.finish(), headers })
 }
 
 fn apply<'a>(source: &Source<'a>, edit: &Edit, output: &mut Output<'a>) -> Result<()> {
     let at = source.only(edit.anchor, source.section(edit.section)?)?;
-    ensure!(
-        edit.place != Place::Replace || !output.slots[at].replaced,
-        "is replaced by two edits"
-    );
+    ensure!(edit.place != Place::Replace || !output.slots[at].replaced, "is replaced by two edits");
     let lines: Vec<&'static str> = edit.text.split('\n').collect();
     output.insert(at, edit.place, &lines);
     Ok(())
@@ -83,9 +120,7 @@ fn apply<'a>(source: &Source<'a>, edit: &Edit, output: &mut Output<'a>) -> Resul
 fn defines(lines: &[&str], name: &str) -> bool {
     lines.iter().enumerate().any(|(i, line)| {
         let declares = line.starts_with("SQLITE_PRIVATE")
-            && line
-                .find(name)
-                .is_some_and(|at| line[at + name.len()..].starts_with('('));
+            && line.find(name).is_some_and(|at| line[at + name.len()..].starts_with('('));
         declares
             && lines[i..]
                 .iter()
@@ -110,14 +145,7 @@ struct Slot<'a> {
 
 impl<'a> Output<'a> {
     fn new(source: &Source<'a>) -> Self {
-        let slots = source
-            .lines
-            .iter()
-            .map(|line| Slot {
-                line,
-                ..Slot::default()
-            })
-            .collect();
+        let slots = source.lines.iter().map(|line| Slot { line, ..Slot::default() }).collect();
         Self { slots }
     }
 
@@ -180,20 +208,11 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
 ";
 
     fn edit(anchor: &'static str, place: Place) -> Edit {
-        Edit {
-            section: "btree.c",
-            anchor,
-            place,
-            text: "  one\n  two",
-            why: "a test needs it",
-        }
+        Edit { section: "btree.c", anchor, place, text: "  one\n  two", why: "a test needs it" }
     }
 
     fn small(edits: &[Edit]) -> Result<String> {
-        let lists = Lists {
-            alternatives: parse_list("sqlite3BtreeNext")?,
-            ..Lists::default()
-        };
+        let lists = Lists { alternatives: parse_list("sqlite3BtreeNext")?, ..Lists::default() };
         splice(SMALL, &lists, edits).map(|spliced| spliced.source)
     }
 
@@ -211,23 +230,15 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
 
     #[test]
     fn edits_may_meet_at_one_line() {
-        let text = small(&[
-            edit("  once();", Place::After),
-            edit("  once();", Place::Before),
-        ])
-        .expect("they do not contradict each other");
+        let text = small(&[edit("  once();", Place::After), edit("  once();", Place::Before)])
+            .expect("they do not contradict each other");
         assert!(text.contains("  one\n  two\n  once();\n  one\n  two\n"));
     }
 
     #[test]
     fn a_missing_anchor_stops_the_build_and_is_named() {
         let message = failure(&[edit("  gone();", Place::After)]);
-        for part in [
-            "section btree.c",
-            "  gone();",
-            "a test needs it",
-            "found 0 times",
-        ] {
+        for part in ["section btree.c", "  gone();", "a test needs it", "found 0 times"] {
             assert!(message.contains(part), "{part} in {message}");
         }
     }
@@ -247,10 +258,8 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
 
     #[test]
     fn a_line_is_replaced_by_one_edit_only() {
-        let message = failure(&[
-            edit("  once();", Place::Replace),
-            edit("  once();", Place::Replace),
-        ]);
+        let message =
+            failure(&[edit("  once();", Place::Replace), edit("  once();", Place::Replace)]);
         assert!(message.contains("replaced by two edits"), "{message}");
     }
 
@@ -290,10 +299,7 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
         let text = fs::read_to_string(found.source).expect("it is readable");
         let spliced = splice(&text, &Lists::default(), EDITS).expect("every edit fits");
         let ours = spliced.source.matches("[plait]").count();
-        let expected: usize = EDITS
-            .iter()
-            .map(|e| e.text.matches("[plait]").count())
-            .sum();
+        let expected: usize = EDITS.iter().map(|e| e.text.matches("[plait]").count()).sum();
         assert_eq!(ours, expected + BEFORE_LAYER.len() + AFTER_LAYER.len());
     }
 

@@ -80,11 +80,7 @@ pub fn amalgamation(workspace: &Path) -> Result<Amalgamation> {
         verified_files(&AMALGAMATION, workspace)?
             .try_into()
             .map_err(|_| anyhow::anyhow!("the amalgamation is three files"))?;
-    Ok(Amalgamation {
-        source,
-        header,
-        extension_header,
-    })
+    Ok(Amalgamation { source, header, extension_header })
 }
 
 /// Finds `shell.c`, the source of the `sqlite3` command, downloading its package if needed.
@@ -131,10 +127,7 @@ fn package_root(package: &Package, workspace: &Path) -> Result<PathBuf> {
                 package.name, package.version, package.manifest
             )
         })?;
-    let mut found = metadata
-        .packages
-        .iter()
-        .filter(|p| p.name.as_str() == package.name);
+    let mut found = metadata.packages.iter().filter(|p| p.name.as_str() == package.name);
     let (Some(hit), None) = (found.next(), found.next()) else {
         bail!("{} does not name {} once", package.manifest, package.name);
     };
@@ -146,10 +139,7 @@ fn package_root(package: &Package, workspace: &Path) -> Result<PathBuf> {
         hit.version,
         package.version
     );
-    let root = hit
-        .manifest_path
-        .parent()
-        .context("a manifest lies in a directory")?;
+    let root = hit.manifest_path.parent().context("a manifest lies in a directory")?;
     Ok(root.as_std_path().to_owned())
 }
 
@@ -190,10 +180,7 @@ mod tests {
     fn a_file_with_other_contents_is_refused_by_name() {
         let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("upstream.rs");
         let message = format!("{:#}", verify(&this, "00").expect_err("must not match"));
-        assert!(
-            message.contains("upstream.rs") && message.contains("expected 00"),
-            "{message}"
-        );
+        assert!(message.contains("upstream.rs") && message.contains("expected 00"), "{message}");
     }
 
     #[test]

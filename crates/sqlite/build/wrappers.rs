@@ -73,15 +73,11 @@ pub fn generate(
         ensure!(defined(name), "{name} is listed but not defined in btree.c");
         let function = Function::new(prototype)?;
         let stock = function.prototype(&stock_name(name)?);
-        headers
-            .stock
-            .push_str(&function.guarded(&format!("{stock};\n")));
+        headers.stock.push_str(&function.guarded(&format!("{stock};\n")));
         headers
             .rename
             .push_str(&function.guarded(&format!("#define {name} {}\n", stock_name(name)?)));
-        headers
-            .unrename
-            .push_str(&function.guarded(&format!("#undef {name}\n")));
+        headers.unrename.push_str(&function.guarded(&format!("#undef {name}\n")));
         if lists.alternatives.contains(name) {
             let wrapper = function.wrapper()?;
             headers.forward.push_str(&function.guarded(&wrapper));
@@ -122,9 +118,7 @@ impl<'a> Function<'a> {
             "{} takes any number of arguments and cannot be wrapped",
             prototype.name
         );
-        let names: Vec<String> = (0..prototype.parameters.len())
-            .map(|i| format!("a{i}"))
-            .collect();
+        let names: Vec<String> = (0..prototype.parameters.len()).map(|i| format!("a{i}")).collect();
         let declared: Vec<String> = prototype
             .parameters
             .iter()
@@ -133,20 +127,13 @@ impl<'a> Function<'a> {
             .collect();
         Ok(Self {
             prototype,
-            declared: if declared.is_empty() {
-                "void".to_owned()
-            } else {
-                declared.join(", ")
-            },
+            declared: if declared.is_empty() { "void".to_owned() } else { declared.join(", ") },
             passed: names.join(", "),
         })
     }
 
     fn prototype(&self, name: &str) -> String {
-        format!(
-            "SQLITE_PRIVATE {} {name}({})",
-            self.prototype.returns, self.declared
-        )
+        format!("SQLITE_PRIVATE {} {name}({})", self.prototype.returns, self.declared)
     }
 
     /// The test for a concurrent handle: by the first parameter that is one.
@@ -176,9 +163,7 @@ impl<'a> Function<'a> {
     }
 
     fn wrapper(&self) -> Result<String> {
-        let Self {
-            prototype, passed, ..
-        } = self;
+        let Self { prototype, passed, .. } = self;
         let name = &prototype.name;
         let (test, stock, alternative) = (self.test()?, stock_name(name)?, alternative_name(name)?);
         let returns = &prototype.returns;
@@ -248,11 +233,7 @@ mod tests {
         assert!(forward.contains(
             "  if( a0!=0 && PL_BT(a0) ){ plBtreeGetMeta(a0, a1, a2); return; }\n  sqlite3StockBtreeGetMeta(a0, a1, a2);"
         ));
-        assert!(
-            headers
-                .rename
-                .contains("#define sqlite3BtreeNext sqlite3StockBtreeNext\n")
-        );
+        assert!(headers.rename.contains("#define sqlite3BtreeNext sqlite3StockBtreeNext\n"));
         assert!(headers.unrename.contains("#undef sqlite3BtreeNext\n"));
     }
 
@@ -260,11 +241,7 @@ mod tests {
     fn a_handwritten_function_is_renamed_and_gets_no_wrapper() {
         let lists = lists("", "sqlite3BtreeCursorSize");
         let headers = generate(&prototypes(), &lists, |_| true).expect("it is declared");
-        assert!(
-            headers
-                .stock
-                .contains("SQLITE_PRIVATE int sqlite3StockBtreeCursorSize(void);")
-        );
+        assert!(headers.stock.contains("SQLITE_PRIVATE int sqlite3StockBtreeCursorSize(void);"));
         assert!(!headers.forward.contains("CursorSize"));
     }
 

@@ -1,5 +1,6 @@
 //! Project tasks, run as `cargo run -p xtask -- TASK` or through the Makefile.
 
+mod check;
 mod dist;
 mod toolchain;
 mod workspace;
@@ -18,6 +19,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Check formatting, clippy's lints and the house rules.
+    Check,
     /// Build the libraries, headers and programs into a directory.
     Dist {
         /// Where to put them.
@@ -34,15 +37,9 @@ enum Task {
 
 fn main() -> Result<()> {
     match Cli::parse().task {
-        Task::Dist {
-            out,
-            crash_points,
-            stock_only,
-        } => {
-            let what = dist::Request {
-                crash_points,
-                stock_only,
-            };
+        Task::Check => check::run(),
+        Task::Dist { out, crash_points, stock_only } => {
+            let what = dist::Request { crash_points, stock_only };
             dist::run(&out, what)
         }
     }

@@ -27,10 +27,7 @@ impl Toolchain {
             .find_map(|line| line.strip_prefix("host: "))
             .context("rustc -vV names no host")?
             .to_owned();
-        let mut toolchain = Self {
-            host,
-            version: String::new(),
-        };
+        let mut toolchain = Self { host, version: String::new() };
         let mut cc = toolchain.bare().try_get_compiler()?.to_command();
         toolchain.version = output(cc.arg("--version")).context("a C compiler is needed")?;
         Ok(toolchain)
@@ -38,12 +35,7 @@ impl Toolchain {
 
     /// Settles what `cc` would otherwise read from a build script's environment.
     pub fn settle<'a>(&self, build: &'a mut cc::Build) -> &'a mut cc::Build {
-        build
-            .cargo_metadata(false)
-            .opt_level(2)
-            .debug(false)
-            .target(&self.host)
-            .host(&self.host)
+        build.cargo_metadata(false).opt_level(2).debug(false).target(&self.host).host(&self.host)
     }
 
     /// A compiler command without any flags.
@@ -70,18 +62,14 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs a command whose own messages belong to the user, such as cargo with its progress.
 pub fn run_visibly(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {command:?}"))?;
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     ensure!(status.success(), "{command:?} failed: {status}");
     Ok(())
 }
 
 /// Runs a command and returns what it printed to standard output.
 pub fn output(command: &mut Command) -> Result<String> {
-    let done = command
-        .output()
-        .with_context(|| format!("cannot start {command:?}"))?;
+    let done = command.output().with_context(|| format!("cannot start {command:?}"))?;
     ensure!(
         done.status.success(),
         "{command:?} failed: {}\n{}",

@@ -14,11 +14,7 @@ fn dist(file: &str) -> PathBuf {
         .expect("this package lies two levels below the workspace");
     let directory = std::env::var_os("PLAIT_DIST").unwrap_or_else(|| "dist".into());
     let path = workspace.join(directory).join(file);
-    assert!(
-        path.exists(),
-        "{} is not there: run `make dist`",
-        path.display()
-    );
+    assert!(path.exists(), "{} is not there: run `make dist`", path.display());
     path
 }
 
@@ -28,30 +24,18 @@ fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S]) -> String {
         .args(args)
         .output()
         .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    assert!(
-        done.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
 /// Symbols that a shared library defines for others.
 fn exports(library: &Path) -> BTreeSet<String> {
-    let args = [
-        OsStr::new("-D"),
-        OsStr::new("--defined-only"),
-        library.as_os_str(),
-    ];
+    let args = [OsStr::new("-D"), OsStr::new("--defined-only"), library.as_os_str()];
     names(&output("nm", &args))
 }
 
 fn names(listing: &str) -> BTreeSet<String> {
-    listing
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(2))
-        .map(str::to_owned)
-        .collect()
+    listing.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect()
 }
 
 fn sql(shell: &str, statement: &str) -> String {
@@ -60,10 +44,8 @@ fn sql(shell: &str, statement: &str) -> String {
 
 #[test]
 fn the_library_exports_the_stock_api_and_plaits() {
-    let (ours, stock) = (
-        exports(&dist("lib/libsqlite3.so.0")),
-        exports(&dist("stock/lib/libsqlite3.so.0")),
-    );
+    let (ours, stock) =
+        (exports(&dist("lib/libsqlite3.so.0")), exports(&dist("stock/lib/libsqlite3.so.0")));
     assert!(stock.contains("sqlite3_open_v2") && stock.len() > 300);
     let missing: Vec<_> = stock.difference(&ours).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
@@ -75,21 +57,14 @@ fn the_library_exports_the_stock_api_and_plaits() {
 fn the_library_answers_to_the_name_of_the_systems() {
     for library in ["lib/libsqlite3.so.0", "stock/lib/libsqlite3.so.0"] {
         let dynamic = output("readelf", &[OsStr::new("-d"), dist(library).as_os_str()]);
-        assert!(
-            dynamic.contains("Library soname: [libsqlite3.so.0]"),
-            "{library}: {dynamic}"
-        );
+        assert!(dynamic.contains("Library soname: [libsqlite3.so.0]"), "{library}: {dynamic}");
     }
 }
 
 #[test]
 fn the_archive_shows_the_api_alone() {
     let archive = dist("lib/libsqlite3.a");
-    let args = [
-        OsStr::new("-g"),
-        OsStr::new("--defined-only"),
-        archive.as_os_str(),
-    ];
+    let args = [OsStr::new("-g"), OsStr::new("--defined-only"), archive.as_os_str()];
     let visible = names(&output("nm", &args));
     assert_eq!(visible, exports(&dist("lib/libsqlite3.so.0")));
 }
@@ -109,14 +84,8 @@ fn every_compile_option_equals_the_stock_librarys() {
 #[test]
 fn both_libraries_are_the_pinned_release() {
     for shell in ["bin/sqlite3", "stock/bin/sqlite3"] {
-        let ids = sql(
-            shell,
-            "SELECT sqlite_version() || ' ' || sqlite_source_id()",
-        );
-        assert!(
-            ids.starts_with(plait_splice::upstream::SQLITE_VERSION),
-            "{shell}: {ids}"
-        );
+        let ids = sql(shell, "SELECT sqlite_version() || ' ' || sqlite_source_id()");
+        assert!(ids.starts_with(plait_splice::upstream::SQLITE_VERSION), "{shell}: {ids}");
     }
     let source = "SELECT sqlite_source_id()";
     assert_eq!(sql("bin/sqlite3", source), sql("stock/bin/sqlite3", source));
@@ -141,17 +110,12 @@ fn a_c_program_builds_with_pkg_config_and_runs() {
     .expect("a writable directory");
     let pkg_config = dist("lib/pkgconfig/sqlite3.pc");
     let pkg_config = pkg_config.to_str().expect("a path in UTF-8");
-    let flags = output(
-        "pkg-config",
-        &["--cflags", "--libs", "--static", pkg_config],
-    );
+    let flags = output("pkg-config", &["--cflags", "--libs", "--static", pkg_config]);
     let shared: Vec<&str> = flags.split_whitespace().collect();
     let archive = dist("lib/libsqlite3.a");
     let archive = archive.to_str().expect("a path in UTF-8");
-    let whole: Vec<&str> = shared
-        .iter()
-        .map(|flag| if *flag == "-lsqlite3" { archive } else { flag })
-        .collect();
+    let whole: Vec<&str> =
+        shared.iter().map(|flag| if *flag == "-lsqlite3" { archive } else { flag }).collect();
     for (name, flags) in [("shared", shared), ("static", whole)] {
         let program = directory.path().join(name);
         let mut args: Vec<&OsStr> = vec![source.as_os_str(), OsStr::new("-o"), program.as_os_str()];

@@ -9,10 +9,8 @@ use anyhow::{Context as _, Result};
 
 /// Copies a file into a directory under the given name, replacing what is there in one step.
 pub fn file(from: &Path, directory: &Path, name: &str) -> Result<()> {
-    replace(directory, name, |temporary| {
-        fs::copy(from, temporary).map(drop)
-    })
-    .with_context(|| format!("cannot install {}", from.display()))
+    replace(directory, name, |temporary| fs::copy(from, temporary).map(drop))
+        .with_context(|| format!("cannot install {}", from.display()))
 }
 
 /// Writes a text file into a directory.

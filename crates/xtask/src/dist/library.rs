@@ -25,11 +25,7 @@ pub fn build(context: &Context) -> Result<()> {
     let include = context.out.join("include");
     let own = context.workspace.root.join("crates/sqlite/include/plait.h");
     install::file(&context.amalgamation.header, &include, "sqlite3.h")?;
-    install::file(
-        &context.amalgamation.extension_header,
-        &include,
-        "sqlite3ext.h",
-    )?;
+    install::file(&context.amalgamation.extension_header, &include, "sqlite3ext.h")?;
     install::file(&own, &include, "plait.h")
 }
 
@@ -54,9 +50,9 @@ fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf>
     let made = context.workspace.target.join("release/libplait_sqlite.a");
     // Cargo puts the archives of all feature sets under one name: take this one aside.
     let archive = cache.join("libplait_sqlite.a");
-    Stamp::default().file(&made)?.guard(&archive, || {
-        fs::copy(&made, &archive).map(drop).context("cannot copy")
-    })?;
+    Stamp::default()
+        .file(&made)?
+        .guard(&archive, || fs::copy(&made, &archive).map(drop).context("cannot copy"))?;
 
     let shared = cache.join(exports::SONAME);
     Stamp::default()
@@ -82,10 +78,9 @@ fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf>
 fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
     let whole = cache.join("libplait_sqlite.a");
     let archive = cache.join("libsqlite3.a");
-    Stamp::default()
-        .text(&format!("{:?}", exports::EXPORTED))
-        .file(&whole)?
-        .guard(&archive, || {
+    Stamp::default().text(&format!("{:?}", exports::EXPORTED)).file(&whole)?.guard(
+        &archive,
+        || {
             let object = cache.join("sqlite3.o");
             run(context
                 .toolchain
@@ -94,9 +89,8 @@ fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
                 .arg(&whole)
                 .arg("-o")
                 .arg(&object))?;
-            let keep = exports::EXPORTED
-                .iter()
-                .map(|pattern| format!("--keep-global-symbol={pattern}"));
+            let keep =
+                exports::EXPORTED.iter().map(|pattern| format!("--keep-global-symbol={pattern}"));
             run(Command::new("objcopy")
                 .arg("--wildcard")
                 // Bitcode of the Rust runtime, of which linking several objects into one makes garbage.
@@ -105,7 +99,8 @@ fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
                 .arg(&object))?;
             let _ = fs::remove_file(&archive);
             run(Command::new("ar").arg("rcs").arg(&archive).arg(&object))
-        })?;
+        },
+    )?;
     Ok(archive)
 }
 

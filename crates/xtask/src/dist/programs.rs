@@ -14,11 +14,13 @@ use crate::toolchain::run_visibly;
 pub fn build(context: &Context, shell: &Path) -> Result<()> {
     let bin = context.out.join("bin");
     install::file(shell, &bin, "sqlite3")?;
-    run_visibly(
-        Command::new("cargo")
-            .current_dir(&context.workspace.root)
-            .args(["build", "--quiet", "--release", "--package", "plait-cli"]),
-    )?;
+    run_visibly(Command::new("cargo").current_dir(&context.workspace.root).args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "plait-cli",
+    ]))?;
     let made = context.workspace.target.join("release/plait");
     install::file(&made, &bin, "plait")
 }

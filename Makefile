@@ -1,0 +1,20 @@
+# Thin: the tasks themselves are in crates/xtask.
+CARGO ?= cargo
+XTASK = $(CARGO) run --quiet --package xtask --
+
+.PHONY: all dist check test
+
+all: dist
+
+# Libraries, headers and programs, into dist/.
+dist:
+	$(XTASK) dist
+
+# Formatting, lints, house rules.
+check:
+	$(XTASK) check
+
+# Everything, against freshly built libraries; one with crash points among them.
+test:
+	$(XTASK) dist --crash-points
+	$(CARGO) test --workspace

@@ -1,0 +1,61 @@
+//! `check`: formatting, clippy, and the house rules that clippy does not know.
+//!
+//! Every rule runs even when another has failed, so that one run shows all there is to mend.
+
+mod c_warnings;
+mod dependencies;
+mod functions;
+mod sources;
+mod text;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::toolchain::run_visibly;
+use crate::workspace::Workspace;
+
+/// A breach of a rule.
+struct Finding {
+    path: PathBuf,
+    /// Counted from 1; 0 when the finding is about the file as a whole.
+    line: usize,
+    what: String,
+}
+
+/// Runs all checks; fails if any of them found something.
+pub fn run() -> Result<()> {
+    let workspace = Workspace::locate()?;
+    let files = sources::collect(&workspace.root)?;
+    let mut findings = Vec::new();
+    for file in &files {
+        findings.extend(text::check(file));
+        findings.extend(functions::check(file));
+    }
+    findings.extend(dependencies::check()?);
+    findings.extend(c_warnings::check(&workspace)?);
+    for Finding { path, line, what } in &findings {
+        eprintln!("{}:{line}: {what}", path.display());
+    }
+
+    let cargo = [
+        cargo(&workspace, &["fmt", "--all", "--check"]),
+        cargo(
+            &workspace,
+            &["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"],
+        ),
+    ];
+    if !findings.is_empty() || cargo.iter().any(Result::is_err) {
+        bail!("the checks found something to mend, see above");
+    }
+    Ok(())
+}
+
+fn cargo(workspace: &Workspace, args: &[&str]) -> Result<()> {
+    let done = run_visibly(Command::new("cargo").current_dir(&workspace.root).args(args));
+    if let Err(error) = &done {
+        eprintln!("{error:#}");
+    }
+    done
+}

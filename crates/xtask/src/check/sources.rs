@@ -1,0 +1,60 @@
+//! The source files that the rules apply to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+/// A source file with its text.
+pub struct SourceFile {
+    /// Relative to the workspace.
+    pub path: PathBuf,
+    pub language: Language,
+    pub text: String,
+}
+
+/// What a file is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    Rust,
+    C,
+}
+
+impl Language {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "rs" => Some(Self::Rust),
+            "c" | "h" => Some(Self::C),
+            _ => None,
+        }
+    }
+}
+
+/// Reads every Rust and C file under `crates` and `tests`.
+pub fn collect(root: &Path) -> Result<Vec<SourceFile>> {
+    let mut files = Vec::new();
+    for directory in ["crates", "tests"] {
+        walk(&root.join(directory), root, &mut files)?;
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn walk(directory: &Path, root: &Path, files: &mut Vec<SourceFile>) -> Result<()> {
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            if entry.file_name() != "target" {
+                walk(&path, root, files)?;
+            }
+        } else if let Some(language) = Language::of(&path) {
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            files.push(SourceFile { path: path.strip_prefix(root)?.to_owned(), language, text });
+        }
+    }
+    Ok(())
+}
