@@ -33,6 +33,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut compiler = flags::compiler(&out);
     let done = toolchain
         .settle(&mut compiler)
+        .warnings(true)
         .include(&csrc)
         .include(&out)
         .try_get_compiler()?
