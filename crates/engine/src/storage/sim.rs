@@ -15,6 +15,9 @@
 //! sync the file still reads as written, but what was dirty is never written to the disk by later syncs
 //! unless written again (what Linux does).
 //!
+//! [`SimStorage::watch`] calls a test at every operation that changes something, before it takes effect, so that it can
+//! look at the crash in the middle of anything.
+//!
 //! Opened handles stay usable after `crash`, but belong to the world before it.
 
 use std::collections::BTreeMap;
@@ -51,6 +54,7 @@ struct Fault {
 
 #[derive(Debug, Default)]
 struct Control {
+    capacity: Option<u64>,
     counts: BTreeMap<SimOp, u64>,
     faults: BTreeMap<SimOp, Fault>,
 }
@@ -79,17 +83,29 @@ struct FileState {
 type SharedFile = Arc<Mutex<FileState>>;
 type Names = BTreeMap<PathBuf, SharedFile>;
 
+type Watcher = Box<dyn FnMut(&SimStorage) + Send>;
+
+#[derive(Default)]
+struct Watch(Mutex<Option<Watcher>>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 /// The simulated file system; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct SimStorage {
     names: Arc<Mutex<(Names, Vec<Names>)>>,
     control: Arc<Mutex<Control>>,
+    watch: Arc<Watch>,
 }
 
 #[derive(Debug)]
 struct SimFile {
     state: SharedFile,
-    control: Arc<Mutex<Control>>,
+    storage: SimStorage,
     read_only: bool,
 }
 
@@ -197,8 +213,18 @@ impl SimStorage {
             .collect();
         SimStorage {
             names: Arc::new(Mutex::new((after, Vec::new()))),
-            control: Arc::default(),
+            ..SimStorage::default()
         }
+    }
+
+    /// Calls `watcher` before every operation that changes something, until `unwatch`.
+    pub fn watch(&self, watcher: impl FnMut(&SimStorage) + Send + 'static) {
+        *locked(&self.watch.0) = Some(Box::new(watcher));
+    }
+
+    /// Ends `watch`.
+    pub fn unwatch(&self) {
+        *locked(&self.watch.0) = None;
     }
 
     /// Makes the `nth` (from 1, counted from now) operation of the kind fail, and all later ones if `for_ever`.
@@ -220,6 +246,11 @@ impl SimStorage {
         locked(&self.control).faults.clear();
     }
 
+    /// A disk on which no file can grow beyond `bytes`; what is allocated can be written.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        locked(&self.control).capacity = bytes;
+    }
+
     /// Operations of the kind so far.
     pub fn count(&self, op: SimOp) -> u64 {
         locked(&self.control).counts.get(&op).copied().unwrap_or(0)
@@ -237,6 +268,9 @@ impl SimStorage {
     }
 
     fn step(&self, op: SimOp) -> io::Result<()> {
+        if let Some(watcher) = &mut *locked(&self.watch.0) {
+            watcher(self);
+        }
         locked(&self.control).step(op)
     }
 
@@ -245,7 +279,7 @@ impl SimStorage {
         let state = guard.0.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(SimFile {
             state: Arc::clone(state),
-            control: Arc::clone(&self.control),
+            storage: self.clone(),
             read_only,
         }))
     }
@@ -325,7 +359,12 @@ impl StorageFile for SimFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.writable()?;
-        let outcome = locked(&self.control).step(SimOp::Write);
+        let mut outcome = self.storage.step(SimOp::Write);
+        let end = offset + buf.len() as u64;
+        let capacity = locked(&self.storage.control).capacity.unwrap_or(u64::MAX);
+        if end > capacity && end > locked(&self.state).now.len() as u64 {
+            outcome = Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         let written = if outcome.is_ok() {
             buf.len()
         } else {
@@ -337,7 +376,7 @@ impl StorageFile for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.writable()?;
-        let outcome = locked(&self.control).step(SimOp::Sync);
+        let outcome = self.storage.step(SimOp::Sync);
         let mut state = locked(&self.state);
         match outcome {
             Ok(()) => state.sync(),
@@ -352,7 +391,7 @@ impl StorageFile for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.writable()?;
-        locked(&self.control).step(SimOp::SetLen)?;
+        self.storage.step(SimOp::SetLen)?;
         locked(&self.state).now.resize(len as usize, 0);
         Ok(())
     }

@@ -15,6 +15,9 @@ use crate::storage::Storage;
 use crate::storage::sim::SimStorage;
 
 mod commit;
+mod crash;
+mod damage;
+mod failure;
 
 const SALT: u32 = 0x5a17;
 const SEGMENT: u64 = 1024;
@@ -121,6 +124,10 @@ impl Bench {
 
     fn new(storage: &SimStorage, sizes: Sizes) -> Bench {
         Bench::try_new(storage, &path(), sizes).expect("a new log")
+    }
+
+    fn shared_end(&self) -> Lsn {
+        self.log.shared().log_end()
     }
 
     fn commit_mutex(&self) -> &RobustMutex {
