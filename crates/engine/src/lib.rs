@@ -1,4 +1,24 @@
 //! Shared-memory, log and transaction engine behind Plait.
+//!
+//! The commit path, read from the top: [`database`] (one live session in this
+//! process) -> [`txn`] (snapshot, reads, writes, commit) -> [`log`] and
+//! [`memtable`] (where a commit goes) -> [`merge`] (from memtables into the
+//! base) -> [`session`] (how a session begins and ends, recovery). [`shm`] is the
+//! memory that all processes share; [`ids`] names the orders.
+//!
+//! No SQLite types: the base is a trait ([`merge::Base`]), keys are bytes.
 
+mod background;
+pub mod crash_point;
+pub mod database;
+pub mod error;
+mod filesystem;
 pub mod ids;
+pub mod log;
 pub mod memtable;
+pub mod merge;
+pub mod session;
+pub mod shm;
+pub mod status;
+pub mod storage;
+pub mod txn;

@@ -40,6 +40,8 @@ typedef struct PlHeader {
   uint8_t  textEncoding;  /* 1 utf8, 2 utf16le, 3 utf16be, 0 not set yet */
   uint32_t salt;          /* bytes 72..75 */
   uint32_t generation;    /* bytes 76..79: merged through this generation */
+  uint64_t cookie;        /* version of the content: a hash of the WAL-index header (salts, mxFrame, frame checksum)
+                          ** that this transaction reads; differs after any commit to the base */
 } PlHeader;
 
 /* ---- what Rust calls: a hidden stock connection to the base ------------- */
@@ -56,8 +58,8 @@ typedef struct PlBaseOps {
   int  (*xStamp)(void *pBase, const PlHeader *p);    /* inside a write transaction: 18,19,72..79 */
   int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
   void (*xRollback)(void *pBase);
-  /* mode 0 passive, 1 full+fsync, 2 truncate.  Frames in the WAL and frames checkpointed. */
-  int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt);
+  /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
+  int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
 } PlBaseOps;
 
 /* ---- attach, detach ------------------------------------------------------ */
@@ -75,6 +77,8 @@ void pl_free(void *);
 /* Conversion.  Enable: the shim has put the base in WAL mode; this checks that the file system and the
 ** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
+/* Give up commits that are only in the log and accept the base as it is (plait recover --accept-base); nobody has it open. */
+int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
 /* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached.  Afterwards the shim stamps
 ** an unmarked header on the stock path and calls pl_disabled, which removes the side files and frees conn. */
 struct PlWait;

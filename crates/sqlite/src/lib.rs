@@ -1,3 +1,4 @@
-//! Drop-in libsqlite3.
+//! Drop-in libsqlite3: the shim between the spliced amalgamation and the engine.
 
+pub mod ffi;
 pub mod key;

@@ -6,11 +6,7 @@
 /// Appends an integer.
 pub(super) fn encode_integer(i: i64, out: &mut Vec<u8>) {
     let nearest = i as f64;
-    let floor = if nearest as i128 > i128::from(i) {
-        nearest.next_down()
-    } else {
-        nearest
-    };
+    let floor = if nearest as i128 > i128::from(i) { nearest.next_down() } else { nearest };
     let rest = i128::from(i) - floor as i128;
     debug_assert!((0..2048).contains(&rest));
     encode(floor, rest as u16, out);
@@ -24,11 +20,7 @@ pub(super) fn encode_real(r: f64, out: &mut Vec<u8>) {
 fn encode(double: f64, rest: u16, out: &mut Vec<u8>) {
     // Adding zero turns -0.0 into 0.0 and changes nothing else.
     let bits = (double + 0.0).to_bits();
-    let ordered = if bits >> 63 == 1 {
-        !bits
-    } else {
-        bits | 1 << 63
-    };
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
     out.extend_from_slice(&ordered.to_be_bytes());
     out.extend_from_slice(&rest.to_be_bytes());
 }

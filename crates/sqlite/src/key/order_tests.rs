@@ -106,11 +106,7 @@ pub(super) fn fields() -> impl Strategy<Value = Vec<u8>> {
 }
 
 pub(super) fn encodings() -> impl Strategy<Value = TextEncoding> {
-    prop_oneof![
-        Just(TextEncoding::Utf8),
-        Just(TextEncoding::Utf16le),
-        Just(TextEncoding::Utf16be)
-    ]
+    prop_oneof![Just(TextEncoding::Utf8), Just(TextEncoding::Utf16le), Just(TextEncoding::Utf16be)]
 }
 
 fn integer_to_real(i: i64, r: f64) -> Ordering {
@@ -121,22 +117,19 @@ fn integer_to_real(i: i64, r: f64) -> Ordering {
         return Ordering::Less;
     }
     let whole = r as i64;
-    i.cmp(&whole)
-        .then_with(|| (i as f64).partial_cmp(&r).expect("no NaN"))
+    i.cmp(&whole).then_with(|| (i as f64).partial_cmp(&r).expect("no NaN"))
 }
 
 /// Transcodes with the standard library's idea of units but SQLite's of surrogates.
 fn utf8_of(text: &[u8], encoding: TextEncoding) -> Vec<u8> {
     let units: Vec<u32> = match encoding {
         TextEncoding::Utf8 => return text.to_vec(),
-        TextEncoding::Utf16le => text
-            .chunks_exact(2)
-            .map(|c| u32::from(c[0]) | u32::from(c[1]) << 8)
-            .collect(),
-        TextEncoding::Utf16be => text
-            .chunks_exact(2)
-            .map(|c| u32::from(c[1]) | u32::from(c[0]) << 8)
-            .collect(),
+        TextEncoding::Utf16le => {
+            text.chunks_exact(2).map(|c| u32::from(c[0]) | u32::from(c[1]) << 8).collect()
+        }
+        TextEncoding::Utf16be => {
+            text.chunks_exact(2).map(|c| u32::from(c[1]) | u32::from(c[0]) << 8).collect()
+        }
     };
     let mut out = Vec::new();
     let mut i = 0;
@@ -147,10 +140,7 @@ fn utf8_of(text: &[u8], encoding: TextEncoding) -> Vec<u8> {
             c = (units[i] & 0x3ff) | (c & 0x3f) << 10 | ((c >> 6 & 0xf) + 1) << 16;
             i += 1;
         }
-        let len = [0x80, 0x800, 0x1_0000]
-            .iter()
-            .filter(|limit| c >= **limit)
-            .count();
+        let len = [0x80, 0x800, 0x1_0000].iter().filter(|limit| c >= **limit).count();
         let lead = [0, 0xc0, 0xe0, 0xf0][len];
         out.push(lead | (c >> (6 * len)) as u8);
         out.extend((0..len).rev().map(|n| 0x80 | (c >> (6 * n)) as u8 & 0x3f));
@@ -218,11 +208,7 @@ fn compare_rows(a: &[Owned], b: &[Owned], fields: &[u8], encoding: TextEncoding)
     for ((a, b), field) in a.iter().zip(b).zip(fields) {
         let order = compare_ascending(a, b, field & !FIELD_DESC, encoding);
         if order.is_ne() {
-            return if field & FIELD_DESC != 0 {
-                order.reverse()
-            } else {
-                order
-            };
+            return if field & FIELD_DESC != 0 { order.reverse() } else { order };
         }
     }
     Ordering::Equal

@@ -30,10 +30,7 @@ impl<'a> Fields<'a> {
             return Err(MalformedRecord);
         }
         let (header, body) = rec.split_at(header_len);
-        Ok(Fields {
-            types: &header[varint_len..],
-            body,
-        })
+        Ok(Fields { types: &header[varint_len..], body })
     }
 
     /// The next field; `None` behind the last.

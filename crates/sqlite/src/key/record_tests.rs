@@ -31,10 +31,7 @@ pub(super) fn make_record(values: &[Value<'_>]) -> Vec<u8> {
                 let fits = |len: u32| {
                     len == 8 || (-(1i64 << (8 * len - 1))..1i64 << (8 * len - 1)).contains(&i)
                 };
-                let (code, len) = sizes
-                    .into_iter()
-                    .find(|(_, len)| fits(*len))
-                    .unwrap_or((6, 8));
+                let (code, len) = sizes.into_iter().find(|(_, len)| fits(*len)).unwrap_or((6, 8));
                 push_varint(code, &mut types);
                 body.extend_from_slice(&i.to_be_bytes()[8 - len as usize..]);
             }
@@ -54,11 +51,7 @@ pub(super) fn make_record(values: &[Value<'_>]) -> Vec<u8> {
         }
     }
     let mut record = Vec::new();
-    let header_len = if types.len() < 127 {
-        types.len() + 1
-    } else {
-        types.len() + 2
-    };
+    let header_len = if types.len() < 127 { types.len() + 1 } else { types.len() + 2 };
     push_varint(header_len as u64, &mut record);
     [record, types, body].concat()
 }
@@ -71,20 +64,8 @@ fn encode(rec: &[u8], fields: &[u8]) -> Result<Vec<u8>, MalformedRecord> {
 #[test]
 fn a_record_of_every_serial_type_encodes_as_its_values() {
     let long = vec![b'x'; 70_000];
-    let integers = [
-        0,
-        1,
-        -1,
-        127,
-        -129,
-        32_768,
-        -8_388_609,
-        1 << 31,
-        -(1 << 47),
-        1 << 47,
-        i64::MIN,
-        i64::MAX,
-    ];
+    let integers =
+        [0, 1, -1, 127, -129, 32_768, -8_388_609, 1 << 31, -(1 << 47), 1 << 47, i64::MIN, i64::MAX];
     let mut values: Vec<Value<'_>> = integers.map(Value::Integer).to_vec();
     values.extend([
         Value::Null,
@@ -130,11 +111,7 @@ fn a_truncated_record_is_malformed_at_every_length() {
     ]);
     assert!(encode(&record, &[0; 4]).is_ok());
     for len in 0..record.len() {
-        assert_eq!(
-            encode(&record[..len], &[0; 4]),
-            Err(MalformedRecord),
-            "cut at {len}"
-        );
+        assert_eq!(encode(&record[..len], &[0; 4]), Err(MalformedRecord), "cut at {len}");
     }
 }
 
@@ -145,10 +122,7 @@ fn a_header_that_lies_is_malformed() {
     assert_eq!(encode(&[5, 1, 1], &[0]), Err(MalformedRecord));
     assert_eq!(encode(&[2, 0x81, 1], &[0]), Err(MalformedRecord));
     assert_eq!(
-        encode(
-            &[10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-            &[0]
-        ),
+        encode(&[10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], &[0]),
         Err(MalformedRecord)
     );
     assert_eq!(encode(&[1], &[0]), Ok(Vec::new()));

@@ -36,11 +36,7 @@ fn literal(value: &Owned) -> String {
 fn order_by(fields: &[u8]) -> String {
     let terms = fields.iter().zip(["a", "b", "c"]).map(|(field, column)| {
         let collation = ["BINARY", "NOCASE", "RTRIM"][usize::from(field & !FIELD_DESC)];
-        let direction = if field & FIELD_DESC != 0 {
-            "DESC"
-        } else {
-            "ASC"
-        };
+        let direction = if field & FIELD_DESC != 0 { "DESC" } else { "ASC" };
         format!("{column} COLLATE {collation} {direction}")
     });
     terms.collect::<Vec<_>>().join(", ")
@@ -59,11 +55,7 @@ fn script(rows: &[Vec<Owned>], fields: &[u8], encoding: TextEncoding) -> String 
         let literals: Vec<String> = row.iter().map(literal).collect();
         script += &format!("INSERT INTO t VALUES({id},{});\n", literals.join(","));
     }
-    script
-        + &format!(
-            "COMMIT;SELECT id FROM t ORDER BY {}, id;\n",
-            order_by(fields)
-        )
+    script + &format!("COMMIT;SELECT id FROM t ORDER BY {}, id;\n", order_by(fields))
 }
 
 /// A UTF-16 database stores whole units only: cut odd text as its CAST does.
@@ -84,11 +76,8 @@ fn keys_order_as_stock_sqlite_orders_rows() {
         eprintln!("skipped: the stock shell is not built");
         return;
     };
-    let config = ProptestConfig {
-        cases: 60,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
+    let config =
+        ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
     let cases = (vec(vec(values(), 3), 40..120), fields(), encodings());
     let outcome = runner.run(&cases, |(rows, fields, encoding)| {
@@ -100,9 +89,7 @@ fn keys_order_as_stock_sqlite_orders_rows() {
             .spawn()
             .expect("stock shell starts");
         let mut stdin = child.stdin.take().expect("piped");
-        stdin
-            .write_all(script(&rows, &fields, encoding).as_bytes())
-            .expect("script written");
+        stdin.write_all(script(&rows, &fields, encoding).as_bytes()).expect("script written");
         drop(stdin);
         let output = child.wait_with_output().expect("stock shell ends");
         prop_assert!(output.status.success());

@@ -25,10 +25,7 @@ pub(super) fn encode_text(text: &[u8], collation: u8, encoding: TextEncoding, ou
         COLL_NOCASE => encode_nocase(&to_utf8(text, encoding), out),
         COLL_RTRIM => {
             let utf8 = to_utf8(text, encoding);
-            let end = utf8
-                .iter()
-                .rposition(|byte| *byte != b' ')
-                .map_or(0, |last| last + 1);
+            let end = utf8.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
             escape(&utf8[..end], out);
             out.extend_from_slice(&END);
         }
@@ -76,19 +73,11 @@ fn to_utf8(text: &[u8], encoding: TextEncoding) -> Cow<'_, [u8]> {
         TextEncoding::Utf16be => u16::from_be_bytes,
     };
     // An odd last byte is dropped.
-    let mut units = text
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|pair| u32::from(unit(*pair)));
+    let mut units = text.as_chunks::<2>().0.iter().map(|pair| u32::from(unit(*pair)));
     let mut out = Vec::with_capacity(text.len() / 2 * 3);
     while let Some(first) = units.next() {
         // Any surrogate joins with whatever follows it, paired or not; a last one stays alone.
-        let second = if (0xd800..0xe000).contains(&first) {
-            units.next()
-        } else {
-            None
-        };
+        let second = if (0xd800..0xe000).contains(&first) { units.next() } else { None };
         push_utf8(second.map_or(first, |second| join(first, second)), &mut out);
     }
     Cow::Owned(out)
@@ -122,12 +111,7 @@ mod tests {
         let text = "aé€😀\0z";
         let le = utf16(&text.encode_utf16().collect::<Vec<_>>());
         assert_eq!(&*to_utf8(&le, TextEncoding::Utf16le), text.as_bytes());
-        let be: Vec<u8> = le
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .flat_map(|[a, b]| [*b, *a])
-            .collect();
+        let be: Vec<u8> = le.as_chunks::<2>().0.iter().flat_map(|[a, b]| [*b, *a]).collect();
         assert_eq!(&*to_utf8(&be, TextEncoding::Utf16be), text.as_bytes());
     }
 

@@ -8,6 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use memmap2::{MmapMut, MmapRaw};
+
 use super::*;
 use crate::ids::{CommitTs, Generation, Lsn, Root};
 use crate::shm::mutex::RobustMutex;
@@ -18,53 +20,67 @@ mod commit;
 mod crash;
 mod damage;
 mod failure;
+mod group;
+mod processes;
 
 const SALT: u32 = 0x5a17;
 const SEGMENT: u64 = 1024;
 const RING: u64 = 8192;
 
-/// Memory for one session's log; freed on drop.
+/// Memory for one session's log: private, or a file that several processes map.
 struct Memory {
-    bytes: NonNull<u8>,
-    layout: std::alloc::Layout,
+    map: MmapRaw,
+    ring_bytes: u64,
 }
 
+const STATE: usize = size_of::<LogShared>().next_multiple_of(4096);
+
 impl Memory {
-    fn new(ring_bytes: u64) -> Memory {
-        let size = 4096 + size_of::<LogShared>().next_multiple_of(4096) + ring_bytes as usize;
-        let layout = std::alloc::Layout::from_size_align(size, 4096).expect("a layout");
-        // SAFETY: the size is not zero.
-        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
-        Memory {
-            bytes: NonNull::new(bytes).expect("memory"),
-            layout,
-        }
+    fn size(ring_bytes: u64) -> usize {
+        4096 + STATE + ring_bytes as usize
+    }
+
+    fn private(ring_bytes: u64) -> Memory {
+        let map = MmapMut::map_anon(Memory::size(ring_bytes)).expect("memory");
+        Memory { map: map.into(), ring_bytes }
+    }
+
+    fn of_file(file: &std::fs::File, ring_bytes: u64) -> Memory {
+        let map = MmapRaw::map_raw(file).expect("a mapping");
+        assert!(map.len() >= Memory::size(ring_bytes));
+        Memory { map, ring_bytes }
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.map.len());
+        // SAFETY: inside the mapping.
+        let at = unsafe { self.map.as_mut_ptr().add(offset) };
+        NonNull::new(at).expect("not at address 0")
     }
 
     fn parts(&self) -> LogMemory {
-        let at = |offset: usize| {
-            // SAFETY: all offsets used are within the allocation.
-            unsafe { self.bytes.add(offset) }
-        };
         LogMemory {
-            commit_mutex: at(0).cast(),
-            shared: at(4096).cast(),
-            ring: at(4096 + size_of::<LogShared>().next_multiple_of(4096)),
+            commit_mutex: self.at(0).cast(),
+            shared: self.at(4096).cast(),
+            ring: self.at(4096 + STATE),
         }
     }
-}
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`.
-        unsafe { std::alloc::dealloc(self.bytes.as_ptr(), self.layout) };
+    fn initialise(&self, sizes: Sizes) {
+        let parts = self.parts();
+        let params = LogParams {
+            salt: SALT,
+            ring_bytes: self.ring_bytes,
+            segment_bytes: sizes.segment,
+            prepared_slots: sizes.slots,
+            slot_limit: sizes.limit,
+        };
+        // SAFETY: the test has just made the memory; nobody else knows of it.
+        unsafe { RobustMutex::init(parts.commit_mutex.as_ptr()) }.expect("a mutex");
+        // SAFETY: as above.
+        unsafe { LogShared::init(parts.shared.as_ptr(), &params) };
     }
 }
-
-// SAFETY: plain memory; what lies in it is made for many threads.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
 
 /// A session's log for tests.
 struct Bench {
@@ -101,19 +117,9 @@ impl Bench {
             segment_bytes: sizes.segment,
         };
         let file = LogFile::create(storage, path, &params)?;
-        let memory = Memory::new(sizes.ring);
+        let memory = Memory::private(sizes.ring);
+        memory.initialise(sizes);
         let parts = memory.parts();
-        let params = LogParams {
-            salt: SALT,
-            ring_bytes: sizes.ring,
-            segment_bytes: sizes.segment,
-            prepared_slots: sizes.slots,
-            slot_limit: sizes.limit,
-        };
-        // SAFETY: fresh memory that nobody else knows of.
-        unsafe { RobustMutex::init(parts.commit_mutex.as_ptr()) };
-        // SAFETY: as above.
-        unsafe { LogShared::init(parts.shared.as_ptr(), &params) };
         // SAFETY: initialised above; `memory` lives beside the log and outlives it, being dropped after it.
         let ring = unsafe { Ring::new(parts) };
         Ok(Bench {

@@ -1,0 +1,422 @@
+//! One concurrent database in this process: its shared memory, log and hidden
+//! base connection, shared by all connections of the process.
+//!
+//! Life of a session (under the lifecycle lock, one byte of the shared memory file)
+//!
+//! | event | what happens |
+//! |---|---|
+//! | first process attaches | recovery if needed (recovery.rs), shared memory set up, base resting |
+//! | another process attaches | maps the shared memory |
+//! | first write | log created, base fenced (merge/run.rs) |
+//! | last process detaches | everything merged, base unfenced, log and shared memory removed (F1) |
+//! | all processes die | shared memory survives; the next to attach goes on with it (F6) |
+//!
+//! Lock order: registry -> lifecycle byte -> `base` -> commit mutex; see docs/locks.md.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::log::{Log, LogShared, LogStatus, Ring};
+use crate::merge::{Base, BaseHeader, BaseOpener};
+use crate::session;
+use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
+use crate::shm::locks;
+use crate::shm::process::{self, ProcessIndex};
+use crate::shm::region::{BaseIdentity, Region};
+use crate::txn::Conn;
+
+/// Name of the log beside the database file.
+pub fn log_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait")
+}
+
+/// Name of the shared memory file beside the database file.
+pub fn shm_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait-shm")
+}
+
+fn suffixed(base: &Path, suffix: &str) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// One concurrent database in this process.
+pub struct Database {
+    // Fields are dropped in this order: ring and log use the region.
+    ring: Ring,
+    log: OnceLock<Log>,
+    base: Mutex<Option<Box<dyn Base>>>,
+    opener: Arc<dyn BaseOpener>,
+    region: Arc<Region>,
+    process: ProcessIndex,
+    path: PathBuf,
+    fork_generation: u64,
+    background: crate::background::Background,
+}
+
+struct Registered {
+    database: Arc<Database>,
+    connections: usize,
+}
+
+type Registry = HashMap<BaseIdentity, Registered>;
+
+fn registry() -> MutexGuard<'static, Registry> {
+    static REGISTRY: OnceLock<Mutex<Registry>> = OnceLock::new();
+    // A panic while it was held left at worst a connection counted too many: the database stays open.
+    REGISTRY.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nonce() -> u64 {
+    static NONCE: OnceLock<u64> = OnceLock::new();
+    *NONCE.get_or_init(|| u64::from(session::random_salt()) << 32 | u64::from(session::random_salt()))
+}
+
+/// Attaches a connection to the database at `path`, which is in concurrent mode.
+///
+/// # Errors
+/// `CantOpen` and `Corrupt` from recovery, `Misuse` for a second copy of the library, I/O errors.
+pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
+    let forks = process::fork_generation();
+    let identity = identity_of(path)?;
+    let mut registry = registry();
+    if registry.get(&identity).is_some_and(|r| r.database.fork_generation != forks) {
+        // Inherited by fork: it belongs to the parent, whose locks and slots must not be touched.
+        std::mem::forget(registry.remove(&identity));
+    }
+    let entry = match registry.entry(identity) {
+        std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
+        std::collections::hash_map::Entry::Vacant(e) => {
+            let database = Arc::new(Database::open(path, identity, opener, forks)?);
+            e.insert(Registered { database, connections: 0 })
+        }
+    };
+    let conn = match Conn::new(entry.database.clone()) {
+        Ok(conn) => conn,
+        Err(e) => {
+            if entry.connections == 0 {
+                registry.remove(&identity);
+            }
+            return Err(e);
+        }
+    };
+    entry.connections += 1;
+    Ok(conn)
+}
+
+/// Detaches a connection. The last one of the last process leaves a plain SQLite file behind (F1); if that
+/// fails, everything stays for the next to attach.
+pub fn detach(conn: Conn) {
+    let database = conn.db.clone();
+    drop(conn);
+    if database.check_fork().is_err() {
+        std::mem::forget(database);
+        return;
+    }
+    let mut registry = registry();
+    let Some(identity) = registry.iter().find(|(_, r)| Arc::ptr_eq(&r.database, &database)).map(|(i, _)| *i)
+    else {
+        return;
+    };
+    if let Some(entry) = registry.get_mut(&identity) {
+        entry.connections -= 1;
+        if entry.connections == 0 {
+            registry.remove(&identity);
+            database.close();
+        }
+    }
+}
+
+/// Accepts the base as it is, giving up commits that are only in the log or in shared memory.
+///
+/// # Errors
+/// Busy when a process has the database open; what opening and unfencing report.
+pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>) -> Result<()> {
+    let shm = shm_path(path);
+    let file = open_locked(&shm, path)?;
+    let region = Region::map(file, &shm)?;
+    if process::any_alive(&region) {
+        return Err(Error::Busy("the database is open in a process; nothing needs recovering".into()));
+    }
+    let mut base = open()?;
+    session::accept_base(path, base.as_mut())?;
+    region.invalidate();
+    std::fs::remove_file(&shm).map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
+}
+
+fn identity_of(path: &Path) -> Result<BaseIdentity> {
+    let meta = std::fs::metadata(path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
+    Ok(BaseIdentity { dev: meta.dev(), ino: meta.ino() })
+}
+
+/// Opens the shared memory file and takes the lifecycle lock on it.
+fn open_locked(path: &Path, base: &Path) -> Result<File> {
+    let mode = std::fs::metadata(base).map_or(0o644, |m| m.mode() & 0o777);
+    let say = |e: &std::io::Error| {
+        Error::io(format!("cannot open shared memory {} (concurrent mode writes beside the database)", path.display()), e)
+    };
+    loop {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(path)
+            .map_err(|e| say(&e))?;
+        locks::lock_wait(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))?;
+        let mine = file.metadata().map_err(|e| say(&e))?;
+        // The last one out may have removed the file while we waited for the lock.
+        if std::fs::metadata(path).is_ok_and(|m| m.ino() == mine.ino() && m.dev() == mine.dev()) {
+            return Ok(file);
+        }
+    }
+}
+
+impl Database {
+    fn open(path: &Path, identity: BaseIdentity, opener: Arc<dyn BaseOpener>, forks: u64) -> Result<Database> {
+        let file = open_locked(&shm_path(path), path)?;
+        let created = file.metadata().is_ok_and(|m| m.len() == 0);
+        match Database::open_in(file, path, identity, opener, forks) {
+            Ok(database) => {
+                locks::unlock(database.region.file(), LIFECYCLE_LOCK)
+                    .map_err(|e| Error::io("cannot release the lifecycle lock", &e))?;
+                database.reap_dead()?;
+                Ok(database)
+            }
+            Err(e) => {
+                if created {
+                    // Nobody else has it: the lifecycle lock ended with the file, but its content was never LIVE.
+                    let _ = std::fs::remove_file(shm_path(path));
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn open_in(
+        file: File,
+        path: &Path,
+        identity: BaseIdentity,
+        opener: Arc<dyn BaseOpener>,
+        forks: u64,
+    ) -> Result<Database> {
+        let region = Arc::new(Region::map(file, &shm_path(path))?);
+        let alive = process::any_alive(&region);
+        let trusted = region.is_trusted(identity);
+        if alive && !trusted {
+            return Err(Error::CantOpen(format!(
+                "{} is in use by processes with another version of the library or another database file; close them first",
+                region.path().display()
+            )));
+        }
+        let mut base = None;
+        if !alive {
+            let mut opened = opener.open(path)?;
+            session::begin(&region, identity, path, opened.as_mut(), trusted)?;
+            base = Some(opened);
+        }
+        let process = process::register(&region, nonce())?;
+        Ok(Database {
+            ring: session::ring(&region),
+            log: OnceLock::new(),
+            base: Mutex::new(base),
+            opener,
+            region,
+            process,
+            path: path.to_owned(),
+            fork_generation: forks,
+            background: crate::background::Background::default(),
+        })
+    }
+
+    /// The last connection of this process is gone.
+    fn close(&self) {
+        self.background.stop();
+        if locks::lock_wait(self.region.file(), LIFECYCLE_LOCK).is_err() {
+            return;
+        }
+        // Failures leave a consistent session behind, which the next to attach continues.
+        let last = process::live_others(&self.region, self.process) == 0;
+        if last && self.reap_dead().is_ok() && self.finish_session().is_ok() {
+            self.region.invalidate();
+            drop(self.take_base());
+            let _ = std::fs::remove_file(self.region.path());
+        } else {
+            drop(self.take_base());
+        }
+        process::unregister(&self.region, self.process);
+        let _ = locks::unlock(self.region.file(), LIFECYCLE_LOCK);
+    }
+
+    fn finish_session(&self) -> Result<()> {
+        if self.control().fence.load(Acquire) == fence::RESTING {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let slot = self.claim_slot()?;
+        let merged = self.own_merge(slot, &mut crate::txn::right::Wait {
+            timeout: std::time::Duration::from_secs(10),
+            busy: None,
+            interrupted: &mut || false,
+        });
+        let result = merged.and_then(|()| self.merge_owned(false)).and_then(|()| self.rest_base());
+        self.disown_merge(slot);
+        self.free_slot(slot);
+        result
+    }
+
+    /// Unfences the base; everything is merged.
+    fn rest_base(&self) -> Result<()> {
+        let unmerged = self.control().generations.iter().any(|g| {
+            g.state.load(Relaxed) == crate::shm::layout::generation::FROZEN
+        }) || !self.memtable(self.active_arena()).is_empty();
+        if unmerged {
+            return Err(Error::Full("not everything could be merged".into()));
+        }
+        crate::crash_point!("close.merged");
+        self.with_base(|base| session::unfence(base))?;
+        crate::crash_point!("close.unfenced");
+        session::remove_log(&self.path)?;
+        crate::crash_point!("close.log_removed");
+        Ok(())
+    }
+
+    fn take_base(&self) -> Option<Box<dyn Base>> {
+        self.base.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs `f` on the hidden connection, opening it when needed.
+    pub(crate) fn with_base<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
+        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = match &mut *base {
+            Some(base) => base,
+            none => none.insert(self.opener.open(&self.path)?),
+        };
+        f(base.as_mut())
+    }
+
+    /// Reads the base's header.
+    pub fn base_header(&self) -> Result<BaseHeader> {
+        self.with_base(|base| base.header())
+    }
+
+    /// Fails in the child of a fork (trap 33).
+    pub(crate) fn check_fork(&self) -> Result<()> {
+        if process::fork_generation() == self.fork_generation {
+            return Ok(());
+        }
+        Err(Error::Misuse(
+            "this connection was opened before fork(): a child must open its own connection".into(),
+        ))
+    }
+
+    /// True in the child of a fork.
+    pub fn is_forked(&self) -> bool {
+        self.check_fork().is_err()
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        self.region.control()
+    }
+
+    /// The ring of the log, for committers and redo.
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// State of the log in shared memory.
+    pub(crate) fn log_shared(&self) -> &LogShared {
+        self.region.log()
+    }
+
+    /// The log with its file. The file exists from the fencing on.
+    pub(crate) fn log(&self) -> Result<&Log> {
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let file = session::open_log(&self.region, &self.path)?;
+        Ok(self.log.get_or_init(|| Log::new(session::ring(&self.region), file)))
+    }
+
+    /// State of the log for `plait_status`; `None` before the first write.
+    pub(crate) fn log_status(&self) -> Option<LogStatus> {
+        if self.control().fence.load(Acquire) == fence::RESTING {
+            return None;
+        }
+        self.log().ok().map(Log::status)
+    }
+
+    /// Fails when a write or sync of the log has failed in any process (C4).
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        match self.log_shared().poisoned() {
+            None => Ok(()),
+            Some(errno) => Err(crate::log::LogError::Poisoned { errno }.into()),
+        }
+    }
+
+    pub(crate) fn process(&self) -> ProcessIndex {
+        self.process
+    }
+
+    /// Path of the database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Attached connections, all processes together.
+    pub fn connections(&self) -> u32 {
+        process::connections(&self.region)
+    }
+
+    /// Creates the log file of this session; the base is resting, so an old one holds nothing.
+    pub(crate) fn create_log(&self) -> Result<()> {
+        session::create_log(&self.region, &self.path).map(drop)
+    }
+
+    /// Stops the database for every process: something impossible happened (C4).
+    pub fn poison(&self) {
+        self.log_shared().set_poison(libc::EIO);
+    }
+
+    /// The base has left concurrent mode by this process's own exclusive transaction: nothing is to be unfenced.
+    pub fn mark_unmarked(&self) {
+        self.control().fence.store(fence::RESTING, std::sync::atomic::Ordering::Release);
+        // A leftover would be recognised as stale; the next conversion removes it.
+        let _ = session::remove_log(&self.path);
+    }
+
+    /// Whether merges run in a background thread; `Some` sets it.
+    pub fn background_merge(&self, set: Option<bool>) -> bool {
+        let word = &self.control().background_merge;
+        if let Some(on) = set {
+            word.store(u32::from(on), Relaxed);
+        }
+        word.load(Relaxed) != 0
+    }
+
+    /// Configured cost of a slow reader in bytes of the base's WAL; `Some` sets it.
+    pub fn wal_limit_bytes(&self, set: Option<u64>) -> u64 {
+        let word = &self.control().wal_limit_bytes;
+        if let Some(bytes) = set {
+            word.store(bytes, Relaxed);
+        }
+        word.load(Relaxed)
+    }
+
+    /// Asks the background thread of this process to merge.
+    pub(crate) fn wake_background_merge(self: &Arc<Self>) {
+        self.background.wake(self);
+    }
+}

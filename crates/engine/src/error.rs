@@ -1,0 +1,108 @@
+//! Errors of the engine, one variant per thing a caller can do about it.
+//!
+//! Corruption, I/O failure and conflict are different things and never share a
+//! variant. Texts are lower case, without a full stop, and say what failed,
+//! where, and what to do.
+
+use crate::ids::{CommitTs, Root, TxnId};
+
+/// A result of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a refused transaction had read and who changed it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conflict {
+    /// B-tree whose entry or range changed.
+    pub root: Root,
+    /// Encoded key that was changed by the winner (empty when unknown).
+    pub key: Vec<u8>,
+    /// What had been read was a range, not a point.
+    pub is_range: bool,
+    /// An exclusive transaction (schema change, VACUUM, bulk) committed since.
+    pub is_exclusive: bool,
+    /// The history needed for validation is no longer in memory.
+    pub history_gone: bool,
+    /// Process and transaction that committed the change (0 when unknown).
+    pub winner_pid: u32,
+    /// Transaction that committed the change (0 when unknown).
+    pub winner: TxnId,
+    /// Commit that changed it.
+    pub winner_ts: CommitTs,
+}
+
+/// Why an engine call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// A wait ended by its timeout or its handler; may be repeated.
+    #[error("database is locked: {0}")]
+    Busy(String),
+    /// Something that this transaction read has changed; roll back and retry.
+    #[error("conflict with transaction {} of process {}", .0.winner.get(), .0.winner_pid)]
+    Conflict(Box<Conflict>),
+    /// The caller's interrupt flag was raised during a wait.
+    #[error("interrupted while waiting")]
+    Interrupted,
+    /// A configured limit or the disk is full; nothing was written.
+    #[error("{0}")]
+    Full(String),
+    /// Reading or writing a file failed.
+    #[error("{what}: {source_text}")]
+    Io {
+        /// What was being done, to which file.
+        what: String,
+        /// The system's words.
+        source_text: String,
+        /// The system's error number, 0 if none.
+        errno: i32,
+    },
+    /// A file holds bytes that no crash can explain.
+    #[error("{0}")]
+    Corrupt(String),
+    /// The file cannot be opened in this mode; the text says what to do.
+    #[error("{0}")]
+    CantOpen(String),
+    /// The call is wrong in this state (fork, second copy of the library, mode).
+    #[error("{0}")]
+    Misuse(String),
+    /// The transaction outgrew its memory budget and has to become exclusive.
+    #[error("the transaction outgrew its memory budget")]
+    Escalate,
+    /// A call on the base database failed with this SQLite result code.
+    #[error("{text}")]
+    Base {
+        /// SQLite's extended result code.
+        code: i32,
+        /// SQLite's error text with what was being done.
+        text: String,
+    },
+}
+
+impl Error {
+    /// An I/O error with what was being done.
+    pub fn io(what: impl Into<String>, source: &std::io::Error) -> Error {
+        Error::Io {
+            what: what.into(),
+            source_text: source.to_string(),
+            errno: source.raw_os_error().unwrap_or(0),
+        }
+    }
+}
+
+impl From<crate::log::LogError> for Error {
+    fn from(e: crate::log::LogError) -> Error {
+        use crate::log::LogError as L;
+        let text = e.to_string();
+        match e {
+            L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } => Error::Full(text),
+            L::Corrupt { .. } => Error::Corrupt(text),
+            L::Missing { .. } | L::NotALog { .. } | L::UnknownVersion { .. } | L::Foreign { .. } => {
+                Error::CantOpen(text)
+            }
+            L::Io { errno, .. } | L::Poisoned { errno } => Error::Io {
+                what: text,
+                source_text: std::io::Error::from_raw_os_error(errno).to_string(),
+                errno,
+            },
+        }
+    }
+}

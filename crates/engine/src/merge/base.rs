@@ -1,0 +1,73 @@
+//! What the engine needs of the base database: a hidden connection to an
+//! ordinary SQLite file, seen through a trait so that the engine knows no SQLite.
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::ids::{Generation, Root};
+
+/// What the base's header says about the mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BaseHeader {
+    /// The file is in concurrent mode (its salt is not 0).
+    pub marked: bool,
+    /// Stock SQLite refuses the file (F2).
+    pub fenced: bool,
+    /// Ties the file to its log (F3); 0 means not in concurrent mode.
+    pub salt: u32,
+    /// Everything through this generation is in the file (F4).
+    pub generation: Generation,
+    /// Changes whenever a transaction was committed to the file; comparable
+    /// only between values read in one boot.
+    pub cookie: u64,
+}
+
+/// How far a checkpoint goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// As far as readers allow, waiting for nobody.
+    Passive,
+    /// Everything, and the WAL is emptied.
+    Truncate,
+}
+
+/// What a checkpoint left behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WalState {
+    /// Pages in the WAL.
+    pub log_pages: u32,
+    /// Pages of them already in the database file.
+    pub checkpointed_pages: u32,
+    /// Size of a page in bytes.
+    pub page_bytes: u32,
+}
+
+/// A hidden connection to the base that stays on SQLite's own path.
+///
+/// `begin` .. `commit`/`rollback` bracket one write transaction; `put`, `delete`
+/// and `stamp` are only called inside it. A failed call leaves the transaction
+/// to be rolled back.
+pub trait Base: Send {
+    /// Reads the header; inside a write transaction, as that transaction sees it.
+    fn header(&mut self) -> Result<BaseHeader>;
+    /// Starts a write transaction at the newest state.
+    fn begin(&mut self) -> Result<()>;
+    /// Inserts or replaces an entry.
+    fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
+    /// Deletes an entry; `rec` is the deleted record of an index. Absent is fine (S5).
+    fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
+    /// Writes the mode into the header.
+    fn stamp(&mut self, header: &BaseHeader) -> Result<()>;
+    /// Commits; the transaction is on disk when this returns.
+    fn commit(&mut self) -> Result<()>;
+    /// Abandons the transaction.
+    fn rollback(&mut self);
+    /// Moves pages from the WAL into the database file.
+    fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState>;
+}
+
+/// Opens hidden connections.
+pub trait BaseOpener: Send + Sync {
+    /// Opens one to the database at `path`.
+    fn open(&self, path: &Path) -> Result<Box<dyn Base>>;
+}

@@ -1,0 +1,193 @@
+//! Generations: freezing the active one, settling merged ones, reusing arenas.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
+
+use super::base::BaseHeader;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::memtable::Memtable;
+use crate::shm::layout::{ARENA_BYTES, ARENAS, GenSlot, NO_PIN, generation};
+
+impl Database {
+    /// The memtable in arena `index`.
+    pub(crate) fn memtable(&self, index: usize) -> Memtable {
+        // SAFETY: the arena is inside the mapping, which `Database` keeps alive as long as any memtable is used;
+        // it was formatted before its generation number was published (M4).
+        unsafe { Memtable::attach(self.region().arena_base(index), ARENA_BYTES as u32) }
+    }
+
+    /// Index of the arena that takes commits.
+    pub(crate) fn active_arena(&self) -> usize {
+        // Acquire pairs with the Release in `switch_active`: the arena is formatted.
+        self.control().active_arena.load(Acquire) as usize % ARENAS
+    }
+
+    /// Slot of the generation that takes commits.
+    pub(crate) fn active_generation(&self) -> &GenSlot {
+        &self.control().generations[self.active_arena()]
+    }
+
+    /// (M) Makes arena `index`, which is FREE and allocated, the active one with generation `number`.
+    fn switch_active(&self, index: usize, number: u32) {
+        let c = self.control();
+        let old = self.active_arena();
+        let slot = &c.generations[index];
+        // SAFETY: the arena is FREE: no snapshot reads it (M4), and we hold the commit mutex.
+        unsafe { Memtable::format(self.region().arena_base(index), ARENA_BYTES as u32) };
+        slot.max_ts.store(0, Relaxed);
+        slot.log_end.store(0, Relaxed);
+        slot.state.store(generation::ACTIVE, Relaxed);
+        // Release pairs with the Acquire of snapshots that find the number: the arena is formatted.
+        slot.number.store(number, Release);
+        // Release pairs with the Acquire in `active_arena`. From here on the new generation takes commits (M1).
+        c.active_arena.store(index as u32, Release);
+        if old != index && c.generations[old].state.load(Relaxed) == generation::ACTIVE {
+            c.generations[old].state.store(generation::FROZEN, Relaxed);
+        }
+    }
+
+    /// (M) Finishes a switch of generations whose author died in the middle (M1).
+    pub(crate) fn repair_generations(&self) {
+        let c = self.control();
+        let active = self.active_arena();
+        let number = c.generations[active].number.load(Relaxed);
+        for (i, slot) in c.generations.iter().enumerate() {
+            if i != active && slot.state.load(Relaxed) == generation::ACTIVE {
+                let died_before = slot.number.load(Relaxed) > number || slot.number.load(Relaxed) == 0;
+                slot.state.store(if died_before { generation::FREE } else { generation::FROZEN }, Relaxed);
+                if died_before {
+                    slot.number.store(0, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// (M) Starts a new generation if a prepared arena is free; false if not.
+    pub(crate) fn try_freeze(&self) -> bool {
+        let number = self.active_generation().number.load(Relaxed);
+        let Some(index) = self.free_arena() else { return false };
+        self.switch_active(index, number + 1);
+        true
+    }
+
+    /// (M) An arena that can be formatted now.
+    fn free_arena(&self) -> Option<usize> {
+        let gens = &self.control().generations;
+        // Acquire pairs with the Release in `allocate_arena`.
+        (0..ARENAS).find(|&i| {
+            gens[i].state.load(Relaxed) == generation::FREE && gens[i].allocated.load(Acquire) == 1
+        })
+    }
+
+    /// (M) Frees arenas of merged generations. `keep_history` spares those that a running transaction
+    /// needs for validation, though not for reading.
+    pub(crate) fn free_merged(&self, keep_history: bool) -> bool {
+        // SeqCst pairs with the fence in `pin`: either the pin is seen here, or the pinning snapshot
+        // starts after the merge's commit and does not need the generation.
+        fence(SeqCst);
+        let mut freed = false;
+        for slot in &self.control().generations {
+            if slot.state.load(Relaxed) != generation::MERGED {
+                continue;
+            }
+            let number = slot.number.load(Relaxed);
+            let max_ts = slot.max_ts.load(Relaxed);
+            let needed = self.slots_in_use().any(|(_, s)| {
+                let low = s.pin_low.load(Acquire);
+                let reads = low != NO_PIN && number > low && number <= s.pin_high.load(Acquire);
+                let validates = low != NO_PIN && max_ts > s.snapshot.load(Relaxed);
+                reads || (keep_history && validates)
+            });
+            if !needed {
+                slot.number.store(0, Relaxed);
+                slot.state.store(generation::FREE, Relaxed);
+                freed = true;
+            }
+        }
+        freed
+    }
+
+    /// Makes sure that a freeze will find an arena: frees merged ones and allocates disk space.
+    pub(crate) fn prepare_arena(&self) -> Result<bool> {
+        let index = {
+            let _guard = self.lock_commit()?;
+            self.free_merged(true);
+            let gens = &self.control().generations;
+            let find = |ok: &dyn Fn(&GenSlot) -> bool| {
+                (0..ARENAS).find(|&i| gens[i].state.load(Relaxed) == generation::FREE && ok(&gens[i]))
+            };
+            if find(&|g| g.allocated.load(Acquire) == 1).is_some() {
+                return Ok(true);
+            }
+            let mut index = find(&|_| true);
+            if index.is_none() && self.free_merged(false) {
+                index = find(&|_| true);
+            }
+            index
+        };
+        match index {
+            Some(i) => self.region().allocate_arena(i).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// (M) Brings the generations in line with what the base says it includes. `exclusive`: the last
+    /// transaction on the base was an exclusive one, which stamped the (empty) active generation.
+    pub(crate) fn settle_base(&self, header: &BaseHeader, exclusive: bool) {
+        let c = self.control();
+        let merged = header.generation.get();
+        if merged <= c.base_generation.load(Relaxed) {
+            return;
+        }
+        if exclusive && self.active_generation().number.load(Relaxed) <= merged {
+            self.start_after_exclusive(merged + 1);
+        }
+        for slot in &c.generations {
+            let number = slot.number.load(Relaxed);
+            if slot.state.load(Relaxed) == generation::FROZEN && number <= merged {
+                slot.state.store(generation::MERGED, Relaxed);
+            }
+        }
+        if exclusive {
+            c.exclusive_generation.store(merged, Relaxed);
+        }
+        // SeqCst: ordered before the scan of pins in `free_merged`.
+        c.base_generation.store(merged, SeqCst);
+    }
+
+    /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
+    fn start_after_exclusive(&self, number: u32) {
+        let c = self.control();
+        if let Some(index) = self.free_arena() {
+            self.switch_active(index, number);
+        } else {
+            // Only after the death of an exclusive process can there be no prepared arena. The active
+            // one is empty (E1), so a snapshot that lists it under its old number reads nothing in it.
+            self.active_generation().number.store(number, Release);
+        }
+        crate::txn::rowid::forget_all(&c.rowids);
+        let ts = c.visible_ts.load(Relaxed) + 1;
+        // Release: as for any commit.
+        c.visible_ts.store(ts, Release);
+        c.readable_ts.fetch_max(ts, Release);
+        c.counters.exclusive_commits.fetch_add(1, Relaxed);
+    }
+
+    /// Oldest snapshot's process and the age of its transaction in milliseconds, for error texts and status.
+    pub(crate) fn oldest_reader(&self) -> Option<(u32, u64)> {
+        let now = crate::txn::unix_ms();
+        self.slots_in_use()
+            .filter(|(_, s)| s.pin_low.load(Acquire) != NO_PIN)
+            .map(|(i, s)| (self.pid_of_slot(i), now.saturating_sub(s.started_ms.load(Relaxed))))
+            .max_by_key(|&(_, age)| age)
+    }
+
+    /// The error of a commit that finds no room because something old is still being read.
+    pub(crate) fn no_room(&self, what: &str) -> Error {
+        let who = self.oldest_reader().map_or_else(String::new, |(pid, age)| {
+            format!("; oldest reader: process {pid}, {} s", age / 1000)
+        });
+        Error::Full(format!("{what}{who}; end long transactions and retry"))
+    }
+}

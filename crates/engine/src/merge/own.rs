@@ -1,0 +1,80 @@
+//! The right to merge or to be exclusive: an owner word, not a mutex, because an
+//! exclusive transaction may last for many calls and change threads.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::shm::futex;
+use crate::txn::right::{TICK, Wait};
+use crate::txn::slots::SlotIndex;
+
+impl Database {
+    /// Takes the right to merge if it is free.
+    pub(crate) fn try_own_merge(&self, slot: SlotIndex) -> Result<bool> {
+        let _guard = self.lock_commit()?;
+        let owner = &self.control().merge_owner;
+        if owner.load(Relaxed) != 0 {
+            return Ok(false);
+        }
+        owner.store(slot.word(), Relaxed);
+        Ok(true)
+    }
+
+    /// Takes the right to merge, waiting for a running merge as `wait` allows.
+    pub(crate) fn own_merge(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+        let start = Instant::now();
+        let mut calls = 0;
+        loop {
+            // Acquire pairs with the Release in `wake_merge_waiters`: no wake is lost between the look and the wait.
+            let seen = self.control().merge_word.load(Acquire);
+            if self.try_own_merge(slot)? {
+                return Ok(());
+            }
+            let holder = self.pid_of_owner(self.control().merge_owner.load(Relaxed));
+            self.slot(slot).waiting_for.store(holder, Relaxed);
+            let left = match &wait.busy {
+                Some(_) => Duration::from_millis(1),
+                None => wait.timeout.saturating_sub(start.elapsed()),
+            };
+            futex::wait(&self.control().merge_word, seen, Some(left.min(TICK)));
+            if (wait.interrupted)() {
+                return Err(Error::Interrupted);
+            }
+            self.reap_dead()?;
+            let give_up = match wait.busy.as_mut() {
+                Some(busy) => {
+                    calls += 1;
+                    !busy(calls - 1)
+                }
+                None => start.elapsed() >= wait.timeout,
+            };
+            if give_up && !self.try_own_merge(slot)? {
+                self.control().counters.busy.fetch_add(1, Relaxed);
+                return Err(Error::Busy(format!(
+                    "process {holder} is merging or runs an exclusive transaction; retry or raise the busy timeout"
+                )));
+            } else if give_up {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives the right to merge back.
+    pub(crate) fn disown_merge(&self, slot: SlotIndex) {
+        let owner = &self.control().merge_owner;
+        if owner.load(Relaxed) == slot.word() {
+            // Release: what the merge did is visible to the next owner.
+            owner.store(0, Release);
+            self.wake_merge_waiters();
+        }
+    }
+
+    /// Wakes those who wait for a merge to end or for an arena.
+    pub(crate) fn wake_merge_waiters(&self) {
+        // Release pairs with the Acquire of the waiters.
+        self.control().merge_word.fetch_add(1, Release);
+        futex::wake_all(&self.control().merge_word);
+    }
+}

@@ -1,0 +1,208 @@
+//! One merge, from freezing to reuse.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::base::{BaseHeader, Checkpoint};
+use crate::crash_point;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::ids::{Generation, Lsn};
+use crate::memtable::EntryKind;
+use crate::shm::layout::{fence, generation};
+use crate::txn::right::Wait;
+use crate::txn::slots::SlotIndex;
+
+impl Database {
+    /// Merges if the active memtable has grown past its threshold and nobody else is merging.
+    pub(crate) fn merge_if_due(&self, slot: SlotIndex) -> Result<()> {
+        if !self.merge_is_due() || !self.try_own_merge(slot)? {
+            return Ok(());
+        }
+        let result = self.merge_owned(true);
+        self.disown_merge(slot);
+        result
+    }
+
+    /// True when the active memtable is half full or frozen generations wait.
+    pub(crate) fn merge_is_due(&self) -> bool {
+        let memtable = self.memtable(self.active_arena());
+        memtable.used_bytes() > memtable.capacity_bytes() / 2
+            || self.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN)
+    }
+
+    /// Merges everything committed before the call.
+    pub(crate) fn merge_all(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+        self.own_merge(slot, wait)?;
+        let result = self.merge_owned(true);
+        self.disown_merge(slot);
+        result
+    }
+
+    /// The caller owns the right to merge. `checkpoint`: also bring the WAL into the file.
+    pub(crate) fn merge_owned(&self, checkpoint: bool) -> Result<()> {
+        self.freeze_for_merge()?;
+        let frozen = self.frozen_generations();
+        if let Some(&last) = frozen.last() {
+            crash_point!("merge.frozen");
+            self.make_durable(&frozen)?;
+            self.apply(&frozen, last.1)?;
+            crash_point!("merge.committed");
+            self.settle_merge(last.1)?;
+            crash_point!("merge.settled");
+        }
+        if checkpoint {
+            self.checkpoint(Checkpoint::Passive)?;
+        }
+        self.prepare_arena()?;
+        Ok(())
+    }
+
+    fn freeze_for_merge(&self) -> Result<()> {
+        self.prepare_arena()?;
+        let _guard = self.lock_commit()?;
+        if !self.memtable(self.active_arena()).is_empty() {
+            // Without a free arena the frozen ones are merged first; the active one has its turn later.
+            self.try_freeze();
+        }
+        Ok(())
+    }
+
+    /// Arena and number of the FROZEN generations, oldest first.
+    fn frozen_generations(&self) -> Vec<(usize, u32)> {
+        let gens = self.control().generations.iter().enumerate();
+        let mut frozen: Vec<_> = gens
+            .filter(|(_, g)| g.state.load(Relaxed) == generation::FROZEN)
+            .map(|(i, g)| (i, g.number.load(Relaxed)))
+            .collect();
+        frozen.sort_by_key(|&(_, number)| number);
+        frozen
+    }
+
+    /// M2: the frames of these generations reach the disk before the base does.
+    fn make_durable(&self, frozen: &[(usize, u32)]) -> Result<()> {
+        for &(arena, _) in frozen {
+            let slot = &self.control().generations[arena];
+            self.log()?.sync_through(Lsn::new(slot.log_end.load(Relaxed)))?;
+            let max_ts = slot.max_ts.load(Relaxed);
+            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp readable (S2).
+            self.control().readable_ts.fetch_max(max_ts, SeqCst);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, frozen: &[(usize, u32)], through: u32) -> Result<()> {
+        let header = BaseHeader {
+            marked: true,
+            fenced: true,
+            salt: self.control().salt.load(Relaxed),
+            generation: Generation::new(through),
+            cookie: 0,
+        };
+        self.with_base(|base| {
+            base.begin()?;
+            let applied = (|| {
+                let mut entries = 0;
+                for &(arena, _) in frozen {
+                    for node in self.memtable(arena).iter_newest() {
+                        match node.kind() {
+                            EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
+                            EntryKind::Tombstone => base.delete(node.root(), node.key(), node.rec())?,
+                        }
+                        entries += 1;
+                    }
+                    crash_point!("merge.applied");
+                }
+                base.stamp(&header)?;
+                Ok::<u64, Error>(entries)
+            })();
+            match applied {
+                Ok(entries) => {
+                    base.commit()?;
+                    self.control().counters.merged_entries.fetch_add(entries, Relaxed);
+                    Ok(())
+                }
+                Err(e) => {
+                    base.rollback();
+                    Err(e)
+                }
+            }
+        })
+    }
+
+    fn settle_merge(&self, through: u32) -> Result<()> {
+        let header = BaseHeader { generation: Generation::new(through), ..BaseHeader::default() };
+        {
+            let _guard = self.lock_commit()?;
+            self.settle_base(&header, false);
+            self.free_merged(true);
+        }
+        // M3: the merge's transaction is durable, its frames are not needed any more.
+        self.log()?.retire(Generation::new(through));
+        self.control().counters.merges.fetch_add(1, Relaxed);
+        self.wake_merge_waiters();
+        Ok(())
+    }
+
+    /// Brings the base's WAL into the file as far as `how` says and remembers its size (S4).
+    pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
+        let state = self.with_base(|base| base.checkpoint(how))?;
+        let bytes = if state.log_pages == state.checkpointed_pages {
+            0
+        } else {
+            u64::from(state.log_pages) * u64::from(state.page_bytes)
+        };
+        self.control().wal_bytes.store(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Makes sure that stock SQLite is fenced out and the log exists before the first commit (F2).
+    /// Cheap once it is.
+    pub(crate) fn ensure_fenced(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+        // Acquire pairs with the Release below: the log is there.
+        if self.control().fence.load(std::sync::atomic::Ordering::Acquire) == fence::FENCED {
+            return Ok(());
+        }
+        self.own_merge(slot, wait)?;
+        let result = self.fence_owned();
+        self.disown_merge(slot);
+        result
+    }
+
+    fn fence_owned(&self) -> Result<()> {
+        let c = self.control();
+        if c.fence.load(Relaxed) == fence::FENCED {
+            return Ok(());
+        }
+        self.create_log()?;
+        crash_point!("fence.log_created");
+        let (before, stamped) = self.with_base(|base| {
+            base.begin()?;
+            let result = (|| {
+                let before = base.header()?;
+                if !before.marked {
+                    return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
+                }
+                let stamped = BaseHeader { marked: true, fenced: true, ..before };
+                base.stamp(&BaseHeader { salt: c.salt.load(Relaxed), ..stamped })?;
+                Ok((before, stamped))
+            })();
+            match result {
+                Ok(pair) => base.commit().map(|()| pair),
+                Err(e) => {
+                    base.rollback();
+                    Err(e)
+                }
+            }
+        })?;
+        crash_point!("fence.committed");
+        // The fence must not depend on the WAL file staying where it is.
+        self.checkpoint(Checkpoint::Passive)?;
+        let _guard = self.lock_commit()?;
+        c.fence_cookie.store(before.cookie, Relaxed);
+        let active = self.active_generation().number.load(Relaxed);
+        assert!(active > stamped.generation.get(), "a stock program cannot raise the generation");
+        // Release pairs with the Acquire in `ensure_fenced`.
+        c.fence.store(fence::FENCED, std::sync::atomic::Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! Beginning and ending a live session on a base file.
+//!
+//! What the first process finds, and what it does (the table of docs/recovery.md). "Newer" means frames of a
+//! generation above the base's; fenced is bytes 18/19 of the base = 3.
+//!
+//! | base | shared memory | log | done |
+//! |---|---|---|---|
+//! | resting | trusted, resting | any | the session goes on |
+//! | fenced, same salt | trusted, not poisoned | any | the session goes on: nothing is lost, under NORMAL too (F6) |
+//! | resting | not trusted | absent | new session |
+//! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
+//! | resting | not trusted | newer frames, same salt | error: the base was unfenced by someone else |
+//! | resting | not trusted | frames, other salt | error: foreign log (F3) |
+//! | fenced | not trusted | absent | error naming `plait recover --accept-base` (F3) |
+//! | fenced | not trusted | other salt | error: foreign log (F3) |
+//! | fenced | not trusted | damaged before something synced | error: corrupt (F5) |
+//! | fenced | not trusted | same salt | newer frames merged, base unfenced, log removed, new session |
+//!
+//! Invariants
+//! - Y1 (F2) The base is unfenced only in a transaction after the one that merged the last frame.
+//! - Y2 (F4) Doing recovery again after a crash in it changes nothing: frames of merged generations are
+//!   skipped, and the unfenced base keeps the log's salt so that the stale log is recognised.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::crash_point;
+use crate::database::log_path;
+use crate::error::{Error, Result};
+use crate::ids::{Generation, Root};
+use crate::log::{
+    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogMemory, LogParams, LogScan, LogShared, OpKind, Ring,
+    SEGMENT_BYTES,
+};
+use crate::memtable::Memtable;
+use crate::merge::{Base, BaseHeader, Checkpoint};
+use crate::shm::layout::{ARENA_BYTES, RING_BYTES, fence, generation};
+use crate::shm::region::{BaseIdentity, Region};
+use crate::storage::os::OsStorage;
+
+/// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
+pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
+/// Slots that a new log file has.
+const FIRST_SLOTS: u32 = 2;
+
+/// A random number that is not 0.
+pub fn random_salt() -> u32 {
+    let mut bytes = [0u8; 4];
+    loop {
+        // SAFETY: getrandom writes at most `len` bytes to the buffer, which is that long.
+        let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        let salt = u32::from_ne_bytes(bytes);
+        if n == bytes.len() as isize && salt != 0 {
+            return salt;
+        }
+    }
+}
+
+/// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process is alive.
+/// `trusted`: the shared memory was left by processes of this boot that all died.
+pub(crate) fn begin(
+    region: &Region,
+    identity: BaseIdentity,
+    path: &Path,
+    base: &mut dyn Base,
+    trusted: bool,
+) -> Result<()> {
+    let header = base.header()?;
+    if trusted && continues(region, &header)? {
+        return Ok(());
+    }
+    region.invalidate();
+    if !header.marked {
+        return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
+    }
+    let header = settle(path, base, header)?;
+    set_up(region, &header)?;
+    region.publish(identity)
+}
+
+/// True if surviving shared memory goes with the base as it is.
+fn continues(region: &Region, header: &BaseHeader) -> Result<bool> {
+    let c = region.control();
+    let resting = c.fence.load(Acquire) == fence::RESTING;
+    let same = header.salt == c.salt.load(Relaxed);
+    if resting {
+        // Nothing was committed in it. A fence whose author died before saying so is the session's own.
+        return Ok(header.marked && same && header.fenced);
+    }
+    if region.log().poisoned().is_some() {
+        return Ok(false);
+    }
+    if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
+        return Ok(true);
+    }
+    let unmerged = c.generations.iter().any(|g| {
+        let state = g.state.load(Relaxed);
+        (state == generation::FROZEN || state == generation::ACTIVE) && g.max_ts.load(Relaxed) > 0
+    });
+    if unmerged && same {
+        return Err(Error::CantOpen(
+            "the database file was replaced by an older state of itself while its last commits were still in \
+             the -plait and -plait-shm files; put back the newest file, or accept the older state with \
+             `plait recover --accept-base`"
+                .into(),
+        ));
+    }
+    Ok(false)
+}
+
+/// Brings base and log to rest: what the table says for shared memory that is not trusted.
+fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
+    if header.fenced {
+        let header = replay(path, base, header)?;
+        crash_point!("recovery.merged");
+        unfence(base)?;
+        crash_point!("recovery.unfenced");
+        remove_log(path)?;
+        crash_point!("recovery.log_removed");
+        return Ok(BaseHeader { fenced: false, ..header });
+    }
+    let log = log_path(path);
+    match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
+        Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {}
+        Err(e) => return Err(e.into()),
+        Ok(mut scan) => {
+            let mut newer = 0u64;
+            scan.replay(|_| {
+                newer += 1;
+                Ok::<(), Error>(())
+            })?;
+            if newer > 0 {
+                return Err(Error::Corrupt(format!(
+                    "{} holds {newer} commits that are not in the database, but the database was unfenced by another \
+                     program; restore the database file, or accept it as it is with `plait recover --accept-base`",
+                    log.display()
+                )));
+            }
+        }
+    }
+    remove_log(path)?;
+    Ok(header)
+}
+
+/// Merges the log's newer frames into the fenced base.
+fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
+    let log = log_path(path);
+    let mut scan = match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
+        Err(LogError::Missing { .. }) => {
+            return Err(Error::CantOpen(format!(
+                "{} is missing: it holds commits that are not in the database file yet; put it back, or accept the \
+                 database as it is with `plait recover --accept-base {}`",
+                log.display(),
+                path.display()
+            )));
+        }
+        other => other?,
+    };
+    let mut newest: BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)> = BTreeMap::new();
+    let mut through = header.generation;
+    scan.replay(|frame| {
+        through = through.max(frame.generation);
+        for op in frame.ops() {
+            newest.insert((op.root, op.key.to_vec()), (op.kind == OpKind::Tombstone, op.rec.to_vec()));
+        }
+        Ok::<(), Error>(())
+    })?;
+    if through == header.generation {
+        return Ok(header);
+    }
+    let merged = BaseHeader { generation: through, ..header };
+    in_transaction(base, |base| {
+        for ((root, key), (tombstone, rec)) in &newest {
+            if *tombstone {
+                base.delete(*root, key, rec)?;
+            } else {
+                base.put(*root, key, rec)?;
+            }
+        }
+        crash_point!("recovery.applied");
+        base.stamp(&merged)
+    })?;
+    Ok(merged)
+}
+
+fn in_transaction<T>(base: &mut dyn Base, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
+    base.begin()?;
+    match f(base) {
+        Ok(value) => base.commit().map(|()| value),
+        Err(e) => {
+            base.rollback();
+            Err(e)
+        }
+    }
+}
+
+/// Makes the base an ordinary SQLite file again. Everything is merged (Y1).
+pub(crate) fn unfence(base: &mut dyn Base) -> Result<()> {
+    in_transaction(base, |base| {
+        let header = base.header()?;
+        base.stamp(&BaseHeader { fenced: false, ..header })
+    })?;
+    base.checkpoint(Checkpoint::Truncate).map(|_| ())
+}
+
+/// Removes the log of a base that needs it no more.
+pub(crate) fn remove_log(path: &Path) -> Result<()> {
+    LogFile::remove(&OsStorage, &log_path(path)).map_err(Error::from)
+}
+
+/// Accepts the base as it is: gives up commits that are only in the log. No process has the database open.
+pub fn accept_base(path: &Path, base: &mut dyn Base) -> Result<()> {
+    let header = base.header()?;
+    if !header.marked {
+        return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
+    }
+    if header.fenced {
+        unfence(base)?;
+    }
+    remove_log(path)
+}
+
+/// Fills the shared memory of a new session over a resting base.
+fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
+    region.reset()?;
+    region.allocate_ring()?;
+    region.allocate_arena(0)?;
+    let c = region.control();
+    let salt = random_salt();
+    let first = header.generation.get() + 1;
+    c.salt.store(salt, Relaxed);
+    c.base_generation.store(header.generation.get(), Relaxed);
+    // Timestamp 1 stands for everything that is in the base.
+    c.visible_ts.store(1, Relaxed);
+    c.readable_ts.store(1, Relaxed);
+    c.wal_limit_bytes.store(DEFAULT_WAL_LIMIT_BYTES, Relaxed);
+    let slot = &c.generations[0];
+    // SAFETY: the region was reset under the lifecycle lock; nobody else uses the arena.
+    unsafe { Memtable::format(region.arena_base(0), ARENA_BYTES as u32) };
+    slot.number.store(first, Relaxed);
+    slot.state.store(generation::ACTIVE, Relaxed);
+    let params = LogParams {
+        salt,
+        ring_bytes: RING_BYTES as u64,
+        segment_bytes: SEGMENT_BYTES,
+        prepared_slots: FIRST_SLOTS,
+        slot_limit: DEFAULT_SLOT_LIMIT,
+    };
+    let shared = std::ptr::from_ref(region.log()).cast_mut();
+    // SAFETY: as above: the region is not in use by anyone.
+    unsafe { LogShared::init(shared, &params) };
+    c.applied_lsn.store(region.log().log_end().get(), Relaxed);
+    Ok(())
+}
+
+/// The ring of a session, as mapped by this process.
+pub(crate) fn ring(region: &Region) -> Ring {
+    let memory = LogMemory {
+        shared: NonNull::from(region.log()),
+        ring: NonNull::new(region.ring_base()).expect("a mapping does not start at address 0"),
+        commit_mutex: NonNull::from(&region.control().commit_mutex),
+    };
+    // SAFETY: `begin` initialised all three; the region outlives the ring (both belong to Database, and
+    // the region is dropped last).
+    unsafe { Ring::new(memory) }
+}
+
+/// Creates the log file of the session, replacing one that holds nothing.
+pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
+    let meta = std::fs::metadata(path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
+    let params = LogFileParams {
+        salt: region.log().salt(),
+        base_identity: (meta.dev(), meta.ino()),
+        mode: meta.mode() & 0o777,
+        slots: FIRST_SLOTS,
+        segment_bytes: SEGMENT_BYTES,
+    };
+    LogFile::create(&OsStorage, &log_path(path), &params).map_err(Error::from)
+}
+
+/// Opens the log file of a session that has one.
+pub(crate) fn open_log(region: &Region, path: &Path) -> Result<LogFile> {
+    LogFile::open(&OsStorage, &log_path(path), region.log().salt()).map_err(Error::from)
+}
+
+/// Fails if `path` lies on a network file system.
+pub fn refuse_network(path: &Path) -> Result<()> {
+    crate::filesystem::refuse_network(path)
+}
+
+/// What a conversion to concurrent mode has to know: a salt, or why not.
+pub fn enable_check(path: &Path) -> Result<u32> {
+    crate::filesystem::refuse_network(path)?;
+    let log = log_path(path);
+    match LogScan::open(&OsStorage, &log, 0, Generation::ZERO) {
+        Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => Ok(random_salt()),
+        Err(LogError::Foreign { .. }) | Ok(_) => Err(Error::CantOpen(format!(
+            "{} holds commits of another database file; move it away first",
+            log.display()
+        ))),
+        Err(e) => Err(e.into()),
+    }
+}
+

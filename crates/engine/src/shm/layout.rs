@@ -1,0 +1,334 @@
+//! Layout of the shared memory file `app.db-plait-shm`.
+//!
+//! ```text
+//! 0          Header       one page: identity, boot, version, session state
+//! 4 KiB      Control      commit state, generations, rowid counters, recent commits, conflicts, counters
+//! ..         LogShared    state of the log (see log/)
+//! ..         processes    ProcessSlot x 1024
+//! ..         slots        TxnSlot x 4096
+//! RING       ring         16 MiB of log bytes not yet known to be in the file
+//! ARENAS     arenas       10 x 16 MiB, one memtable generation each
+//! ```
+//!
+//! Everything is an offset or a plain value, never a pointer, so that
+//! processes may map the file at different addresses. Every field that more
+//! than one process touches is atomic. Words that only change under the commit
+//! mutex are still atomic because others read them without it.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+
+use super::mutex::RobustMutex;
+use crate::log::LogShared;
+
+/// Changes whenever the meaning of any byte of the file changes.
+pub const LAYOUT_VERSION: u32 = 1;
+/// First bytes of a shared memory file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
+/// Processes that can have one database open at a time.
+pub const PROCESS_SLOTS: usize = 1024;
+/// Connections, of all processes together, that can be attached at a time.
+pub const TXN_SLOTS: usize = 4096;
+/// Memtable arenas.
+pub const ARENAS: usize = 10;
+/// Bytes of one arena.
+pub const ARENA_BYTES: usize = 16 << 20;
+/// Bytes of the log ring.
+pub const RING_BYTES: usize = 16 << 20;
+/// Tables that can have a shared rowid counter.
+pub const ROWID_SLOTS: usize = 1024;
+/// Commits whose authors are remembered for conflict reports.
+pub const RECENT_COMMITS: usize = 4096;
+/// Conflicts remembered for `plait_conflicts`.
+pub const CONFLICT_SLOTS: usize = 64;
+/// Bytes of a conflicting key that are kept.
+pub const CONFLICT_KEY_BYTES: usize = 64;
+
+/// Session states in [`Header::state`].
+pub mod session {
+    /// Being built or given up: not to be trusted.
+    pub const INVALID: u32 = 0;
+    /// In use; may outlive its processes (F6).
+    pub const LIVE: u32 = 1;
+}
+
+/// Fence states in [`Control::fence`].
+pub mod fence {
+    /// The base is an ordinary file; nothing has been committed here yet.
+    pub const RESTING: u32 = 0;
+    /// Bytes 18 and 19 of the base are 3: stock SQLite refuses it (F2).
+    pub const FENCED: u32 = 1;
+}
+
+/// First page of the file.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`LAYOUT_VERSION`].
+    pub layout_version: AtomicU32,
+    /// One of [`session`].
+    pub state: AtomicU32,
+    /// Kernel boot id in its text form: shared memory does not survive a reboot.
+    pub boot_id: [AtomicU8; 40],
+    /// Device of the base file.
+    pub base_dev: AtomicU64,
+    /// Inode of the base file.
+    pub base_ino: AtomicU64,
+    /// `size_of::<Layout>()` and the size of the file, as a cross-check.
+    pub total_bytes: AtomicU64,
+}
+
+/// States of a generation slot, in [`GenSlot::state`].
+pub mod generation {
+    /// The arena may be used for a new generation.
+    pub const FREE: u32 = 0;
+    /// Takes commits.
+    pub const ACTIVE: u32 = 1;
+    /// Takes no more commits; not in the base yet.
+    pub const FROZEN: u32 = 2;
+    /// In the base; kept while a snapshot may need it.
+    pub const MERGED: u32 = 3;
+}
+
+/// One arena and the generation that lives in it.
+#[repr(C)]
+pub struct GenSlot {
+    /// Number of the generation; 0 when free.
+    pub number: AtomicU32,
+    /// One of [`generation`].
+    pub state: AtomicU32,
+    /// Disk space behind the arena has been allocated.
+    pub allocated: AtomicU32,
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
+    /// Largest commit timestamp in it; 0 when empty.
+    pub max_ts: AtomicU64,
+    /// End of its last frame in the log.
+    pub log_end: AtomicU64,
+}
+
+/// A shared counter of rowids of one table (T3).
+#[repr(C)]
+pub struct RowidSlot {
+    /// Root page of the table; 0 when unused.
+    pub root: AtomicU32,
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
+    /// Largest rowid handed out or inserted explicitly.
+    pub high: AtomicI64,
+}
+
+/// Author of one recent commit.
+#[repr(C)]
+pub struct RecentCommit {
+    /// Timestamp; the entry is for that commit only if it matches.
+    pub ts: AtomicU64,
+    /// Transaction.
+    pub txn: AtomicU64,
+    /// Process.
+    pub pid: AtomicU32,
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
+}
+
+/// One remembered conflict. Written by any loser without a lock: `seq` is odd
+/// while it is being written, and a reader that meets a change skips the entry.
+#[repr(C)]
+pub struct ConflictSlot {
+    /// Sequence lock.
+    pub seq: AtomicU32,
+    /// B-tree.
+    pub root: AtomicU32,
+    /// Wall-clock time in milliseconds.
+    pub unix_ms: AtomicU64,
+    /// Transactions and processes on both sides.
+    pub loser_txn: AtomicU64,
+    /// See `loser_txn`.
+    pub winner_txn: AtomicU64,
+    /// See `loser_txn`.
+    pub loser_pid: AtomicU32,
+    /// See `loser_txn`.
+    pub winner_pid: AtomicU32,
+    /// Length of the key in `key`; 0 when unknown.
+    pub key_len: AtomicU32,
+    /// Bit 0: a range had been read. Bit 1: an exclusive transaction won.
+    pub flags: AtomicU32,
+    /// First bytes of the key.
+    pub key: [AtomicU8; CONFLICT_KEY_BYTES],
+}
+
+/// Monotonic counters for `plait_status`.
+#[repr(C)]
+pub struct Counters {
+    /// Transactions with writes that committed.
+    pub commits: AtomicU64,
+    /// Transactions refused by validation.
+    pub conflicts: AtomicU64,
+    /// Merges finished.
+    pub merges: AtomicU64,
+    /// Rows and tombstones applied to the base by merges.
+    pub merged_entries: AtomicU64,
+    /// Exclusive transactions committed.
+    pub exclusive_commits: AtomicU64,
+    /// Waits that ended in BUSY.
+    pub busy: AtomicU64,
+    /// Processes found dead and cleaned up after.
+    pub reaped: AtomicU64,
+    /// Next transaction id.
+    pub next_txn: AtomicU64,
+    /// Next place in the ring of conflicts.
+    pub next_conflict: AtomicU64,
+}
+
+/// Commit state, generations and small tables.
+#[repr(C)]
+pub struct Control {
+    /// Orders commits (C1). Everything marked (M) changes only while it is held.
+    pub commit_mutex: RobustMutex,
+    /// (M) Newest committed timestamp whose nodes are all inserted.
+    pub visible_ts: AtomicU64,
+    /// Newest timestamp that a read-only transaction may see (C3).
+    pub readable_ts: AtomicU64,
+    /// (M) All frames before this log position are in the memtables (C2).
+    pub applied_lsn: AtomicU64,
+    /// (M) Arena that takes commits.
+    pub active_arena: AtomicU32,
+    /// One of [`fence`].
+    pub fence: AtomicU32,
+    /// Salt of the base and the log in this session.
+    pub salt: AtomicU32,
+    /// Generation that the base includes (its header bytes 76..79).
+    pub base_generation: AtomicU32,
+    /// Generation stamped by the last exclusive transaction; snapshots of an older base conflict with it.
+    pub exclusive_generation: AtomicU32,
+    /// (M) Holder of the writer's right: slot index + 1, 0 when free.
+    pub right_owner: AtomicU32,
+    /// (M) Holder of the right to merge or to be exclusive: slot index + 1.
+    pub merge_owner: AtomicU32,
+    /// Bumped and woken when `merge_owner` becomes free or a generation is freed.
+    pub merge_word: AtomicU32,
+    /// Version of the base's content when it was fenced (see `BaseHeader::cookie`).
+    pub fence_cookie: AtomicU64,
+    /// (M) Queue for the writer's right: positions `queue_head..queue_tail`, modulo its length.
+    pub queue_head: AtomicU32,
+    /// (M) See `queue_head`.
+    pub queue_tail: AtomicU32,
+    /// (M) Slot index + 1 of each waiter; 0 for one that gave up.
+    pub queue: [AtomicU32; TXN_SLOTS],
+    /// Slots in use lie below this index.
+    pub slots_high_water: AtomicU32,
+    /// Merge in a background thread of whichever process has one.
+    pub background_merge: AtomicU32,
+    /// Configured cost of a slow reader, in bytes of the base's WAL.
+    pub wal_limit_bytes: AtomicU64,
+    /// Size of the base's WAL after the last merge, in bytes.
+    pub wal_bytes: AtomicU64,
+    /// Generations.
+    pub generations: [GenSlot; ARENAS],
+    /// Rowid counters.
+    pub rowids: [RowidSlot; ROWID_SLOTS],
+    /// Authors of recent commits, by timestamp modulo length.
+    pub recent: [RecentCommit; RECENT_COMMITS],
+    /// Ring of conflicts.
+    pub conflicts: [ConflictSlot; CONFLICT_SLOTS],
+    /// Counters.
+    pub counters: Counters,
+}
+
+/// A process that has the database open. It holds an open-file-description
+/// lock on the byte `PROCESS_LOCK_BASE + index` of the file while it lives.
+#[repr(C)]
+pub struct ProcessSlot {
+    /// Process id; 0 when the slot is free.
+    pub pid: AtomicU32,
+    /// Attached connections.
+    pub connections: AtomicU32,
+    /// Inode of its pid namespace: pids compare only within one.
+    pub pid_namespace: AtomicU64,
+    /// Distinguishes two copies of the library in one process.
+    pub nonce: AtomicU64,
+}
+
+/// States of a connection's transaction, in [`TxnSlot::state`].
+pub mod txn_state {
+    /// Outside any transaction.
+    pub const IDLE: u32 = 0;
+    /// Has a snapshot.
+    pub const READING: u32 = 1;
+    /// Optimistic writer.
+    pub const OPTIMISTIC: u32 = 2;
+    /// Waits for the writer's right.
+    pub const QUEUED: u32 = 3;
+    /// Holds the writer's right.
+    pub const WRITER: u32 = 4;
+    /// Holds the right and merges or runs on SQLite's own path.
+    pub const EXCLUSIVE: u32 = 5;
+}
+
+/// Pin value of a connection without a snapshot.
+pub const NO_PIN: u32 = u32::MAX;
+
+/// One attached connection.
+#[repr(C)]
+pub struct TxnSlot {
+    /// Process slot index + 1; 0 when free.
+    pub process: AtomicU32,
+    /// One of [`txn_state`].
+    pub state: AtomicU32,
+    /// Generations above this one are needed by the snapshot; [`NO_PIN`] without one.
+    pub pin_low: AtomicU32,
+    /// Generations above this one are not needed to read.
+    pub pin_high: AtomicU32,
+    /// Snapshot timestamp.
+    pub snapshot: AtomicU64,
+    /// Transaction.
+    pub txn: AtomicU64,
+    /// Wall-clock start in milliseconds.
+    pub started_ms: AtomicU64,
+    /// Kernel thread id.
+    pub tid: AtomicU32,
+    /// Futex word: 1 when the writer's right was handed over.
+    pub granted: AtomicU32,
+    /// Process waited for, 0 if none.
+    pub waiting_for: AtomicU32,
+    /// Keeps slots on cache lines of their own.
+    pub pad: [AtomicU32; 19],
+}
+
+/// The whole of the file before the ring.
+#[repr(C)]
+pub struct Layout {
+    /// See [`Header`].
+    pub header: Header,
+    /// Rest of the first page.
+    pub header_pad: [AtomicU8; 4096 - size_of::<Header>()],
+    /// See [`Control`].
+    pub control: Control,
+    /// State of the log.
+    pub log: LogShared,
+    /// See [`ProcessSlot`].
+    pub processes: [ProcessSlot; PROCESS_SLOTS],
+    /// See [`TxnSlot`].
+    pub slots: [TxnSlot; TXN_SLOTS],
+}
+
+const PAGE: usize = 4096;
+/// Offset of the ring in the file.
+pub const RING_OFFSET: usize = size_of::<Layout>().next_multiple_of(PAGE);
+/// Offset of the first arena in the file.
+pub const ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
+/// Size of the file.
+pub const TOTAL_BYTES: usize = ARENAS_OFFSET + ARENAS * ARENA_BYTES;
+
+/// Byte of the file whose lock serialises opening, recovery and closing.
+pub const LIFECYCLE_LOCK: i64 = 1 << 40;
+/// Byte of the file whose lock says that process slot 0 is alive; slot `i` has the `i`-th after it.
+pub const PROCESS_LOCK_BASE: i64 = LIFECYCLE_LOCK + 1;
+
+const _: () = assert!(size_of::<Header>() <= PAGE);
+const _: () = assert!(size_of::<TxnSlot>() == 128);
+const _: () = assert!(size_of::<ProcessSlot>() == 24);
+const _: () = assert!(size_of::<GenSlot>() == 32);
+const _: () = assert!(size_of::<RowidSlot>() == 16);
+const _: () = assert!(RING_BYTES.is_power_of_two());
+const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

@@ -1,0 +1,175 @@
+//! Who is alive: one slot and one locked byte per process.
+//!
+//! Invariants
+//! - P1 A process whose slot is in use holds the open-file-description lock on
+//!   the slot's byte from before the slot is filled until after it is cleared.
+//! - P2 A slot whose byte is not locked belongs to a dead process. (A child made
+//!   by fork shares the description and would keep the lock; the pid check
+//!   catches that within one pid namespace.)
+//! - P3 A slot is cleared only by its owner or, once found dead, under the commit
+//!   mutex after everything the process held was given back.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::layout::{PROCESS_LOCK_BASE, PROCESS_SLOTS};
+use super::locks;
+use super::region::Region;
+use crate::error::{Error, Result};
+
+/// Index of a process slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessIndex(pub u32);
+
+impl ProcessIndex {
+    fn lock_byte(self) -> i64 {
+        PROCESS_LOCK_BASE + i64::from(self.0)
+    }
+}
+
+/// Process id of the caller.
+pub fn pid() -> u32 {
+    std::process::id()
+}
+
+/// Kernel thread id of the caller.
+pub fn tid() -> u32 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::gettid() as u32 }
+}
+
+fn pid_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    static NS: OnceLock<u64> = OnceLock::new();
+    *NS.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map(|m| m.ino()).unwrap_or(0))
+}
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count_fork() {
+    // Relaxed: read by the only thread of the child, and by threads it starts later.
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// Number of forks between the first use of the library and this process. A
+/// connection whose process has another number was inherited by fork.
+pub fn fork_generation() -> u64 {
+    static HOOK: OnceLock<()> = OnceLock::new();
+    HOOK.get_or_init(|| {
+        // SAFETY: count_fork is async-signal-safe (one atomic add) and never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+    });
+    FORKS.load(Relaxed)
+}
+
+/// Claims a slot for this process. `nonce` tells this copy of the library from another one in the same
+/// process. The caller holds the lifecycle lock.
+pub fn register(region: &Region, nonce: u64) -> Result<ProcessIndex> {
+    let slots = &region.layout().processes;
+    for slot in slots {
+        let same = slot.pid.load(Acquire) == pid() && slot.pid_namespace.load(Relaxed) == pid_namespace();
+        let index = ProcessIndex(index_of(slots, slot));
+        if same && slot.nonce.load(Relaxed) != nonce && is_lock_held(region, index) {
+            return Err(Error::Misuse(
+                "this process already has the database open through another copy of the library; \
+                 link or load it once"
+                    .into(),
+            ));
+        }
+    }
+    for (i, slot) in slots.iter().enumerate() {
+        let index = ProcessIndex(i as u32);
+        let free = slot.pid.load(Acquire) == 0;
+        if free && locks::try_lock(region.file(), index.lock_byte()).map_err(lock_error)? {
+            slot.connections.store(0, Relaxed);
+            slot.pid_namespace.store(pid_namespace(), Relaxed);
+            slot.nonce.store(nonce, Relaxed);
+            // Release publishes the fields above together with the pid.
+            slot.pid.store(pid(), Release);
+            return Ok(index);
+        }
+    }
+    Err(Error::Full(format!("more than {PROCESS_SLOTS} processes have the database open")))
+}
+
+/// Gives this process's slot back.
+pub fn unregister(region: &Region, index: ProcessIndex) {
+    let slot = &region.layout().processes[index.0 as usize];
+    slot.pid.store(0, Release);
+    // A failure leaves the lock to the closing of the file, which follows.
+    let _ = locks::unlock(region.file(), index.lock_byte());
+}
+
+fn index_of<T>(all: &[T], one: &T) -> u32 {
+    ((std::ptr::from_ref(one).addr() - all.as_ptr().addr()) / size_of::<T>()) as u32
+}
+
+fn is_lock_held(region: &Region, index: ProcessIndex) -> bool {
+    // An error of fcntl is no proof of death.
+    locks::is_locked_elsewhere(region.file(), index.lock_byte()).unwrap_or(true)
+}
+
+/// True unless the process of slot `index` is known to be dead (P2).
+pub fn is_alive(region: &Region, own: ProcessIndex, index: ProcessIndex) -> bool {
+    if own == index {
+        return true;
+    }
+    let slot = &region.layout().processes[index.0 as usize];
+    let pid = slot.pid.load(Acquire);
+    if pid == 0 || !is_lock_held(region, index) {
+        return false;
+    }
+    if slot.pid_namespace.load(Relaxed) != pid_namespace() {
+        return true;
+    }
+    // SAFETY: signal 0 only asks whether the process exists.
+    let rc = unsafe { libc::kill(pid as i32, 0) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Slots in use by processes other than `own` that are dead.
+pub fn dead(region: &Region, own: ProcessIndex) -> Vec<ProcessIndex> {
+    used(region).filter(|&i| !is_alive(region, own, i)).collect()
+}
+
+/// Slots in use by live processes other than `own`.
+pub fn live_others(region: &Region, own: ProcessIndex) -> usize {
+    used(region).filter(|&i| i != own && is_alive(region, own, i)).count()
+}
+
+/// True if any process at all is alive, asked before this one has a slot.
+pub fn any_alive(region: &Region) -> bool {
+    used(region).any(|i| is_lock_held(region, i))
+}
+
+fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
+    let slots = &region.layout().processes;
+    (0..PROCESS_SLOTS as u32).map(ProcessIndex).filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
+}
+
+/// Attached connections of all processes.
+pub fn connections(region: &Region) -> u32 {
+    used(region).map(|i| region.layout().processes[i.0 as usize].connections.load(Relaxed)).sum()
+}
+
+/// Counts a connection of this process in (+1) or out (-1).
+pub fn count_connection(region: &Region, own: ProcessIndex, delta: i32) {
+    let word = &region.layout().processes[own.0 as usize].connections;
+    word.fetch_add(delta as u32, AcqRel);
+}
+
+/// Frees the slot of a dead process after everything it held has been given back. The caller holds
+/// the commit mutex, which makes it the only reaper.
+pub fn clear_dead(region: &Region, index: ProcessIndex) {
+    region.layout().processes[index.0 as usize].pid.store(0, Release);
+}
+
+/// Process id in slot `index`, 0 when free.
+pub fn pid_of(region: &Region, index: ProcessIndex) -> u32 {
+    region.layout().processes[index.0 as usize].pid.load(Acquire)
+}
+
+fn lock_error(e: std::io::Error) -> Error {
+    Error::io("cannot lock the shared memory file", &e)
+}

@@ -1,0 +1,194 @@
+//! The mapping of `app.db-plait-shm`: creating, checking, growing.
+//!
+//! The file has its full size from the start but is sparse; disk space behind
+//! the ring and behind each arena is allocated before first use, because a
+//! write to a hole on a full disk would kill the process with SIGBUS.
+//!
+//! Trust (F6): a file is used only if its magic, layout version, boot id and
+//! base identity match and its state is LIVE. Anything else is re-initialised
+//! by recovery under the lifecycle lock.
+//!
+//! Deliberately absent: growth beyond [`TOTAL_BYTES`], pointers.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use memmap2::MmapRaw;
+
+use super::layout::{
+    ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION, Layout, MAGIC,
+    RING_BYTES, RING_OFFSET, TOTAL_BYTES, session,
+};
+use super::mutex::RobustMutex;
+use crate::error::{Error, Result};
+use crate::log::LogShared;
+
+/// Which base file the shared memory belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BaseIdentity {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+}
+
+/// A mapped shared memory file.
+pub struct Region {
+    map: MmapRaw,
+    file: File,
+    path: PathBuf,
+}
+
+impl Region {
+    /// Maps `file`, giving it its full size. The content is not checked.
+    pub fn map(file: File, path: &Path) -> Result<Region> {
+        let say = |e: &std::io::Error| {
+            Error::io(format!("cannot map shared memory {}", path.display()), e)
+        };
+        let len = file.metadata().map_err(|e| say(&e))?.len();
+        if len < TOTAL_BYTES as u64 {
+            file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
+        }
+        // Pages up to the ring are touched at once by whoever initialises.
+        allocate(&file, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
+        let map = memmap2::MmapOptions::new()
+            .len(TOTAL_BYTES)
+            .map_raw(&file)
+            .map_err(|e| say(&e))?;
+        Ok(Region { map, file, path: path.to_owned() })
+    }
+
+    /// The file itself: its locks tell who is alive.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The fixed part.
+    pub fn layout(&self) -> &Layout {
+        // SAFETY: the mapping is TOTAL_BYTES long, page-aligned and lives as long as self; every field of
+        // Layout is atomic or a RobustMutex, valid for any bit pattern and shared between processes.
+        unsafe { &*self.map.as_ptr().cast::<Layout>() }
+    }
+
+    /// Identity and state.
+    pub fn header(&self) -> &Header {
+        &self.layout().header
+    }
+
+    /// Commit state and small tables.
+    pub fn control(&self) -> &Control {
+        &self.layout().control
+    }
+
+    /// State of the log.
+    pub fn log(&self) -> &LogShared {
+        &self.layout().log
+    }
+
+    /// First byte of the ring.
+    pub fn ring_base(&self) -> *mut u8 {
+        // SAFETY: RING_OFFSET lies inside the mapping (layout.rs).
+        unsafe { self.map.as_mut_ptr().add(RING_OFFSET) }
+    }
+
+    /// First byte of arena `index`.
+    pub fn arena_base(&self, index: usize) -> *mut u8 {
+        assert!(index < ARENAS, "arena {index} does not exist");
+        // SAFETY: index < ARENAS, so the offset lies inside the mapping (layout.rs).
+        unsafe { self.map.as_mut_ptr().add(ARENAS_OFFSET + index * ARENA_BYTES) }
+    }
+
+    /// Allocates disk space behind the ring.
+    pub fn allocate_ring(&self) -> Result<()> {
+        allocate(&self.file, RING_OFFSET, RING_BYTES).map_err(|e| full(&self.path, &e))
+    }
+
+    /// Allocates disk space behind arena `index`; cheap when it is there already.
+    pub fn allocate_arena(&self, index: usize) -> Result<()> {
+        let slot = &self.control().generations[index];
+        // Relaxed: a stale 0 only repeats the allocation, which is idempotent.
+        if slot.allocated.load(Relaxed) == 0 {
+            allocate(&self.file, ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)
+                .map_err(|e| full(&self.path, &e))?;
+            // Release pairs with the Acquire of the freezer, which may touch the arena next.
+            slot.allocated.store(1, Release);
+        }
+        Ok(())
+    }
+
+    /// True if the content may be trusted for this boot and this base (F6).
+    pub fn is_trusted(&self, base: BaseIdentity) -> bool {
+        let h = self.header();
+        // Acquire pairs with the Release in `publish`: a LIVE header is complete.
+        h.state.load(Acquire) == session::LIVE
+            && h.magic.load(Relaxed) == MAGIC
+            && h.layout_version.load(Relaxed) == LAYOUT_VERSION
+            && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
+            && h.base_dev.load(Relaxed) == base.dev
+            && h.base_ino.load(Relaxed) == base.ino
+            && boot_id().is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
+    }
+
+    /// Zeroes the fixed part and initialises its mutex. The caller holds the lifecycle lock and no
+    /// other process uses the file.
+    pub fn reset(&self) -> Result<()> {
+        self.header().state.store(session::INVALID, Release);
+        let base = self.map.as_mut_ptr();
+        // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
+        unsafe { std::ptr::write_bytes(base, 0, RING_OFFSET) };
+        let mutex = std::ptr::addr_of!(self.control().commit_mutex).cast_mut();
+        // SAFETY: the memory is zeroed, shared between processes, and not in use by anyone yet.
+        unsafe { RobustMutex::init(mutex) };
+        Ok(())
+    }
+
+    /// Marks the content as complete and belonging to `base`.
+    pub fn publish(&self, base: BaseIdentity) -> Result<()> {
+        let h = self.header();
+        let id = boot_id().map_err(|e| Error::io("cannot read the kernel's boot id", &e))?;
+        for (to, from) in h.boot_id.iter().zip(id) {
+            to.store(from, Relaxed);
+        }
+        h.magic.store(MAGIC, Relaxed);
+        h.layout_version.store(LAYOUT_VERSION, Relaxed);
+        h.total_bytes.store(TOTAL_BYTES as u64, Relaxed);
+        h.base_dev.store(base.dev, Relaxed);
+        h.base_ino.store(base.ino, Relaxed);
+        // Release pairs with the Acquire in `is_trusted`.
+        h.state.store(session::LIVE, Release);
+        Ok(())
+    }
+
+    /// Marks the content as not to be trusted any more.
+    pub fn invalidate(&self) {
+        self.header().state.store(session::INVALID, Release);
+    }
+}
+
+fn boot_id() -> std::io::Result<[u8; 40]> {
+    let text = std::fs::read("/proc/sys/kernel/random/boot_id")?;
+    let mut id = [0; 40];
+    let n = text.len().min(id.len());
+    id[..n].copy_from_slice(&text[..n]);
+    Ok(id)
+}
+
+fn allocate(file: &File, offset: usize, len: usize) -> std::io::Result<()> {
+    // SAFETY: posix_fallocate only reads its arguments; the descriptor is open.
+    let rc = unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as i64, len as i64) };
+    if rc == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(rc)) }
+}
+
+fn full(path: &Path, e: &std::io::Error) -> Error {
+    if e.raw_os_error() == Some(libc::ENOSPC) {
+        return Error::Full(format!("no space for shared memory {}: free some disk space and retry", path.display()));
+    }
+    Error::io(format!("cannot allocate shared memory {}", path.display()), e)
+}

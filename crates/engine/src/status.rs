@@ -1,0 +1,179 @@
+//! What `plait_status`, `plait_transactions` and `plait_conflicts` show.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence as memory_fence;
+
+use crate::database::Database;
+use crate::error::Conflict;
+use crate::ids::TxnId;
+use crate::shm::layout::{
+    CONFLICT_KEY_BYTES, CONFLICT_SLOTS, NO_PIN, TOTAL_BYTES, fence, generation, txn_state,
+};
+use crate::shm::process;
+use crate::txn::unix_ms;
+
+/// One transaction in progress, or waiting.
+#[derive(Debug, Clone)]
+pub struct TransactionRow {
+    /// Process.
+    pub pid: u32,
+    /// Kernel thread that started it.
+    pub thread: u32,
+    /// Slot of its connection.
+    pub connection: u32,
+    /// What it does.
+    pub state: &'static str,
+    /// Milliseconds since it began.
+    pub age_ms: u64,
+    /// Process it waits for, 0 if none.
+    pub waiting_for_pid: u32,
+}
+
+/// One refused transaction.
+#[derive(Debug, Clone)]
+pub struct ConflictRow {
+    /// Wall-clock time in milliseconds.
+    pub unix_ms: u64,
+    /// B-tree.
+    pub root: u32,
+    /// First bytes of the key.
+    pub key: Vec<u8>,
+    /// What had been read was a range.
+    pub is_range: bool,
+    /// An exclusive transaction won.
+    pub is_exclusive: bool,
+    /// Who lost.
+    pub loser_pid: u32,
+    /// See `loser_pid`.
+    pub loser_txn: u64,
+    /// Who won.
+    pub winner_pid: u32,
+    /// See `winner_pid`.
+    pub winner_txn: u64,
+}
+
+impl Database {
+    /// Name and value of everything that is counted.
+    pub fn status(&self) -> Vec<(&'static str, i64)> {
+        let c = self.control();
+        let n = &c.counters;
+        let shared = self.region().log();
+        let log = self.log_status();
+        let gens = &c.generations;
+        let arenas = |state: u32| gens.iter().filter(|g| g.state.load(Relaxed) == state).count() as i64;
+        let memtable_bytes: u64 = (0..gens.len())
+            .filter(|&i| matches!(gens[i].state.load(Relaxed), generation::ACTIVE | generation::FROZEN))
+            .map(|i| u64::from(self.memtable(i).used_bytes()))
+            .sum();
+        let (reader_pid, reader_age) = self.oldest_reader().unwrap_or((0, 0));
+        let v = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed) as i64;
+        vec![
+            ("fenced", i64::from(c.fence.load(Relaxed) == fence::FENCED)),
+            ("connections", i64::from(self.connections())),
+            ("commits", v(&n.commits)),
+            ("exclusive_commits", v(&n.exclusive_commits)),
+            ("conflicts", v(&n.conflicts)),
+            ("busy", v(&n.busy)),
+            ("log_syncs", log.map_or(0, |l| l.syncs as i64)),
+            ("log_bytes", (shared.log_end() - shared.first_lsn()) as i64),
+            ("log_unsynced_bytes", shared.log_end().get().saturating_sub(shared.durable_through().get()) as i64),
+            ("log_file_bytes", log.map_or(0, |l| l.file_bytes as i64)),
+            ("memtable_bytes", memtable_bytes as i64),
+            ("memtables_frozen", arenas(generation::FROZEN)),
+            ("memtables_kept", arenas(generation::MERGED)),
+            ("shared_memory_limit_bytes", TOTAL_BYTES as i64),
+            ("merges", v(&n.merges)),
+            ("merged_entries", v(&n.merged_entries)),
+            ("base_generation", i64::from(c.base_generation.load(Relaxed))),
+            ("base_wal_bytes", v(&c.wal_bytes)),
+            ("base_wal_limit_bytes", v(&c.wal_limit_bytes)),
+            ("oldest_reader_pid", i64::from(reader_pid)),
+            ("oldest_reader_age_ms", reader_age as i64),
+            ("writer_pid", i64::from(self.pid_of_owner(c.right_owner.load(Relaxed)))),
+            ("merger_pid", i64::from(self.pid_of_owner(c.merge_owner.load(Relaxed)))),
+            ("processes_reaped", v(&n.reaped)),
+            ("poisoned", i64::from(shared.poisoned().is_some())),
+        ]
+    }
+
+    /// Transactions of all connections.
+    pub fn transactions(&self) -> Vec<TransactionRow> {
+        let now = unix_ms();
+        self.slots_in_use()
+            .filter_map(|(i, s)| {
+                let state = match s.state.load(Acquire) {
+                    txn_state::READING => "reading",
+                    txn_state::OPTIMISTIC => "writing, optimistic",
+                    txn_state::QUEUED => "waiting for the writer's right",
+                    txn_state::WRITER => "writing",
+                    txn_state::EXCLUSIVE => "exclusive",
+                    _ if s.pin_low.load(Acquire) != NO_PIN => "starting",
+                    _ => return None,
+                };
+                Some(TransactionRow {
+                    pid: self.pid_of_slot(i),
+                    thread: s.tid.load(Relaxed),
+                    connection: i.0,
+                    state,
+                    age_ms: now.saturating_sub(s.started_ms.load(Relaxed)),
+                    waiting_for_pid: s.waiting_for.load(Relaxed),
+                })
+            })
+            .collect()
+    }
+
+    /// Recent conflicts, newest first.
+    pub fn conflicts(&self) -> Vec<ConflictRow> {
+        let mut rows: Vec<ConflictRow> = self.control().conflicts.iter().filter_map(read_conflict).collect();
+        rows.sort_by_key(|r| std::cmp::Reverse(r.unix_ms));
+        rows
+    }
+
+    /// Remembers a refused transaction.
+    pub(crate) fn record_conflict(&self, loser: TxnId, conflict: &Conflict) {
+        let c = self.control();
+        c.counters.conflicts.fetch_add(1, Relaxed);
+        let at = c.counters.next_conflict.fetch_add(1, Relaxed) as usize % CONFLICT_SLOTS;
+        let slot = &c.conflicts[at];
+        let seq = slot.seq.load(Relaxed) & !1;
+        // Odd while it is being written; Release below pairs with the Acquire of readers.
+        slot.seq.store(seq + 1, Relaxed);
+        memory_fence(Release);
+        slot.root.store(conflict.root.get(), Relaxed);
+        slot.unix_ms.store(unix_ms(), Relaxed);
+        slot.loser_txn.store(loser.get(), Relaxed);
+        slot.winner_txn.store(conflict.winner.get(), Relaxed);
+        slot.loser_pid.store(process::pid(), Relaxed);
+        slot.winner_pid.store(conflict.winner_pid, Relaxed);
+        let n = conflict.key.len().min(CONFLICT_KEY_BYTES);
+        for (to, from) in slot.key.iter().zip(&conflict.key[..n]) {
+            to.store(*from, Relaxed);
+        }
+        slot.key_len.store(n as u32, Relaxed);
+        let flags = u32::from(conflict.is_range) | u32::from(conflict.is_exclusive) << 1;
+        slot.flags.store(flags, Relaxed);
+        slot.seq.store(seq + 2, Release);
+    }
+}
+
+fn read_conflict(slot: &crate::shm::layout::ConflictSlot) -> Option<ConflictRow> {
+    let seq = slot.seq.load(Acquire);
+    if seq == 0 || seq % 2 == 1 {
+        return None;
+    }
+    let n = (slot.key_len.load(Relaxed) as usize).min(CONFLICT_KEY_BYTES);
+    let flags = slot.flags.load(Relaxed);
+    let row = ConflictRow {
+        unix_ms: slot.unix_ms.load(Relaxed),
+        root: slot.root.load(Relaxed),
+        key: slot.key[..n].iter().map(|b| b.load(Relaxed)).collect(),
+        is_range: flags & 1 != 0,
+        is_exclusive: flags & 2 != 0,
+        loser_pid: slot.loser_pid.load(Relaxed),
+        loser_txn: slot.loser_txn.load(Relaxed),
+        winner_pid: slot.winner_pid.load(Relaxed),
+        winner_txn: slot.winner_txn.load(Relaxed),
+    };
+    memory_fence(Acquire);
+    (slot.seq.load(Relaxed) == seq).then_some(row)
+}

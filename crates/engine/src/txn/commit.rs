@@ -1,0 +1,368 @@
+//! Commit.
+//!
+//! ```text
+//! room in memtable, ring and log file          (may merge, write or wait; no mutex)
+//! large read sets: validated once              (no mutex)
+//! -- commit mutex -------------------------------------------------
+//! right free or ours; validate (all, or what was committed since the first pass)
+//! next timestamp; frame into the ring; log_end   <- the commit point
+//! nodes into the memtable; visible_ts; right passed on
+//! -----------------------------------------------------------------
+//! wake the next writer; wait for the disk (FULL); readable_ts
+//! ```
+//!
+//! Invariants
+//! - C1 Nothing between lock and unlock makes a system call, but for the unlocking itself.
+//! - C3 `readable_ts` reaches a commit only when it is durable, or was acknowledged under NORMAL or OFF.
+//! - An error before the commit point leaves the transaction as it was; after it the only
+//!   possible error is a failed sync, which poisons the database (C4).
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Instant;
+
+use super::right::Wait;
+use super::slots::SlotIndex;
+use super::write_set::WriteKind;
+use super::{Conn, Sync};
+use crate::crash_point;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, Lsn, SnapshotTs};
+use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len};
+use crate::memtable::{EntryKind, Memtable};
+use crate::shm::futex;
+use crate::shm::layout::NO_PIN;
+use crate::shm::mutex::Guard;
+use crate::shm::process;
+
+/// Read sets up to this many points, without ranges, are validated in one go under the mutex.
+const SMALL_READ_SET: usize = 64;
+/// Commits that may slip in between the first validation and the mutex, in bytes of log, before it is repeated.
+const FRAMES_TO_RECHECK: u64 = 256 << 10;
+
+/// What has to be done before the critical section can be tried again.
+enum Blocked {
+    RightTaken,
+    MemtableFull,
+    Log(AppendError),
+    ValidateAgain,
+}
+
+/// A finished critical section.
+struct Committed {
+    ts: CommitTs,
+    end: Lsn,
+    wake: Option<SlotIndex>,
+}
+
+/// Result of validating outside the mutex: everything before `lsn` has been checked.
+#[derive(Clone, Copy)]
+struct FirstPass {
+    lsn: Lsn,
+    ts: SnapshotTs,
+}
+
+impl Conn {
+    /// Takes the right and validates, so that the commit that follows cannot conflict.
+    pub fn commit_prepare(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.refuse_doomed()?;
+        if self.has_right || self.writes.is_empty() {
+            return Ok(());
+        }
+        self.db.acquire_right(self.slot, wait)?;
+        self.has_right = true;
+        if let Err(e) = self.move_snapshot_to_now() {
+            self.give_right_back()?;
+            return Err(self.note_conflict(e));
+        }
+        Ok(())
+    }
+
+    /// Commits. `keep_reading`: open readers go on at a snapshot that includes this commit.
+    ///
+    /// # Errors
+    /// Busy and Interrupted may be repeated; Conflict dooms the transaction; Full wrote nothing; I/O
+    /// errors after the commit point poison the database.
+    pub fn commit(&mut self, sync: Sync, keep_reading: bool, wait: &mut Wait<'_>) -> Result<()> {
+        self.refuse_doomed()?;
+        self.db.check_fork()?;
+        if self.writes.is_empty() {
+            return self.commit_nothing(sync);
+        }
+        let committed = match self.commit_writes(wait) {
+            Ok(committed) => committed,
+            Err(e) => {
+                self.relax_pin();
+                return Err(self.note_conflict(e));
+            }
+        };
+        self.db.wake_granted(committed.wake);
+        self.has_right = false;
+        self.own_commits += 1;
+        self.writes.clear();
+        let synced = self.settle_durability(&committed, sync);
+        self.end_writing();
+        if keep_reading {
+            self.continue_reading_at(committed.ts);
+        }
+        synced
+    }
+
+    fn commit_nothing(&mut self, sync: Sync) -> Result<()> {
+        self.give_right_back()?;
+        let seen = self.snapshot.as_ref().map_or(0, |s| s.ts.get());
+        self.end_writing();
+        if seen > self.db.control().readable_ts.load(Acquire) && sync == Sync::Full {
+            // C3: what it read must not be lost after it was reported as read.
+            self.db.log()?.sync_through(self.db.log_shared().log_end())?;
+            self.db.control().readable_ts.fetch_max(seen, AcqRel);
+        }
+        Ok(())
+    }
+
+    fn settle_durability(&self, committed: &Committed, sync: Sync) -> Result<()> {
+        match sync {
+            Sync::Full => self.db.log()?.sync_through(committed.end)?,
+            Sync::Normal | Sync::Off => self.db.log()?.relaxed_commit(committed.end)?,
+        }
+        // AcqRel: whoever may see this commit also finds its nodes.
+        self.db.control().readable_ts.fetch_max(committed.ts.get(), AcqRel);
+        Ok(())
+    }
+
+    fn commit_writes(&mut self, wait: &mut Wait<'_>) -> Result<Committed> {
+        self.start_transaction();
+        let took_right_before = self.has_right;
+        let start = Instant::now();
+        let mut first_pass = None;
+        let result = loop {
+            match self.try_commit(first_pass) {
+                Ok(Ok(committed)) => break Ok(committed),
+                Ok(Err(blocked)) => {
+                    if let Err(e) = self.unblock(blocked, &mut first_pass, start, wait) {
+                        break Err(e);
+                    }
+                }
+                Err(e) => break Err(e),
+            }
+        };
+        if result.is_err() && !took_right_before {
+            // An optimistic transaction does not keep the right while its caller thinks.
+            self.give_right_back()?;
+        }
+        result
+    }
+
+    fn unblock(
+        &mut self,
+        blocked: Blocked,
+        first_pass: &mut Option<FirstPass>,
+        start: Instant,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
+        match blocked {
+            Blocked::RightTaken => {
+                self.db.acquire_right(self.slot, wait)?;
+                self.has_right = true;
+                Ok(())
+            }
+            Blocked::ValidateAgain => {
+                *first_pass = Some(self.first_pass()?);
+                Ok(())
+            }
+            Blocked::Log(e) => self.make_log_room(e, start, wait),
+            Blocked::MemtableFull => self.make_memtable_room(start, wait),
+        }
+    }
+
+    /// Validates without the mutex, remembering from where the rest has to be checked.
+    fn first_pass(&mut self) -> Result<FirstPass> {
+        let pass = {
+            let _guard = self.db.lock_commit()?;
+            let slot = self.db.slot(self.slot);
+            slot.pin_high.store(NO_PIN, Relaxed);
+            self.check_history()?;
+            FirstPass {
+                lsn: self.db.log_shared().log_end(),
+                ts: SnapshotTs::new(self.db.control().visible_ts.load(Relaxed)),
+            }
+        };
+        self.validate_all()?;
+        Ok(pass)
+    }
+
+    /// The critical section.
+    fn try_commit(&mut self, first_pass: Option<FirstPass>) -> Result<Result<Committed, Blocked>> {
+        let db = self.db.clone();
+        let c = db.control();
+        let guard = db.lock_commit()?;
+        let owner = c.right_owner.load(Relaxed);
+        if owner != 0 && owner != self.slot.word() {
+            return Ok(Err(Blocked::RightTaken));
+        }
+        // Kept until the commit is settled: open readers of this connection go on behind it.
+        db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
+        if let Err(blocked) = self.validate_in_mutex(&guard, first_pass)? {
+            return Ok(Err(blocked));
+        }
+        let memtable = db.memtable(db.active_arena());
+        let room = u64::from(memtable.capacity_bytes() - memtable.used_bytes());
+        if self.memtable_bytes() > room && !db.try_freeze() {
+            return Ok(Err(Blocked::MemtableFull));
+        }
+        self.resolve_maxima();
+        let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
+        crash_point!("commit.locked");
+        let end = match self.append_frame(&guard, ts) {
+            Ok(end) => end,
+            Err(e) => return Ok(Err(Blocked::Log(e))),
+        };
+        crash_point!("commit.appended");
+        db.ring().publish_end(&guard, end);
+        crash_point!("commit.published");
+        self.insert_nodes(&db.memtable(db.active_arena()), ts)?;
+        let generation = db.active_generation();
+        generation.max_ts.store(ts.get(), Release);
+        generation.log_end.store(end.get(), Relaxed);
+        c.applied_lsn.store(end.get(), Relaxed);
+        db.remember_author(ts.get(), self.txn.get(), process::pid());
+        crash_point!("commit.inserted");
+        // Release pairs with the Acquire of snapshots: the nodes are there.
+        c.visible_ts.store(ts.get(), Release);
+        c.counters.commits.fetch_add(1, Relaxed);
+        let wake = if owner == 0 { None } else { db.pass_right() };
+        drop(guard);
+        crash_point!("commit.unlocked");
+        Ok(Ok(Committed { ts, end, wake }))
+    }
+
+    /// (M) X2, or a full validation of a small read set, or the rest after a first pass.
+    fn validate_in_mutex(&mut self, guard: &Guard<'_>, first_pass: Option<FirstPass>) -> Result<Result<(), Blocked>> {
+        let Some(snapshot) = &self.snapshot else { return Ok(Ok(())) };
+        if self.mode == Some(super::WriteMode::Queued) {
+            return Ok(Ok(()));
+        }
+        self.check_history()?;
+        let since = snapshot.ts;
+        if self.db.control().visible_ts.load(Relaxed) == since.get() {
+            return Ok(Ok(()));
+        }
+        if self.reads.is_small(SMALL_READ_SET) {
+            return self.validate_all().map(Ok);
+        }
+        match first_pass {
+            Some(pass) if self.db.log_shared().log_end() - pass.lsn <= FRAMES_TO_RECHECK => {
+                self.validate_frames(guard, pass.lsn, pass.ts).map(Ok)
+            }
+            _ => Ok(Err(Blocked::ValidateAgain)),
+        }
+    }
+
+    /// Bytes that the nodes can take in a memtable.
+    fn memtable_bytes(&self) -> u64 {
+        self.writes.iter().map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len()))).sum()
+    }
+
+    /// (M) Puts the committed maximum into records written by `put_max`.
+    fn resolve_maxima(&mut self) {
+        if !self.writes.has_put_max() {
+            return;
+        }
+        let newest = self.memtables_above(crate::ids::Generation::ZERO);
+        self.writes.resolve_maxima(|root, key| {
+            newest
+                .iter()
+                .find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))
+                .filter(|n| n.kind() == EntryKind::Put)
+                .and_then(|n| n.rec().last_chunk::<8>().map(|b| i64::from_be_bytes(*b)))
+        });
+    }
+
+    /// (M) Copies the frame into the ring.
+    fn append_frame(&self, guard: &Guard<'_>, ts: CommitTs) -> Result<Lsn, AppendError> {
+        let generation = self.db.active_generation().number.load(Relaxed);
+        let head = FrameHead { commit_ts: ts, generation: crate::ids::Generation::new(generation) };
+        let ops = || {
+            self.writes.iter().map(|(root, key, w)| Op {
+                root,
+                kind: if w.kind() == WriteKind::Tombstone { OpKind::Tombstone } else { OpKind::Put },
+                key,
+                rec: w.rec(),
+            })
+        };
+        self.db.ring().append(guard, &head, frame_len(ops()), ops()).map(|(_, end)| end)
+    }
+
+    /// (M) Inserts the nodes; the room was checked.
+    fn insert_nodes(&self, memtable: &Memtable, ts: CommitTs) -> Result<()> {
+        for (root, key, w) in self.writes.iter() {
+            let kind = if w.kind() == WriteKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };
+            if memtable.insert(root, key, ts, kind, w.rec()).is_err() {
+                self.db.log_shared().set_poison(libc::EIO);
+                return Err(Error::Corrupt("a committed transaction does not fit its memtable".into()));
+            }
+            crash_point!("commit.node_inserted");
+        }
+        Ok(())
+    }
+
+    /// Writes ring bytes to the file or prepares space in it; merges when the log has reached its limit.
+    fn make_log_room(&mut self, e: AppendError, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
+        if e == AppendError::LimitReached {
+            return self.merge_for_room(start, wait);
+        }
+        self.db.log()?.make_room(e).map_err(Error::from)
+    }
+
+    /// Merges, or waits for whoever merges, so that an arena becomes free (S4).
+    fn make_memtable_room(&mut self, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
+        if self.db.prepare_arena()? {
+            return Ok(());
+        }
+        self.merge_for_room(start, wait)
+    }
+
+    fn merge_for_room(&mut self, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
+        let seen = self.db.control().merge_word.load(Acquire);
+        if self.db.try_own_merge(self.slot)? {
+            let result = self.db.merge_owned(true);
+            self.db.disown_merge(self.slot);
+            result?;
+            if !self.db.prepare_arena()? {
+                return Err(self.db.no_room("commits cannot be kept in shared memory any longer"));
+            }
+            return Ok(());
+        }
+        futex::wait(&self.db.control().merge_word, seen, Some(super::right::TICK));
+        if (wait.interrupted)() {
+            return Err(Error::Interrupted);
+        }
+        self.db.reap_dead()?;
+        if start.elapsed() > std::time::Duration::from_secs(60) {
+            return Err(self.db.no_room("a merge has not finished for a minute"));
+        }
+        Ok(())
+    }
+
+    /// Open readers of this connection go on: everything that they have read is still so at `ts`.
+    fn continue_reading_at(&mut self, ts: CommitTs) {
+        let Some(mut snapshot) = self.snapshot.take() else { return };
+        let slot = self.db.slot(self.slot);
+        // The pin has covered everything above the base's generation, so nothing it needs has gone.
+        snapshot.memtables = self.memtables_above(snapshot.base_generation);
+        snapshot.ts = ts.snapshot();
+        snapshot.resting = false;
+        slot.snapshot.store(ts.get(), Relaxed);
+        self.snapshot = Some(snapshot);
+        self.relax_pin();
+        self.view = self.view.wrapping_add(1);
+    }
+
+    /// Pins no more than what is needed to read (S4).
+    pub(crate) fn relax_pin(&self) {
+        if let Some(snapshot) = &self.snapshot {
+            let high = snapshot.newest_generation().get();
+            // Release: nothing above is used after this.
+            self.db.slot(self.slot).pin_high.store(high, Release);
+        }
+    }
+}

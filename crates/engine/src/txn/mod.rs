@@ -1,0 +1,353 @@
+//! Transactions of one connection.
+//!
+//! A [`Conn`] is one attached connection: its slot in shared memory, its
+//! snapshot, what it has read and what it has written. It is used by one thread
+//! at a time.
+//!
+//! States
+//!
+//! | state | snapshot | right | writes | leaves by |
+//! |---|---|---|---|---|
+//! | idle | - | - | - | `pin`, `write_begin(Queued)` |
+//! | reading | yes | - | - | `write_begin`, `snapshot_end` |
+//! | optimistic | yes | - | private | `commit`, `rollback` |
+//! | queued writer | yes (may come after) | held | private | `commit`, `rollback`, `exclusive_begin` |
+//! | doomed | yes | - | private, never committed | `rollback` |
+//! | exclusive | - | held, and merge | on SQLite's own path | `exclusive_end` |
+//!
+//! Invariants
+//! - X1 (T4) What was read stays in the read set until the transaction ends, whatever savepoints do.
+//! - X2 While the right is held and the snapshot is `visible_ts`, nothing that is read can change:
+//!   reads are not recorded and the commit is not validated.
+//! - X3 A doomed transaction commits nothing, however often it is asked (trap 17).
+
+pub mod commit;
+mod commit_lock;
+pub mod exclusive;
+pub mod overlay;
+pub mod read_set;
+pub mod right;
+pub(crate) mod rowid;
+pub mod slots;
+pub mod snapshot;
+mod validate;
+pub mod write_set;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use self::read_set::ReadSet;
+use self::right::Wait;
+use self::slots::SlotIndex;
+use self::snapshot::Snapshot;
+use self::write_set::WriteSet;
+use crate::database::Database;
+use crate::error::{Conflict, Error, Result};
+use crate::ids::{Root, TxnId};
+use crate::memtable::Hi;
+use crate::shm::layout::txn_state;
+use crate::shm::process;
+
+/// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (T7).
+pub const WRITE_BUDGET_BYTES: usize = 7 << 20;
+/// What a memtable node takes beside key and record, on top of the log's op header.
+const NODE_OVERHEAD_BYTES: usize = 64;
+
+/// How a transaction becomes a writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Takes the writer's right; cannot fail afterwards.
+    Queued,
+    /// BEGIN CONCURRENT: validates when it commits.
+    Optimistic,
+}
+
+/// How durable a commit is when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// Never waits for the disk.
+    Off,
+    /// In shared memory: survives the death of processes, not of the machine.
+    Normal,
+    /// On disk.
+    Full,
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+/// One attached connection.
+pub struct Conn {
+    pub(crate) db: Arc<Database>,
+    pub(crate) slot: SlotIndex,
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) mode: Option<WriteMode>,
+    pub(crate) has_right: bool,
+    pub(crate) doomed: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) writes: WriteSet,
+    pub(crate) reads: ReadSet,
+    pub(crate) conflict: Option<Box<Conflict>>,
+    pub(crate) view: u32,
+    pub(crate) own_commits: u64,
+    pub(crate) txn: TxnId,
+}
+
+impl Conn {
+    /// A new connection to `db`.
+    pub fn new(db: Arc<Database>) -> Result<Conn> {
+        let slot = db.claim_slot()?;
+        Ok(Conn {
+            db,
+            slot,
+            snapshot: None,
+            mode: None,
+            has_right: false,
+            doomed: false,
+            exclusive: false,
+            writes: WriteSet::new(),
+            reads: ReadSet::new(),
+            conflict: None,
+            view: 1,
+            own_commits: 0,
+            txn: TxnId::ZERO,
+        })
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    /// How this transaction writes; `None` while it only reads.
+    pub fn write_mode(&self) -> Option<WriteMode> {
+        self.mode
+    }
+
+    /// True after a conflict, until the rollback.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    /// True on SQLite's own path.
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    /// Changes whenever the snapshot moved under open cursors.
+    pub fn view(&self) -> u32 {
+        self.view
+    }
+
+    /// The conflict behind the last failure, if it was one.
+    pub fn last_conflict(&self) -> Option<&Conflict> {
+        self.conflict.as_deref()
+    }
+
+    /// Becomes a writer. With a snapshot and `Queued`, what was read is validated and the snapshot
+    /// moves to the newest commit (section 3: "succeeds unless a row or range that it read has changed").
+    ///
+    /// # Errors
+    /// Busy, Conflict (the transaction is then doomed), Interrupted, Full and I/O errors of fencing.
+    pub fn write_begin(&mut self, mode: WriteMode, wait: &mut Wait<'_>) -> Result<()> {
+        self.refuse_doomed()?;
+        if self.mode.is_some() {
+            return Ok(());
+        }
+        self.db.check_fork()?;
+        self.start_transaction();
+        self.db.ensure_fenced(self.slot, wait)?;
+        match mode {
+            WriteMode::Optimistic => {
+                self.db.slot(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
+            }
+            WriteMode::Queued => {
+                self.db.acquire_right(self.slot, wait)?;
+                self.has_right = true;
+                if self.snapshot.is_some() {
+                    if let Err(e) = self.move_snapshot_to_now() {
+                        self.give_right_back()?;
+                        return Err(self.note_conflict(e));
+                    }
+                }
+            }
+        }
+        self.mode = Some(mode);
+        Ok(())
+    }
+
+    /// Names the transaction in shared memory, once.
+    pub(crate) fn start_transaction(&mut self) {
+        if self.txn == TxnId::ZERO {
+            let id = self.db.control().counters.next_txn.fetch_add(1, Relaxed) + 1;
+            self.txn = TxnId::new(id);
+            let slot = self.db.slot(self.slot);
+            slot.txn.store(id, Relaxed);
+            slot.tid.store(process::tid(), Relaxed);
+            slot.started_ms.store(unix_ms(), Relaxed);
+        }
+    }
+
+    pub(crate) fn refuse_doomed(&self) -> Result<()> {
+        match (&self.conflict, self.doomed) {
+            (Some(conflict), true) => Err(Error::Conflict(conflict.clone())),
+            (None, true) => Err(Error::Conflict(Box::default())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms the transaction (X3).
+    pub(crate) fn note_conflict(&mut self, e: Error) -> Error {
+        if let Error::Conflict(conflict) = &e {
+            self.doomed = true;
+            self.db.record_conflict(self.txn, conflict);
+            self.conflict = Some(conflict.clone());
+        }
+        e
+    }
+
+    pub(crate) fn give_right_back(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.has_right) {
+            self.db.release_right(self.slot)?;
+        }
+        Ok(())
+    }
+
+    /// Reads need no record while nothing can change (X2).
+    fn records_reads(&self) -> bool {
+        !self.has_right && !self.exclusive && !self.doomed
+    }
+
+    /// Records that `key` was looked up, whether it was there or not.
+    pub fn read_point(&mut self, root: Root, key: &[u8]) {
+        if self.records_reads() {
+            self.reads.point(root, key);
+        }
+    }
+
+    /// Records that everything starting with `prefix` was looked at.
+    pub fn read_prefix(&mut self, root: Root, prefix: &[u8]) {
+        if self.records_reads() {
+            self.reads.prefix(root, prefix);
+        }
+    }
+
+    /// Records that the closed range was looked at; `None` is unbounded.
+    pub fn read_range(&mut self, root: Root, lo: Option<&[u8]>, hi: Option<Hi<'_>>) {
+        if self.records_reads() {
+            self.reads.range(root, lo, hi);
+        }
+    }
+
+    /// Refuses writes outside a write transaction and past the budget (T7).
+    fn admit(&self, key: &[u8], rec_len: usize) -> Result<()> {
+        self.refuse_doomed()?;
+        debug_assert!(self.mode.is_some(), "a write outside a write transaction");
+        let ops = self.writes.frame_bytes() + write_set::OP_HEADER_BYTES + key.len() + rec_len;
+        // Many small entries cost more in a memtable than in the log.
+        let bytes = ops + self.writes.len() * NODE_OVERHEAD_BYTES;
+        if bytes > WRITE_BUDGET_BYTES {
+            return Err(Error::Escalate);
+        }
+        Ok(())
+    }
+
+    /// Writes an entry: `rec` followed by `zeros` zero bytes.
+    ///
+    /// # Errors
+    /// Escalate past the budget (nothing was written), Conflict when doomed.
+    pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zeros: usize) -> Result<()> {
+        self.admit(key, rec.len() + zeros)?;
+        self.writes.put(root, key, rec, zeros);
+        Ok(())
+    }
+
+    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
+    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.admit(key, rec.len())?;
+        self.writes.put_max(root, key, rec, 0);
+        Ok(())
+    }
+
+    /// Deletes an entry; `rec` is the deleted record of an index.
+    pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.admit(key, rec.len())?;
+        self.writes.delete(root, key, rec);
+        Ok(())
+    }
+
+    /// Opens savepoints until `n` are open.
+    pub fn savepoint_open(&mut self, n: usize) {
+        self.writes.savepoint_open(n);
+    }
+
+    /// Releases savepoint `i` and those inside it.
+    pub fn savepoint_release(&mut self, i: usize) {
+        self.writes.savepoint_release(i);
+    }
+
+    /// Undoes what was written since savepoint `i` (`None`: since the start). Forgets no reads (X1).
+    pub fn savepoint_rollback(&mut self, i: Option<usize>) {
+        self.writes.savepoint_rollback(i.map_or(-1, |i| i as i32));
+        self.view = self.view.wrapping_add(1);
+    }
+
+    /// Discards all writes and gives the right back; the snapshot stays.
+    pub fn rollback(&mut self) -> Result<()> {
+        debug_assert!(!self.exclusive, "exclusive transactions end by exclusive_end");
+        let had_writes = !self.writes.is_empty();
+        self.writes.clear();
+        self.end_writing();
+        if had_writes {
+            self.view = self.view.wrapping_add(1);
+        }
+        self.give_right_back()
+    }
+
+    /// The transaction is over as a writer; forgets what it read.
+    pub(crate) fn end_writing(&mut self) {
+        self.mode = None;
+        self.doomed = false;
+        self.reads.clear();
+        let slot = self.db.slot(self.slot);
+        if !self.has_right {
+            slot.state.store(slot.resting_state(), Relaxed);
+        }
+        self.txn = TxnId::ZERO;
+        slot.txn.store(0, Relaxed);
+    }
+
+    /// Merges when it is due. Outside any transaction.
+    pub fn maintain(&mut self) -> Result<()> {
+        if self.db.control().background_merge.load(Relaxed) != 0 {
+            self.db.wake_background_merge();
+            return Ok(());
+        }
+        self.db.merge_if_due(self.slot)
+    }
+
+    /// Merges everything committed before the call. Outside any transaction of this connection.
+    pub fn merge_all(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.db.merge_all(self.slot, wait)
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        if self.db.check_fork().is_err() {
+            // The child of a fork owns nothing of its parent's.
+            return;
+        }
+        if self.exclusive {
+            self.exclusive_end(false);
+        }
+        self.writes.clear();
+        // On failure (a poisoned commit mutex) the next reaper gives the right back.
+        let _ = self.rollback();
+        self.snapshot_end();
+        self.db.free_slot(self.slot);
+    }
+}

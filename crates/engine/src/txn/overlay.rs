@@ -1,0 +1,230 @@
+//! What lies over the base for one transaction: its own writes, then the
+//! generations of its snapshot, newest first.
+//!
+//! Entries include tombstones: whoever merges them with the base needs to
+//! know what they hide. There is one entry per key, the newest one visible.
+
+use super::Conn;
+use super::write_set::WriteKind;
+use crate::ids::Root;
+use crate::memtable::{EntryKind, Memtable, Node, Seek};
+
+/// One overlay entry. Its slices live until the next write through the same
+/// connection, or the end of its snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Encoded key.
+    pub key: &'a [u8],
+    /// Record; of an index tombstone the deleted record.
+    pub rec: &'a [u8],
+    /// The key is deleted.
+    pub tombstone: bool,
+}
+
+impl Conn {
+    /// False if nothing can lie over the base at `root`, own writes included.
+    pub fn root_has_overlay(&self, root: Root) -> bool {
+        self.writes.has_root(root)
+            || self
+                .snapshot
+                .as_ref()
+                .is_some_and(|s| s.memtables.iter().any(|(_, m)| m.may_hold_root(root)))
+    }
+
+    /// The entry of one key, if the overlay has one.
+    pub fn get(&self, root: Root, key: &[u8]) -> Option<Entry<'_>> {
+        if let Some(write) = self.writes.get(root, key) {
+            // The key handed back is the caller's own: nobody needs it twice.
+            return Some(Entry { key: &[], rec: write.rec(), tombstone: write.kind() == WriteKind::Tombstone });
+        }
+        let snapshot = self.snapshot.as_ref()?;
+        snapshot.memtables.iter().filter(|(_, m)| m.may_hold_root(root)).find_map(|(_, m)| {
+            m.get(root, key, snapshot.ts).map(|n| Entry {
+                key: &[],
+                rec: n.rec(),
+                tombstone: n.kind() == EntryKind::Tombstone,
+            })
+        })
+    }
+
+    fn sources(&self) -> usize {
+        1 + self.snapshot.as_ref().map_or(0, |s| s.memtables.len())
+    }
+
+    /// The entry of source `i` at `seek`: 0 is the write set, the others are memtables, newest first.
+    fn source_seek(&self, i: usize, root: Root, seek: Seek<'_>) -> Option<Found<'_>> {
+        if i == 0 {
+            return self.writes.seek(root, seek).map(|(key, write)| Found {
+                entry: Entry { key, rec: write.rec(), tombstone: write.kind() == WriteKind::Tombstone },
+                offset: 0,
+            });
+        }
+        let snapshot = self.snapshot.as_ref()?;
+        let (_, memtable) = snapshot.memtables.get(i - 1)?;
+        if !memtable.may_hold_root(root) {
+            return None;
+        }
+        memtable.seek(root, seek, snapshot.ts).map(|n| found(&n))
+    }
+
+    fn source_memtable(&self, i: usize) -> Option<&Memtable> {
+        self.snapshot.as_ref()?.memtables.get(i.checked_sub(1)?).map(|(_, m)| m)
+    }
+}
+
+struct Found<'a> {
+    entry: Entry<'a>,
+    /// Node of a memtable; 0 for the write set.
+    offset: u32,
+}
+
+fn found<'a>(n: &Node<'a>) -> Found<'a> {
+    Found {
+        entry: Entry { key: n.key(), rec: n.rec(), tombstone: n.kind() == EntryKind::Tombstone },
+        offset: n.offset(),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Candidate of one source.
+#[derive(Debug, Clone, Copy)]
+enum Head {
+    /// Not known: seek from the current key.
+    Unknown,
+    /// This source has nothing further in this direction.
+    End,
+    /// A memtable node beyond the current key.
+    Node(u32),
+}
+
+/// An ordered walk over the overlay of one root.
+///
+/// The position is a key, so that writes of the transaction itself, before or
+/// behind it, are seen exactly as a walk over an ordered map would see them (T1).
+/// Candidates of memtables are remembered between steps in one direction, as memtables never
+/// change for a snapshot; the write set is asked anew at every step.
+pub struct OverlayIter {
+    root: Root,
+    key: Vec<u8>,
+    positioned: bool,
+    direction: Direction,
+    heads: Vec<Head>,
+    view: u32,
+}
+
+impl OverlayIter {
+    /// A walk over `root`, not positioned yet.
+    pub fn new(root: Root) -> OverlayIter {
+        OverlayIter {
+            root,
+            key: Vec::new(),
+            positioned: false,
+            direction: Direction::Forward,
+            heads: Vec::new(),
+            view: 0,
+        }
+    }
+
+    /// Moves to the first (or last) entry that `seek` asks for.
+    pub fn seek<'c>(&mut self, conn: &'c Conn, seek: Seek<'_>) -> Option<Entry<'c>> {
+        self.direction = match seek {
+            Seek::First | Seek::Ge(_) | Seek::Gt(_) | Seek::PrefixGt(_) => Direction::Forward,
+            Seek::Last | Seek::Le(_) | Seek::Lt(_) | Seek::PrefixLe(_) => Direction::Backward,
+        };
+        self.forget(conn);
+        self.pick(conn, seek)
+    }
+
+    /// Moves to the entry after the current one.
+    pub fn next<'c>(&mut self, conn: &'c Conn) -> Option<Entry<'c>> {
+        self.step(conn, Direction::Forward)
+    }
+
+    /// Moves to the entry before the current one.
+    pub fn prev<'c>(&mut self, conn: &'c Conn) -> Option<Entry<'c>> {
+        self.step(conn, Direction::Backward)
+    }
+
+    fn step<'c>(&mut self, conn: &'c Conn, direction: Direction) -> Option<Entry<'c>> {
+        if !self.positioned {
+            return None;
+        }
+        if self.direction != direction || self.view != conn.view() || self.heads.len() != conn.sources() {
+            self.direction = direction;
+            self.forget(conn);
+        }
+        let key = std::mem::take(&mut self.key);
+        let seek = if direction == Direction::Forward { Seek::Gt(&key) } else { Seek::Lt(&key) };
+        let entry = self.pick(conn, seek);
+        if entry.is_none() {
+            // The position stays at the last entry: a write behind the end may appear later.
+            self.key = key;
+            self.positioned = true;
+        }
+        entry
+    }
+
+    fn forget(&mut self, conn: &Conn) {
+        self.view = conn.view();
+        self.heads.clear();
+        self.heads.resize(conn.sources(), Head::Unknown);
+    }
+
+    /// The best candidate of all sources at `seek`; the newest source wins a tie.
+    fn pick<'c>(&mut self, conn: &'c Conn, seek: Seek<'_>) -> Option<Entry<'c>> {
+        let mut best: Option<Entry<'c>> = None;
+        for i in 0..self.heads.len() {
+            let Some(candidate) = self.candidate(conn, i, seek) else { continue };
+            let wins = best.as_ref().is_none_or(|b| match self.direction {
+                Direction::Forward => candidate.key < b.key,
+                Direction::Backward => candidate.key > b.key,
+            });
+            if wins {
+                best = Some(candidate);
+            }
+        }
+        self.positioned = best.is_some();
+        if let Some(entry) = &best {
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
+        }
+        best
+    }
+
+    fn candidate<'c>(&mut self, conn: &'c Conn, i: usize, seek: Seek<'_>) -> Option<Entry<'c>> {
+        let head = self.heads[i];
+        if let (Head::Node(offset), Some(memtable)) = (head, conn.source_memtable(i)) {
+            let node = memtable.node_at(offset);
+            if let (Direction::Forward, Seek::Gt(key)) = (self.direction, seek) {
+                if node.key() > key {
+                    return Some(found(&node).entry);
+                }
+                let next = memtable.next_key(&node, conn.snapshot.as_ref()?.ts);
+                return self.remember(i, next.map(|n| found(&n)));
+            }
+            if let (Direction::Backward, Seek::Lt(key)) = (self.direction, seek) {
+                if node.key() < key {
+                    return Some(found(&node).entry);
+                }
+            }
+        } else if matches!(head, Head::End) {
+            return None;
+        }
+        let found = conn.source_seek(i, self.root, seek);
+        self.remember(i, found)
+    }
+
+    fn remember<'c>(&mut self, i: usize, found: Option<Found<'c>>) -> Option<Entry<'c>> {
+        self.heads[i] = match &found {
+            _ if i == 0 => Head::Unknown,
+            Some(f) => Head::Node(f.offset),
+            None => Head::End,
+        };
+        found.map(|f| f.entry)
+    }
+}

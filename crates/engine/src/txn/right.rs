@@ -1,0 +1,261 @@
+//! The writer's right: one transaction at a time holds it, and while it is
+//! held nobody else commits.
+//!
+//! BEGIN IMMEDIATE and autocommit writes hold it from their start, a deferred
+//! transaction from its first write, an optimistic one only while it commits and
+//! only if it found the right taken. It is passed on at the commit point, before
+//! the disk is awaited, so that queued writers share one sync.
+//!
+//! State (all words change only under the commit mutex)
+//!
+//! | right_owner | queue | meaning |
+//! |---|---|---|
+//! | 0 | empty | free: anyone may take it or commit |
+//! | s | any | slot s holds it; waiters are served first come, first served |
+//!
+//! Invariants
+//! - R1 If the right is free the queue has no live waiter: release hands it to the
+//!   first of them in the same critical section.
+//! - R2 A slot stands in the queue at most once and only in state QUEUED.
+//! - R3 `granted` of a waiter becomes 1 only together with `right_owner = waiter`.
+//! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
+//!   timeout, its interrupt flag and whether the holder's process lives.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use super::slots::SlotIndex;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::shm::futex;
+use crate::shm::layout::{TXN_SLOTS, txn_state};
+
+/// Longest sleep before a waiter looks around.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// How a wait may end in BUSY.
+pub struct Wait<'a> {
+    /// Longest wait; ignored when `busy` is given.
+    pub timeout: Duration,
+    /// Custom busy handler: called with the number of prior calls; false gives up.
+    pub busy: Option<&'a mut dyn FnMut(u32) -> bool>,
+    /// Polled at least every [`TICK`].
+    pub interrupted: &'a mut dyn FnMut() -> bool,
+}
+
+impl Wait<'_> {
+    /// Runs `f` with a wait that never gives up; for engine-internal waits on bounded work.
+    pub fn forever<T>(f: impl FnOnce(&mut Wait<'_>) -> T) -> T {
+        f(&mut Wait { timeout: Duration::MAX, busy: None, interrupted: &mut || false })
+    }
+}
+
+/// What the first look at the right found.
+enum Attempt {
+    Taken,
+    Queued,
+    Busy { holder: u32 },
+}
+
+impl Database {
+    /// Takes the writer's right for `slot`, waiting as `wait` allows.
+    pub(crate) fn acquire_right(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+        if wait.busy.is_none() {
+            return self.acquire_right_within(slot, wait.timeout, wait.interrupted);
+        }
+        // A custom handler decides by itself how to wait; the place in the queue
+        // is given up meanwhile so that a handler that sleeps stalls nobody.
+        let mut calls = 0;
+        loop {
+            match self.acquire_right_within(slot, Duration::ZERO, wait.interrupted) {
+                Err(Error::Busy(text)) => {
+                    let again = wait.busy.as_mut().is_some_and(|busy| busy(calls));
+                    if !again {
+                        return Err(Error::Busy(text));
+                    }
+                    calls += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn acquire_right_within(
+        &self,
+        slot: SlotIndex,
+        timeout: Duration,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let start = Instant::now();
+        match self.try_right(slot, !timeout.is_zero())? {
+            Attempt::Taken => return Ok(()),
+            Attempt::Busy { holder } => {
+                // The holder may be dead; that is worth one look before giving up.
+                if self.reap_dead()? > 0 {
+                    if let Attempt::Taken = self.try_right(slot, false)? {
+                        return Ok(());
+                    }
+                }
+                return Err(self.busy(holder, Duration::ZERO));
+            }
+            Attempt::Queued => {}
+        }
+        let granted = &self.slot(slot).granted;
+        loop {
+            let left = timeout.saturating_sub(start.elapsed());
+            futex::wait(granted, 0, Some(left.min(TICK)));
+            // Acquire pairs with the Release in `pass_right` (R3).
+            if granted.load(Acquire) == 1 {
+                return Ok(());
+            }
+            let stop = if interrupted() { Some(Error::Interrupted) } else { None };
+            let out_of_time = start.elapsed() >= timeout;
+            if stop.is_some() || out_of_time {
+                let holder = self.right_holder_pid();
+                if self.leave_queue(slot)? {
+                    return Ok(());
+                }
+                return Err(stop.unwrap_or_else(|| self.busy(holder, timeout)));
+            }
+            self.reap_dead()?;
+        }
+    }
+
+    fn try_right(&self, slot: SlotIndex, may_queue: bool) -> Result<Attempt> {
+        let guard = self.lock_commit()?;
+        let c = self.control();
+        let owner = c.right_owner.load(Relaxed);
+        if owner == 0 {
+            c.right_owner.store(slot.word(), Relaxed);
+            self.slot(slot).state.store(txn_state::WRITER, Relaxed);
+            return Ok(Attempt::Taken);
+        }
+        let holder = self.pid_of_owner(owner);
+        if !may_queue {
+            return Ok(Attempt::Busy { holder });
+        }
+        let s = self.slot(slot);
+        s.granted.store(0, Relaxed);
+        s.waiting_for.store(holder, Relaxed);
+        s.state.store(txn_state::QUEUED, Relaxed);
+        self.enqueue(slot);
+        drop(guard);
+        Ok(Attempt::Queued)
+    }
+
+    /// (M) Appends to the queue.
+    fn enqueue(&self, slot: SlotIndex) {
+        let c = self.control();
+        let (head, mut tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
+        if tail.wrapping_sub(head) as usize == TXN_SLOTS {
+            tail = self.compact_queue();
+        }
+        c.queue[tail as usize % TXN_SLOTS].store(slot.word(), Relaxed);
+        c.queue_tail.store(tail.wrapping_add(1), Relaxed);
+    }
+
+    /// (M) Drops the entries of those who gave up; R2 leaves room for everyone else.
+    fn compact_queue(&self) -> u32 {
+        let c = self.control();
+        let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
+        let mut to = head;
+        let mut from = head;
+        while from != tail {
+            let word = c.queue[from as usize % TXN_SLOTS].load(Relaxed);
+            if word != 0 {
+                c.queue[to as usize % TXN_SLOTS].store(word, Relaxed);
+                to = to.wrapping_add(1);
+            }
+            from = from.wrapping_add(1);
+        }
+        c.queue_tail.store(to, Relaxed);
+        to
+    }
+
+    /// Leaves the queue. True if the right was granted in the meantime: then it is held.
+    fn leave_queue(&self, slot: SlotIndex) -> Result<bool> {
+        let _guard = self.lock_commit()?;
+        if self.control().right_owner.load(Relaxed) == slot.word() {
+            return Ok(true);
+        }
+        self.drop_from_queue(slot);
+        let s = self.slot(slot);
+        s.state.store(s.resting_state(), Relaxed);
+        s.waiting_for.store(0, Relaxed);
+        Ok(false)
+    }
+
+    /// (M) Blanks the entry of `slot` in the queue.
+    pub(crate) fn drop_from_queue(&self, slot: SlotIndex) {
+        let c = self.control();
+        let (mut at, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
+        while at != tail {
+            let word = &c.queue[at as usize % TXN_SLOTS];
+            if word.load(Relaxed) == slot.word() {
+                word.store(0, Relaxed);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// (M) Hands the right to the first waiter or frees it. Returns whom to wake once the mutex is free.
+    #[must_use = "the new holder sleeps until it is woken"]
+    pub(crate) fn pass_right(&self) -> Option<SlotIndex> {
+        let c = self.control();
+        let tail = c.queue_tail.load(Relaxed);
+        loop {
+            let head = c.queue_head.load(Relaxed);
+            if head == tail {
+                c.right_owner.store(0, Relaxed);
+                return None;
+            }
+            let word = c.queue[head as usize % TXN_SLOTS].load(Relaxed);
+            c.queue_head.store(head.wrapping_add(1), Relaxed);
+            let Some(next) = SlotIndex::from_word(word) else { continue };
+            let s = self.slot(next);
+            if s.process.load(Relaxed) == 0 || s.state.load(Relaxed) != txn_state::QUEUED {
+                continue;
+            }
+            c.right_owner.store(next.word(), Relaxed);
+            s.state.store(txn_state::WRITER, Relaxed);
+            s.waiting_for.store(0, Relaxed);
+            // Release pairs with the Acquire of the waiter (R3).
+            s.granted.store(1, Release);
+            return Some(next);
+        }
+    }
+
+    /// Wakes a slot that `pass_right` returned.
+    pub(crate) fn wake_granted(&self, next: Option<SlotIndex>) {
+        if let Some(next) = next {
+            futex::wake_one(&self.slot(next).granted);
+        }
+    }
+
+    /// Gives the right back outside a commit; a no-op when `slot` does not hold it.
+    pub(crate) fn release_right(&self, slot: SlotIndex) -> Result<()> {
+        let next = {
+            let _guard = self.lock_commit_even_if_poisoned()?;
+            if self.control().right_owner.load(Relaxed) != slot.word() {
+                return Ok(());
+            }
+            let s = self.slot(slot);
+            s.state.store(s.resting_state(), Relaxed);
+            self.pass_right()
+        };
+        self.wake_granted(next);
+        Ok(())
+    }
+
+    fn right_holder_pid(&self) -> u32 {
+        self.pid_of_owner(self.control().right_owner.load(Relaxed))
+    }
+
+    fn busy(&self, holder: u32, waited: Duration) -> Error {
+        self.control().counters.busy.fetch_add(1, Relaxed);
+        Error::Busy(format!(
+            "process {holder} holds the writer's right (waited {} ms); retry, raise the busy timeout or use BEGIN CONCURRENT",
+            waited.as_millis()
+        ))
+    }
+}

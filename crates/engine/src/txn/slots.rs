@@ -1,0 +1,187 @@
+//! Slots of attached connections, and cleaning up after dead processes.
+//!
+//! Invariants
+//! - L1 A slot belongs to the process whose index + 1 stands in `process`; only
+//!   that process, or the reaper of that process once it is dead, changes it.
+//! - L2 Whatever a slot can hold (the right, the right to merge, a place in the
+//!   queue, pins) is given back before the slot is free.
+//! - L3 A dead holder of the right to merge may have committed to the base or not:
+//!   only the base's header tells. Until that was read nobody else gets the right.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
+use crate::shm::process;
+
+/// Index of a connection's slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotIndex(pub u32);
+
+impl SlotIndex {
+    /// The value that stands for this slot in owner words and in the queue.
+    pub fn word(self) -> u32 {
+        self.0 + 1
+    }
+
+    /// The slot an owner word stands for; `None` for 0 or nonsense.
+    pub fn from_word(word: u32) -> Option<SlotIndex> {
+        (1..=TXN_SLOTS as u32).contains(&word).then(|| SlotIndex(word - 1))
+    }
+}
+
+impl TxnSlot {
+    /// The state of this slot without the right.
+    pub(crate) fn resting_state(&self) -> u32 {
+        if self.pin_low.load(Relaxed) == NO_PIN { txn_state::IDLE } else { txn_state::READING }
+    }
+
+    fn clear(&self) {
+        self.state.store(txn_state::IDLE, Relaxed);
+        self.pin_high.store(NO_PIN, Relaxed);
+        self.snapshot.store(u64::MAX, Relaxed);
+        self.txn.store(0, Relaxed);
+        self.waiting_for.store(0, Relaxed);
+        self.granted.store(0, Relaxed);
+        // Release: whoever sees the pin gone also sees that nothing uses the memory any more.
+        self.pin_low.store(NO_PIN, Release);
+    }
+}
+
+impl Database {
+    /// The shared words of a slot.
+    pub(crate) fn slot(&self, index: SlotIndex) -> &TxnSlot {
+        &self.region().layout().slots[index.0 as usize]
+    }
+
+    /// Claims a slot for a new connection.
+    pub(crate) fn claim_slot(&self) -> Result<SlotIndex> {
+        let mine = self.process().0 + 1;
+        for (i, slot) in self.region().layout().slots.iter().enumerate() {
+            // AcqRel: whoever frees a slot has stopped using it (L2).
+            if slot.process.load(Relaxed) == 0
+                && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
+            {
+                slot.clear();
+                self.control().slots_high_water.fetch_max(i as u32 + 1, AcqRel);
+                process::count_connection(self.region(), self.process(), 1);
+                return Ok(SlotIndex(i as u32));
+            }
+        }
+        Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
+    }
+
+    /// Gives a slot back; the connection holds nothing any more (L2).
+    pub(crate) fn free_slot(&self, index: SlotIndex) {
+        let slot = self.slot(index);
+        slot.clear();
+        process::count_connection(self.region(), self.process(), -1);
+        slot.process.store(0, Release);
+    }
+
+    /// All slots that have ever been in use.
+    pub(crate) fn slots_in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
+        let n = self.control().slots_high_water.load(Acquire) as usize;
+        let slots = &self.region().layout().slots[..n.min(TXN_SLOTS)];
+        slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.process.load(Acquire) != 0)
+            .map(|(i, s)| (SlotIndex(i as u32), s))
+    }
+
+    /// Process id behind an owner word, 0 if there is none.
+    pub(crate) fn pid_of_owner(&self, word: u32) -> u32 {
+        SlotIndex::from_word(word).map_or(0, |i| self.pid_of_slot(i))
+    }
+
+    /// Process id of a slot's owner, 0 if it is free.
+    pub(crate) fn pid_of_slot(&self, index: SlotIndex) -> u32 {
+        match self.slot(index).process.load(Acquire) {
+            0 => 0,
+            p => process::pid_of(self.region(), process::ProcessIndex(p - 1)),
+        }
+    }
+
+    /// Cleans up after processes that died, so that nobody waits for them (C5, S3). Returns how many.
+    pub(crate) fn reap_dead(&self) -> Result<usize> {
+        let dead = process::dead(self.region(), self.process());
+        let mut reaped = 0;
+        for index in dead {
+            if self.reap(index)? {
+                reaped += 1;
+                self.control().counters.reaped.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(reaped)
+    }
+
+    fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
+        let mut wake = None;
+        let mut suspended = false;
+        {
+            let _guard = self.lock_commit_even_if_poisoned()?;
+            if process::pid_of(self.region(), index) == 0 {
+                return Ok(false);
+            }
+            let c = self.control();
+            for (i, slot) in self.region().layout().slots.iter().enumerate() {
+                if slot.process.load(Acquire) != index.0 + 1 {
+                    continue;
+                }
+                let i = SlotIndex(i as u32);
+                if c.merge_owner.load(Relaxed) == i.word() {
+                    // L3: this slot keeps what it holds until the base has been read.
+                    suspended = true;
+                    continue;
+                }
+                self.drop_from_queue(i);
+                if c.right_owner.load(Relaxed) == i.word() {
+                    wake = self.pass_right();
+                }
+                slot.clear();
+                slot.process.store(0, Release);
+            }
+            if !suspended {
+                process::clear_dead(self.region(), index);
+            }
+        }
+        self.wake_granted(wake);
+        if suspended {
+            self.finish_dead_merge(index)?;
+        }
+        Ok(true)
+    }
+
+    /// Completes or undoes what a dead holder of the right to merge was doing (L3).
+    fn finish_dead_merge(&self, index: process::ProcessIndex) -> Result<()> {
+        // The dead process's lock on the base is gone with it, so the header is settled.
+        let header = self.with_base(|base| base.header())?;
+        let wake = {
+            let _guard = self.lock_commit_even_if_poisoned()?;
+            if process::pid_of(self.region(), index) == 0 {
+                return Ok(());
+            }
+            let c = self.control();
+            let owner = c.merge_owner.load(Relaxed);
+            let Some(slot_index) = SlotIndex::from_word(owner) else { return Ok(()) };
+            let slot = self.slot(slot_index);
+            if slot.process.load(Acquire) != index.0 + 1 {
+                return Ok(());
+            }
+            self.settle_base(&header, slot.state.load(Relaxed) == txn_state::EXCLUSIVE);
+            c.merge_owner.store(0, Release);
+            self.drop_from_queue(slot_index);
+            let wake =
+                if c.right_owner.load(Relaxed) == slot_index.word() { self.pass_right() } else { None };
+            slot.clear();
+            slot.process.store(0, Release);
+            process::clear_dead(self.region(), index);
+            wake
+        };
+        self.wake_granted(wake);
+        self.wake_merge_waiters();
+        Ok(())
+    }
+}

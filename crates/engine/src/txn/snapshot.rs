@@ -1,0 +1,171 @@
+//! Snapshots: what a transaction sees.
+//!
+//! A snapshot is a read transaction on the base, the memtable generations that
+//! the base does not include yet, and a timestamp.
+//!
+//! ```text
+//! pin (pin_low = base generation now, pin_high = all)   keeps every generation
+//! base read transaction starts                             fixes the base; its header says which generations it includes
+//! take: timestamp, then the generations above the header's; pins tightened
+//! ```
+//!
+//! Invariants
+//! - S1 The base read transaction starts after the pin. Either the merger's scan saw the pin, or its
+//!   transaction was committed before the base was read; so every generation that is missing in the base
+//!   is still in memory.
+//! - S1' The timestamp is read after the base: it is at least the largest timestamp the base includes,
+//!   because a merge raises `readable_ts` before it commits to the base.
+//! - S3 `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
+//!   only commits newer than the snapshot and matter for validation alone.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence as memory_fence;
+
+use super::Conn;
+use crate::error::{Error, Result};
+use crate::ids::{Generation, SnapshotTs};
+use crate::memtable::Memtable;
+use crate::merge::BaseHeader;
+use crate::shm::layout::{ARENAS, NO_PIN, fence, generation, txn_state};
+
+/// What a transaction sees.
+pub struct Snapshot {
+    /// Commits up to this one.
+    pub(crate) ts: SnapshotTs,
+    /// Generations in the base read transaction.
+    pub(crate) base_generation: Generation,
+    /// Version of the base's content.
+    pub(crate) base_cookie: u64,
+    /// The base was not fenced yet.
+    pub(crate) resting: bool,
+    /// Generations above the base's, newest first; at most [`ARENAS`].
+    pub(crate) memtables: Vec<(Generation, Memtable)>,
+}
+
+impl Snapshot {
+    pub(crate) fn newest_generation(&self) -> Generation {
+        self.memtables.first().map_or(self.base_generation, |m| m.0)
+    }
+}
+
+/// Whether a snapshot could be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It is taken.
+    Yes,
+    /// The base moved on in a way that needs a new base read transaction.
+    Retry,
+}
+
+impl Conn {
+    /// Announces a snapshot. Then start the base read transaction and call [`Conn::take`].
+    pub fn pin(&mut self) -> Result<()> {
+        self.db.check_fork()?;
+        self.start_transaction();
+        let slot = self.db.slot(self.slot);
+        slot.pin_high.store(NO_PIN, Relaxed);
+        let base = self.db.control().base_generation.load(Acquire);
+        slot.pin_low.store(base, Release);
+        // SeqCst pairs with the fence in `free_merged` (S1).
+        memory_fence(SeqCst);
+        Ok(())
+    }
+
+    /// Takes the snapshot over the base read transaction that was started after [`Conn::pin`].
+    /// `newest`: the newest visible commit instead of the newest that readers may see (C3).
+    ///
+    /// # Errors
+    /// I/O error when the database is poisoned; `CantOpen` when the base left concurrent mode.
+    pub fn take(&mut self, base: &BaseHeader, newest: bool) -> Result<Taken> {
+        let c = self.db.control();
+        self.db.check_poison()?;
+        if !base.marked {
+            return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
+        }
+        let slot = self.db.slot(self.slot);
+        if base.generation.get() < slot.pin_low.load(Relaxed) {
+            // An older base than the one pinned for: only a replaced file explains it twice in a row.
+            return Ok(Taken::Retry);
+        }
+        let readable = c.readable_ts.load(Acquire);
+        // Acquire pairs with the Release of the committer: nodes up to this timestamp are there.
+        let visible = c.visible_ts.load(Acquire);
+        let ts = SnapshotTs::new(if newest { visible } else { readable.min(visible) });
+        let memtables = self.memtables_above(base.generation);
+        slot.pin_low.store(base.generation.get(), Release);
+        let snapshot = Snapshot {
+            ts,
+            base_generation: base.generation,
+            base_cookie: base.cookie,
+            resting: c.fence.load(Acquire) == fence::RESTING || !base.fenced,
+            memtables,
+        };
+        slot.snapshot.store(ts.get(), Relaxed);
+        slot.pin_high.store(snapshot.newest_generation().get(), Release);
+        if !self.has_right {
+            let state = if self.mode.is_some() { txn_state::OPTIMISTIC } else { txn_state::READING };
+            slot.state.store(state, Relaxed);
+        }
+        self.snapshot = Some(snapshot);
+        Ok(Taken::Yes)
+    }
+
+    /// Generations in memory above `base`, newest first.
+    pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
+        let gens = &self.db.control().generations;
+        let mut found = Vec::with_capacity(2);
+        for i in 0..ARENAS {
+            // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
+            let number = gens[i].number.load(Acquire);
+            if number > base.get() && gens[i].state.load(Relaxed) != generation::FREE {
+                found.push((Generation::new(number), self.db.memtable(i)));
+            }
+        }
+        found.sort_by(|a, b| b.0.cmp(&a.0));
+        found
+    }
+
+    /// Ends the snapshot, or a lone pin.
+    pub fn snapshot_end(&mut self) {
+        self.snapshot = None;
+        if self.mode.is_none() {
+            self.reads.clear();
+            self.txn = crate::ids::TxnId::ZERO;
+        }
+        let slot = self.db.slot(self.slot);
+        slot.pin_high.store(NO_PIN, Relaxed);
+        slot.snapshot.store(u64::MAX, Relaxed);
+        // Release: nothing of the generations is used after this.
+        slot.pin_low.store(NO_PIN, Release);
+        if !self.has_right && self.mode.is_none() {
+            slot.state.store(txn_state::IDLE, Relaxed);
+        }
+    }
+
+    /// With the right held: validates what was read and moves the snapshot to the newest commit. The base
+    /// read transaction stays; generations frozen or merged meanwhile are read from memory.
+    pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
+        self.pin_history()?;
+        self.validate_all()?;
+        let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
+        snapshot.memtables = self.memtables_above(snapshot.base_generation);
+        // Nobody else commits while the right is held, so this is the newest commit (X2).
+        snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
+        let slot = self.db.slot(self.slot);
+        slot.snapshot.store(snapshot.ts.get(), Relaxed);
+        slot.pin_high.store(snapshot.newest_generation().get(), Release);
+        self.snapshot = Some(snapshot);
+        self.reads.clear();
+        self.view = self.view.wrapping_add(1);
+        Ok(())
+    }
+
+    /// A number that changes when a commit of another connection came into view.
+    pub fn data_version(&self) -> u32 {
+        match &self.snapshot {
+            Some(s) if s.resting => (s.base_cookie ^ (s.base_cookie >> 32)) as u32,
+            Some(s) => (s.ts.get().wrapping_sub(self.own_commits)) as u32,
+            None => self.db.control().readable_ts.load(Acquire).wrapping_sub(self.own_commits) as u32,
+        }
+    }
+}

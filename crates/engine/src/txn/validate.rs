@@ -1,0 +1,144 @@
+//! Validation: has anything that a transaction read been changed since?
+//!
+//! Only commits newer than the snapshot matter; their nodes are in the
+//! generations from the snapshot's newest one on. Before looking, the
+//! transaction pins those generations; if one is gone already, or an exclusive transaction
+//! has changed the base since, the answer is a conflict (never a guess, S5).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::fence as memory_fence;
+
+use super::Conn;
+use super::commit_lock::damaged_ring;
+use crate::error::{Conflict, Error, Result};
+use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
+use crate::memtable::Memtable;
+use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};
+use crate::shm::mutex::Guard;
+
+impl Conn {
+    /// Keeps the history since the snapshot in memory until the transaction ends, or says that it is gone.
+    pub(crate) fn pin_history(&mut self) -> Result<()> {
+        if self.snapshot.is_none() {
+            return Ok(());
+        }
+        let _guard = self.db.lock_commit()?;
+        self.db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
+        memory_fence(SeqCst);
+        self.check_history()
+    }
+
+    /// (M) The generations needed for validation are all in memory, and no exclusive transaction intervened.
+    pub(crate) fn check_history(&self) -> Result<()> {
+        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        if self.reads.is_empty() && self.writes.is_empty() {
+            return Ok(());
+        }
+        let c = self.db.control();
+        let exclusive = c.exclusive_generation.load(Relaxed) > snapshot.base_generation.get();
+        let foreign = snapshot.resting
+            && c.fence.load(Acquire) == fence::FENCED
+            && c.fence_cookie.load(Relaxed) != snapshot.base_cookie;
+        let active = self.db.active_generation().number.load(Relaxed);
+        let first = snapshot.memtables.first().map_or(active, |m| m.0.get());
+        let present = (0..ARENAS)
+            .filter(|&i| {
+                let g = &c.generations[i];
+                let number = g.number.load(Relaxed);
+                g.state.load(Relaxed) != generation::FREE && number >= first && number <= active
+            })
+            .count() as u32;
+        let history_gone = present != active - first + 1;
+        if exclusive || foreign || history_gone {
+            return Err(Error::Conflict(Box::new(Conflict {
+                is_exclusive: exclusive || foreign,
+                history_gone: history_gone && !exclusive && !foreign,
+                ..Conflict::default()
+            })));
+        }
+        Ok(())
+    }
+
+    /// The generations that may hold commits newer than the snapshot.
+    fn newer_memtables(&self, since: SnapshotTs) -> Vec<Memtable> {
+        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+        let gens = &self.db.control().generations;
+        // A snapshot of readable commits may be older than commits in its own generations.
+        (0..ARENAS)
+            .filter(|&i| {
+                let g = &gens[i];
+                g.number.load(Acquire) > snapshot.base_generation.get()
+                    && g.state.load(Relaxed) != generation::FREE
+                    && g.max_ts.load(Acquire) > since.get()
+            })
+            .map(|i| self.db.memtable(i))
+            .collect()
+    }
+
+    /// Looks up everything that was read. The history is pinned, or the commit mutex is held.
+    pub(crate) fn validate_all(&mut self) -> Result<()> {
+        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        let since = snapshot.ts;
+        if self.reads.is_empty() || self.db.control().visible_ts.load(Acquire) == since.get() {
+            return Ok(());
+        }
+        let newer = self.newer_memtables(since);
+        if newer.is_empty() {
+            return Ok(());
+        }
+        let point = |root: Root, key: &[u8]| {
+            newer
+                .iter()
+                .filter(|m| m.may_hold_root(root))
+                .filter_map(|m| m.newest_ts(root, key))
+                .find(|ts| ts.get() > since.get())
+                .map(|ts| (key.to_vec(), ts))
+        };
+        let range = |root: Root, lo: Option<&[u8]>, hi: Option<crate::memtable::Hi<'_>>| {
+            newer
+                .iter()
+                .filter(|m| m.may_hold_root(root))
+                .find_map(|m| m.range_newer_than(root, lo, hi, since).map(|n| (n.key().to_vec(), n.ts())))
+        };
+        match self.reads.first_conflict(point, range) {
+            None => Ok(()),
+            Some(hit) => Err(self.conflict_with(hit.root, hit.key, hit.ts, hit.is_range)),
+        }
+    }
+
+    /// (M) Checks the commits whose frames lie in `from..to` of the log ring against what was read.
+    pub(crate) fn validate_frames(&self, guard: &Guard<'_>, from: Lsn, since: SnapshotTs) -> Result<()> {
+        let mut hit = None;
+        let to = self.db.log_shared().log_end();
+        let read = self.db.ring().for_each_frame(guard, from, to, |frame| {
+            if hit.is_some() || since.sees(frame.commit_ts) {
+                return;
+            }
+            for op in frame.ops() {
+                if self.reads.contains(op.root, op.key) {
+                    hit = Some((op.root, op.key.to_vec(), frame.commit_ts));
+                    return;
+                }
+            }
+        });
+        read.map_err(|(at, why)| damaged_ring(at, why))?;
+        match hit {
+            None => Ok(()),
+            Some((root, key, ts)) => Err(self.conflict_with(root, key, ts, false)),
+        }
+    }
+
+    fn conflict_with(&self, root: Root, key: Vec<u8>, ts: CommitTs, is_range: bool) -> Error {
+        let recent = &self.db.control().recent[ts.get() as usize % RECENT_COMMITS];
+        let known = recent.ts.load(Acquire) == ts.get();
+        Error::Conflict(Box::new(Conflict {
+            root,
+            key,
+            is_range,
+            winner_pid: if known { recent.pid.load(Relaxed) } else { 0 },
+            winner: TxnId::new(if known { recent.txn.load(Relaxed) } else { 0 }),
+            winner_ts: ts,
+            ..Conflict::default()
+        }))
+    }
+}

@@ -1,0 +1,195 @@
+//! Attaching, detaching, converting.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::raw::{c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use plait_engine::error::{Error, Result};
+use plait_engine::merge::BaseOpener;
+use plait_engine::{database, session};
+
+use super::base::Opener;
+use super::codes::{self, SQLITE_OK};
+use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
+use super::{read, with};
+
+/// Runs `f` without a connection, putting an error's sentence into `*message`.
+///
+/// # Safety
+/// `message` points to writable memory for one pointer.
+unsafe fn without_conn(message: *mut *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
+    let outcome = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        Err(Error::Io {
+            what: "internal error".into(),
+            source_text: "the engine panicked".into(),
+            errno: 0,
+        })
+    });
+    match outcome {
+        Ok(()) => SQLITE_OK,
+        Err(e) => {
+            let text = CString::new(e.to_string()).unwrap_or_default();
+            // SAFETY: strdup copies a C string; pl_free releases it. `message` is writable by contract.
+            unsafe { *message = libc::strdup(text.as_ptr()) };
+            codes::of(&e)
+        }
+    }
+}
+
+/// # Safety
+/// `path` is a C string.
+unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
+    // SAFETY: the caller's contract.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; `ops` is a static table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_attach(
+    ops: &'static PlBaseOps,
+    path: *const c_char,
+    _flags: u32,
+    out: *mut *mut PlConn,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    // SAFETY: `message` is writable by contract.
+    unsafe {
+        without_conn(message, || {
+            session::refuse_network(path)?;
+            let conn = database::attach(path, Arc::new(Opener { ops }))?;
+            let boxed = Box::new(PlConn { conn, error: CString::default(), is_conflict: false });
+            *out = Box::into_raw(boxed);
+            Ok(())
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; `conn` is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
+    // SAFETY: it came from Box::into_raw in pl_attach and is not used again.
+    let conn = unsafe { Box::from_raw(conn) };
+    let database = conn.conn.database().clone();
+    if catch_unwind(AssertUnwindSafe(|| database::detach(conn.conn))).is_err() {
+        database.poison();
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_is_forked(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 0, |c| c_int::from(c.database().is_forked())) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_connections(conn: *mut PlConn) -> u32 {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 0, |c| c.database().connections()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// `p` came from this library's malloc'ed results, or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_free(p: *mut c_void) {
+    // SAFETY: strdup's memory, by contract.
+    unsafe { libc::free(p) };
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_enable_check(
+    path: *const c_char,
+    salt: *mut u32,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    // SAFETY: both results are writable by contract.
+    unsafe {
+        without_conn(message, || {
+            *salt = session::enable_check(path)?;
+            Ok(())
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; `ops` is a static table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_accept_base(
+    ops: &'static PlBaseOps,
+    path: *const c_char,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    // SAFETY: `message` is writable by contract.
+    unsafe {
+        without_conn(message, || database::accept_base(path, &mut || Opener { ops }.open(path)))
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        with(conn, |c| {
+            let others = c.database().connections().saturating_sub(1);
+            if others > 0 {
+                return Err(Error::Busy(format!(
+                    "{others} other connections have the database open; close them before leaving concurrent mode"
+                )));
+            }
+            with_wait(wait, |w| c.exclusive_begin(w))?;
+            Ok(SQLITE_OK)
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; `conn` is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe {
+        read(conn, (), |c| {
+            c.exclusive_end(true);
+            c.database().mark_unmarked();
+        });
+    }
+    // SAFETY: engine.h.
+    unsafe { pl_detach(conn) };
+}

@@ -1,0 +1,160 @@
+//! The hidden base connection: C callbacks behind the engine's [`Base`] trait.
+
+use std::ffi::{CStr, CString};
+use std::os::raw::{c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use plait_engine::error::{Error, Result};
+use plait_engine::ids::Root;
+use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+
+use super::codes::{SQLITE_NOMEM, SQLITE_OK};
+use super::types::{PlBaseOps, PlEntry, PlHeader};
+
+unsafe extern "C" {
+    fn sqlite3_free(p: *mut c_void);
+}
+
+/// Opens hidden connections through the shim's table of functions.
+pub struct Opener {
+    pub ops: &'static PlBaseOps,
+}
+
+struct CBase {
+    ops: &'static PlBaseOps,
+    handle: *mut c_void,
+}
+
+// SAFETY: the handle is a SQLite connection in serialized mode, which may move between threads; the
+// engine uses it from one thread at a time.
+unsafe impl Send for CBase {}
+
+impl BaseOpener for Opener {
+    fn open(&self, path: &Path) -> Result<Box<dyn Base>> {
+        let c_path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| Error::CantOpen("the path of the database holds a zero byte".into()))?;
+        let mut handle = std::ptr::null_mut();
+        let mut message = std::ptr::null_mut();
+        // SAFETY: the path is a C string; both results are plain out-pointers.
+        let code = unsafe { (self.ops.x_open)(c_path.as_ptr(), &raw mut handle, &raw mut message) };
+        if code == SQLITE_OK {
+            return Ok(Box::new(CBase { ops: self.ops, handle }));
+        }
+        let mut text = format!("cannot open the database file {}", path.display());
+        if !message.is_null() {
+            // SAFETY: the shim returned a C string.
+            let why = unsafe { CStr::from_ptr(message) };
+            text = format!("{text}: {}", why.to_string_lossy());
+            // SAFETY: it was allocated by sqlite3_mprintf.
+            unsafe { sqlite3_free(message.cast()) };
+        }
+        Err(Error::Base { code, text })
+    }
+}
+
+impl CBase {
+    fn check(&self, code: c_int, doing: &str) -> Result<()> {
+        if code == SQLITE_OK {
+            return Ok(());
+        }
+        // SAFETY: the handle is open; the result is null or a C string valid until the next call on it.
+        let message = unsafe { (self.ops.x_errmsg)(self.handle) };
+        let why = if message.is_null() || code == SQLITE_NOMEM {
+            "out of memory".into()
+        } else {
+            // SAFETY: see above.
+            unsafe { CStr::from_ptr(message) }.to_string_lossy()
+        };
+        Err(Error::Base { code, text: format!("cannot {doing} the database file: {why}") })
+    }
+}
+
+fn entry(key: &[u8], rec: &[u8], tombstone: bool) -> PlEntry {
+    PlEntry {
+        key: key.as_ptr(),
+        n_key: key.len() as u32,
+        n_rec: rec.len() as u32,
+        rec: rec.as_ptr(),
+        tombstone: u8::from(tombstone),
+    }
+}
+
+impl Base for CBase {
+    fn header(&mut self) -> Result<BaseHeader> {
+        let mut header = PlHeader::default();
+        // SAFETY: open handle, valid out-pointer.
+        let code = unsafe { (self.ops.x_header)(self.handle, &raw mut header) };
+        self.check(code, "read the header of")?;
+        Ok(BaseHeader::from(&header))
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_begin)(self.handle) };
+        self.check(code, "start a transaction on")
+    }
+
+    fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        let e = entry(key, rec, false);
+        // SAFETY: open handle; the entry lives through the call.
+        let code = unsafe { (self.ops.x_put)(self.handle, root.get(), &raw const e) };
+        self.check(code, "write to")
+    }
+
+    fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        let e = entry(key, rec, true);
+        // SAFETY: open handle; the entry lives through the call.
+        let code = unsafe { (self.ops.x_delete)(self.handle, root.get(), &raw const e) };
+        self.check(code, "delete from")
+    }
+
+    fn stamp(&mut self, header: &BaseHeader) -> Result<()> {
+        let header = PlHeader::from(header);
+        // SAFETY: open handle; the header lives through the call.
+        let code = unsafe { (self.ops.x_stamp)(self.handle, &raw const header) };
+        self.check(code, "stamp")
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_commit)(self.handle) };
+        let result = self.check(code, "commit to");
+        if result.is_err() {
+            self.rollback();
+        }
+        result
+    }
+
+    fn rollback(&mut self) {
+        // SAFETY: open handle.
+        unsafe { (self.ops.x_rollback)(self.handle) };
+    }
+
+    fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
+        let mode = match how {
+            Checkpoint::Passive => 0,
+            Checkpoint::Truncate => 2,
+        };
+        let mut state = WalState::default();
+        // SAFETY: open handle, valid out-pointers.
+        let code = unsafe {
+            (self.ops.x_checkpoint)(
+                self.handle,
+                mode,
+                &raw mut state.log_pages,
+                &raw mut state.checkpointed_pages,
+                &raw mut state.page_bytes,
+            )
+        };
+        self.check(code, "checkpoint")?;
+        Ok(state)
+    }
+}
+
+impl Drop for CBase {
+    fn drop(&mut self) {
+        // SAFETY: open handle, not used again.
+        unsafe { (self.ops.x_close)(self.handle) };
+    }
+}

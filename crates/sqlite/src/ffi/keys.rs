@@ -1,0 +1,118 @@
+//! Key encoding into buffers that C owns.
+
+use std::mem::ManuallyDrop;
+use std::os::raw::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::bytes;
+use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_OK};
+use super::types::{PlBuf, PlValue};
+use crate::key::{TextEncoding, Value, encode_record, encode_values};
+
+/// Runs `f` on the buffer as an emptied vector and puts the vector's parts back.
+///
+/// # Safety
+/// `buf` is zeroed or was filled by this function, and is used by this thread alone.
+unsafe fn fill(buf: *mut PlBuf, f: impl FnOnce(&mut Vec<u8>) -> c_int) -> c_int {
+    // SAFETY: by contract.
+    let buf = unsafe { &mut *buf };
+    let mut vec = ManuallyDrop::new(if buf.p.is_null() {
+        Vec::new()
+    } else {
+        // SAFETY: pointer and capacity are those of the vector that was left here; length 0 needs no bytes.
+        unsafe { Vec::from_raw_parts(buf.p, 0, buf.n_alloc as usize) }
+    });
+    let code = catch_unwind(AssertUnwindSafe(|| f(&mut vec))).unwrap_or(SQLITE_ERROR);
+    *buf = PlBuf { p: vec.as_mut_ptr(), n: vec.len() as u32, n_alloc: vec.capacity() as u32 };
+    if buf.n_alloc == 0 {
+        buf.p = std::ptr::null_mut();
+    }
+    code
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// `buf` is zeroed or was filled by `pl_encode_*`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_buf_free(buf: *mut PlBuf) {
+    // SAFETY: by contract.
+    let buf = unsafe { &mut *buf };
+    if !buf.p.is_null() {
+        // SAFETY: pointer and capacity are those of the vector that was left here.
+        drop(unsafe { Vec::from_raw_parts(buf.p, 0, buf.n_alloc as usize) });
+    }
+    *buf = PlBuf { p: std::ptr::null_mut(), n: 0, n_alloc: 0 };
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_encode_record(
+    rec: *const u8,
+    n_rec: u32,
+    fields: *const u8,
+    n_field: u32,
+    text_encoding: u8,
+    buf: *mut PlBuf,
+) -> c_int {
+    // SAFETY: engine.h: both ranges are readable during the call.
+    let (rec, fields) = unsafe { (bytes(rec, n_rec), bytes(fields, n_field)) };
+    let Some(encoding) = TextEncoding::from_sqlite(text_encoding) else { return SQLITE_ERROR };
+    // SAFETY: engine.h.
+    unsafe {
+        fill(buf, |out| match encode_record(rec, fields, encoding, out) {
+            Ok(()) => SQLITE_OK,
+            Err(_) => SQLITE_CORRUPT,
+        })
+    }
+}
+
+/// A value as C describes it.
+///
+/// # Safety
+/// Text and blob ranges are readable while the result is used.
+unsafe fn value<'a>(v: &PlValue) -> Value<'a> {
+    // SAFETY: by contract.
+    let data = |v: &PlValue| unsafe { bytes(v.z, v.n) };
+    match v.kind {
+        1 => Value::Integer(v.i),
+        2 => Value::Real(v.r),
+        3 => Value::Text(data(v)),
+        4 => Value::Blob(data(v), v.n_zero as usize),
+        _ => Value::Null,
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_encode_values(
+    values: *const PlValue,
+    n: u32,
+    fields: *const u8,
+    text_encoding: u8,
+    buf: *mut PlBuf,
+) -> c_int {
+    let Some(encoding) = TextEncoding::from_sqlite(text_encoding) else { return SQLITE_ERROR };
+    let values: &[PlValue] = if n == 0 {
+        &[]
+    } else {
+        // SAFETY: engine.h: `n` values are readable during the call.
+        unsafe { std::slice::from_raw_parts(values, n as usize) }
+    };
+    // SAFETY: engine.h: one byte a field, at least as many as values.
+    let fields = unsafe { bytes(fields, n) };
+    let encode = |out: &mut Vec<u8>| {
+        // SAFETY: engine.h: the values' ranges are readable during the call.
+        let values: Vec<Value<'_>> = values.iter().map(|v| unsafe { value(v) }).collect();
+        encode_values(&values, fields, encoding, out);
+        SQLITE_OK
+    };
+    // SAFETY: engine.h.
+    unsafe { fill(buf, encode) }
+}

@@ -1,0 +1,81 @@
+//! The engine as the C shim sees it: `csrc/engine.h`, implemented.
+//!
+//! One shape for every function: a guard turns a panic into a poisoned database
+//! and SQLITE_IOERR, never into success; an engine error becomes a SQLite result
+//! code, and its sentence is kept for `pl_errmsg`.
+//!
+//! Threads: a `PlConn` is used by one thread at a time (SQLite's connection
+//! mutex), which is what makes the `&mut` below sound.
+#![allow(unsafe_code)]
+
+mod attach;
+mod base;
+mod codes;
+mod keys;
+mod overlay;
+mod rows;
+mod txn;
+mod types;
+
+use std::ffi::CString;
+use std::os::raw::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use plait_engine::error::{Error, Result};
+use plait_engine::txn::Conn;
+
+pub use types::PlConn;
+
+/// Runs `f` on the connection behind `conn`.
+///
+/// # Safety
+/// `conn` came from `pl_attach`, was not detached, and is used by this thread alone during the call.
+unsafe fn with(conn: *mut PlConn, f: impl FnOnce(&mut Conn) -> Result<c_int>) -> c_int {
+    // SAFETY: the caller's contract.
+    let conn = unsafe { &mut *conn };
+    match catch_unwind(AssertUnwindSafe(|| f(&mut conn.conn))) {
+        Ok(Ok(code)) => code,
+        Ok(Err(e)) => {
+            let code = codes::of(&e);
+            conn.is_conflict = matches!(e, Error::Conflict(_));
+            conn.error = text(&e.to_string());
+            code
+        }
+        Err(_) => {
+            conn.conn.database().poison();
+            conn.error =
+                text("internal error: the engine panicked; close every connection to recover");
+            codes::SQLITE_IOERR
+        }
+    }
+}
+
+/// Runs `f` for its value; a panic poisons the database and yields `fallback`.
+///
+/// # Safety
+/// As for [`with`].
+unsafe fn read<T>(conn: *mut PlConn, fallback: T, f: impl FnOnce(&mut Conn) -> T) -> T {
+    // SAFETY: the caller's contract.
+    let conn = unsafe { &mut *conn };
+    catch_unwind(AssertUnwindSafe(|| f(&mut conn.conn))).unwrap_or_else(|_| {
+        // The next commit, snapshot or lock of any process reports it.
+        conn.conn.database().poison();
+        fallback
+    })
+}
+
+fn text(s: &str) -> CString {
+    CString::new(s.replace('\0', " ")).unwrap_or_default()
+}
+
+/// Bytes behind a C pointer and length; empty for a null pointer.
+///
+/// # Safety
+/// `p` is null or points to `n` readable bytes that stay unchanged while the result is used.
+unsafe fn bytes<'a>(p: *const u8, n: u32) -> &'a [u8] {
+    if p.is_null() || n == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's contract.
+    unsafe { std::slice::from_raw_parts(p, n as usize) }
+}

@@ -1,0 +1,195 @@
+//! Reads: the overlay over the base, and the read set.
+
+use std::os::raw::c_int;
+
+use plait_engine::ids::Root;
+use plait_engine::memtable::{Hi, Seek};
+use plait_engine::txn::overlay::OverlayIter;
+
+use super::types::{PlConn, PlEntry, PlIter};
+use super::{bytes, read};
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_root_overlay(conn: *mut PlConn, root: u32) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 0, |c| c_int::from(c.root_has_overlay(Root::new(root)))) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_get(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+    out: *mut PlEntry,
+) -> c_int {
+    // SAFETY: engine.h: the key is readable during the call.
+    let k = unsafe { bytes(key, n_key) };
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        read(conn, 0, |c| match c.get(Root::new(root), k) {
+            Some(entry) => {
+                *out = PlEntry { key, n_key, ..PlEntry::from(entry) };
+                1
+            }
+            None => 0,
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; the iterator is freed before the connection is detached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_new(conn: *mut PlConn, root: u32) -> *mut PlIter {
+    Box::into_raw(Box::new(PlIter { conn, iter: OverlayIter::new(Root::new(root)) }))
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// `iter` came from `pl_iter_new` and is not used afterwards, or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_free(iter: *mut PlIter) {
+    if !iter.is_null() {
+        // SAFETY: by contract.
+        drop(unsafe { Box::from_raw(iter) });
+    }
+}
+
+/// Moves an iterator and reports where it is.
+///
+/// # Safety
+/// As engine.h says: `iter` and its connection are alive and used by this thread alone; `out` is writable.
+unsafe fn step(
+    iter: *mut PlIter,
+    out: *mut PlEntry,
+    f: impl for<'c> FnOnce(
+        &mut OverlayIter,
+        &'c plait_engine::txn::Conn,
+    ) -> Option<plait_engine::txn::overlay::Entry<'c>>,
+) -> c_int {
+    // SAFETY: by contract.
+    let iter = unsafe { &mut *iter };
+    // SAFETY: by contract.
+    unsafe {
+        read(iter.conn, 0, |c| match f(&mut iter.iter, c) {
+            Some(entry) => {
+                *out = PlEntry::from(entry);
+                1
+            }
+            None => 0,
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_seek(
+    iter: *mut PlIter,
+    mode: c_int,
+    key: *const u8,
+    n_key: u32,
+    out: *mut PlEntry,
+) -> c_int {
+    // SAFETY: engine.h: the key is readable during the call.
+    let key = unsafe { bytes(key, n_key) };
+    let seek = match mode {
+        0 if key.is_empty() => Seek::First,
+        0 => Seek::Ge(key),
+        1 => Seek::Gt(key),
+        2 => Seek::Le(key),
+        3 => Seek::Lt(key),
+        4 => Seek::PrefixGt(key),
+        _ => Seek::PrefixLe(key),
+    };
+    // SAFETY: engine.h.
+    unsafe { step(iter, out, |i, c| i.seek(c, seek)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_last(iter: *mut PlIter, out: *mut PlEntry) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { step(iter, out, |i, c| i.seek(c, Seek::Last)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_next(iter: *mut PlIter, out: *mut PlEntry) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { step(iter, out, |i, c| i.next(c)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_prev(iter: *mut PlIter, out: *mut PlEntry) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { step(iter, out, |i, c| i.prev(c)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_read_point(conn: *mut PlConn, root: u32, key: *const u8, n_key: u32) {
+    // SAFETY: engine.h: the key is readable during the call.
+    let key = unsafe { bytes(key, n_key) };
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.read_point(Root::new(root), key)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_read_prefix(conn: *mut PlConn, root: u32, key: *const u8, n_key: u32) {
+    // SAFETY: engine.h: the key is readable during the call.
+    let key = unsafe { bytes(key, n_key) };
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.read_prefix(Root::new(root), key)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_read_range(
+    conn: *mut PlConn,
+    root: u32,
+    lo: *const u8,
+    n_lo: u32,
+    hi: *const u8,
+    n_hi: u32,
+) {
+    // SAFETY: engine.h: both keys are null or readable during the call.
+    let (low, high) = unsafe { (bytes(lo, n_lo), bytes(hi, n_hi)) };
+    let low = (!lo.is_null()).then_some(low);
+    let high = (!hi.is_null()).then_some(Hi::Key(high));
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.read_range(Root::new(root), low, high)) }
+}

@@ -1,0 +1,427 @@
+//! Snapshots, writes, the end of a transaction, the exclusive path.
+
+use std::os::raw::{c_int, c_void};
+
+use plait_engine::error::Error;
+use plait_engine::ids::Root;
+use plait_engine::merge::BaseHeader;
+use plait_engine::txn::exclusive::Replay;
+use plait_engine::txn::snapshot::Taken;
+use plait_engine::txn::{Sync, WriteMode};
+
+use super::codes::{PL_RETRY, SQLITE_ERROR, SQLITE_FULL, SQLITE_OK};
+use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
+use super::{bytes, read, with};
+
+const PL_WRITE_QUEUED: c_int = 1;
+const PL_WRITE_OPTIMISTIC: c_int = 2;
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_snapshot_pin(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| c.pin().map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_snapshot_take(
+    conn: *mut PlConn,
+    base: *const PlHeader,
+    for_write: c_int,
+) -> c_int {
+    // SAFETY: engine.h: `base` points to a header.
+    let header = BaseHeader::from(unsafe { &*base });
+    // SAFETY: engine.h.
+    unsafe {
+        with(conn, |c| {
+            Ok(match c.take(&header, for_write != 0)? {
+                Taken::Yes => SQLITE_OK,
+                Taken::Retry => PL_RETRY,
+            })
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.snapshot_end()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_data_version(conn: *mut PlConn) -> u32 {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 0, |c| c.data_version()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_view(conn: *mut PlConn) -> u32 {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 0, |c| c.view()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_write_begin(
+    conn: *mut PlConn,
+    how: c_int,
+    wait: *const PlWait,
+) -> c_int {
+    let mode = if how == PL_WRITE_OPTIMISTIC { WriteMode::Optimistic } else { WriteMode::Queued };
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| with_wait(wait, |w| c.write_begin(mode, w)).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_is_writer(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        read(conn, 0, |c| match c.write_mode() {
+            None => 0,
+            Some(WriteMode::Queued) => PL_WRITE_QUEUED,
+            Some(WriteMode::Optimistic) => PL_WRITE_OPTIMISTIC,
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_put(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+    rec: *const u8,
+    n_rec: u32,
+    n_zero: u32,
+) -> c_int {
+    // SAFETY: engine.h: both ranges are readable during the call.
+    let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| c.put(Root::new(root), key, rec, n_zero as usize).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_delete(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+    rec: *const u8,
+    n_rec: u32,
+) -> c_int {
+    // SAFETY: engine.h: both ranges are readable during the call.
+    let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| c.delete(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_put_max(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+    rec: *const u8,
+    n_rec: u32,
+) -> c_int {
+    // SAFETY: engine.h: both ranges are readable during the call.
+    let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| c.put_max(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_savepoint_open(conn: *mut PlConn, n: c_int) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        with(conn, |c| {
+            c.savepoint_open(n.max(0) as usize);
+            Ok(SQLITE_OK)
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_savepoint_release(conn: *mut PlConn, i: c_int) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.savepoint_release(i.max(0) as usize)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_savepoint_rollback(conn: *mut PlConn, i: c_int) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.savepoint_rollback(usize::try_from(i).ok())) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_new_rowid(
+    conn: *mut PlConn,
+    root: u32,
+    visible_max: i64,
+    floor: i64,
+    out: *mut i64,
+) -> c_int {
+    let known = |v: i64| (v != i64::MIN).then_some(v);
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        with(conn, |c| match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
+            Some(rowid) => {
+                *out = rowid;
+                Ok(SQLITE_OK)
+            }
+            None => Ok(SQLITE_FULL),
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_note_rowid(conn: *mut PlConn, root: u32, rowid: i64) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.note_rowid(Root::new(root), rowid)) }
+}
+
+fn sync_of(level: c_int) -> Sync {
+    match level {
+        0 => Sync::Off,
+        1 => Sync::Normal,
+        _ => Sync::Full,
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_commit_prepare(conn: *mut PlConn, wait: *const PlWait) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| with_wait(wait, |w| c.commit_prepare(w)).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_commit(
+    conn: *mut PlConn,
+    sync: c_int,
+    keep_reading: c_int,
+    wait: *const PlWait,
+) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        with(conn, |c| {
+            with_wait(wait, |w| c.commit(sync_of(sync), keep_reading != 0, w)).map(|()| SQLITE_OK)
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
+    // SAFETY: engine.h. A failure means a poisoned commit mutex, which the next call reports.
+    unsafe { with(conn, |c| c.rollback().map(|()| SQLITE_OK)) };
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| c.maintain().map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_doomed(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 1, |c| c_int::from(c.is_doomed())) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| with_wait(wait, |w| c.exclusive_begin(w)).map(|()| SQLITE_OK)) }
+}
+
+/// A code that a replay callback returned.
+struct Failed(c_int);
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_replay(
+    conn: *mut PlConn,
+    x_savepoint: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
+    x_write: unsafe extern "C" fn(*mut c_void, u32, *const PlEntry) -> c_int,
+    ctx: *mut c_void,
+) -> c_int {
+    let entry = |key: &[u8], rec: &[u8], tombstone: bool| PlEntry {
+        key: key.as_ptr(),
+        n_key: key.len() as u32,
+        n_rec: rec.len() as u32,
+        rec: rec.as_ptr(),
+        tombstone: u8::from(tombstone),
+    };
+    let step = |replay: Replay<'_>| {
+        let code = match replay {
+            // SAFETY: engine.h: the callbacks may be called with their context.
+            Replay::Savepoint(n) => unsafe { x_savepoint(ctx, n as c_int) },
+            Replay::Put(root, key, rec) => {
+                let e = entry(key, rec, false);
+                // SAFETY: as above; the entry lives through the call.
+                unsafe { x_write(ctx, root.get(), &raw const e) }
+            }
+            Replay::Delete(root, key, rec) => {
+                let e = entry(key, rec, true);
+                // SAFETY: as above.
+                unsafe { x_write(ctx, root.get(), &raw const e) }
+            }
+        };
+        if code == SQLITE_OK { Ok(()) } else { Err(Failed(code)) }
+    };
+    // SAFETY: engine.h.
+    unsafe {
+        with(conn, |c| {
+            c.exclusive_replay(step).map(|()| SQLITE_OK).map_err(|Failed(code)| Error::Base {
+                code,
+                text: "cannot apply the transaction's writes to the database file".into(),
+            })
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_header(conn: *mut PlConn, out: *mut PlHeader) {
+    // SAFETY: engine.h: `out` is writable.
+    unsafe { read(conn, (), |c| *out = PlHeader::from(&c.exclusive_header())) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_end(conn: *mut PlConn, committed: c_int) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.exclusive_end(committed != 0)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_is_exclusive(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { read(conn, 0, |c| c_int::from(c.is_exclusive())) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_merge_all(conn: *mut PlConn, wait: *const PlWait) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| with_wait(wait, |w| c.merge_all(w)).map(|()| SQLITE_OK)) }
+}
+
+const PL_SET_BACKGROUND_MERGE: c_int = 0;
+const PL_SET_WAL_LIMIT_BYTES: c_int = 1;
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_setting(conn: *mut PlConn, which: c_int, value: i64) -> i64 {
+    let new = (value >= 0).then_some(value as u64);
+    // SAFETY: engine.h.
+    unsafe {
+        read(conn, -1, |c| match which {
+            PL_SET_BACKGROUND_MERGE => {
+                i64::from(c.database().background_merge(new.map(|v| v != 0)))
+            }
+            PL_SET_WAL_LIMIT_BYTES => c.database().wal_limit_bytes(new) as i64,
+            _ => -i64::from(SQLITE_ERROR),
+        })
+    }
+}
