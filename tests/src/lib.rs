@@ -1,1 +1,19 @@
-//! Test support.
+//! Harness of the test suites: any `libsqlite3` by path, actors in threads and processes, and checkers.
+//!
+//! The suites are the files of `tests/tests`; their long forms run through the `torture` program, the ratios that the
+//! project promises through `ratios`, and everything that must happen in a process of its own through `worker`.
+
+#![deny(unsafe_code)]
+
+pub mod actor;
+pub mod differential;
+pub mod isolation;
+pub mod job;
+pub mod jobs;
+pub mod os;
+pub mod paths;
+pub mod place;
+pub mod sqlite;
+pub mod subject;
+pub mod torture;
+pub mod value;

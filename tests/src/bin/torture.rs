@@ -1,0 +1,117 @@
+//! The random suites for as long as one likes, and replay of what they found.
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use plait_tests::differential::Script;
+use plait_tests::differential::generate::generate;
+use plait_tests::differential::shrink::{Bench, Failure, search};
+use plait_tests::isolation::torture::Round;
+use plait_tests::place::Place;
+use plait_tests::subject::Subject;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Runs the random suites for a given time; stops with a report at the first failure.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    suite: Suite,
+    /// For how long.
+    #[arg(long, global = true, default_value_t = 600)]
+    seconds: u64,
+    /// First seed.
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// Random SQL on stock SQLite and on the library under test.
+    Differential {
+        /// Steps of each script after its schema.
+        #[arg(long, default_value_t = 200)]
+        length: usize,
+        /// Run one saved script instead.
+        #[arg(long)]
+        replay: Option<PathBuf>,
+        /// Print the script of the seed and stop.
+        #[arg(long)]
+        show: bool,
+        /// Keep the library under test in WAL mode.
+        #[arg(long)]
+        wal: bool,
+    },
+    /// Random transactions whose history must be serializable.
+    Isolation {
+        /// Workers are processes rather than threads.
+        #[arg(long)]
+        processes: bool,
+        /// Seconds of each round.
+        #[arg(long, default_value_t = 5)]
+        round: u64,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let time = Duration::from_secs(arguments.seconds);
+    match arguments.suite {
+        Suite::Differential { length, show: true, .. } => {
+            print!("{}", generate(arguments.seed, length).render());
+            Ok(())
+        }
+        Suite::Differential { length, replay, wal, .. } => {
+            let plait = if wal { Subject::plait_in_wal_mode() } else { Subject::plait() };
+            differential(&plait, replay, arguments.seed, length, time)
+        }
+        Suite::Isolation { processes, round } => {
+            isolation(processes, arguments.seed, Duration::from_secs(round), time);
+            Ok(())
+        }
+    }
+}
+
+fn differential(
+    plait: &Subject,
+    replay: Option<PathBuf>,
+    seed: u64,
+    length: usize,
+    time: Duration,
+) -> anyhow::Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let stock = Subject::stock();
+    let bench = Bench { stock: &stock, plait, scratch: scratch.path() };
+    let Some(path) = replay else {
+        let seeds = search(&bench, seed, length, time);
+        println!("{seeds} seeds from {seed} on gave equal results");
+        return Ok(());
+    };
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let script: Script = serde_json::from_str(&text).context("the file holds no script")?;
+    match bench.script(&script, Duration::from_secs(120)) {
+        None => println!("equal results"),
+        Some(Failure::Broken(message)) => println!("{message}\n{}", script.render()),
+        Some(Failure::Mismatch(mismatch)) => {
+            println!("{}", script.render());
+            println!("at step {}", mismatch.step);
+            println!("stock: {}\nplait: {}", mismatch.stock, mismatch.plait);
+        }
+    }
+    Ok(())
+}
+
+fn isolation(processes: bool, first: u64, round: Duration, time: Duration) {
+    let place = if processes { Place::Processes } else { Place::Threads };
+    let subject = Subject::plait();
+    let end = Instant::now() + time;
+    for seed in first.. {
+        if Instant::now() >= end {
+            break;
+        }
+        let round = Round::random(seed, place, round);
+        let summary = round.run(&subject);
+        println!("seed {seed}: {} workers, {summary:?}", round.workers);
+    }
+}

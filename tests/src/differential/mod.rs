@@ -1,0 +1,93 @@
+//! Random SQL on stock SQLite and on the library under test, which must behave alike.
+//!
+//! A [`Script`] is generated whole from a seed ([`generate`]), then run on both sides step by step ([`run`]); every
+//! result, code, message, counter and finally the whole contents are compared. A script that fails is made smaller
+//! ([`shrink`]) and printed, and can be saved and run again.
+//!
+//! What is deliberately absent: anything whose result SQLite does not define (random numbers, times, plans that depend
+//! on the size of the file), and statements over several attached databases in one transaction.
+
+pub mod dice;
+pub mod generate;
+pub mod queries;
+pub mod run;
+pub mod schema;
+pub mod shrink;
+pub mod statements;
+
+use crate::subject::Begin;
+use serde::{Deserialize, Serialize};
+
+/// One step of a script. `{dir}` in a statement is the side's own directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Statements on the main connection.
+    Sql(String),
+    /// Begins a transaction on the main connection.
+    Begin(Begin),
+    /// Statements on a second connection; skipped while the main one has a transaction or cursor open.
+    Other(String),
+    /// Prepares a statement under a number and leaves it open.
+    Open(u8, String),
+    /// Steps an open statement so many times.
+    Fetch(u8, u8),
+    /// Resets and drops an open statement.
+    Close(u8),
+    /// Opens an incremental blob.
+    BlobOpen {
+        /// Table.
+        table: String,
+        /// Column.
+        column: String,
+        /// Row.
+        rowid: i64,
+        /// For writing.
+        write: bool,
+    },
+    /// Reads some of the open blob.
+    BlobRead(u16, u16),
+    /// Writes so many bytes of one value at an offset of the open blob.
+    BlobWrite(u16, u16, u8),
+    /// Moves the open blob to another row.
+    BlobReopen(i64),
+    /// Closes the open blob.
+    BlobClose,
+    /// Merges the library under test from a connection of its own.
+    Merge,
+    /// Closes every connection and opens them again.
+    Reopen,
+    /// Compares all contents.
+    Compare,
+}
+
+/// A whole program for both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// The seed it came from.
+    pub seed: u64,
+    /// Pragmas that must run on the empty file: encoding, page size, auto-vacuum.
+    pub birth: String,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Script {
+    /// The script as text for a person: SQL, with the other steps as comments.
+    #[must_use]
+    pub fn render(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = format!("-- seed {}\n{}\n", self.seed, self.birth);
+        for (index, step) in self.steps.iter().enumerate() {
+            let _ = match step {
+                Step::Sql(sql) => writeln!(text, "/* {index} */ {sql};"),
+                Step::Begin(begin) => writeln!(text, "/* {index} */ BEGIN /* {begin:?} */;"),
+                Step::Other(sql) => writeln!(text, "/* {index}, second connection */ {sql};"),
+                Step::Open(cursor, sql) => {
+                    writeln!(text, "/* {index} */ -- cursor {cursor} prepares: {sql}")
+                }
+                other => writeln!(text, "/* {index} */ -- {other:?}"),
+            };
+        }
+        text
+    }
+}

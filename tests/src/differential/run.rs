@@ -1,0 +1,319 @@
+//! Runs a script on both sides and compares after every step.
+
+use super::{Script, Step};
+use crate::sqlite::{Blob, Connection, SqlError, Statement, Step as Stepped};
+use crate::subject::Subject;
+use crate::value::Value;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything a caller can see of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    rows: Vec<Vec<Value>>,
+    error: Option<(i32, String)>,
+    changes: i64,
+    total_changes: i64,
+    last_insert_rowid: i64,
+    autocommit: bool,
+}
+
+/// Where the two sides parted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// Index of the step in the script; its length stands for the checks at rest.
+    pub step: usize,
+    /// What stock SQLite did.
+    pub stock: String,
+    /// What the library under test did.
+    pub plait: String,
+}
+
+struct Side {
+    subject: Subject,
+    directory: PathBuf,
+    main: Option<Connection>,
+    second: Option<Connection>,
+    cursors: BTreeMap<u8, Statement>,
+    blob: Option<Blob>,
+}
+
+impl Side {
+    fn create(subject: &Subject, directory: PathBuf, birth: &str) -> Result<Self, SqlError> {
+        let mut side = Self {
+            subject: subject.clone(),
+            directory,
+            main: None,
+            second: None,
+            cursors: BTreeMap::new(),
+            blob: None,
+        };
+        for name in ["main.db", "aux.db"] {
+            let connection = side.subject.open(&side.directory.join(name))?;
+            connection.execute(birth)?;
+            connection.execute("CREATE TABLE born(a); DROP TABLE born;")?;
+            side.subject.convert(&connection)?;
+            connection.close()?;
+        }
+        side.open()?;
+        Ok(side)
+    }
+
+    fn database(&self) -> PathBuf {
+        self.directory.join("main.db")
+    }
+
+    fn open(&mut self) -> Result<(), SqlError> {
+        let connect = || -> Result<Connection, SqlError> {
+            let connection = self.subject.open(&self.database())?;
+            connection.busy_timeout(Duration::from_millis(200))?;
+            connection.execute("PRAGMA synchronous=OFF; PRAGMA cache_size=50;")?;
+            Ok(connection)
+        };
+        let (main, second) = (connect()?, connect()?);
+        self.main = Some(main);
+        self.second = Some(second);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SqlError> {
+        self.cursors.clear();
+        self.blob = None;
+        for connection in [self.main.take(), self.second.take()].into_iter().flatten() {
+            connection.close()?;
+        }
+        Ok(())
+    }
+
+    fn main(&self) -> &Connection {
+        self.main.as_ref().expect("the side is open")
+    }
+
+    fn is_idle(&self) -> bool {
+        self.main().autocommit() && self.cursors.is_empty() && self.blob.is_none()
+    }
+
+    fn perform(&mut self, step: &Step) -> Outcome {
+        let mut rows = Vec::new();
+        let error = self.attempt(step, &mut rows).err();
+        let main = self.main();
+        Outcome {
+            rows,
+            error: error.map(|error| (error.extended, error.message)),
+            changes: main.changes(),
+            total_changes: main.total_changes(),
+            last_insert_rowid: main.last_insert_rowid(),
+            autocommit: main.autocommit(),
+        }
+    }
+
+    fn attempt(&mut self, step: &Step, rows: &mut Vec<Vec<Value>>) -> Result<(), SqlError> {
+        match step {
+            Step::Sql(sql) => run_sql(self.main(), &self.located(sql), rows),
+            Step::Begin(begin) => run_sql(self.main(), self.subject.begin(*begin), rows),
+            Step::Other(sql) => {
+                let second = self.second.as_ref().expect("the side is open");
+                run_sql(second, &self.located(sql), rows)
+            }
+            Step::Open(number, sql) => {
+                self.cursors.remove(number);
+                let statement = self.main().prepare(&self.located(sql))?;
+                self.cursors.insert(*number, statement);
+                Ok(())
+            }
+            Step::Fetch(number, count) => {
+                let Some(cursor) = self.cursors.get_mut(number) else {
+                    return Ok(());
+                };
+                for _ in 0..*count {
+                    if cursor.step()? == Stepped::Done {
+                        break;
+                    }
+                    rows.push(cursor.row());
+                }
+                Ok(())
+            }
+            Step::Close(number) => {
+                self.cursors.remove(number);
+                Ok(())
+            }
+            Step::BlobOpen { table, column, rowid, write } => {
+                self.blob = None;
+                self.blob = Some(self.main().open_blob(table, column, *rowid, *write)?);
+                Ok(())
+            }
+            Step::BlobRead(offset, length) => {
+                let Some(blob) = &mut self.blob else {
+                    return Ok(());
+                };
+                rows.push(vec![Value::Integer(blob.len() as i64)]);
+                rows.push(vec![Value::Blob(blob.read((*offset).into(), (*length).into())?)]);
+                Ok(())
+            }
+            Step::BlobWrite(offset, length, value) => {
+                let Some(blob) = &mut self.blob else {
+                    return Ok(());
+                };
+                blob.write((*offset).into(), &vec![*value; (*length).into()])
+            }
+            Step::BlobReopen(rowid) => {
+                self.blob.as_mut().map_or(Ok(()), |blob| blob.reopen(*rowid))
+            }
+            Step::BlobClose => self.blob.take().map_or(Ok(()), Blob::close),
+            Step::Merge => {
+                self.merge();
+                Ok(())
+            }
+            Step::Reopen => {
+                self.close()?;
+                self.open()
+            }
+            Step::Compare => contents(self.main(), rows),
+        }
+    }
+
+    fn located(&self, sql: &str) -> String {
+        sql.replace("{dir}", &self.directory.to_string_lossy())
+    }
+
+    /// A merge may have to wait for what this script holds open, and then gives up: both is fine.
+    fn merge(&self) {
+        if self.subject.is_concurrent() {
+            let connection =
+                self.subject.open(&self.database()).expect("a third connection can open");
+            connection.busy_timeout(Duration::from_millis(50)).expect("a timeout can be set");
+            if let Err(error) = connection.execute("PRAGMA wal_checkpoint") {
+                assert!(
+                    error.is_busy() || error.code == crate::sqlite::LOCKED,
+                    "a merge failed: {error}"
+                );
+            }
+        }
+    }
+}
+
+fn run_sql(connection: &Connection, sql: &str, rows: &mut Vec<Vec<Value>>) -> Result<(), SqlError> {
+    connection.each_row(sql, &mut |statement| {
+        if rows.len() < 5000 {
+            rows.push(statement.row());
+        }
+    })
+}
+
+/// Every row of every table, and the schema, in an order that does not depend on where pages lie.
+pub fn contents(connection: &Connection, rows: &mut Vec<Vec<Value>>) -> Result<(), SqlError> {
+    let databases = connection.query("SELECT name FROM pragma_database_list ORDER BY seq")?;
+    for database in databases {
+        let schema = database[0].as_text().unwrap_or("main").to_owned();
+        let master = if schema == "temp" {
+            "temp.sqlite_schema".to_owned()
+        } else {
+            format!("{schema}.sqlite_schema")
+        };
+        let listed = connection
+            .query(&format!("SELECT type, name, tbl_name, sql FROM {master} ORDER BY rowid"))?;
+        rows.extend(listed.iter().cloned());
+        let tables = connection.query(&format!(
+            "SELECT name, sql LIKE 'CREATE VIRTUAL%', (SELECT max(wr) FROM pragma_table_list AS l WHERE l.name=m.name AND l.schema='{schema}')
+             FROM {master} AS m WHERE type='table' ORDER BY name"
+        ))?;
+        for table in tables {
+            let name = table[0].as_text().unwrap_or_default().to_owned();
+            let has_rowid = table[2].as_i64() == Some(0) && table[1].as_i64() != Some(1);
+            let select = if has_rowid { "rowid, *" } else { "*" };
+            rows.push(vec![Value::from(format!("{schema}.{name}"))]);
+            run_sql(connection, &format!("SELECT {select} FROM {schema}.\"{name}\""), rows)?;
+        }
+    }
+    rows.extend(connection.query("PRAGMA user_version; PRAGMA application_id; PRAGMA encoding")?);
+    Ok(())
+}
+
+/// Runs a script in `directory` on both sides; `None` when they agreed throughout and the file at rest is sound.
+pub fn run(
+    script: &Script,
+    stock: &Subject,
+    plait: &Subject,
+    directory: &Path,
+) -> anyhow::Result<Option<Mismatch>> {
+    let make = |subject: &Subject, name: &str| -> anyhow::Result<Side> {
+        let path = directory.join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(Side::create(subject, path, &script.birth)?)
+    };
+    let (mut left, mut right) = (make(stock, "stock")?, make(plait, "plait")?);
+    for (index, step) in script.steps.iter().enumerate() {
+        if matches!(step, Step::Other(_)) && !left.is_idle() {
+            continue;
+        }
+        let (expected, got) = (left.perform(step), right.perform(step));
+        if expected != got {
+            let (stock, plait) = describe(&expected, &got);
+            return Ok(Some(Mismatch { step: index, stock, plait }));
+        }
+    }
+    at_rest(script, &mut left, &mut right, stock)
+}
+
+/// Closes both sides and reads what they left with stock SQLite.
+fn at_rest(
+    script: &Script,
+    left: &mut Side,
+    right: &mut Side,
+    stock: &Subject,
+) -> anyhow::Result<Option<Mismatch>> {
+    left.close()?;
+    right.close()?;
+    let read = |side: &Side| -> Result<Vec<Vec<Value>>, SqlError> {
+        let connection = stock.open(&side.database())?;
+        let mut rows = connection.query("PRAGMA integrity_check")?;
+        contents(&connection, &mut rows)?;
+        Ok(rows)
+    };
+    let (expected, got) = (read(left), read(right));
+    if expected.is_ok() && expected == got {
+        return Ok(None);
+    }
+    let wrap = |result: Result<Vec<Vec<Value>>, SqlError>| {
+        let (rows, error) = match result {
+            Ok(rows) => (rows, None),
+            Err(error) => (Vec::new(), Some((error.extended, error.message))),
+        };
+        Outcome {
+            rows,
+            error,
+            changes: 0,
+            total_changes: 0,
+            last_insert_rowid: 0,
+            autocommit: true,
+        }
+    };
+    let (stock, plait) = describe(&wrap(expected), &wrap(got));
+    Ok(Some(Mismatch { step: script.steps.len(), stock, plait }))
+}
+
+/// The difference of two outcomes in words, short even when there are many rows.
+fn describe(expected: &Outcome, got: &Outcome) -> (String, String) {
+    let first = (0..expected.rows.len().max(got.rows.len()))
+        .find(|index| expected.rows.get(*index) != got.rows.get(*index));
+    let tell = |outcome: &Outcome| {
+        let Outcome { rows, error, changes, total_changes, last_insert_rowid, autocommit } =
+            outcome;
+        let mut text = format!(
+            "{} rows, error {error:?}, changes {changes}, total {total_changes}, last rowid {last_insert_rowid}, autocommit {autocommit}",
+            rows.len()
+        );
+        if let Some(index) = first {
+            match rows.get(index) {
+                Some(row) => text.push_str(&format!("; row {index}: {row:?}")),
+                None => text.push_str(&format!("; no row {index}")),
+            }
+            let around: Vec<_> = rows.iter().skip(index.saturating_sub(2)).take(6).collect();
+            text.push_str(&format!("; around it: {around:?}"));
+        }
+        text
+    };
+    (tell(expected), tell(got))
+}

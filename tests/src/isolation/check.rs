@@ -1,0 +1,327 @@
+//! Builds the direct serialization graph of a history and reports what is wrong with it.
+
+use super::graph::{Edge, Graph, Reason};
+use super::history::{Operation, Seen, Status, Transaction, Version};
+use super::versions::{Chain, Node, Write};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
+
+/// What a check found out about a sound history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Transactions that count as committed.
+    pub committed: usize,
+    /// Edges of the graph.
+    pub edges: usize,
+    /// Keys whose lives could not be ordered by time.
+    pub keys_in_doubt: usize,
+}
+
+/// Checks a history; the error is a report that shows the anomaly and its transactions.
+pub fn check(history: &[Transaction]) -> Result<Summary, String> {
+    let committed = committed(history);
+    check_aborted_reads(history, &committed)?;
+    let chains = build_chains(&committed)?;
+    let mut graph = Graph::new(committed.len());
+    for (key, chain) in &chains {
+        for (earlier, later) in chain.consecutive() {
+            graph.add_edge(earlier, later, Reason::WriteWrite, Some(*key));
+        }
+    }
+    for (node, transaction) in committed.iter().enumerate() {
+        add_reads(&mut graph, &chains, node, transaction)
+            .map_err(|error| format!("{error}\n{}", describe(transaction)))?;
+    }
+    let edges = graph.edge_count();
+    add_real_time(&mut graph, &committed);
+    if let Some(cycle) = graph.smallest_cycle() {
+        return Err(describe_cycle(&cycle, &committed));
+    }
+    let keys_in_doubt = chains.values().filter(|chain| chain.is_in_doubt()).count();
+    Ok(Summary { committed: committed.len(), edges, keys_in_doubt })
+}
+
+/// The committed transactions, with those of unknown outcome whose effects were seen.
+fn committed(history: &[Transaction]) -> Vec<&Transaction> {
+    let mut seen: HashSet<Version> = HashSet::new();
+    for operation in history.iter().flat_map(|transaction| &transaction.operations) {
+        match operation {
+            Operation::Read { seen: Seen::Value(version), .. } => seen.insert(*version),
+            Operation::Write { before: Some(version), .. } => seen.insert(*version),
+            _ => false,
+        };
+    }
+    let took_effect = |transaction: &&Transaction| {
+        match transaction.status {
+        Status::Committed => true,
+        Status::Aborted => false,
+        Status::Unknown => transaction.operations.iter().any(|operation| {
+            matches!(operation, Operation::Write { after: Some(row), .. } if seen.contains(&row.version))
+        }),
+    }
+    };
+    history.iter().filter(took_effect).collect()
+}
+
+/// No committed transaction may have read what only an aborted one wrote.
+fn check_aborted_reads(history: &[Transaction], committed: &[&Transaction]) -> Result<(), String> {
+    let mut aborted: HashMap<Version, &Transaction> = HashMap::new();
+    for transaction in history.iter().filter(|candidate| candidate.status == Status::Aborted) {
+        for operation in &transaction.operations {
+            if let Operation::Write { after: Some(row), .. } = operation {
+                aborted.insert(row.version, transaction);
+            }
+        }
+    }
+    for reader in committed {
+        for operation in &reader.operations {
+            let Operation::Read { key, seen: Seen::Value(version) } = operation else {
+                continue;
+            };
+            if let Some(writer) = aborted.get(version) {
+                return Err(format!(
+                    "aborted read of key {key}\n{}\n{}",
+                    describe(writer),
+                    describe(reader)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn build_chains(committed: &[&Transaction]) -> Result<BTreeMap<i64, Chain>, String> {
+    let mut writes: BTreeMap<i64, Vec<Write>> = BTreeMap::new();
+    for (by, transaction) in committed.iter().enumerate() {
+        let end = match transaction.status {
+            Status::Unknown => u64::MAX,
+            _ => transaction.end_ns,
+        };
+        let window = (transaction.commit_ns, end);
+        for operation in &transaction.operations {
+            match operation {
+                Operation::Write { key, before, after } => {
+                    let write = Write { by, before: *before, after: *after, window };
+                    writes.entry(*key).or_default().push(write);
+                }
+                Operation::Read { key, .. } => drop(writes.entry(*key).or_default()),
+            }
+        }
+    }
+    let build = |(key, writes): (i64, Vec<Write>)| match Chain::build(key, &writes) {
+        Ok(chain) => Ok((key, chain)),
+        Err(error) => {
+            let mut report = format!("{error}\n");
+            for write in writes.iter().filter(|write| error.contains(&format!("#{} ", write.by))) {
+                report.push_str(&describe_as(write.by, committed[write.by]));
+            }
+            Err(report)
+        }
+    };
+    writes.into_iter().map(build).collect()
+}
+
+fn add_reads(
+    graph: &mut Graph,
+    chains: &BTreeMap<i64, Chain>,
+    node: Node,
+    transaction: &Transaction,
+) -> Result<(), String> {
+    let during = (transaction.start_ns, transaction.end_ns);
+    for operation in &transaction.operations {
+        let Operation::Read { key, seen } = operation else {
+            continue;
+        };
+        let (after, before) = chains[key]
+            .neighbours(*seen, during)
+            .map_err(|error| format!("{} saw key {key} so: {error}", transaction.name))?;
+        if let Some(writer) = after {
+            graph.add_edge(writer, node, Reason::WriteRead, Some(*key));
+        }
+        if let Some(writer) = before {
+            graph.add_edge(node, writer, Reason::ReadWrite, Some(*key));
+        }
+    }
+    Ok(())
+}
+
+/// Whoever had returned before another began comes first: a chain of time nodes carries that with few edges.
+fn add_real_time(graph: &mut Graph, committed: &[&Transaction]) {
+    let known_end = |node: &usize| committed[*node].status == Status::Committed;
+    let mut by_end: Vec<Node> = (0..committed.len()).filter(known_end).collect();
+    by_end.sort_by_key(|node| committed[*node].end_ns);
+    let mut by_start: Vec<Node> = (0..committed.len()).collect();
+    by_start.sort_by_key(|node| committed[*node].start_ns);
+    let mut ended = by_end.into_iter().peekable();
+    let mut clock: Option<usize> = None;
+    for node in by_start {
+        while let Some(earlier) =
+            ended.next_if(|other| committed[*other].end_ns < committed[node].start_ns)
+        {
+            let tick = graph.add_node();
+            if let Some(clock) = clock {
+                graph.add_edge(clock, tick, Reason::RealTime, None);
+            }
+            graph.add_edge(earlier, tick, Reason::RealTime, None);
+            clock = Some(tick);
+        }
+        if let Some(clock) = clock {
+            graph.add_edge(clock, node, Reason::RealTime, None);
+        }
+    }
+}
+
+fn describe_cycle(cycle: &[(usize, Edge)], committed: &[&Transaction]) -> String {
+    let mut report =
+        String::from("the history is not serializable; each of these must come before the next:\n");
+    let name = |node: usize| match committed.get(node) {
+        Some(transaction) => transaction.name.to_string(),
+        None => "(time)".to_owned(),
+    };
+    for (node, edge) in cycle {
+        let key = edge.key.map_or(String::new(), |key| format!(" key {key}"));
+        let _ = writeln!(report, "  {} --{:?}{key}--> {}", name(*node), edge.reason, name(edge.to));
+    }
+    for (node, _) in cycle {
+        if let Some(transaction) = committed.get(*node) {
+            report.push_str(&describe(transaction));
+        }
+    }
+    report
+}
+
+fn describe(transaction: &Transaction) -> String {
+    let Transaction { name, begin, status, start_ns, commit_ns, end_ns, .. } = transaction;
+    let mut text =
+        format!("{name} {begin} {status:?} [start {start_ns}, commit {commit_ns}, end {end_ns}]\n");
+    for statement in &transaction.statements {
+        let _ = writeln!(text, "    {statement}");
+    }
+    for operation in &transaction.operations {
+        let _ = writeln!(text, "      {operation:?}");
+    }
+    text
+}
+
+fn describe_as(node: usize, transaction: &Transaction) -> String {
+    format!("#{node} = {}", describe(transaction))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::{Operation, Row, Seen, Status, Transaction, TransactionName};
+    use super::check;
+
+    fn transaction(number: u32, time: (u64, u64), operations: Vec<Operation>) -> Transaction {
+        Transaction {
+            name: TransactionName { worker: 1, number },
+            begin: String::new(),
+            start_ns: time.0,
+            commit_ns: time.0 + 1,
+            end_ns: time.1,
+            status: Status::Committed,
+            operations,
+            statements: Vec::new(),
+        }
+    }
+
+    fn read(key: i64, version: i64) -> Operation {
+        Operation::Read { key, seen: Seen::Value(version) }
+    }
+
+    fn absent(key: i64) -> Operation {
+        Operation::Read { key, seen: Seen::Absent }
+    }
+
+    fn write(key: i64, before: Option<i64>, version: i64) -> Operation {
+        Operation::Write { key, before, after: Some(Row { version, group: version }) }
+    }
+
+    fn delete(key: i64, before: i64) -> Operation {
+        Operation::Write { key, before: Some(before), after: None }
+    }
+
+    fn initial() -> Transaction {
+        transaction(0, (0, 5), vec![write(1, None, 10), write(2, None, 20)])
+    }
+
+    #[test]
+    fn a_serial_history_is_accepted() {
+        let history = [
+            initial(),
+            transaction(1, (10, 20), vec![read(1, 10), write(1, Some(10), 11)]),
+            transaction(2, (30, 40), vec![read(1, 11), delete(2, 20)]),
+            transaction(3, (50, 60), vec![absent(2), write(2, None, 21)]),
+        ];
+        assert_eq!(check(&history).map(|summary| summary.committed), Ok(4));
+    }
+
+    #[test]
+    fn a_lost_update_is_reported() {
+        let history = [
+            initial(),
+            transaction(1, (10, 30), vec![read(1, 10), write(1, Some(10), 11)]),
+            transaction(2, (10, 30), vec![read(1, 10), write(1, Some(10), 12)]),
+        ];
+        assert!(check(&history).expect_err("a lost update").contains("lost update"));
+    }
+
+    #[test]
+    fn write_skew_is_a_cycle() {
+        let history = [
+            initial(),
+            transaction(1, (10, 30), vec![read(1, 10), read(2, 20), write(1, Some(10), 11)]),
+            transaction(2, (10, 30), vec![read(1, 10), read(2, 20), write(2, Some(20), 22)]),
+        ];
+        assert!(check(&history).expect_err("write skew").contains("ReadWrite key"));
+    }
+
+    #[test]
+    fn a_phantom_through_an_index_range_is_a_cycle() {
+        let outside = |key| Operation::Read { key, seen: Seen::OutsideGroups(100, 200) };
+        let history = [
+            initial(),
+            transaction(1, (10, 30), vec![outside(1), outside(2), write(1, Some(10), 150)]),
+            transaction(2, (10, 30), vec![outside(1), outside(2), write(2, Some(20), 160)]),
+        ];
+        assert!(check(&history).expect_err("a phantom").contains("not serializable"));
+    }
+
+    #[test]
+    fn a_write_skew_over_absent_rows_is_a_cycle() {
+        let history = [
+            initial(),
+            transaction(1, (10, 30), vec![absent(3), absent(4), write(3, None, 31)]),
+            transaction(2, (10, 30), vec![absent(3), absent(4), write(4, None, 41)]),
+        ];
+        assert!(check(&history).expect_err("write skew").contains("not serializable"));
+    }
+
+    #[test]
+    fn a_stale_read_after_an_acknowledged_commit_is_a_cycle() {
+        let history = [
+            initial(),
+            transaction(1, (10, 20), vec![write(1, Some(10), 11)]),
+            transaction(2, (30, 40), vec![read(1, 10)]),
+        ];
+        assert!(check(&history).expect_err("a stale read").contains("RealTime"));
+    }
+
+    #[test]
+    fn reading_an_aborted_value_is_reported() {
+        let mut aborted = transaction(1, (10, 20), vec![write(1, Some(10), 11)]);
+        aborted.status = Status::Aborted;
+        let history = [initial(), aborted, transaction(2, (30, 40), vec![read(1, 11)])];
+        assert!(check(&history).expect_err("an aborted read").contains("aborted read"));
+    }
+
+    #[test]
+    fn a_commit_of_unknown_outcome_counts_when_it_was_seen() {
+        let mut unknown = transaction(1, (10, 20), vec![write(1, Some(10), 11)]);
+        unknown.status = Status::Unknown;
+        let unseen = [initial(), unknown.clone(), transaction(2, (30, 40), vec![read(1, 10)])];
+        assert_eq!(check(&unseen).map(|summary| summary.committed), Ok(2));
+        let seen = [initial(), unknown, transaction(2, (30, 40), vec![read(1, 11)])];
+        assert_eq!(check(&seen).map(|summary| summary.committed), Ok(3));
+    }
+}

@@ -1,0 +1,123 @@
+//! Transactions as their workers saw them.
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use std::io::BufRead as _;
+use std::path::Path;
+
+/// The value of a row: unique for every write.
+pub type Version = i64;
+
+/// Which transaction: worker and number. Worker 0 wrote the initial rows and read the final ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TransactionName {
+    /// The worker.
+    pub worker: u32,
+    /// Counted within the worker.
+    pub number: u32,
+}
+
+impl std::fmt::Display for TransactionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "T{}.{}", self.worker, self.number)
+    }
+}
+
+/// What a transaction learned about a key that it had not written itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Seen {
+    /// It had this value.
+    Value(Version),
+    /// There was no row.
+    Absent,
+    /// There was a row, with a value that was not read.
+    Present,
+    /// There was no row with a group in this closed range.
+    OutsideGroups(i64, i64),
+}
+
+/// A row's state after a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its value.
+    pub version: Version,
+    /// Its group, the indexed column.
+    pub group: i64,
+}
+
+/// A read or the net write of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operation {
+    /// The key was seen so.
+    Read {
+        /// Key.
+        key: i64,
+        /// What was seen.
+        seen: Seen,
+    },
+    /// The key was changed from one state to another by the whole transaction; `None` is absence.
+    Write {
+        /// Key.
+        key: i64,
+        /// The value replaced.
+        before: Option<Version>,
+        /// The row left.
+        after: Option<Row>,
+    },
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// COMMIT returned success.
+    Committed,
+    /// It was rolled back.
+    Aborted,
+    /// The worker was killed in COMMIT.
+    Unknown,
+}
+
+/// One transaction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Transaction {
+    /// Name.
+    pub name: TransactionName,
+    /// How it began, for the report.
+    pub begin: String,
+    /// Just before BEGIN was called, in nanoseconds since boot.
+    pub start_ns: u64,
+    /// Just before COMMIT was called.
+    pub commit_ns: u64,
+    /// Just after COMMIT returned.
+    pub end_ns: u64,
+    /// How it ended.
+    pub status: Status,
+    /// What it read and wrote.
+    pub operations: Vec<Operation>,
+    /// The statements, for the report.
+    pub statements: Vec<String>,
+}
+
+/// Reads the history files of several workers. A transaction that a killed worker had announced and not finished is
+/// [`Status::Unknown`].
+pub fn read_files(files: &[impl AsRef<Path>]) -> anyhow::Result<Vec<Transaction>> {
+    let mut transactions = Vec::new();
+    for file in files {
+        let path = file.as_ref();
+        let file = std::fs::File::open(path).with_context(|| format!("open {}", path.display()))?;
+        let mut announced: Option<Transaction> = None;
+        for line in std::io::BufReader::new(file).lines() {
+            // A line cut short by a kill is the last one of its file and announces nothing.
+            let Ok(transaction) = serde_json::from_str::<Transaction>(&line?) else {
+                break;
+            };
+            let same = announced.as_ref().is_some_and(|earlier| earlier.name == transaction.name);
+            if !same {
+                transactions.extend(announced.take());
+            }
+            announced = Some(transaction);
+        }
+        transactions.extend(announced);
+    }
+    Ok(transactions)
+}

@@ -1,0 +1,422 @@
+//! Random transactions over a fixed universe of keys, each written down for the checker in [`crate::isolation`].
+
+use crate::isolation::history::{Operation, Row, Seen, Status, Transaction, TransactionName};
+use crate::job::{Job, Reporter};
+use crate::os::monotonic_ns;
+use crate::sqlite::{Connection, SqlError};
+use crate::subject::{Begin, Synchronous};
+use crate::value::Value;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Groups are `0..GROUPS`; every write chooses one.
+const GROUPS: i64 = 12;
+
+/// How the table of keys is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layout {
+    /// `id INTEGER PRIMARY KEY`.
+    Rowid,
+    /// `id INTEGER PRIMARY KEY` in a WITHOUT ROWID table.
+    WithoutRowid,
+}
+
+impl Layout {
+    /// The schema.
+    #[must_use]
+    pub fn schema(self) -> String {
+        let options = if self == Self::WithoutRowid { " WITHOUT ROWID" } else { "" };
+        format!(
+            "CREATE TABLE kv(id INTEGER PRIMARY KEY, grp INTEGER NOT NULL, val INTEGER NOT NULL UNIQUE, prev INTEGER){options};
+             CREATE INDEX kv_grp ON kv(grp);"
+        )
+    }
+}
+
+/// A worker that runs random transactions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RandomTransactions {
+    /// Seed.
+    pub seed: u64,
+    /// Its number, from 1.
+    pub worker: u32,
+    /// Keys are `1..=keys`.
+    pub keys: i64,
+    /// Ways of beginning to choose from.
+    pub begins: Vec<Begin>,
+    /// Also run single statements without BEGIN. What a killed worker did so is unknown: not for rounds with kills.
+    pub autocommit: bool,
+    /// Only pretend to begin and commit, so that every statement stands alone: the checker must notice.
+    pub pretend: bool,
+    /// Durability.
+    pub synchronous: Synchronous,
+    /// Stop after so many transactions.
+    pub transactions: u32,
+    /// Stop after this time.
+    pub time: Duration,
+    /// Ask for a merge after about every so many transactions; never when 0.
+    pub merge_every: u32,
+    /// Number of the first transaction, for a worker that goes on in another process.
+    pub first_number: u32,
+    /// Where the history is written.
+    pub file: PathBuf,
+}
+
+impl RandomTransactions {
+    pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
+        let connection = job.subject.open(&job.database)?;
+        connection.execute(&format!("PRAGMA synchronous={}", self.synchronous.number()))?;
+        let mut file = File::create(&self.file)?;
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let end = Instant::now() + self.time;
+        let (mut committed, mut aborted) = (0u32, 0u32);
+        for number in self.first_number..self.first_number + self.transactions {
+            if reporter.should_stop() || Instant::now() >= end {
+                break;
+            }
+            let name = TransactionName { worker: self.worker, number };
+            let mut running = Run::new(&connection, name, self.keys);
+            running.pretend = self.pretend;
+            let choice = random.random_range(0..self.begins.len() + usize::from(self.autocommit));
+            let begin = self.begins.get(choice).map(|begin| job.subject.begin(*begin));
+            let begin = begin.map(|begin| if self.pretend { "SELECT 'no BEGIN'" } else { begin });
+            let outcome = running.perform(begin, &mut random, &mut file);
+            if let Err(error) = &outcome {
+                anyhow::ensure!(error.is_busy(), "{name}: {error}");
+            }
+            let status = if outcome.is_ok() { Status::Committed } else { Status::Aborted };
+            running.write_down(&mut file, status)?;
+            if outcome.is_ok() {
+                committed += 1
+            } else {
+                aborted += 1
+            }
+            if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
+                connection.execute("PRAGMA wal_checkpoint")?;
+            }
+        }
+        connection.close()?;
+        Ok(json!({ "committed": committed, "aborted": aborted }))
+    }
+}
+
+/// Writes the initial rows as transaction `T0.0` and its history.
+pub fn write_initial(connection: &Connection, keys: i64, file: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new(connection, TransactionName { worker: 0, number: 0 }, keys);
+    connection.execute("BEGIN IMMEDIATE")?;
+    for key in (1..=keys).filter(|key| key % 2 == 0) {
+        run.put(key, key % GROUPS)?;
+    }
+    connection.execute("COMMIT")?;
+    run.write_down(&mut File::create(file)?, Status::Committed)?;
+    Ok(())
+}
+
+/// Reads all keys as transaction `T0.1` and writes down what is there at the end.
+pub fn write_final(connection: &Connection, keys: i64, file: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new(connection, TransactionName { worker: 0, number: 1 }, keys);
+    run.range(1, keys, false)?;
+    run.write_down(&mut File::create(file)?, Status::Committed)?;
+    Ok(())
+}
+
+/// One transaction under way: what it saw, and what it wrote itself.
+struct Run<'c> {
+    connection: &'c Connection,
+    transaction: Transaction,
+    keys: i64,
+    /// Whether what it sees may contradict itself, because it is no real transaction.
+    pretend: bool,
+    writes: u32,
+    /// Keys written here: the value before the transaction and the row now.
+    own: BTreeMap<i64, (Option<i64>, Option<Row>)>,
+}
+
+impl<'c> Run<'c> {
+    fn new(connection: &'c Connection, name: TransactionName, keys: i64) -> Self {
+        let now = monotonic_ns();
+        let transaction = Transaction {
+            name,
+            begin: "autocommit".to_owned(),
+            start_ns: now,
+            commit_ns: now,
+            end_ns: now,
+            status: Status::Unknown,
+            operations: Vec::new(),
+            statements: Vec::new(),
+        };
+        Self { connection, transaction, keys, pretend: false, writes: 0, own: BTreeMap::new() }
+    }
+
+    /// The transaction with the net effect of its writes.
+    fn finished(&self) -> Transaction {
+        let mut transaction = self.transaction.clone();
+        for (key, (before, after)) in &self.own {
+            if before.is_some() || after.is_some() {
+                let (key, before, after) = (*key, *before, *after);
+                transaction.operations.push(Operation::Write { key, before, after });
+            }
+        }
+        transaction
+    }
+
+    fn write_down(&mut self, file: &mut File, status: Status) -> std::io::Result<()> {
+        self.transaction.end_ns = monotonic_ns();
+        self.transaction.status = status;
+        append(file, &self.finished())
+    }
+
+    fn perform(
+        &mut self,
+        begin: Option<&str>,
+        random: &mut StdRng,
+        file: &mut File,
+    ) -> Result<(), SqlError> {
+        let Some(begin) = begin else {
+            // What an autocommit statement read and wrote is known only when it is done, so it is not announced.
+            let outcome = self.random_operation(random);
+            self.transaction.commit_ns = self.transaction.start_ns;
+            return outcome;
+        };
+        begin.clone_into(&mut self.transaction.begin);
+        self.connection.execute(begin)?;
+        let outcome = self.body(random).and_then(|()| self.commit(file));
+        if outcome.is_err() && !self.connection.autocommit() {
+            self.connection.execute("ROLLBACK")?;
+        }
+        outcome
+    }
+
+    fn body(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        for _ in 0..random.random_range(1..6) {
+            if random.random_range(0..8) > 0 {
+                self.random_operation(random)?;
+                continue;
+            }
+            self.statement("SAVEPOINT s", &[])?;
+            let before = self.own.clone();
+            for _ in 0..random.random_range(1..3) {
+                self.random_operation(random)?;
+            }
+            if random.random_bool(0.6) {
+                self.statement("ROLLBACK TO s", &[])?;
+                self.own = before;
+            }
+            self.statement("RELEASE s", &[])?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, file: &mut File) -> Result<(), SqlError> {
+        self.transaction.commit_ns = monotonic_ns();
+        append(file, &self.finished()).expect("the history can be written");
+        let mut attempts = 0;
+        while !self.connection.autocommit() {
+            match self.connection.execute("COMMIT") {
+                Err(error) if error.is_busy() && !error.is_conflict() && attempts < 50 => {
+                    attempts += 1
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn random_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        let key = random.random_range(1..=self.keys);
+        let other = (key + random.random_range(0..6)).min(self.keys);
+        let group = random.random_range(0..GROUPS);
+        let high_group = group + random.random_range(0..3);
+        let descending = random.random_bool(0.5);
+        match random.random_range(0..16) {
+            0..=2 => self.point(key),
+            3 | 4 => self.range(key, other, descending),
+            5 | 6 => self.index_range(group, high_group, descending),
+            7 => self.extreme(descending),
+            8 => self.nearest(key, descending),
+            9 => self.count(),
+            10 | 11 => self.put(key, group),
+            12 | 13 => self.update(key, group),
+            14 => self.delete(key),
+            _ => self.update_groups(group, high_group),
+        }
+    }
+
+    fn statement(&mut self, sql: &str, parameters: &[i64]) -> Result<Vec<Vec<i64>>, SqlError> {
+        let values: Vec<Value> = parameters.iter().copied().map(Value::Integer).collect();
+        let outcome = self.connection.query_with(sql, &values);
+        let shown =
+            outcome.as_ref().map_or_else(|error| error.to_string(), |rows| format!("{rows:?}"));
+        self.transaction.statements.push(format!("{sql} {parameters:?} -> {shown}"));
+        let number = |value: Value| value.as_i64().unwrap_or(i64::MIN);
+        Ok(outcome?.into_iter().map(|row| row.into_iter().map(number).collect()).collect())
+    }
+
+    fn saw(&mut self, key: i64, seen: Seen) {
+        match (self.own.get(&key), seen) {
+            (None, _) => self.transaction.operations.push(Operation::Read { key, seen }),
+            (Some((_, Some(row))), Seen::Value(version)) => {
+                self.expect_own(key, row.version == version)
+            }
+            (Some((_, row)), Seen::Absent) => self.expect_own(key, row.is_none()),
+            (Some((_, row)), Seen::Present) => self.expect_own(key, row.is_some()),
+            (Some((_, row)), Seen::OutsideGroups(low, high)) => {
+                self.expect_own(key, row.is_none_or(|row| row.group < low || row.group > high));
+            }
+            (Some((_, None)), Seen::Value(_)) => self.expect_own(key, false),
+        }
+    }
+
+    fn expect_own(&self, key: i64, holds: bool) {
+        let Transaction { name, statements, .. } = &self.transaction;
+        assert!(
+            holds || self.pretend,
+            "{name} does not see its own write of key {key}, which is {:?}:\n{}",
+            self.own.get(&key),
+            statements.join("\n")
+        );
+    }
+
+    fn wrote(&mut self, key: i64, before: Option<i64>, after: Option<Row>) {
+        let entry = self.own.entry(key).or_insert((before, None));
+        entry.1 = after;
+    }
+
+    fn next_version(&mut self) -> i64 {
+        self.writes += 1;
+        let TransactionName { worker, number } = self.transaction.name;
+        (i64::from(worker) << 44) | (i64::from(number) << 16) | (i64::from(self.writes) << 6)
+    }
+
+    fn point(&mut self, key: i64) -> Result<(), SqlError> {
+        let rows = self.statement("SELECT val FROM kv WHERE id=?", &[key])?;
+        self.saw(key, rows.first().map_or(Seen::Absent, |row| Seen::Value(row[0])));
+        Ok(())
+    }
+
+    fn saw_keys(&mut self, low: i64, high: i64, rows: &[Vec<i64>], otherwise: Seen) {
+        for key in low..=high {
+            let found = rows.iter().find(|row| row[0] == key);
+            self.saw(key, found.map_or(otherwise, |row| Seen::Value(row[1])));
+        }
+    }
+
+    fn range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
+        let order = if descending { "DESC" } else { "ASC" };
+        let sql = format!("SELECT id, val FROM kv WHERE id BETWEEN ? AND ? ORDER BY id {order}");
+        let rows = self.statement(&sql, &[low, high])?;
+        self.saw_keys(low, high, &rows, Seen::Absent);
+        Ok(())
+    }
+
+    fn index_range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
+        let order = if descending { "DESC" } else { "ASC" };
+        let sql = format!(
+            "SELECT id, val FROM kv INDEXED BY kv_grp WHERE grp BETWEEN ? AND ? ORDER BY grp {order}"
+        );
+        let rows = self.statement(&sql, &[low, high])?;
+        self.saw_keys(1, self.keys, &rows, Seen::OutsideGroups(low, high));
+        Ok(())
+    }
+
+    fn extreme(&mut self, largest: bool) -> Result<(), SqlError> {
+        let function = if largest { "max" } else { "min" };
+        let rows = self.statement(&format!("SELECT {function}(id) FROM kv"), &[])?;
+        let found = rows[0][0];
+        if found == i64::MIN {
+            self.saw_keys(1, self.keys, &[], Seen::Absent);
+            return Ok(());
+        }
+        let (low, high) = if largest { (found + 1, self.keys) } else { (1, found - 1) };
+        self.saw_keys(low, high, &[], Seen::Absent);
+        self.saw(found, Seen::Present);
+        Ok(())
+    }
+
+    fn nearest(&mut self, key: i64, below: bool) -> Result<(), SqlError> {
+        let (comparison, order) = if below { ("<=", "DESC") } else { (">=", "ASC") };
+        let sql =
+            format!("SELECT id, val FROM kv WHERE id{comparison}? ORDER BY id {order} LIMIT 1");
+        let rows = self.statement(&sql, &[key])?;
+        let reached = rows.first().map_or(if below { 1 } else { self.keys }, |row| row[0]);
+        self.saw_keys(key.min(reached), key.max(reached), &rows, Seen::Absent);
+        Ok(())
+    }
+
+    /// One statement that counts and one that lists: in one snapshot they agree.
+    fn count(&mut self) -> Result<(), SqlError> {
+        if self.connection.autocommit() {
+            return self.range(1, self.keys, false);
+        }
+        let count = self.statement("SELECT count(*) FROM kv", &[])?[0][0];
+        let rows = self.statement("SELECT id, val FROM kv", &[])?;
+        let agree = usize::try_from(count) == Ok(rows.len());
+        assert!(
+            agree || self.pretend,
+            "count(*) gave {count}, a scan of the same snapshot {rows:?}"
+        );
+        self.saw_keys(1, self.keys, &rows, Seen::Absent);
+        Ok(())
+    }
+
+    fn put(&mut self, key: i64, group: i64) -> Result<(), SqlError> {
+        let version = self.next_version();
+        let sql = "INSERT INTO kv(id, grp, val) VALUES(?, ?, ?)
+                   ON CONFLICT(id) DO UPDATE SET prev=val, val=excluded.val, grp=excluded.grp RETURNING prev";
+        let rows = self.statement(sql, &[key, group, version])?;
+        let before = Some(rows[0][0]).filter(|value| *value != i64::MIN);
+        self.saw(key, before.map_or(Seen::Absent, Seen::Value));
+        self.wrote(key, before, Some(Row { version, group }));
+        Ok(())
+    }
+
+    fn update(&mut self, key: i64, group: i64) -> Result<(), SqlError> {
+        let version = self.next_version();
+        let sql = "UPDATE kv SET prev=val, val=?, grp=? WHERE id=? RETURNING prev";
+        let rows = self.statement(sql, &[version, group, key])?;
+        let Some(row) = rows.first() else {
+            self.saw(key, Seen::Absent);
+            return Ok(());
+        };
+        self.saw(key, Seen::Value(row[0]));
+        self.wrote(key, Some(row[0]), Some(Row { version, group }));
+        Ok(())
+    }
+
+    fn delete(&mut self, key: i64) -> Result<(), SqlError> {
+        let rows = self.statement("DELETE FROM kv WHERE id=? RETURNING val", &[key])?;
+        let Some(row) = rows.first() else {
+            self.saw(key, Seen::Absent);
+            return Ok(());
+        };
+        self.saw(key, Seen::Value(row[0]));
+        self.wrote(key, Some(row[0]), None);
+        Ok(())
+    }
+
+    fn update_groups(&mut self, low: i64, high: i64) -> Result<(), SqlError> {
+        let base = self.next_version();
+        let sql = "UPDATE kv SET prev=val, val=?+id WHERE grp BETWEEN ? AND ? RETURNING id, prev, val, grp";
+        let rows = self.statement(sql, &[base, low, high])?;
+        self.saw_keys(1, self.keys, &rows, Seen::OutsideGroups(low, high));
+        for row in rows {
+            let after = Row { version: row[2], group: row[3] };
+            self.wrote(row[0], Some(row[1]), Some(after));
+        }
+        Ok(())
+    }
+}
+
+fn append(file: &mut File, transaction: &Transaction) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(transaction)?;
+    line.push(b'\n');
+    file.write_all(&line)
+}

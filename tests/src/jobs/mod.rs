@@ -1,0 +1,9 @@
+//! The kinds of work that a [`crate::job::Job`] can do.
+
+pub mod counter;
+pub mod differential;
+pub mod history;
+pub mod pairs;
+pub mod process_rules;
+pub mod reader;
+pub mod script;

@@ -1,0 +1,103 @@
+//! The few system calls that the standard library does not offer.
+
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+/// Time since boot, comparable between processes.
+#[must_use]
+pub fn monotonic() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the result.
+    let code = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    assert_eq!(code, 0, "the monotonic clock can be read");
+    let seconds = u64::try_from(now.tv_sec).expect("time since boot is positive");
+    Duration::new(seconds, u32::try_from(now.tv_nsec).expect("nanoseconds are below a second"))
+}
+
+/// Nanoseconds since boot, comparable between processes.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    u64::try_from(monotonic().as_nanos()).expect("584 years have not passed since boot")
+}
+
+/// Whether this process runs as root.
+#[must_use]
+pub fn is_root() -> bool {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: u32, signal: i32) -> std::io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).expect("a process id is small");
+    // SAFETY: the call has no memory preconditions.
+    if unsafe { libc::kill(pid, signal) } == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Stops a process until [`resume`].
+pub fn suspend(pid: u32) -> std::io::Result<()> {
+    signal(pid, libc::SIGSTOP)
+}
+
+/// Lets a suspended process go on.
+pub fn resume(pid: u32) -> std::io::Result<()> {
+    signal(pid, libc::SIGCONT)
+}
+
+/// Limits the size of files that this process may write; a write beyond fails with EFBIG instead of a signal.
+pub fn limit_file_size(bytes: u64) -> std::io::Result<()> {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is a valid structure.
+    if unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Runs `child` in a forked copy of this process and returns its exit code; the copy never returns.
+///
+/// Only for a process with a single thread.
+pub fn in_forked_child(child: impl FnOnce() -> u8) -> std::io::Result<i32> {
+    // SAFETY: the caller promises a single thread, so no lock can be left held in the copy.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    if pid == 0 {
+        let code = child();
+        // SAFETY: leaves without running destructors, which belong to the parent.
+        unsafe { libc::_exit(i32::from(code)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above, and `status` is a valid place.
+    if unsafe { libc::waitpid(pid, &raw mut status, 0) } != pid {
+        return Err(std::io::Error::last_os_error());
+    }
+    if libc::WIFEXITED(status) {
+        Ok(libc::WEXITSTATUS(status))
+    } else {
+        Ok(-libc::WTERMSIG(status))
+    }
+}
+
+/// Bytes of memory that the process has mapped from a file of the given name, from `/proc/self/smaps`: size and resident.
+pub fn mapped_bytes(file_name_end: &str) -> std::io::Result<u64> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let mut total = 0;
+    for line in maps.lines().filter(|line| line.trim_end().ends_with(file_name_end)) {
+        let range = line.split_whitespace().next().unwrap_or_default();
+        if let Some((start, end)) = range.split_once('-') {
+            let parse = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+            total += parse(end) - parse(start);
+        }
+    }
+    Ok(total)
+}

@@ -1,0 +1,159 @@
+//! The part of SQLite's C interface that the tests call, resolved by name from one shared object.
+//!
+//! Several libraries may be loaded in one process: each is opened with `RTLD_LOCAL`, so their symbols never mix.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// `sqlite3`.
+#[repr(C)]
+pub struct RawDb {
+    _opaque: [u8; 0],
+}
+
+/// `sqlite3_stmt`.
+#[repr(C)]
+pub struct RawStatement {
+    _opaque: [u8; 0],
+}
+
+/// `sqlite3_blob`.
+#[repr(C)]
+pub struct RawBlob {
+    _opaque: [u8; 0],
+}
+
+/// `sqlite3_backup`.
+#[repr(C)]
+pub struct RawBackup {
+    _opaque: [u8; 0],
+}
+
+/// `sqlite3_session`.
+#[repr(C)]
+pub struct RawSession {
+    _opaque: [u8; 0],
+}
+
+pub type BusyFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+pub type CommitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub type RollbackFn = unsafe extern "C" fn(*mut c_void);
+pub type UpdateFn = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, i64);
+pub type PreupdateFn =
+    unsafe extern "C" fn(*mut c_void, *mut RawDb, c_int, *const c_char, *const c_char, i64, i64);
+pub type ConflictFn = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
+pub type FilterFn = unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int;
+pub type CompareFn =
+    unsafe extern "C" fn(*mut c_void, c_int, *const c_void, c_int, *const c_void) -> c_int;
+pub type DestructorFn = Option<unsafe extern "C" fn(*mut c_void)>;
+
+macro_rules! functions {
+    ($( $field:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?; )*) => {
+        /// Function pointers of one loaded library, named as in C without the prefix.
+        pub struct Functions { $( pub $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?, )* }
+
+        impl Functions {
+            fn resolve(library: &libloading::os::unix::Library) -> Result<Self, libloading::Error> {
+                Ok(Self { $(
+                    $field: {
+                        type Signature = unsafe extern "C" fn($($arg),*) $(-> $ret)?;
+                        // SAFETY: the symbol is part of SQLite's documented, stable C interface and has this signature.
+                        let symbol = unsafe { library.get::<Signature>($symbol) }?;
+                        *symbol
+                    },
+                )* })
+            }
+        }
+    };
+}
+
+functions! {
+    libversion = b"sqlite3_libversion\0": fn() -> *const c_char;
+    sourceid = b"sqlite3_sourceid\0": fn() -> *const c_char;
+    compileoption_get = b"sqlite3_compileoption_get\0": fn(c_int) -> *const c_char;
+    malloc64 = b"sqlite3_malloc64\0": fn(u64) -> *mut c_void;
+    free = b"sqlite3_free\0": fn(*mut c_void);
+    open_v2 = b"sqlite3_open_v2\0": fn(*const c_char, *mut *mut RawDb, c_int, *const c_char) -> c_int;
+    close = b"sqlite3_close\0": fn(*mut RawDb) -> c_int;
+    close_v2 = b"sqlite3_close_v2\0": fn(*mut RawDb) -> c_int;
+    extended_result_codes = b"sqlite3_extended_result_codes\0": fn(*mut RawDb, c_int) -> c_int;
+    errcode = b"sqlite3_errcode\0": fn(*mut RawDb) -> c_int;
+    extended_errcode = b"sqlite3_extended_errcode\0": fn(*mut RawDb) -> c_int;
+    errmsg = b"sqlite3_errmsg\0": fn(*mut RawDb) -> *const c_char;
+    busy_timeout = b"sqlite3_busy_timeout\0": fn(*mut RawDb, c_int) -> c_int;
+    busy_handler = b"sqlite3_busy_handler\0": fn(*mut RawDb, Option<BusyFn>, *mut c_void) -> c_int;
+    commit_hook = b"sqlite3_commit_hook\0": fn(*mut RawDb, Option<CommitFn>, *mut c_void) -> *mut c_void;
+    rollback_hook = b"sqlite3_rollback_hook\0": fn(*mut RawDb, Option<RollbackFn>, *mut c_void) -> *mut c_void;
+    update_hook = b"sqlite3_update_hook\0": fn(*mut RawDb, Option<UpdateFn>, *mut c_void) -> *mut c_void;
+    preupdate_hook = b"sqlite3_preupdate_hook\0": fn(*mut RawDb, Option<PreupdateFn>, *mut c_void) -> *mut c_void;
+    wal_checkpoint_v2 = b"sqlite3_wal_checkpoint_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int;
+    create_collation_v2 = b"sqlite3_create_collation_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_void, Option<CompareFn>, DestructorFn) -> c_int;
+    interrupt = b"sqlite3_interrupt\0": fn(*mut RawDb);
+    changes64 = b"sqlite3_changes64\0": fn(*mut RawDb) -> i64;
+    total_changes64 = b"sqlite3_total_changes64\0": fn(*mut RawDb) -> i64;
+    last_insert_rowid = b"sqlite3_last_insert_rowid\0": fn(*mut RawDb) -> i64;
+    get_autocommit = b"sqlite3_get_autocommit\0": fn(*mut RawDb) -> c_int;
+    txn_state = b"sqlite3_txn_state\0": fn(*mut RawDb, *const c_char) -> c_int;
+    db_cacheflush = b"sqlite3_db_cacheflush\0": fn(*mut RawDb) -> c_int;
+    prepare_v2 = b"sqlite3_prepare_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut *mut RawStatement, *mut *const c_char) -> c_int;
+    finalize = b"sqlite3_finalize\0": fn(*mut RawStatement) -> c_int;
+    reset = b"sqlite3_reset\0": fn(*mut RawStatement) -> c_int;
+    step = b"sqlite3_step\0": fn(*mut RawStatement) -> c_int;
+    stmt_readonly = b"sqlite3_stmt_readonly\0": fn(*mut RawStatement) -> c_int;
+    bind_null = b"sqlite3_bind_null\0": fn(*mut RawStatement, c_int) -> c_int;
+    bind_int64 = b"sqlite3_bind_int64\0": fn(*mut RawStatement, c_int, i64) -> c_int;
+    bind_double = b"sqlite3_bind_double\0": fn(*mut RawStatement, c_int, f64) -> c_int;
+    bind_text = b"sqlite3_bind_text\0": fn(*mut RawStatement, c_int, *const c_char, c_int, isize) -> c_int;
+    bind_blob64 = b"sqlite3_bind_blob64\0": fn(*mut RawStatement, c_int, *const c_void, u64, isize) -> c_int;
+    bind_zeroblob64 = b"sqlite3_bind_zeroblob64\0": fn(*mut RawStatement, c_int, u64) -> c_int;
+    column_count = b"sqlite3_column_count\0": fn(*mut RawStatement) -> c_int;
+    column_type = b"sqlite3_column_type\0": fn(*mut RawStatement, c_int) -> c_int;
+    column_int64 = b"sqlite3_column_int64\0": fn(*mut RawStatement, c_int) -> i64;
+    column_double = b"sqlite3_column_double\0": fn(*mut RawStatement, c_int) -> f64;
+    column_text = b"sqlite3_column_text\0": fn(*mut RawStatement, c_int) -> *const u8;
+    column_blob = b"sqlite3_column_blob\0": fn(*mut RawStatement, c_int) -> *const c_void;
+    column_bytes = b"sqlite3_column_bytes\0": fn(*mut RawStatement, c_int) -> c_int;
+    blob_open = b"sqlite3_blob_open\0": fn(*mut RawDb, *const c_char, *const c_char, *const c_char, i64, c_int, *mut *mut RawBlob) -> c_int;
+    blob_close = b"sqlite3_blob_close\0": fn(*mut RawBlob) -> c_int;
+    blob_reopen = b"sqlite3_blob_reopen\0": fn(*mut RawBlob, i64) -> c_int;
+    blob_bytes = b"sqlite3_blob_bytes\0": fn(*mut RawBlob) -> c_int;
+    blob_read = b"sqlite3_blob_read\0": fn(*mut RawBlob, *mut c_void, c_int, c_int) -> c_int;
+    blob_write = b"sqlite3_blob_write\0": fn(*mut RawBlob, *const c_void, c_int, c_int) -> c_int;
+    backup_init = b"sqlite3_backup_init\0": fn(*mut RawDb, *const c_char, *mut RawDb, *const c_char) -> *mut RawBackup;
+    backup_step = b"sqlite3_backup_step\0": fn(*mut RawBackup, c_int) -> c_int;
+    backup_remaining = b"sqlite3_backup_remaining\0": fn(*mut RawBackup) -> c_int;
+    backup_finish = b"sqlite3_backup_finish\0": fn(*mut RawBackup) -> c_int;
+    serialize = b"sqlite3_serialize\0": fn(*mut RawDb, *const c_char, *mut i64, u32) -> *mut u8;
+    deserialize = b"sqlite3_deserialize\0": fn(*mut RawDb, *const c_char, *mut u8, i64, i64, u32) -> c_int;
+    session_create = b"sqlite3session_create\0": fn(*mut RawDb, *const c_char, *mut *mut RawSession) -> c_int;
+    session_attach = b"sqlite3session_attach\0": fn(*mut RawSession, *const c_char) -> c_int;
+    session_changeset = b"sqlite3session_changeset\0": fn(*mut RawSession, *mut c_int, *mut *mut c_void) -> c_int;
+    session_delete = b"sqlite3session_delete\0": fn(*mut RawSession);
+    changeset_apply = b"sqlite3changeset_apply\0": fn(*mut RawDb, c_int, *mut c_void, Option<FilterFn>, Option<ConflictFn>, *mut c_void) -> c_int;
+}
+
+/// One loaded shared object. It stays loaded to the end of the process: connections point into it.
+pub struct Loaded {
+    pub functions: Functions,
+    pub path: PathBuf,
+    _library: libloading::os::unix::Library,
+}
+
+static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
+
+/// Loads a library once per path and process.
+pub fn load(path: &Path) -> Result<&'static Loaded, libloading::Error> {
+    let mut loaded = LOADED.lock().expect("no test panics while a library loads");
+    if let Some(found) = loaded.iter().find(|candidate| candidate.path == path) {
+        return Ok(found);
+    }
+    let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
+    // SAFETY: libsqlite3 runs no initialisers that could be unsound; the handle is kept for the life of the process.
+    let library = unsafe { libloading::os::unix::Library::open(Some(path), flags) }?;
+    let functions = Functions::resolve(&library)?;
+    let entry: &'static Loaded =
+        Box::leak(Box::new(Loaded { functions, path: path.to_owned(), _library: library }));
+    loaded.push(entry);
+    Ok(entry)
+}

@@ -1,0 +1,75 @@
+//! A failed call, with everything SQLite says about it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// `SQLITE_OK`.
+pub const OK: i32 = 0;
+/// `SQLITE_ERROR`.
+pub const ERROR: i32 = 1;
+/// `SQLITE_ABORT`.
+pub const ABORT: i32 = 4;
+/// `SQLITE_BUSY`.
+pub const BUSY: i32 = 5;
+/// `SQLITE_LOCKED`.
+pub const LOCKED: i32 = 6;
+/// `SQLITE_READONLY`.
+pub const READONLY: i32 = 8;
+/// `SQLITE_INTERRUPT`.
+pub const INTERRUPT: i32 = 9;
+/// `SQLITE_IOERR`.
+pub const IOERR: i32 = 10;
+/// `SQLITE_CORRUPT`.
+pub const CORRUPT: i32 = 11;
+/// `SQLITE_FULL`.
+pub const FULL: i32 = 13;
+/// `SQLITE_CANTOPEN`.
+pub const CANTOPEN: i32 = 14;
+/// `SQLITE_CONSTRAINT`.
+pub const CONSTRAINT: i32 = 19;
+/// `SQLITE_NOTADB`.
+pub const NOTADB: i32 = 26;
+/// `SQLITE_BUSY_SNAPSHOT`, an extended code.
+pub const BUSY_SNAPSHOT: i32 = 517;
+
+/// A result code other than success, its extended form, and the connection's message at that moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqlError {
+    /// Primary code, for example 5 for `SQLITE_BUSY`.
+    pub code: i32,
+    /// Extended code, for example 517 for `SQLITE_BUSY_SNAPSHOT`.
+    pub extended: i32,
+    /// `sqlite3_errmsg` right after the failing call.
+    pub message: String,
+    /// The statement that failed, or the name of the call.
+    pub context: String,
+}
+
+impl SqlError {
+    /// Any kind of BUSY.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.code == BUSY
+    }
+
+    /// A conflict: something that the transaction read has changed.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.extended == BUSY_SNAPSHOT
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut context: String = self.context.chars().take(200).collect();
+        if context.len() < self.context.len() {
+            context.push_str("...");
+        }
+        write!(f, "{} (code {}) from: {context}", self.message, self.extended)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// Result of a call into SQLite.
+pub type Result<T> = std::result::Result<T, SqlError>;

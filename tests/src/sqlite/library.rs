@@ -1,0 +1,82 @@
+//! A loaded library, and opening databases with it.
+
+use super::api::{self, Functions, Loaded};
+use super::connection::{Connection, OpenFlags};
+use super::error::Result;
+use anyhow::Context as _;
+use std::ffi::CStr;
+use std::path::Path;
+
+/// A `libsqlite3` loaded by path. Copies are handles on the same loaded object.
+#[derive(Clone, Copy)]
+pub struct Library(pub(super) &'static Loaded);
+
+impl Library {
+    /// Loads the shared object at `path`; loading the same path again gives the same library.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let loaded = api::load(path)
+            .with_context(|| format!("cannot load the SQLite library {}", path.display()))?;
+        Ok(Self(loaded))
+    }
+
+    /// Where it was loaded from.
+    #[must_use]
+    pub fn path(&self) -> &'static Path {
+        &self.0.path
+    }
+
+    pub(super) fn functions(self) -> &'static Functions {
+        &self.0.functions
+    }
+
+    /// `sqlite3_libversion()`, for example `3.54.1`.
+    #[must_use]
+    pub fn version(&self) -> String {
+        // SAFETY: the function takes nothing and returns a static string.
+        let text = unsafe { (self.functions().libversion)() };
+        // SAFETY: that string is NUL-terminated and never freed.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    /// `sqlite3_sourceid()`.
+    #[must_use]
+    pub fn source_id(&self) -> String {
+        // SAFETY: the function takes nothing and returns a static string.
+        let text = unsafe { (self.functions().sourceid)() };
+        // SAFETY: that string is NUL-terminated and never freed.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    /// Every compile option as `sqlite3_compileoption_get` lists it.
+    #[must_use]
+    pub fn compile_options(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        for index in 0.. {
+            // SAFETY: any index is allowed; past the end the result is null.
+            let text = unsafe { (self.functions().compileoption_get)(index) };
+            if text.is_null() {
+                break;
+            }
+            // SAFETY: the string is static and NUL-terminated.
+            let text = unsafe { CStr::from_ptr(text) };
+            options.push(text.to_string_lossy().into_owned());
+        }
+        options
+    }
+
+    /// Opens a database for reading and writing, creating it if it is not there.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Connection> {
+        Connection::open(*self, path.as_ref(), OpenFlags::ReadWriteCreate)
+    }
+
+    /// Opens a database in a given way.
+    pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags) -> Result<Connection> {
+        Connection::open(*self, path.as_ref(), flags)
+    }
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.path().display(), self.version())
+    }
+}

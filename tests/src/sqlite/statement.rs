@@ -1,0 +1,227 @@
+//! A prepared statement.
+
+use super::api::{Functions, RawStatement};
+use super::connection::Inner;
+use super::error::Result;
+use crate::value::Value;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// `SQLITE_TRANSIENT`: SQLite copies what is bound.
+const TRANSIENT: isize = -1;
+
+/// What a step gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A row is ready to be read.
+    Row,
+    /// The statement is done.
+    Done,
+}
+
+/// A prepared statement. Columns are numbered from 0, parameters from 1.
+pub struct Statement {
+    connection: Arc<Inner>,
+    raw: *mut RawStatement,
+    sql: String,
+}
+
+// SAFETY: SQLite in serialized mode allows a statement to be used from any thread.
+unsafe impl Send for Statement {}
+
+impl Statement {
+    pub(super) fn new(connection: Arc<Inner>, raw: *mut RawStatement, sql: &str) -> Self {
+        Self { connection, raw, sql: sql.to_owned() }
+    }
+
+    fn functions(&self) -> &'static Functions {
+        self.connection.functions()
+    }
+
+    fn check(&self, code: c_int) -> Result<()> {
+        self.connection.check(code, &self.sql)
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// Goes to the next row.
+    pub fn step(&mut self) -> Result<Step> {
+        // SAFETY: the statement is alive.
+        match unsafe { (self.functions().step)(self.raw) } {
+            100 => Ok(Step::Row),
+            101 => Ok(Step::Done),
+            code => Err(self.connection.error(code, &self.sql)),
+        }
+    }
+
+    /// Back to before the first row. Returns nothing: the code of `sqlite3_reset` repeats that of the last step.
+    pub fn reset(&mut self) {
+        // SAFETY: the statement is alive.
+        unsafe { (self.functions().reset)(self.raw) };
+    }
+
+    /// Steps to the end, drops the rows and resets. On an error it is reset as well.
+    pub fn run(&mut self) -> Result<()> {
+        let outcome = loop {
+            match self.step() {
+                Ok(Step::Row) => {}
+                Ok(Step::Done) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.reset();
+        outcome
+    }
+
+    /// Steps to the end and returns the rows; resets.
+    pub fn collect_rows(&mut self) -> Result<Vec<Vec<Value>>> {
+        let mut rows = Vec::new();
+        let outcome = loop {
+            match self.step() {
+                Ok(Step::Row) => rows.push(self.row()),
+                Ok(Step::Done) => break Ok(rows),
+                Err(error) => break Err(error),
+            }
+        };
+        self.reset();
+        outcome
+    }
+
+    /// Whether it makes no direct change to the database.
+    #[must_use]
+    pub fn is_readonly(&self) -> bool {
+        // SAFETY: the statement is alive.
+        unsafe { (self.functions().stmt_readonly)(self.raw) != 0 }
+    }
+
+    /// Binds an integer.
+    pub fn bind_i64(&mut self, index: i32, value: i64) -> Result<()> {
+        // SAFETY: the statement is alive; a wrong index is an error code.
+        let code = unsafe { (self.functions().bind_int64)(self.raw, index, value) };
+        self.check(code)
+    }
+
+    /// Binds a double.
+    pub fn bind_f64(&mut self, index: i32, value: f64) -> Result<()> {
+        // SAFETY: the statement is alive; a wrong index is an error code.
+        let code = unsafe { (self.functions().bind_double)(self.raw, index, value) };
+        self.check(code)
+    }
+
+    /// Binds text.
+    pub fn bind_text(&mut self, index: i32, value: &[u8]) -> Result<()> {
+        let length = c_int::try_from(value.len()).expect("text of less than 2 GiB");
+        // SAFETY: the bytes are given with their length, and TRANSIENT makes SQLite copy them.
+        let code = unsafe {
+            (self.functions().bind_text)(self.raw, index, value.as_ptr().cast(), length, TRANSIENT)
+        };
+        self.check(code)
+    }
+
+    /// Binds a blob.
+    pub fn bind_blob(&mut self, index: i32, value: &[u8]) -> Result<()> {
+        let (bytes, length) = (value.as_ptr().cast(), value.len() as u64);
+        // SAFETY: the bytes are given with their length, and TRANSIENT makes SQLite copy them.
+        let code =
+            unsafe { (self.functions().bind_blob64)(self.raw, index, bytes, length, TRANSIENT) };
+        self.check(code)
+    }
+
+    /// Binds a blob of zeros.
+    pub fn bind_zeroblob(&mut self, index: i32, length: u64) -> Result<()> {
+        // SAFETY: the statement is alive; a wrong index is an error code.
+        let code = unsafe { (self.functions().bind_zeroblob64)(self.raw, index, length) };
+        self.check(code)
+    }
+
+    /// Binds any value.
+    pub fn bind(&mut self, index: i32, value: &Value) -> Result<()> {
+        match value {
+            Value::Null => {
+                // SAFETY: the statement is alive; a wrong index is an error code.
+                let code = unsafe { (self.functions().bind_null)(self.raw, index) };
+                self.check(code)
+            }
+            Value::Integer(value) => self.bind_i64(index, *value),
+            Value::Real(value) => self.bind_f64(index, *value),
+            Value::Text(value) => self.bind_text(index, value),
+            Value::Blob(value) => self.bind_blob(index, value),
+        }
+    }
+
+    /// Binds parameters 1, 2, ... in order.
+    pub fn bind_all(&mut self, values: &[Value]) -> Result<()> {
+        (1..).zip(values).try_for_each(|(index, value)| self.bind(index, value))
+    }
+
+    /// Number of result columns.
+    #[must_use]
+    pub fn column_count(&self) -> i32 {
+        // SAFETY: the statement is alive.
+        unsafe { (self.functions().column_count)(self.raw) }
+    }
+
+    /// A column as an integer, converted as SQLite converts.
+    #[must_use]
+    pub fn column_i64(&self, index: i32) -> i64 {
+        // SAFETY: the statement is alive; outside a row the result is 0.
+        unsafe { (self.functions().column_int64)(self.raw, index) }
+    }
+
+    /// The bytes of a column as text or blob, valid until the next call on the statement.
+    #[must_use]
+    pub fn column_bytes(&self, index: i32) -> &[u8] {
+        // SAFETY: the statement is alive.
+        let bytes = unsafe { (self.functions().column_blob)(self.raw, index) };
+        self.borrow_bytes(index, bytes.cast())
+    }
+
+    fn column_text(&self, index: i32) -> &[u8] {
+        // SAFETY: the statement is alive.
+        let bytes = unsafe { (self.functions().column_text)(self.raw, index) };
+        self.borrow_bytes(index, bytes)
+    }
+
+    fn borrow_bytes(&self, index: i32, bytes: *const u8) -> &[u8] {
+        // SAFETY: asked right after the bytes, so no conversion happens between.
+        let length = unsafe { (self.functions().column_bytes)(self.raw, index) };
+        if bytes.is_null() {
+            return &[];
+        }
+        let length = usize::try_from(length).expect("a length is not negative");
+        // SAFETY: SQLite guarantees `length` bytes there until the next step, reset or conversion; stepping and
+        // resetting borrow the statement mutably, so the slice cannot outlive them.
+        unsafe { std::slice::from_raw_parts(bytes, length) }
+    }
+
+    /// A column as a value of its own storage class.
+    #[must_use]
+    pub fn column(&self, index: i32) -> Value {
+        // SAFETY: the statement is alive; outside a row the type is NULL.
+        match unsafe { (self.functions().column_type)(self.raw, index) } {
+            1 => Value::Integer(self.column_i64(index)),
+            // SAFETY: as above.
+            2 => Value::Real(unsafe { (self.functions().column_double)(self.raw, index) }),
+            3 => Value::Text(self.column_text(index).to_vec()),
+            4 => Value::Blob(self.column_bytes(index).to_vec()),
+            _ => Value::Null,
+        }
+    }
+
+    /// All columns of the current row.
+    #[must_use]
+    pub fn row(&self) -> Vec<Value> {
+        (0..self.column_count()).map(|index| self.column(index)).collect()
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        // SAFETY: finalized once, and the connection is still open because the statement owns a share of it.
+        unsafe { (self.functions().finalize)(self.raw) };
+    }
+}

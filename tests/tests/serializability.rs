@@ -1,0 +1,69 @@
+//! Random transactions in all ways of beginning have a serializable history that agrees with real time.
+//!
+//! Long form: `PLAIT_TORTURE_SECONDS`, or `cargo run -p plait-tests --bin torture -- isolation --seconds 600`.
+
+use plait_tests::in_threads_and_processes;
+use plait_tests::isolation::torture::Round;
+use plait_tests::jobs::history::Layout;
+use plait_tests::place::Place;
+use plait_tests::subject::{Begin, Subject, Synchronous};
+use plait_tests::torture::{seed_or, time_or};
+use std::time::{Duration, Instant};
+
+fn rounds(place: Place, first: u64, time: Duration) {
+    let end = Instant::now() + time_or(time);
+    let mut seed = seed_or(first);
+    while Instant::now() < end {
+        let summary =
+            Round::random(seed, place, Duration::from_millis(1500)).run(&Subject::plait());
+        assert!(summary.committed > 0, "seed {seed}");
+        seed += 1;
+    }
+}
+
+fn contended_round(place: Place, begins: &[Begin]) -> Round {
+    Round {
+        seed: seed_or(77),
+        place,
+        workers: 4,
+        keys: 12,
+        layout: Layout::Rowid,
+        begins: begins.to_vec(),
+        pretend: false,
+        synchronous: Synchronous::Normal,
+        merge_every: 50,
+        time: time_or(Duration::from_secs(2)),
+        transactions: 2000,
+    }
+}
+
+fn contended(place: Place, begins: &[Begin]) {
+    let summary = contended_round(place, begins).run(&Subject::plait());
+    assert!(summary.committed > 20, "{summary:?}");
+}
+
+in_threads_and_processes! {
+    fn random_mixtures_of_transactions_are_serializable(place) {
+        rounds(place, 1, Duration::from_secs(8));
+    }
+
+    fn contended_optimistic_transactions_are_serializable(place) {
+        contended(place, &[Begin::Concurrent]);
+    }
+
+    fn contended_deferred_transactions_are_serializable(place) {
+        contended(place, &[Begin::Deferred]);
+    }
+
+    fn contended_transactions_of_all_kinds_are_serializable(place) {
+        contended(place, &Begin::ALL);
+    }
+}
+
+#[test]
+fn an_engine_that_does_not_isolate_is_caught() {
+    let mut round = contended_round(Place::Threads, &[Begin::Deferred]);
+    round.pretend = true;
+    let report = round.outcome(&Subject::stock()).expect_err("every statement stood alone");
+    assert!(report.contains("not serializable") || report.contains("lost update"), "{report}");
+}
