@@ -105,6 +105,7 @@ impl Stamp {
         if output.exists() && fs::read_to_string(&beside).is_ok_and(|old| old == self.0) {
             return Ok(());
         }
+        eprintln!("      Making {}", output.display());
         // Until the new output is complete the old stamp must not vouch for it.
         let _ = fs::remove_file(&beside);
         make().with_context(|| format!("cannot make {}", output.display()))?;

@@ -43,7 +43,7 @@ fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf>
     run_visibly(
         Command::new("cargo")
             .current_dir(&context.workspace.root)
-            .args(["build", "--quiet", "--release", "--package", "plait-sqlite"])
+            .args(["build", "--release", "--package", "plait-sqlite"])
             .args(features),
     )?;
     fs::create_dir_all(cache)?;
