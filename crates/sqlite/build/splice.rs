@@ -289,18 +289,41 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
         assert!(places.is_sorted() && places[0].is_some(), "{places:?}");
     }
 
-    #[test]
-    fn every_edit_fits_the_pinned_amalgamation() {
+    fn pinned_amalgamation() -> String {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
             .ancestors()
             .nth(3)
             .expect("this package lies three levels below the workspace");
         let found = upstream::amalgamation(workspace).expect("the amalgamation is there");
-        let text = fs::read_to_string(found.source).expect("it is readable");
-        let spliced = splice(&text, &Lists::default(), EDITS).expect("every edit fits");
+        fs::read_to_string(found.source).expect("it is readable")
+    }
+
+    #[test]
+    fn every_edit_fits_the_pinned_amalgamation() {
+        let spliced =
+            splice(&pinned_amalgamation(), &Lists::default(), EDITS).expect("every edit fits");
         let ours = spliced.source.matches("[plait]").count();
         let expected: usize = EDITS.iter().map(|e| e.text.matches("[plait]").count()).sum();
         assert_eq!(ours, expected + BEFORE_LAYER.len() + AFTER_LAYER.len());
+    }
+
+    #[test]
+    fn the_pinned_amalgamation_is_the_release_it_is_said_to_be() {
+        let version = format!("#define SQLITE_VERSION        \"{}\"\n", upstream::SQLITE_VERSION);
+        assert!(pinned_amalgamation().contains(&version));
+    }
+
+    #[test]
+    fn the_bit_that_marks_our_cursors_is_free() {
+        let text = pinned_amalgamation();
+        let flags: Vec<u32> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("#define BTCF_"))
+            .filter_map(|line| line.split_whitespace().nth(1)?.strip_prefix("0x"))
+            .map(|digits| u32::from_str_radix(digits, 16).expect("a hexadecimal number"))
+            .collect();
+        assert!(flags.len() >= 6, "{flags:?}");
+        assert!(flags.iter().all(|flag| flag & 0x80 == 0), "{flags:?}");
     }
 
     #[test]
