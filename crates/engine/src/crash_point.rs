@@ -82,14 +82,8 @@ mod armed {
             Some((name, n)) => (name, n.parse().ok()?),
             None => (text.as_str(), 1),
         };
-        assert!(
-            super::CRASH_POINTS.contains(&name),
-            "PLAIT_CRASH_AT names no crash point: {name}"
-        );
-        Some(Armed {
-            name: name.to_owned(),
-            remaining: AtomicU64::new(count),
-        })
+        assert!(super::CRASH_POINTS.contains(&name), "PLAIT_CRASH_AT names no crash point: {name}");
+        Some(Armed { name: name.to_owned(), remaining: AtomicU64::new(count) })
     }
 
     pub(super) fn hit(name: &str) {

@@ -118,11 +118,7 @@ pub enum LogError {
 impl LogError {
     pub(super) fn io(what: &'static str, path: &Path, error: &std::io::Error) -> LogError {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        LogError::Io {
-            what,
-            path: path.to_owned(),
-            errno,
-        }
+        LogError::Io { what, path: path.to_owned(), errno }
     }
 
     /// The system's error number, 0 if there is none.

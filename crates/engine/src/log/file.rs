@@ -108,13 +108,8 @@ impl FileHeader {
     /// Reads and checks the first page of an open log.
     pub fn read(file: &dyn StorageFile, path: &Path) -> Result<FileHeader, LogError> {
         let mut b = [0; HEADER_BYTES];
-        let n = file
-            .read_at(&mut b, 0)
-            .map_err(|e| LogError::io("read", path, &e))?;
-        let bad = |why: &str| LogError::NotALog {
-            path: path.to_owned(),
-            why: why.to_owned(),
-        };
+        let n = file.read_at(&mut b, 0).map_err(|e| LogError::io("read", path, &e))?;
+        let bad = |why: &str| LogError::NotALog { path: path.to_owned(), why: why.to_owned() };
         if n < HEADER_BYTES {
             return Err(bad("it is shorter than a log's first page"));
         }
@@ -126,10 +121,7 @@ impl FileHeader {
             return Err(bad("the checksum of its first page does not match"));
         }
         if version != FORMAT_VERSION {
-            return Err(LogError::UnknownVersion {
-                path: path.to_owned(),
-                version,
-            });
+            return Err(LogError::UnknownVersion { path: path.to_owned(), version });
         }
         let segment_bytes = u64::from(u32_at(&b, 40));
         if !segment_bytes.is_power_of_two()
@@ -211,36 +203,25 @@ impl LogFile {
             created_ms: unix_ms(),
             segment_bytes: params.segment_bytes,
         };
-        let file = storage
-            .create(&draft, params.mode)
-            .map_err(|e| LogError::io("create", &draft, &e))?;
-        let log = LogFile {
-            file,
-            path: path.to_owned(),
-            header,
-        };
+        let file =
+            storage.create(&draft, params.mode).map_err(|e| LogError::io("create", &draft, &e))?;
+        let log = LogFile { file, path: path.to_owned(), header };
         let made = log.fill_new(params.slots);
         if let Err(e) = made {
             let _ = storage.remove(&draft);
             return Err(e);
         }
         crash_point!("log.create.written");
-        storage
-            .rename(&draft, path)
-            .map_err(|e| LogError::io("rename into place", path, &e))?;
+        storage.rename(&draft, path).map_err(|e| LogError::io("rename into place", path, &e))?;
         crash_point!("log.create.renamed");
-        storage
-            .sync_dir_of(path)
-            .map_err(|e| LogError::io("sync the folder of", path, &e))?;
+        storage.sync_dir_of(path).map_err(|e| LogError::io("sync the folder of", path, &e))?;
         Ok(log)
     }
 
     fn fill_new(&self, slots: u32) -> Result<(), LogError> {
         let mut page = vec![0; PAGE_BYTES as usize];
         page[..HEADER_BYTES].copy_from_slice(&self.header.encode());
-        self.file
-            .write_at(&page, 0)
-            .map_err(|e| self.write_error(&e))?;
+        self.file.write_at(&page, 0).map_err(|e| self.write_error(&e))?;
         for slot in 0..slots {
             self.fill_slot(slot)?;
         }
@@ -259,11 +240,7 @@ impl LogFile {
                 has_frames: true,
             });
         }
-        Ok(LogFile {
-            file,
-            path: path.to_owned(),
-            header,
-        })
+        Ok(LogFile { file, path: path.to_owned(), header })
     }
 
     /// Removes a log whose every frame is in the base; durable when it returns. A missing one is fine.
@@ -276,9 +253,7 @@ impl LogFile {
                 _ => {}
             }
         }
-        storage
-            .sync_dir_of(path)
-            .map_err(|e| LogError::io("sync the folder of", path, &e))
+        storage.sync_dir_of(path).map_err(|e| LogError::io("sync the folder of", path, &e))
     }
 
     /// The header page.
@@ -293,9 +268,7 @@ impl LogFile {
 
     /// Bytes of the file.
     pub fn len_bytes(&self) -> Result<u64, LogError> {
-        self.file
-            .len()
-            .map_err(|e| LogError::io("measure", &self.path, &e))
+        self.file.len_bytes().map_err(|e| LogError::io("measure", &self.path, &e))
     }
 
     /// Writes zeros over all of a slot, so that its space is allocated. Not synced.
@@ -305,9 +278,7 @@ impl LogFile {
         let end = slot_offset(slot + 1, self.header.segment_bytes);
         while at < end {
             let n = zeros.len().min((end - at) as usize);
-            self.file
-                .write_at(&zeros[..n], at)
-                .map_err(|e| self.write_error(&e))?;
+            self.file.write_at(&zeros[..n], at).map_err(|e| self.write_error(&e))?;
             at += n as u64;
         }
         Ok(())
@@ -316,9 +287,7 @@ impl LogFile {
     /// Writes a slot's header.
     pub(super) fn write_slot_header(&self, slot: u32, segment: &Segment) -> Result<(), LogError> {
         let at = slot_offset(slot, self.header.segment_bytes);
-        self.file
-            .write_at(&segment.encode(self.header.salt), at)
-            .map_err(|e| self.write_error(&e))
+        self.file.write_at(&segment.encode(self.header.salt), at).map_err(|e| self.write_error(&e))
     }
 
     /// Writes stream bytes that start at `lsn` into the slot of their segment.
@@ -326,22 +295,16 @@ impl LogFile {
         let within = lsn.get() & (self.header.segment_bytes - 1);
         debug_assert!(within + bytes.len() as u64 <= self.header.segment_bytes);
         let at = slot_offset(slot, self.header.segment_bytes) + PAGE_BYTES + within;
-        self.file
-            .write_at(bytes, at)
-            .map_err(|e| self.write_error(&e))
+        self.file.write_at(bytes, at).map_err(|e| self.write_error(&e))
     }
 
     pub(super) fn sync(&self) -> Result<(), LogError> {
-        self.file
-            .sync_data()
-            .map_err(|e| LogError::io("sync", &self.path, &e))
+        self.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))
     }
 
     fn write_error(&self, e: &io::Error) -> LogError {
         match e.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT) => LogError::NoSpace {
-                path: self.path.clone(),
-            },
+            Some(libc::ENOSPC | libc::EDQUOT) => LogError::NoSpace { path: self.path.clone() },
             _ => LogError::io("write", &self.path, e),
         }
     }
@@ -349,9 +312,7 @@ impl LogFile {
 
 pub(super) fn open_error(path: &Path, e: &io::Error) -> LogError {
     if e.kind() == io::ErrorKind::NotFound {
-        return LogError::Missing {
-            path: path.to_owned(),
-        };
+        return LogError::Missing { path: path.to_owned() };
     }
     LogError::io("open", path, e)
 }

@@ -152,11 +152,7 @@ pub(super) fn encode<'a>(
 ) {
     let frame_len = first.len() + second.len();
     let len32 = u32::try_from(frame_len).expect("a frame is shorter than the ring");
-    let mut sink = Sink {
-        first,
-        second,
-        at: 0,
-    };
+    let mut sink = Sink { first, second, at: 0 };
     let mut header = [0u8; FRAME_HEADER_BYTES];
     header[0..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
     header[4..8].copy_from_slice(&len32.to_le_bytes());
@@ -390,10 +386,7 @@ mod tests {
         let len = frame_len(borrowed(ops)) as usize;
         let mut bytes = vec![0xEE; len];
         let (first, second) = bytes.split_at_mut(split.min(len));
-        let head = FrameHead {
-            commit_ts: CommitTs::new(9),
-            generation: Generation::new(3),
-        };
+        let head = FrameHead { commit_ts: CommitTs::new(9), generation: Generation::new(3) };
         let place = Placement {
             lsn: Lsn::new(4096),
             durable_lsn: Lsn::new(2048),
@@ -428,19 +421,13 @@ mod tests {
 
     #[test]
     fn any_flipped_byte_makes_a_frame_invalid() {
-        let ops = vec![
-            (7, true, b"key".to_vec(), vec![1; 33]),
-            (8, false, b"k".to_vec(), vec![]),
-        ];
+        let ops = vec![(7, true, b"key".to_vec(), vec![1; 33]), (8, false, b"k".to_vec(), vec![])];
         let good = encoded(&ops, 50);
         for at in 0..good.len() {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                assert!(
-                    Frame::parse(&bad, 5, Lsn::new(4096)).is_err(),
-                    "byte {at} bit {bit}"
-                );
+                assert!(Frame::parse(&bad, 5, Lsn::new(4096)).is_err(), "byte {at} bit {bit}");
             }
         }
     }
@@ -449,14 +436,8 @@ mod tests {
     fn a_frame_is_valid_at_its_place_in_its_log_only() {
         let good = encoded(&[], 0);
         assert!(Frame::parse(&good, 5, Lsn::new(4096)).is_ok());
-        assert_eq!(
-            Frame::parse(&good, 6, Lsn::new(4096)).err(),
-            Some(BadFrame::BadCrc)
-        );
-        assert_eq!(
-            Frame::parse(&good, 5, Lsn::new(8192)).err(),
-            Some(BadFrame::OtherPlace)
-        );
+        assert_eq!(Frame::parse(&good, 6, Lsn::new(4096)).err(), Some(BadFrame::BadCrc));
+        assert_eq!(Frame::parse(&good, 5, Lsn::new(8192)).err(), Some(BadFrame::OtherPlace));
         assert_eq!(
             Frame::parse(&good[..good.len() - 1], 5, Lsn::new(4096)).err(),
             Some(BadFrame::Short)

@@ -107,10 +107,7 @@ impl Log {
     /// The failure that poisoned the log: it is then not known whether the frames are on disk.
     pub fn sync_through(&self, lsn: Lsn) -> Result<(), LogError> {
         let shared = self.shared();
-        debug_assert!(
-            lsn <= shared.log_end(),
-            "only published positions can become durable"
-        );
+        debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
         loop {
             // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
@@ -162,10 +159,7 @@ impl Log {
                 // Relaxed: a counter.
                 shared.group.syncs.fetch_add(1, Relaxed);
                 // Release pairs with the Acquire in `durable_through` (invariant 4 of the log).
-                shared
-                    .group
-                    .durable_through
-                    .fetch_max(target.get(), Release);
+                shared.group.durable_through.fetch_max(target.get(), Release);
             }
             Err(e) => shared.set_poison(e.errno()),
         }
@@ -176,11 +170,9 @@ impl Log {
     /// A failure with published frames at stake: however it looks, it is not one that may be repeated.
     fn fatal(&self, e: &LogError) -> LogError {
         match e {
-            LogError::NoSpace { path } => LogError::Io {
-                what: "write",
-                path: path.clone(),
-                errno: libc::ENOSPC,
-            },
+            LogError::NoSpace { path } => {
+                LogError::Io { what: "write", path: path.clone(), errno: libc::ENOSPC }
+            }
             other => other.clone(),
         }
     }
@@ -226,8 +218,7 @@ impl Log {
             let (first, second) = self.ring.unwritten(sync, piece.from, piece.to);
             self.file.write_stream(slot, piece.from, first)?;
             if !second.is_empty() {
-                self.file
-                    .write_stream(slot, piece.from + first.len() as u64, second)?;
+                self.file.write_stream(slot, piece.from + first.len() as u64, second)?;
             }
             // Relaxed: a counter.
             shared.group.writes.fetch_add(1, Relaxed);
@@ -240,9 +231,7 @@ impl Log {
 
     fn write_locked(&self, sync: Guard<'_>, target: Lsn) -> Result<(), LogError> {
         let inherited = sync.previous_owner_died;
-        let outcome = self
-            .check_poison()
-            .and_then(|()| self.write_range(&sync, target));
+        let outcome = self.check_poison().and_then(|()| self.write_range(&sync, target));
         if let Err(e) = &outcome {
             self.shared().set_poison(e.errno());
         }
@@ -287,10 +276,9 @@ impl Log {
                 path: self.file.path().to_owned(),
                 limit_bytes: u64::from(shared.slot_limit()) * shared.segment_bytes(),
             }),
-            AppendError::TooLong => Err(LogError::TooLong {
-                len_bytes: 0,
-                max_bytes: shared.max_frame_bytes(),
-            }),
+            AppendError::TooLong => {
+                Err(LogError::TooLong { len_bytes: 0, max_bytes: shared.max_frame_bytes() })
+            }
             AppendError::Poisoned(errno) => Err(LogError::Poisoned { errno }),
         }
     }
@@ -305,7 +293,10 @@ impl Log {
         {
             return Ok(());
         }
-        match self.grow(wanted as u32) {
+        let Some(grow) = shared.grow_mutex.try_lock() else {
+            return Ok(());
+        };
+        match self.grow_locked(&grow, wanted as u32) {
             Err(LogError::NoSpace { .. }) => Ok(()),
             other => other,
         }
@@ -313,8 +304,13 @@ impl Log {
 
     /// Extends the file until it has `slots` prepared slots.
     fn grow(&self, slots: u32) -> Result<(), LogError> {
+        let grow = self.shared().grow_mutex.lock();
+        self.grow_locked(&grow, slots)
+    }
+
+    fn grow_locked(&self, grow: &Guard<'_>, slots: u32) -> Result<(), LogError> {
         let shared = self.shared();
-        let _grow = shared.grow_mutex.lock();
+        debug_assert!(grow.holds(&shared.grow_mutex));
         self.check_poison()?;
         // Relaxed: changes under the grow mutex only, which is held.
         let have = shared.prepared_slots.load(Relaxed);

@@ -154,10 +154,7 @@ impl Ring {
         let last = shared.segment_before(log_end);
         let newest = last.map_or(Generation::ZERO, |s| s.generation);
         assert!(generation >= newest, "generations only grow");
-        assert!(
-            generation > shared.retired_generation(),
-            "a merged generation takes no commits"
-        );
+        assert!(generation > shared.retired_generation(), "a merged generation takes no commits");
         let (start, prev_crc) = match last {
             Some(last) if last.generation == generation => {
                 // SAFETY: the four bytes before `log_end` are in the ring, since a frame is at most half of it, and
@@ -179,11 +176,7 @@ impl Ring {
         let last_segment = shared.segment_of(Lsn::new(end.get() - 1));
         self.check_slots(last_segment)?;
         self.record_segments(generation, start, log_end, last, last_segment);
-        Ok(Plan {
-            start,
-            end,
-            prev_crc,
-        })
+        Ok(Plan { start, end, prev_crc })
     }
 
     /// Invariant 3 of the log: no frame is published without allocated space in the file.
@@ -291,8 +284,10 @@ impl Ring {
     unsafe fn bytes(&self, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
         let (offset, first, second) = self.split(from, to);
         let base = self.memory.ring.as_ptr();
+        // SAFETY: `offset` is within the ring.
+        let start = unsafe { base.add(offset) };
         // SAFETY: `offset + first` is within the ring, which is mapped while `self` lives; unchanging by the caller's promise.
-        let a = unsafe { std::slice::from_raw_parts(base.add(offset), first) };
+        let a = unsafe { std::slice::from_raw_parts(start, first) };
         // SAFETY: `second <= len - first` is within the ring from its start; unchanging by the caller's promise.
         let b = unsafe { std::slice::from_raw_parts(base, second) };
         (a, b)
@@ -304,8 +299,10 @@ impl Ring {
     unsafe fn bytes_mut(&self, from: Lsn, to: Lsn) -> (&mut [u8], &mut [u8]) {
         let (offset, first, second) = self.split(from, to);
         let base = self.memory.ring.as_ptr();
+        // SAFETY: `offset` is within the ring.
+        let start = unsafe { base.add(offset) };
         // SAFETY: within the ring, mapped while `self` lives; exclusive by the caller's promise.
-        let a = unsafe { std::slice::from_raw_parts_mut(base.add(offset), first) };
+        let a = unsafe { std::slice::from_raw_parts_mut(start, first) };
         // SAFETY: within the ring and before `offset`, so disjoint from `a`; exclusive by the caller's promise.
         let b = unsafe { std::slice::from_raw_parts_mut(base, second) };
         (a, b)

@@ -78,9 +78,7 @@ impl LogScan {
         salt: u32,
         base_generation: Generation,
     ) -> Result<LogScan, LogError> {
-        let file = storage
-            .open_read_only(path)
-            .map_err(|e| open_error(path, &e))?;
+        let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
         let header = FileHeader::read(&*file, path)?;
         let mut stream = Stream::open(file, path, &header)?;
         if header.salt != salt {
@@ -180,11 +178,7 @@ impl LogScan {
     }
 
     fn corrupt(&self, at: Lsn, why: String) -> LogError {
-        LogError::Corrupt {
-            path: self.stream.path.clone(),
-            at,
-            why,
-        }
+        LogError::Corrupt { path: self.stream.path.clone(), at, why }
     }
 
     /// Walks the valid frames until `visit` returns false or no valid frame follows.
@@ -278,7 +272,7 @@ impl Stream {
         path: &Path,
         header: &FileHeader,
     ) -> Result<Stream, LogError> {
-        let len = file.len().map_err(|e| LogError::io("measure", path, &e))?;
+        let len = file.len_bytes().map_err(|e| LogError::io("measure", path, &e))?;
         let stride = PAGE_BYTES + header.segment_bytes;
         let slots = len.saturating_sub(PAGE_BYTES).div_ceil(stride);
         let mut stream = Stream {
@@ -305,9 +299,7 @@ impl Stream {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize, LogError> {
-        self.file
-            .read_at(buf, offset)
-            .map_err(|e| LogError::io("read", &self.path, &e))
+        self.file.read_at(buf, offset).map_err(|e| LogError::io("read", &self.path, &e))
     }
 
     /// Keeps the segments that the base lacks, in order.
@@ -329,20 +321,14 @@ impl Stream {
     }
 
     fn slot_of(&self, number: u64) -> Option<u32> {
-        let i = self
-            .segments
-            .binary_search_by_key(&number, |(s, _)| s.number)
-            .ok()?;
+        let i = self.segments.binary_search_by_key(&number, |(s, _)| s.number).ok()?;
         Some(self.segments[i].1)
     }
 
     /// The generation after `generation`, if that one ended at `at`.
     fn next_generation(&self, at: Lsn, generation: Generation) -> Option<Segment> {
         let boundary = at.get().div_ceil(self.segment_bytes);
-        let i = self
-            .segments
-            .binary_search_by_key(&boundary, |(s, _)| s.number)
-            .ok()?;
+        let i = self.segments.binary_search_by_key(&boundary, |(s, _)| s.number).ok()?;
         let next = self.segments[i].0;
         let follows = next.generation > generation
             && next.generation_start.get() == boundary * self.segment_bytes
@@ -358,10 +344,7 @@ impl Stream {
         self.cached = None;
         let mut cache = std::mem::take(&mut self.cache);
         cache.resize(self.segment_bytes as usize, 0);
-        let n = self.read(
-            slot_offset(slot, self.segment_bytes) + PAGE_BYTES,
-            &mut cache,
-        )?;
+        let n = self.read(slot_offset(slot, self.segment_bytes) + PAGE_BYTES, &mut cache)?;
         cache.truncate(n);
         self.cache = cache;
         self.cached = Some(slot);
@@ -404,21 +387,13 @@ impl Stream {
             Ok(_) => return Ok(Err(BadFrame::BadLength)),
             Err(why) => return Ok(Err(why)),
         };
-        self.collect(
-            at + FRAME_HEADER_BYTES as u64,
-            len - FRAME_HEADER_BYTES,
-            bytes,
-        )?;
+        self.collect(at + FRAME_HEADER_BYTES as u64, len - FRAME_HEADER_BYTES, bytes)?;
         Ok(Frame::parse(bytes, self.salt, at))
     }
 
     /// Calls `visit` for every valid frame in the file whose segment may matter, in no particular order.
     fn each_frame_anywhere(&mut self, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), LogError> {
-        let named: Vec<_> = self
-            .segments
-            .iter()
-            .map(|(s, slot)| (Some(s.number), *slot))
-            .collect();
+        let named: Vec<_> = self.segments.iter().map(|(s, slot)| (Some(s.number), *slot)).collect();
         let nameless: Vec<_> = self.nameless.iter().map(|slot| (None, *slot)).collect();
         let mut bytes = Vec::new();
         for (number, slot) in named.into_iter().chain(nameless) {

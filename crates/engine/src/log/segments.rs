@@ -60,8 +60,7 @@ impl LogShared {
         e.segment.store(0, Release);
         e.generation.store(s.generation.get(), Relaxed);
         e.generation_start.store(s.generation_start.get(), Relaxed);
-        e.previous_generation
-            .store(s.previous_generation.get(), Relaxed);
+        e.previous_generation.store(s.previous_generation.get(), Relaxed);
         e.previous_end.store(s.previous_end.get(), Relaxed);
         e.slot.store(NO_SLOT, Relaxed);
         // Pairs with the Acquire in `segment`.

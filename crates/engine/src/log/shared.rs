@@ -154,9 +154,7 @@ impl LogShared {
         // Relaxed throughout: the session is published to other processes by its state word, with Release.
         let first_lsn = FIRST_SEGMENT * params.segment_bytes;
         shared.salt.store(params.salt, Relaxed);
-        shared
-            .segment_shift
-            .store(params.segment_bytes.trailing_zeros(), Relaxed);
+        shared.segment_shift.store(params.segment_bytes.trailing_zeros(), Relaxed);
         shared.ring_bytes.store(params.ring_bytes, Relaxed);
         shared.first_lsn.store(first_lsn, Relaxed);
         shared.slot_limit.store(params.slot_limit, Relaxed);

@@ -36,13 +36,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitR
     // SAFETY: `word` is a live, aligned 32-bit word for the whole call and `spec_ptr` is null or points
     // to a live timespec; FUTEX_WAIT only reads both.
     let rc = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            expected,
-            spec_ptr,
-        )
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, spec_ptr)
     };
     if rc == 0 {
         return WaitResult::Woken;
@@ -85,10 +79,7 @@ mod tests {
     #[test]
     fn a_wait_nobody_ends_times_out() {
         let word = AtomicU32::new(1);
-        assert_eq!(
-            wait(&word, 1, Some(Duration::from_millis(5))),
-            WaitResult::TimedOut
-        );
+        assert_eq!(wait(&word, 1, Some(Duration::from_millis(5))), WaitResult::TimedOut);
     }
 
     #[test]

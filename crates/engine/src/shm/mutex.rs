@@ -94,11 +94,7 @@ impl RobustMutex {
             libc::EDEADLK => panic!("a thread locked a shared mutex that it already holds"),
             other => panic!("locking a shared mutex failed with errno {other}"),
         };
-        Some(Guard {
-            mutex: self,
-            previous_owner_died,
-            not_send: PhantomData,
-        })
+        Some(Guard { mutex: self, previous_owner_died, not_send: PhantomData })
     }
 }
 

@@ -49,8 +49,5 @@ pub trait StorageFile: Debug + Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
 
     /// Length in bytes.
-    fn len(&self) -> io::Result<u64>;
-
-    /// Cuts or extends the file; an extension reads as zeros.
-    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn len_bytes(&self) -> io::Result<u64>;
 }

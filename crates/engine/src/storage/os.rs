@@ -80,11 +80,7 @@ impl StorageFile for OsFile {
         self.0.sync_data()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn len_bytes(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
     }
 }

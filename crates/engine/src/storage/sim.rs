@@ -39,8 +39,6 @@ pub enum SimOp {
     Write,
     /// `sync_data`.
     Sync,
-    /// `set_len`.
-    SetLen,
     /// `create`, `remove`, `rename`, `sync_dir_of`.
     Dir,
 }
@@ -110,9 +108,7 @@ struct SimFile {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("no test thread panicked inside the simulator")
+    mutex.lock().expect("no test thread panicked inside the simulator")
 }
 
 fn sector_of(bytes: &[u8], sector: usize) -> Vec<u8> {
@@ -152,11 +148,7 @@ impl FileState {
     }
 
     fn after_crash(&self, rng: &mut StdRng) -> Vec<u8> {
-        let len = if rng.random() {
-            self.now.len()
-        } else {
-            self.disk.len()
-        };
+        let len = if rng.random() { self.now.len() } else { self.disk.len() };
         let mut out = self.disk.clone();
         out.resize(self.now.len().max(self.disk.len()), 0);
         for (&sector, versions) in &self.dirty {
@@ -164,11 +156,7 @@ impl FileState {
             all.extend(versions.iter().cloned());
             let newer = rng.random_range(0..all.len());
             let older = rng.random_range(0..=newer);
-            let cut = if rng.random() {
-                SECTOR
-            } else {
-                rng.random_range(0..SECTOR)
-            };
+            let cut = if rng.random() { SECTOR } else { rng.random_range(0..SECTOR) };
             let mut content = all[older].clone();
             content[..cut].copy_from_slice(&all[newer][..cut]);
             let start = sector * SECTOR;
@@ -194,27 +182,17 @@ impl SimStorage {
         let guard = locked(&self.names);
         let (now, undurable) = &*guard;
         let surviving = rng.random_range(0..=undurable.len());
-        let names = if surviving == undurable.len() {
-            now
-        } else {
-            &undurable[surviving]
-        };
+        let names = if surviving == undurable.len() { now } else { &undurable[surviving] };
         let after = names
             .iter()
             .map(|(path, file)| {
                 let content = locked(file).after_crash(&mut rng);
-                let state = FileState {
-                    now: content.clone(),
-                    disk: content,
-                    dirty: BTreeMap::new(),
-                };
+                let state =
+                    FileState { now: content.clone(), disk: content, dirty: BTreeMap::new() };
                 (path.clone(), Arc::new(Mutex::new(state)))
             })
             .collect();
-        SimStorage {
-            names: Arc::new(Mutex::new((after, Vec::new()))),
-            ..SimStorage::default()
-        }
+        SimStorage { names: Arc::new(Mutex::new((after, Vec::new()))), ..SimStorage::default() }
     }
 
     /// Calls `watcher` before every operation that changes something, until `unwatch`.
@@ -231,14 +209,7 @@ impl SimStorage {
     pub fn fail(&self, op: SimOp, nth: u64, errno: i32, for_ever: bool) {
         let mut control = locked(&self.control);
         let done = control.counts.get(&op).copied().unwrap_or(0);
-        control.faults.insert(
-            op,
-            Fault {
-                nth: done + nth,
-                errno,
-                for_ever,
-            },
-        );
+        control.faults.insert(op, Fault { nth: done + nth, errno, for_ever });
     }
 
     /// Ends all injected failures: the space is back.
@@ -277,11 +248,7 @@ impl SimStorage {
     fn handle(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn StorageFile>> {
         let guard = locked(&self.names);
         let state = guard.0.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimFile {
-            state: Arc::clone(state),
-            storage: self.clone(),
-            read_only,
-        }))
+        Ok(Box::new(SimFile { state: Arc::clone(state), storage: self.clone(), read_only }))
     }
 
     fn change_names(&self, change: impl FnOnce(&mut Names) -> io::Result<()>) -> io::Result<()> {
@@ -317,10 +284,7 @@ impl Storage for SimStorage {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.change_names(|names| {
-            names
-                .remove(path)
-                .map(|_| ())
-                .ok_or_else(|| io::ErrorKind::NotFound.into())
+            names.remove(path).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
     }
 
@@ -365,11 +329,7 @@ impl StorageFile for SimFile {
         if end > capacity && end > locked(&self.state).now.len() as u64 {
             outcome = Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
-        let written = if outcome.is_ok() {
-            buf.len()
-        } else {
-            buf.len() / 2
-        };
+        let written = if outcome.is_ok() { buf.len() } else { buf.len() / 2 };
         locked(&self.state).write(&buf[..written], offset as usize);
         outcome
     }
@@ -385,15 +345,8 @@ impl StorageFile for SimFile {
         outcome
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn len_bytes(&self) -> io::Result<u64> {
         Ok(locked(&self.state).now.len() as u64)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.writable()?;
-        self.storage.step(SimOp::SetLen)?;
-        locked(&self.state).now.resize(len as usize, 0);
-        Ok(())
     }
 }
 
@@ -439,12 +392,7 @@ mod tests {
         assert!(file.sync_data().is_err());
         assert!(file.sync_data().is_ok());
         let mut bytes = [9; 512];
-        storage
-            .crash(1)
-            .open(path)
-            .expect("open")
-            .read_at(&mut bytes, 0)
-            .expect("read");
+        storage.crash(1).open(path).expect("open").read_at(&mut bytes, 0).expect("read");
         assert_eq!(bytes, [0; 512]);
     }
 }

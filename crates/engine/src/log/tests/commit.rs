@@ -62,11 +62,13 @@ fn redo_walks_the_frames_of_the_ring_across_wraps_and_generations() {
         let mut found = Vec::new();
         let end = bench.shared_end();
         let ring = bench.log.ring();
-        ring.for_each_frame(&guard, before, end, |f| found.push(f.commit_ts.get())).expect("in the ring");
+        ring.for_each_frame(&guard, before, end, |f| found.push(f.commit_ts.get()))
+            .expect("in the ring");
         assert_eq!(found, vec![ts]);
         if ts % 5 == 0 {
             found.clear();
-            ring.for_each_frame(&guard, from, end, |f| found.push(f.commit_ts.get())).expect("in the ring");
+            ring.for_each_frame(&guard, from, end, |f| found.push(f.commit_ts.get()))
+                .expect("in the ring");
             assert_eq!(found, (ts - 4..=ts).collect::<Vec<_>>());
             from = end;
         }

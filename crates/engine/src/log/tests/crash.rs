@@ -60,7 +60,11 @@ fn run(seed: u64, steps: usize) {
     for _ in 0..steps {
         match rng.random_range(0..10) {
             0..6 => {
-                let len = if rng.random_range(0..8) == 0 { rng.random_range(0..3000) } else { rng.random_range(0..200) };
+                let len = if rng.random_range(0..8) == 0 {
+                    rng.random_range(0..3000)
+                } else {
+                    rng.random_range(0..200)
+                };
                 match bench.try_commit(ts + 1, generation, len) {
                     Ok(_) => ts += 1,
                     Err(LogError::Full { .. }) => {}

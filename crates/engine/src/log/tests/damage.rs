@@ -15,7 +15,7 @@ fn synced_log() -> (SimStorage, u64) {
 
 fn bytes_of(storage: &SimStorage) -> Vec<u8> {
     let file = storage.open(&path()).expect("the log");
-    let mut bytes = vec![0; file.len().expect("length") as usize];
+    let mut bytes = vec![0; file.len_bytes().expect("length") as usize];
     file.read_at(&mut bytes, 0).expect("read");
     bytes
 }

@@ -67,7 +67,9 @@ fn a_failed_write_of_committed_frames_stops_the_log_and_keeps_what_was_synced() 
                 let done = bench.try_commit(ts, 1, 300).and_then(|end| bench.log.sync_through(end));
                 match done {
                     Ok(()) => synced = ts,
-                    Err(LogError::Io { errno: e, .. } | LogError::Poisoned { errno: e }) => assert_eq!(e, errno),
+                    Err(LogError::Io { errno: e, .. } | LogError::Poisoned { errno: e }) => {
+                        assert_eq!(e, errno)
+                    }
                     Err(e) => panic!("{e}"),
                 }
             }
@@ -89,9 +91,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_any_more() {
         storage.fail(SimOp::Sync, nth, libc::EIO, false);
         let mut acknowledged = 0;
         for ts in 1..=30 {
-            let done = bench
-                .try_commit(ts, 1, 200)
-                .and_then(|end| bench.log.sync_through(end));
+            let done = bench.try_commit(ts, 1, 200).and_then(|end| bench.log.sync_through(end));
             match done {
                 Ok(()) => {
                     assert_eq!(acknowledged + 1, ts, "acknowledged after a failure");

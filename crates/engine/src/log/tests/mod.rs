@@ -76,7 +76,7 @@ impl Memory {
             slot_limit: sizes.limit,
         };
         // SAFETY: the test has just made the memory; nobody else knows of it.
-        unsafe { RobustMutex::init(parts.commit_mutex.as_ptr()) }.expect("a mutex");
+        unsafe { RobustMutex::init(parts.commit_mutex.as_ptr()) };
         // SAFETY: as above.
         unsafe { LogShared::init(parts.shared.as_ptr(), &params) };
     }
@@ -96,12 +96,7 @@ struct Sizes {
     limit: u32,
 }
 
-const SMALL: Sizes = Sizes {
-    segment: SEGMENT,
-    ring: RING,
-    slots: 2,
-    limit: 64,
-};
+const SMALL: Sizes = Sizes { segment: SEGMENT, ring: RING, slots: 2, limit: 64 };
 
 fn path() -> PathBuf {
     PathBuf::from("app.db-plait")
@@ -122,10 +117,7 @@ impl Bench {
         let parts = memory.parts();
         // SAFETY: initialised above; `memory` lives beside the log and outlives it, being dropped after it.
         let ring = unsafe { Ring::new(parts) };
-        Ok(Bench {
-            log: Log::new(ring, file),
-            memory,
-        })
+        Ok(Bench { log: Log::new(ring, file), memory })
     }
 
     fn new(storage: &SimStorage, sizes: Sizes) -> Bench {
@@ -145,16 +137,9 @@ impl Bench {
     fn try_commit(&self, ts: u64, generation: u32, rec_len: usize) -> Result<Lsn, LogError> {
         let rec = vec![ts as u8; rec_len];
         let key = ts.to_be_bytes();
-        let op = Op {
-            root: Root::new(2),
-            kind: OpKind::Put,
-            key: &key,
-            rec: &rec,
-        };
-        let head = FrameHead {
-            commit_ts: CommitTs::new(ts),
-            generation: Generation::new(generation),
-        };
+        let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec: &rec };
+        let head =
+            FrameHead { commit_ts: CommitTs::new(ts), generation: Generation::new(generation) };
         loop {
             let guard = self.commit_mutex().lock();
             match self.log.ring().append(&guard, &head, frame_len([op]), [op]) {
