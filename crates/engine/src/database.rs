@@ -55,6 +55,7 @@ pub struct Database {
     opener: Arc<dyn BaseOpener>,
     region: Arc<Region>,
     process: ProcessIndex,
+    pid: u32,
     path: PathBuf,
     fork_generation: u64,
     background: crate::background::Background,
@@ -75,7 +76,8 @@ fn registry() -> MutexGuard<'static, Registry> {
 
 fn nonce() -> u64 {
     static NONCE: OnceLock<u64> = OnceLock::new();
-    *NONCE.get_or_init(|| u64::from(session::random_salt()) << 32 | u64::from(session::random_salt()))
+    *NONCE
+        .get_or_init(|| u64::from(session::random_salt()) << 32 | u64::from(session::random_salt()))
 }
 
 /// Attaches a connection to the database at `path`, which is in concurrent mode.
@@ -120,7 +122,8 @@ pub fn detach(conn: Conn) {
         return;
     }
     let mut registry = registry();
-    let Some(identity) = registry.iter().find(|(_, r)| Arc::ptr_eq(&r.database, &database)).map(|(i, _)| *i)
+    let Some(identity) =
+        registry.iter().find(|(_, r)| Arc::ptr_eq(&r.database, &database)).map(|(i, _)| *i)
     else {
         return;
     };
@@ -142,16 +145,20 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     let file = open_locked(&shm, path)?;
     let region = Region::map(file, &shm)?;
     if process::any_alive(&region) {
-        return Err(Error::Busy("the database is open in a process; nothing needs recovering".into()));
+        return Err(Error::Busy(
+            "the database is open in a process; nothing needs recovering".into(),
+        ));
     }
     let mut base = open()?;
     session::accept_base(path, base.as_mut())?;
     region.invalidate();
-    std::fs::remove_file(&shm).map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
+    std::fs::remove_file(&shm)
+        .map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
 }
 
 fn identity_of(path: &Path) -> Result<BaseIdentity> {
-    let meta = std::fs::metadata(path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
+    let meta = std::fs::metadata(path)
+        .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
     Ok(BaseIdentity { dev: meta.dev(), ino: meta.ino() })
 }
 
@@ -159,7 +166,13 @@ fn identity_of(path: &Path) -> Result<BaseIdentity> {
 fn open_locked(path: &Path, base: &Path) -> Result<File> {
     let mode = std::fs::metadata(base).map_or(0o644, |m| m.mode() & 0o777);
     let say = |e: &std::io::Error| {
-        Error::io(format!("cannot open shared memory {} (concurrent mode writes beside the database)", path.display()), e)
+        Error::io(
+            format!(
+                "cannot open shared memory {} (concurrent mode writes beside the database)",
+                path.display()
+            ),
+            e,
+        )
     };
     loop {
         let file = File::options()
@@ -181,7 +194,12 @@ fn open_locked(path: &Path, base: &Path) -> Result<File> {
 }
 
 impl Database {
-    fn open(path: &Path, identity: BaseIdentity, opener: Arc<dyn BaseOpener>, forks: u64) -> Result<Database> {
+    fn open(
+        path: &Path,
+        identity: BaseIdentity,
+        opener: Arc<dyn BaseOpener>,
+        forks: u64,
+    ) -> Result<Database> {
         let file = open_locked(&shm_path(path), path)?;
         let created = file.metadata().is_ok_and(|m| m.len() == 0);
         match Database::open_in(file, path, identity, opener, forks) {
@@ -231,6 +249,7 @@ impl Database {
             opener,
             region,
             process,
+            pid: process::pid(),
             path: path.to_owned(),
             fork_generation: forks,
             background: crate::background::Background::default(),
@@ -262,11 +281,14 @@ impl Database {
         }
         self.check_poison()?;
         let slot = self.claim_slot()?;
-        let merged = self.own_merge(slot, &mut crate::txn::right::Wait {
-            timeout: std::time::Duration::from_secs(10),
-            busy: None,
-            interrupted: &mut || false,
-        });
+        let merged = self.own_merge(
+            slot,
+            &mut crate::txn::right::Wait {
+                timeout: std::time::Duration::from_secs(10),
+                busy: None,
+                interrupted: &mut || false,
+            },
+        );
         let result = merged.and_then(|()| self.merge_owned(false)).and_then(|()| self.rest_base());
         self.disown_merge(slot);
         self.free_slot(slot);
@@ -275,9 +297,12 @@ impl Database {
 
     /// Unfences the base; everything is merged.
     fn rest_base(&self) -> Result<()> {
-        let unmerged = self.control().generations.iter().any(|g| {
-            g.state.load(Relaxed) == crate::shm::layout::generation::FROZEN
-        }) || !self.memtable(self.active_arena()).is_empty();
+        let unmerged = self
+            .control()
+            .generations
+            .iter()
+            .any(|g| g.state.load(Relaxed) == crate::shm::layout::generation::FROZEN)
+            || !self.memtable(self.active_arena()).is_empty();
         if unmerged {
             return Err(Error::Full("not everything could be merged".into()));
         }
@@ -368,6 +393,11 @@ impl Database {
 
     pub(crate) fn process(&self) -> ProcessIndex {
         self.process
+    }
+
+    /// Id of the process that opened the database: of this one, except after a fork.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Path of the database file.

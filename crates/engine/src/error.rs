@@ -95,9 +95,10 @@ impl From<crate::log::LogError> for Error {
         match e {
             L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } => Error::Full(text),
             L::Corrupt { .. } => Error::Corrupt(text),
-            L::Missing { .. } | L::NotALog { .. } | L::UnknownVersion { .. } | L::Foreign { .. } => {
-                Error::CantOpen(text)
-            }
+            L::Missing { .. }
+            | L::NotALog { .. }
+            | L::UnknownVersion { .. }
+            | L::Foreign { .. } => Error::CantOpen(text),
             L::Io { errno, .. } | L::Poisoned { errno } => Error::Io {
                 what: text,
                 source_text: std::io::Error::from_raw_os_error(errno).to_string(),

@@ -34,10 +34,13 @@ pub fn refuse_network(path: &Path) -> Result<()> {
     // SAFETY: the path is a C string and `stat` has room for the answer.
     let rc = unsafe { libc::statfs(c_path.as_ptr(), stat.as_mut_ptr()) };
     if rc != 0 {
-        return Err(Error::io(format!("cannot look at the file system of {}", path.display()), &std::io::Error::last_os_error()));
+        return Err(Error::io(
+            format!("cannot look at the file system of {}", path.display()),
+            &std::io::Error::last_os_error(),
+        ));
     }
     // SAFETY: statfs succeeded, so it filled the struct.
-    let kind = unsafe { stat.assume_init() }.f_type as i64 & 0xffff_ffff;
+    let kind = unsafe { stat.assume_init() }.f_type & 0xffff_ffff;
     match NETWORK.iter().find(|&&(magic, _)| magic == kind) {
         None => Ok(()),
         Some((_, name)) => Err(Error::CantOpen(format!(

@@ -32,8 +32,8 @@ use crate::database::log_path;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::log::{
-    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogMemory, LogParams, LogScan, LogShared, OpKind, Ring,
-    SEGMENT_BYTES,
+    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogMemory, LogParams, LogScan, LogShared,
+    OpKind, Ring, SEGMENT_BYTES,
 };
 use crate::memtable::Memtable;
 use crate::merge::{Base, BaseHeader, Checkpoint};
@@ -164,7 +164,10 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     scan.replay(|frame| {
         through = through.max(frame.generation);
         for op in frame.ops() {
-            newest.insert((op.root, op.key.to_vec()), (op.kind == OpKind::Tombstone, op.rec.to_vec()));
+            newest.insert(
+                (op.root, op.key.to_vec()),
+                (op.kind == OpKind::Tombstone, op.rec.to_vec()),
+            );
         }
         Ok::<(), Error>(())
     })?;
@@ -270,7 +273,8 @@ pub(crate) fn ring(region: &Region) -> Ring {
 
 /// Creates the log file of the session, replacing one that holds nothing.
 pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
-    let meta = std::fs::metadata(path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
+    let meta = std::fs::metadata(path)
+        .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
     let params = LogFileParams {
         salt: region.log().salt(),
         base_identity: (meta.dev(), meta.ino()),
@@ -296,7 +300,9 @@ pub fn enable_check(path: &Path) -> Result<u32> {
     crate::filesystem::refuse_network(path)?;
     let log = log_path(path);
     match LogScan::open(&OsStorage, &log, 0, Generation::ZERO) {
-        Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => Ok(random_salt()),
+        Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {
+            Ok(random_salt())
+        }
         Err(LogError::Foreign { .. }) | Ok(_) => Err(Error::CantOpen(format!(
             "{} holds commits of another database file; move it away first",
             log.display()
@@ -304,4 +310,3 @@ pub fn enable_check(path: &Path) -> Result<u32> {
         Err(e) => Err(e.into()),
     }
 }
-

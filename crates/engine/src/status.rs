@@ -60,9 +60,12 @@ impl Database {
         let shared = self.region().log();
         let log = self.log_status();
         let gens = &c.generations;
-        let arenas = |state: u32| gens.iter().filter(|g| g.state.load(Relaxed) == state).count() as i64;
+        let arenas =
+            |state: u32| gens.iter().filter(|g| g.state.load(Relaxed) == state).count() as i64;
         let memtable_bytes: u64 = (0..gens.len())
-            .filter(|&i| matches!(gens[i].state.load(Relaxed), generation::ACTIVE | generation::FROZEN))
+            .filter(|&i| {
+                matches!(gens[i].state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
+            })
             .map(|i| u64::from(self.memtable(i).used_bytes()))
             .sum();
         let (reader_pid, reader_age) = self.oldest_reader().unwrap_or((0, 0));
@@ -76,7 +79,10 @@ impl Database {
             ("busy", v(&n.busy)),
             ("log_syncs", log.map_or(0, |l| l.syncs as i64)),
             ("log_bytes", (shared.log_end() - shared.first_lsn()) as i64),
-            ("log_unsynced_bytes", shared.log_end().get().saturating_sub(shared.durable_through().get()) as i64),
+            (
+                "log_unsynced_bytes",
+                shared.log_end().get().saturating_sub(shared.durable_through().get()) as i64,
+            ),
             ("log_file_bytes", log.map_or(0, |l| l.file_bytes as i64)),
             ("memtable_bytes", memtable_bytes as i64),
             ("memtables_frozen", arenas(generation::FROZEN)),
@@ -124,7 +130,8 @@ impl Database {
 
     /// Recent conflicts, newest first.
     pub fn conflicts(&self) -> Vec<ConflictRow> {
-        let mut rows: Vec<ConflictRow> = self.control().conflicts.iter().filter_map(read_conflict).collect();
+        let mut rows: Vec<ConflictRow> =
+            self.control().conflicts.iter().filter_map(read_conflict).collect();
         rows.sort_by_key(|r| std::cmp::Reverse(r.unix_ms));
         rows
     }

@@ -148,9 +148,7 @@ impl Arena {
         key: &[u8],
         rec: &[u8],
     ) {
-        let (key_at, end) = self
-            .payload(offset, fields)
-            .expect("node inside the region");
+        let (key_at, end) = self.payload(offset, fields).expect("node inside the region");
         assert!(links.len() == usize::from(fields.height));
         assert!((end - key_at) as usize == key.len() + rec.len());
         let at = self.checked_node(offset);
@@ -160,8 +158,7 @@ impl Arena {
         unsafe { node.write(*fields) };
         for (level, link) in links.iter().enumerate() {
             // Relaxed: the store that links the node publishes these as well.
-            self.link(offset, level)
-                .store(*link, super::atomics::Ordering::Relaxed);
+            self.link(offset, level).store(*link, super::atomics::Ordering::Relaxed);
         }
         // SAFETY: `payload` found key and record inside the region.
         let key_to = unsafe { self.base.add(key_at as usize) };

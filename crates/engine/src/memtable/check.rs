@@ -15,19 +15,13 @@ pub(super) fn check(arena: &Arena) -> Result<(), String> {
     }
     let len = header.len.load(Ordering::Relaxed);
     if len != arena.len() {
-        return Err(format!(
-            "memtable was formatted with {len} bytes, not {}",
-            arena.len()
-        ));
+        return Err(format!("memtable was formatted with {len} bytes, not {}", arena.len()));
     }
     let nodes = check_nodes(arena)?;
     // Relaxed: read after the nodes, whose links were loaded with Acquire.
     let count = header.node_count.load(Ordering::Relaxed) as usize;
     if nodes.len() > count {
-        return Err(format!(
-            "M5: {} nodes are linked but {count} were counted",
-            nodes.len()
-        ));
+        return Err(format!("M5: {} nodes are linked but {count} were counted", nodes.len()));
     }
     for level in 1..HEIGHT_MAX {
         check_level(arena, &nodes, level)?;
@@ -70,10 +64,7 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     let header = arena.header();
     let fields = arena.fields(at);
     if !(1..=HEIGHT_MAX).contains(&usize::from(fields.height)) || fields.kind > 1 {
-        return Err(format!(
-            "M2: node {at} has height {} and kind {}",
-            fields.height, fields.kind
-        ));
+        return Err(format!("M2: node {at} has height {} and kind {}", fields.height, fields.kind));
     }
     let used = header.used.load(Ordering::Relaxed);
     match arena.payload(at, fields) {
@@ -88,10 +79,7 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     }
     let (word, bit) = root_bit(fields.root);
     if header.roots[word].load(Ordering::Relaxed) & bit == 0 {
-        return Err(format!(
-            "M5: root {} of node {at} is not in the filter",
-            fields.root
-        ));
+        return Err(format!("M5: root {} of node {at} is not in the filter", fields.root));
     }
     Ok(())
 }

@@ -40,12 +40,7 @@ fn keys(table: &Memtable) -> Vec<u64> {
 }
 
 fn steps() -> Vec<Step> {
-    let mut steps = vec![
-        Step::HintDropped,
-        Step::Reserved,
-        Step::Written,
-        Step::HintSet,
-    ];
+    let mut steps = vec![Step::HintDropped, Step::Reserved, Step::Written, Step::HintSet];
     steps.extend((0..HEIGHT_MAX).map(Step::Linked));
     steps
 }
@@ -62,29 +57,17 @@ fn an_insert_killed_at_any_step_is_finished_by_repeating_it() {
             if i % 3 == 0 && insert_and_die(&table, key, i + 1, step) {
                 deaths += 1;
                 let linked = matches!(step, Step::Linked(_) | Step::HintSet);
-                let found = table
-                    .get(ROOT, &key.to_be_bytes(), SnapshotTs::new(i + 1))
-                    .is_some();
+                let found = table.get(ROOT, &key.to_be_bytes(), SnapshotTs::new(i + 1)).is_some();
                 assert_eq!(found, linked || expected.contains(&key), "after {step:?}");
                 assert_eq!(table.check(), Ok(()), "after {step:?}");
             }
             table
-                .insert(
-                    ROOT,
-                    &key.to_be_bytes(),
-                    CommitTs::new(i + 1),
-                    EntryKind::Put,
-                    b"record",
-                )
+                .insert(ROOT, &key.to_be_bytes(), CommitTs::new(i + 1), EntryKind::Put, b"record")
                 .expect("room");
             expected.insert(key);
         }
         assert_eq!(table.check(), Ok(()), "after {step:?}");
-        assert_eq!(
-            keys(&table),
-            expected.iter().copied().collect::<Vec<_>>(),
-            "after {step:?}"
-        );
+        assert_eq!(keys(&table), expected.iter().copied().collect::<Vec<_>>(), "after {step:?}");
         let rare = matches!(step, Step::Linked(level) if level > 3);
         assert!(deaths > 0 || rare, "{step:?} never came");
     }
@@ -101,13 +84,7 @@ fn a_survivor_goes_on_elsewhere_after_an_insert_that_is_never_repeated() {
                 insert_and_die(&table, key, i + 1, step);
             } else {
                 table
-                    .insert(
-                        ROOT,
-                        &key.to_be_bytes(),
-                        CommitTs::new(i + 1),
-                        EntryKind::Put,
-                        b"",
-                    )
+                    .insert(ROOT, &key.to_be_bytes(), CommitTs::new(i + 1), EntryKind::Put, b"")
                     .expect("room");
             }
         }
@@ -141,13 +118,7 @@ fn keys_in_order_take_few_steps_and_make_the_same_list() {
     for i in 0..10_000u64 {
         let key = if i % 2 == 0 { i } else { 1_000_000 - i };
         table
-            .insert(
-                ROOT,
-                &key.to_be_bytes(),
-                CommitTs::new(i + 1),
-                EntryKind::Put,
-                b"",
-            )
+            .insert(ROOT, &key.to_be_bytes(), CommitTs::new(i + 1), EntryKind::Put, b"")
             .expect("room");
     }
     for i in 0..3_000u64 {
@@ -179,32 +150,17 @@ fn damage_is_reported_and_never_followed() {
             let table = region.format();
             for i in 0..100u64 {
                 table
-                    .insert(
-                        ROOT,
-                        &i.to_be_bytes(),
-                        CommitTs::new(i + 1),
-                        EntryKind::Put,
-                        b"record",
-                    )
+                    .insert(ROOT, &i.to_be_bytes(), CommitTs::new(i + 1), EntryKind::Put, b"record")
                     .expect("room");
             }
-            let first = table
-                .seek(ROOT, Seek::First, SnapshotTs::MAX)
-                .expect("first")
-                .offset();
+            let first = table.seek(ROOT, Seek::First, SnapshotTs::MAX).expect("first").offset();
             let at = field.map_or(link_of_head, |field| first + field);
             region.damage(at, value);
             let table = region.attach();
             let walk = catch_unwind(AssertUnwindSafe(|| {
-                table
-                    .iter_newest()
-                    .map(|n| n.rec().len() + n.key().len())
-                    .sum::<usize>()
+                table.iter_newest().map(|n| n.rec().len() + n.key().len()).sum::<usize>()
             }));
-            assert!(
-                walk.is_err() || table.check().is_err(),
-                "{value} at {at} went unnoticed"
-            );
+            assert!(walk.is_err() || table.check().is_err(), "{value} at {at} went unnoticed");
         }
     }
 }
@@ -215,13 +171,7 @@ fn a_cycle_ends_in_a_report() {
     let table = region.format();
     for i in 0..50u64 {
         table
-            .insert(
-                ROOT,
-                &i.to_be_bytes(),
-                CommitTs::new(i + 1),
-                EntryKind::Put,
-                b"",
-            )
+            .insert(ROOT, &i.to_be_bytes(), CommitTs::new(i + 1), EntryKind::Put, b"")
             .expect("room");
     }
     let nodes: Vec<u32> = table.iter_newest().map(|n| n.offset()).collect();
@@ -230,9 +180,7 @@ fn a_cycle_ends_in_a_report() {
     assert!(table.check().is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| table.iter_newest().count())).is_err());
     let last = catch_unwind(AssertUnwindSafe(|| {
-        table
-            .seek(ROOT, Seek::Last, SnapshotTs::MAX)
-            .map(|n| n.offset())
+        table.seek(ROOT, Seek::Last, SnapshotTs::MAX).map(|n| n.offset())
     }));
     assert!(last.is_err() || last.is_ok_and(|offset| offset == nodes.last().copied()));
 }

@@ -39,10 +39,7 @@ pub(super) enum Step {
 /// Most bytes that one node can take from the region.
 pub(super) fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
     let head = (LINE_BYTES + NODE_HEAD_BYTES_MAX) as usize;
-    let total = head
-        .saturating_add(key_len)
-        .saturating_add(rec_len)
-        .saturating_add(8);
+    let total = head.saturating_add(key_len).saturating_add(rec_len).saturating_add(8);
     u32::try_from(total).unwrap_or(u32::MAX)
 }
 
@@ -94,15 +91,9 @@ struct Place {
 
 /// Finds the place of the next node. Its fields and links share a cache line whenever they fit one.
 fn place(arena: &Arena, key_len: usize, rec_len: usize) -> Result<Place, ArenaFull> {
-    let full = ArenaFull {
-        needed: bytes_needed(key_len, rec_len),
-    };
+    let full = ArenaFull { needed: bytes_needed(key_len, rec_len) };
     // Relaxed: only writers move it, and the commit mutex orders writers.
-    let used = arena
-        .header()
-        .used
-        .load(Ordering::Relaxed)
-        .next_multiple_of(8);
+    let used = arena.header().used.load(Ordering::Relaxed).next_multiple_of(8);
     let head_bytes = |offset| FIELDS_BYTES + LINK_BYTES * height_at(offset) as u32;
     let in_line = used % LINE_BYTES;
     let offset = if in_line + head_bytes(used) <= LINE_BYTES {
@@ -118,11 +109,7 @@ fn place(arena: &Arena, key_len: usize, rec_len: usize) -> Result<Place, ArenaFu
     if end > u64::from(arena.len()) {
         return Err(full);
     }
-    Ok(Place {
-        offset,
-        height: height_at(offset),
-        end: end as u32,
-    })
+    Ok(Place { offset, height: height_at(offset), end: end as u32 })
 }
 
 /// Takes the space and raises everything that must never lag behind a linked node.
@@ -131,9 +118,7 @@ fn reserve(arena: &Arena, version: &Version<'_>, place: &Place) {
     // Relaxed throughout: one writer; the Release store of the first link publishes these with the node.
     header.used.store(place.end, Ordering::Relaxed);
     let count = header.node_count.load(Ordering::Relaxed);
-    header
-        .node_count
-        .store(count.wrapping_add(1), Ordering::Relaxed);
+    header.node_count.store(count.wrapping_add(1), Ordering::Relaxed);
     if version.ts.get() > header.ts_max.load(Ordering::Relaxed) {
         header.ts_max.store(version.ts.get(), Ordering::Relaxed);
     }
@@ -173,11 +158,7 @@ fn link(arena: &Arena, prev: u32, level: usize, node: u32) {
 fn set_hint(arena: &Arena, splice: &Splice, place: &Place) {
     let header = arena.header();
     for level in 0..HEIGHT_MAX {
-        let at = if level < place.height {
-            place.offset
-        } else {
-            splice.prev[level]
-        };
+        let at = if level < place.height { place.offset } else { splice.prev[level] };
         // Relaxed: only writers look, and `hint_valid` below comes after.
         header.hint[level].store(at, Ordering::Relaxed);
     }

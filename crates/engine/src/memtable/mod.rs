@@ -208,21 +208,14 @@ impl Memtable {
         kind: EntryKind,
         rec: &[u8],
     ) -> Result<(), ArenaFull> {
-        let version = insert::Version {
-            root,
-            key,
-            ts,
-            kind,
-            rec,
-        };
+        let version = insert::Version { root, key, ts, kind, rec };
         insert::insert(&self.arena, &version, |_| ControlFlow::Continue(()))
     }
 
     /// The newest version of a key that the snapshot sees.
     pub fn get(&self, root: Root, key: &[u8], at: SnapshotTs) -> Option<Node<'_>> {
         let (_, next) = find(&self.arena, &Target::version(root, key, at.get()));
-        self.node(next)
-            .filter(|node| node.root() == root && node.key() == key)
+        self.node(next).filter(|node| node.root() == root && node.key() == key)
     }
 
     /// The timestamp of the newest version of a key.
@@ -267,10 +260,7 @@ impl Memtable {
         if since.sees(self.ts_max()) || !self.may_hold_root(root) {
             return None;
         }
-        let (_, first) = find(
-            &self.arena,
-            &Target::version(root, lo.unwrap_or(b""), u64::MAX),
-        );
+        let (_, first) = find(&self.arena, &Target::version(root, lo.unwrap_or(b""), u64::MAX));
         let mut node = self.node(first)?;
         loop {
             if node.root() != root || hi.is_some_and(|hi| !hi.admits(node.key())) {
@@ -305,10 +295,7 @@ impl Memtable {
         if !self.arena.is_node_offset(offset) {
             damaged("no node can be there", offset);
         }
-        Node {
-            arena: &self.arena,
-            offset,
-        }
+        Node { arena: &self.arena, offset }
     }
 
     /// Checks the invariants M1 to M5 by walking everything; no insert may run meanwhile.
@@ -317,28 +304,19 @@ impl Memtable {
     }
 
     fn node(&self, offset: u32) -> Option<Node<'_>> {
-        (offset != 0).then_some(Node {
-            arena: &self.arena,
-            offset,
-        })
+        (offset != 0).then_some(Node { arena: &self.arena, offset })
     }
 
     /// Offset of the first node of the next key after the one at `offset`; 0 at the end.
     fn skip_versions(&self, offset: u32) -> u32 {
-        let from = Node {
-            arena: &self.arena,
-            offset,
-        };
+        let from = Node { arena: &self.arena, offset };
         let mut at = offset;
         for _ in 0..STEPS_BEFORE_SEARCH {
             let next = next_of(&self.arena, at, 0);
             if next == 0 {
                 return 0;
             }
-            match from.cmp_key(&Node {
-                arena: &self.arena,
-                offset: next,
-            }) {
+            match from.cmp_key(&Node { arena: &self.arena, offset: next }) {
                 Order::Less => return next,
                 Order::Equal => at = next,
                 Order::Greater => damaged("keys are out of order", next),
@@ -390,10 +368,7 @@ impl Memtable {
                 return None;
             }
             // The oldest version of its key, unless newer ones came behind our back: those are not seen.
-            let oldest = Node {
-                arena: &self.arena,
-                offset: prev,
-            };
+            let oldest = Node { arena: &self.arena, offset: prev };
             if oldest.root() != root {
                 return None;
             }
@@ -401,13 +376,7 @@ impl Memtable {
                 return self.get(root, oldest.key(), at);
             }
             prev = find(&self.arena, &Target::version(root, oldest.key(), u64::MAX)).0;
-            if prev != HEAD
-                && (Node {
-                    arena: &self.arena,
-                    offset: prev,
-                })
-                .cmp_key(&oldest)
-                .is_ge()
+            if prev != HEAD && (Node { arena: &self.arena, offset: prev }).cmp_key(&oldest).is_ge()
             {
                 damaged("keys are out of order", prev);
             }
@@ -458,10 +427,7 @@ impl<'a> Node<'a> {
     }
 
     fn cmp_key(&self, other: &Node<'_>) -> Order {
-        let (a, b) = (
-            self.arena.fields(self.offset),
-            other.arena.fields(other.offset),
-        );
+        let (a, b) = (self.arena.fields(self.offset), other.arena.fields(other.offset));
         let order = a.root.cmp(&b.root).then(a.prefix.cmp(&b.prefix));
         order.then_with(|| match a.key_len <= 8 && b.key_len <= 8 {
             true => a.key_len.cmp(&b.key_len),
@@ -476,13 +442,6 @@ impl<'a> Node<'a> {
 
 impl fmt::Debug for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} {:02x?} {:?} {:?}",
-            self.root(),
-            self.key(),
-            self.ts(),
-            self.kind()
-        )
+        write!(f, "{:?} {:02x?} {:?} {:?}", self.root(), self.key(), self.ts(), self.kind())
     }
 }

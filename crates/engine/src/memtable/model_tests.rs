@@ -32,20 +32,9 @@ struct Op {
 }
 
 fn op_strategy(keys: usize) -> impl Strategy<Value = Op> {
-    (
-        1u32..4,
-        0..keys,
-        any::<bool>(),
-        0usize..40,
-        prop::bool::weighted(0.1),
+    (1u32..4, 0..keys, any::<bool>(), 0usize..40, prop::bool::weighted(0.1)).prop_map(
+        |(root, key, tombstone, rec_len, redo)| Op { root, key, tombstone, rec_len, redo },
     )
-        .prop_map(|(root, key, tombstone, rec_len, redo)| Op {
-            root,
-            key,
-            tombstone,
-            rec_len,
-            redo,
-        })
 }
 
 fn cases() -> impl Strategy<Value = (Vec<Vec<u8>>, Vec<Op>)> {
@@ -93,18 +82,12 @@ fn fill(table: &Memtable, keys: &[Vec<u8>], ops: &[Op]) -> Model {
             Some(again) => again.clone(),
             None => (op.root, keys[op.key].clone(), ts),
         };
-        let kind = if op.tombstone {
-            EntryKind::Tombstone
-        } else {
-            EntryKind::Put
-        };
+        let kind = if op.tombstone { EntryKind::Tombstone } else { EntryKind::Put };
         let (kind, rec) = model
             .entry((root, key.clone(), Reverse(ts)))
             .or_insert_with(|| (kind, vec![ts as u8; op.rec_len]))
             .clone();
-        table
-            .insert(Root::new(root), &key, CommitTs::new(ts), kind, &rec)
-            .expect("room");
+        table.insert(Root::new(root), &key, CommitTs::new(ts), kind, &rec).expect("room");
         past.push((root, key, ts));
     }
     model
@@ -192,13 +175,9 @@ fn compare_ranges(
                 }
             }
         }
-        let any = model
-            .keys()
-            .any(|(r, _, Reverse(ts))| *r == root && *ts > since);
+        let any = model.keys().any(|(r, _, Reverse(ts))| *r == root && *ts > since);
         prop_assert_eq!(
-            table
-                .range_newer_than(Root::new(root), None, None, SnapshotTs::new(since))
-                .is_some(),
+            table.range_newer_than(Root::new(root), None, None, SnapshotTs::new(since)).is_some(),
             any
         );
         let exists = model.keys().any(|(r, _, _)| *r == root);
@@ -243,59 +222,27 @@ fn a_key_of_many_versions_is_read_at_each_of_them() {
     let mut region = Region::new(1 << 18);
     let table = region.format();
     let root = Root::new(9);
-    table
-        .insert(root, b"a", CommitTs::new(1), EntryKind::Put, b"first")
-        .expect("room");
-    table
-        .insert(root, b"z", CommitTs::new(2), EntryKind::Put, b"last")
-        .expect("room");
+    table.insert(root, b"a", CommitTs::new(1), EntryKind::Put, b"first").expect("room");
+    table.insert(root, b"z", CommitTs::new(2), EntryKind::Put, b"last").expect("room");
     for ts in 10..500u64 {
         table
-            .insert(
-                root,
-                b"hot",
-                CommitTs::new(ts),
-                EntryKind::Put,
-                &ts.to_le_bytes(),
-            )
+            .insert(root, b"hot", CommitTs::new(ts), EntryKind::Put, &ts.to_le_bytes())
             .expect("room");
     }
     for ts in 10..500u64 {
         let at = SnapshotTs::new(ts);
-        assert_eq!(
-            table.get(root, b"hot", at).expect("seen").rec(),
-            ts.to_le_bytes()
-        );
+        assert_eq!(table.get(root, b"hot", at).expect("seen").rec(), ts.to_le_bytes());
         let first = table.seek(root, Seek::First, at).expect("first");
         let hot = table.next_key(&first, at).expect("hot");
         assert_eq!(hot.ts().get(), ts);
         assert_eq!(table.next_key(&hot, at).expect("last").key(), b"z");
-        assert_eq!(
-            table
-                .seek(root, Seek::Lt(b"z"), at)
-                .expect("hot")
-                .ts()
-                .get(),
-            ts
-        );
+        assert_eq!(table.seek(root, Seek::Lt(b"z"), at).expect("hot").ts().get(), ts);
     }
     let before = SnapshotTs::new(5);
     let first = table.seek(root, Seek::First, before).expect("first");
     assert_eq!(table.next_key(&first, before).expect("last").key(), b"z");
-    assert_eq!(
-        table
-            .seek(root, Seek::Lt(b"z"), before)
-            .expect("first")
-            .key(),
-        b"a"
-    );
-    assert_eq!(
-        table
-            .iter_newest()
-            .map(|n| n.ts().get())
-            .collect::<Vec<_>>(),
-        [1, 499, 2]
-    );
+    assert_eq!(table.seek(root, Seek::Lt(b"z"), before).expect("first").key(), b"a");
+    assert_eq!(table.iter_newest().map(|n| n.ts().get()).collect::<Vec<_>>(), [1, 499, 2]);
 }
 
 #[test]
@@ -305,17 +252,12 @@ fn an_empty_key_and_the_prefixes_of_a_key_are_keys_of_their_own() {
     let root = Root::new(1);
     let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"a\0\0\0\0\0\0\0\0"];
     for (i, key) in keys.iter().enumerate().rev() {
-        table
-            .insert(root, key, CommitTs::new(1), EntryKind::Put, &[i as u8])
-            .expect("room");
+        table.insert(root, key, CommitTs::new(1), EntryKind::Put, &[i as u8]).expect("room");
     }
     let order: Vec<u8> = table.iter_newest().map(|n| n.rec()[0]).collect();
     assert_eq!(order, [0, 1, 2, 3, 4, 5]);
     assert_eq!(
-        table
-            .seek(root, Seek::PrefixLe(b"\0"), SnapshotTs::MAX)
-            .expect("node")
-            .key(),
+        table.seek(root, Seek::PrefixLe(b"\0"), SnapshotTs::MAX).expect("node").key(),
         b"\0\0"
     );
     assert_eq!(table.check(), Ok(()));
@@ -347,22 +289,10 @@ fn a_full_memtable_refuses_and_keeps_what_it_has() {
     assert_eq!(table.iter_newest().count() as u64, inserted);
     assert_eq!(table.check(), Ok(()));
     assert!(
-        table
-            .insert(
-                Root::new(1),
-                &[0; 1 << 20],
-                CommitTs::new(1),
-                EntryKind::Put,
-                b""
-            )
-            .is_err()
+        table.insert(Root::new(1), &[0; 1 << 20], CommitTs::new(1), EntryKind::Put, b"").is_err()
     );
     let empty = region.format();
     assert!(empty.is_empty() && !empty.may_hold_root(Root::new(1)));
     assert_eq!(empty.check(), Ok(()));
-    assert!(
-        empty
-            .seek(Root::new(1), Seek::Last, SnapshotTs::MAX)
-            .is_none()
-    );
+    assert!(empty.seek(Root::new(1), Seek::Last, SnapshotTs::MAX).is_none());
 }

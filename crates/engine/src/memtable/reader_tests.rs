@@ -12,9 +12,7 @@ const COMMITS: u64 = 6_000;
 
 /// Commit `ts` writes this key and its own number.
 fn key_of(ts: u64) -> [u8; 8] {
-    (ts.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32)
-        .wrapping_rem(KEYS)
-        .to_be_bytes()
+    (ts.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).wrapping_rem(KEYS).to_be_bytes()
 }
 
 /// The newest commit up to `at` of every key.
@@ -23,10 +21,7 @@ fn expected(at: u64) -> Vec<([u8; 8], u64)> {
     for ts in 1..=at {
         newest[u64::from_be_bytes(key_of(ts)) as usize] = ts;
     }
-    (0..KEYS)
-        .map(|k| (k.to_be_bytes(), newest[k as usize]))
-        .filter(|(_, ts)| *ts != 0)
-        .collect()
+    (0..KEYS).map(|k| (k.to_be_bytes(), newest[k as usize])).filter(|(_, ts)| *ts != 0).collect()
 }
 
 fn read_forward(table: &Memtable, at: SnapshotTs) -> Vec<([u8; 8], u64)> {
@@ -88,13 +83,7 @@ fn readers_see_exactly_the_published_commits_while_a_writer_inserts() {
         }
         for ts in 1..=COMMITS {
             table
-                .insert(
-                    ROOT,
-                    &key_of(ts),
-                    CommitTs::new(ts),
-                    EntryKind::Put,
-                    &ts.to_le_bytes(),
-                )
+                .insert(ROOT, &key_of(ts), CommitTs::new(ts), EntryKind::Put, &ts.to_le_bytes())
                 .expect("room");
             published.store(ts, Atomic::Release);
             if ts % 64 == 0 {

@@ -156,10 +156,7 @@ pub(super) fn find(arena: &Arena, target: &Target<'_>) -> (u32, u32) {
 /// Like `find`, for the writer: the links around the cut at every level, searched from the last insert's
 /// position when the cut lies behind it.
 pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
-    let mut splice = Splice {
-        prev: [HEAD; HEIGHT_MAX],
-        next: [0; HEIGHT_MAX],
-    };
+    let mut splice = Splice { prev: [HEAD; HEIGHT_MAX], next: [0; HEIGHT_MAX] };
     let mut steps = Steps::new(arena);
     let mut at = HEAD;
     let mut level = search_height(arena);

@@ -54,8 +54,12 @@ impl Database {
         let number = c.generations[active].number.load(Relaxed);
         for (i, slot) in c.generations.iter().enumerate() {
             if i != active && slot.state.load(Relaxed) == generation::ACTIVE {
-                let died_before = slot.number.load(Relaxed) > number || slot.number.load(Relaxed) == 0;
-                slot.state.store(if died_before { generation::FREE } else { generation::FROZEN }, Relaxed);
+                let died_before =
+                    slot.number.load(Relaxed) > number || slot.number.load(Relaxed) == 0;
+                slot.state.store(
+                    if died_before { generation::FREE } else { generation::FROZEN },
+                    Relaxed,
+                );
                 if died_before {
                     slot.number.store(0, Relaxed);
                 }
@@ -115,7 +119,8 @@ impl Database {
             self.free_merged(true);
             let gens = &self.control().generations;
             let find = |ok: &dyn Fn(&GenSlot) -> bool| {
-                (0..ARENAS).find(|&i| gens[i].state.load(Relaxed) == generation::FREE && ok(&gens[i]))
+                (0..ARENAS)
+                    .find(|&i| gens[i].state.load(Relaxed) == generation::FREE && ok(&gens[i]))
             };
             if find(&|g| g.allocated.load(Acquire) == 1).is_some() {
                 return Ok(true);

@@ -27,7 +27,11 @@ impl Database {
     pub(crate) fn merge_is_due(&self) -> bool {
         let memtable = self.memtable(self.active_arena());
         memtable.used_bytes() > memtable.capacity_bytes() / 2
-            || self.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN)
+            || self
+                .control()
+                .generations
+                .iter()
+                .any(|g| g.state.load(Relaxed) == generation::FROZEN)
     }
 
     /// Merges everything committed before the call.
@@ -43,6 +47,7 @@ impl Database {
         self.freeze_for_merge()?;
         let frozen = self.frozen_generations();
         if let Some(&last) = frozen.last() {
+            self.check_wal_limit()?;
             crash_point!("merge.frozen");
             self.make_durable(&frozen)?;
             self.apply(&frozen, last.1)?;
@@ -54,6 +59,22 @@ impl Database {
             self.checkpoint(Checkpoint::Passive)?;
         }
         self.prepare_arena()?;
+        Ok(())
+    }
+
+    /// S4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
+    /// with them, once the memtables are full, commits.
+    fn check_wal_limit(&self) -> Result<()> {
+        let c = self.control();
+        let over = || c.wal_bytes.load(Relaxed) > c.wal_limit_bytes.load(Relaxed);
+        if over() {
+            self.checkpoint(Checkpoint::Passive)?;
+        }
+        if over() {
+            return Err(
+                self.no_room("the database's WAL has reached its limit (PRAGMA plait_wal_limit)")
+            );
+        }
         Ok(())
     }
 
@@ -106,7 +127,9 @@ impl Database {
                     for node in self.memtable(arena).iter_newest() {
                         match node.kind() {
                             EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
-                            EntryKind::Tombstone => base.delete(node.root(), node.key(), node.rec())?,
+                            EntryKind::Tombstone => {
+                                base.delete(node.root(), node.key(), node.rec())?
+                            }
                         }
                         entries += 1;
                     }
@@ -180,7 +203,9 @@ impl Database {
             let result = (|| {
                 let before = base.header()?;
                 if !before.marked {
-                    return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
+                    return Err(Error::CantOpen(
+                        "the database has left concurrent mode; reopen it".into(),
+                    ));
                 }
                 let stamped = BaseHeader { marked: true, fenced: true, ..before };
                 base.stamp(&BaseHeader { salt: c.salt.load(Relaxed), ..stamped })?;

@@ -9,6 +9,7 @@
 //! - P3 A slot is cleared only by its owner or, once found dead, under the commit
 //!   mutex after everything the process held was given back.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -33,10 +34,20 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
-/// Kernel thread id of the caller.
+/// Kernel thread id of the caller, asked for once a thread and fork.
 pub fn tid() -> u32 {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() as u32 }
+    thread_local! {
+        static KNOWN: Cell<(u64, u32)> = const { Cell::new((u64::MAX, 0)) };
+    }
+    // Relaxed: see `count_fork`.
+    let forks = FORKS.load(Relaxed);
+    KNOWN.with(|known| {
+        if known.get().0 != forks {
+            // SAFETY: gettid has no preconditions.
+            known.set((forks, unsafe { libc::gettid() as u32 }));
+        }
+        known.get().1
+    })
 }
 
 fn pid_namespace() -> u64 {
@@ -68,7 +79,8 @@ pub fn fork_generation() -> u64 {
 pub fn register(region: &Region, nonce: u64) -> Result<ProcessIndex> {
     let slots = &region.layout().processes;
     for slot in slots {
-        let same = slot.pid.load(Acquire) == pid() && slot.pid_namespace.load(Relaxed) == pid_namespace();
+        let same =
+            slot.pid.load(Acquire) == pid() && slot.pid_namespace.load(Relaxed) == pid_namespace();
         let index = ProcessIndex(index_of(slots, slot));
         if same && slot.nonce.load(Relaxed) != nonce && is_lock_held(region, index) {
             return Err(Error::Misuse(
@@ -145,7 +157,9 @@ pub fn any_alive(region: &Region) -> bool {
 
 fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
     let slots = &region.layout().processes;
-    (0..PROCESS_SLOTS as u32).map(ProcessIndex).filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
+    (0..PROCESS_SLOTS as u32)
+        .map(ProcessIndex)
+        .filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
 }
 
 /// Attached connections of all processes.

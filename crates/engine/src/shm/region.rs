@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use memmap2::MmapRaw;
 
 use super::layout::{
-    ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION, Layout, MAGIC,
-    RING_BYTES, RING_OFFSET, TOTAL_BYTES, session,
+    ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION, Layout, MAGIC, RING_BYTES,
+    RING_OFFSET, TOTAL_BYTES, session,
 };
 use super::mutex::RobustMutex;
 use crate::error::{Error, Result};
@@ -53,10 +53,8 @@ impl Region {
         }
         // Pages up to the ring are touched at once by whoever initialises.
         allocate(&file, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
-        let map = memmap2::MmapOptions::new()
-            .len(TOTAL_BYTES)
-            .map_raw(&file)
-            .map_err(|e| say(&e))?;
+        let map =
+            memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&file).map_err(|e| say(&e))?;
         Ok(Region { map, file, path: path.to_owned() })
     }
 
@@ -133,7 +131,8 @@ impl Region {
             && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
             && h.base_dev.load(Relaxed) == base.dev
             && h.base_ino.load(Relaxed) == base.ino
-            && boot_id().is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
+            && boot_id()
+                .is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
     }
 
     /// Zeroes the fixed part and initialises its mutex. The caller holds the lifecycle lock and no
@@ -188,7 +187,10 @@ fn allocate(file: &File, offset: usize, len: usize) -> std::io::Result<()> {
 
 fn full(path: &Path, e: &std::io::Error) -> Error {
     if e.raw_os_error() == Some(libc::ENOSPC) {
-        return Error::Full(format!("no space for shared memory {}: free some disk space and retry", path.display()));
+        return Error::Full(format!(
+            "no space for shared memory {}: free some disk space and retry",
+            path.display()
+        ));
     }
     Error::io(format!("cannot allocate shared memory {}", path.display()), e)
 }

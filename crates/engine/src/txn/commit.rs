@@ -32,7 +32,6 @@ use crate::memtable::{EntryKind, Memtable};
 use crate::shm::futex;
 use crate::shm::layout::NO_PIN;
 use crate::shm::mutex::Guard;
-use crate::shm::process;
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
@@ -224,7 +223,7 @@ impl Conn {
         generation.max_ts.store(ts.get(), Release);
         generation.log_end.store(end.get(), Relaxed);
         c.applied_lsn.store(end.get(), Relaxed);
-        db.remember_author(ts.get(), self.txn.get(), process::pid());
+        db.remember_author(ts.get(), self.txn.get(), db.pid());
         crash_point!("commit.inserted");
         // Release pairs with the Acquire of snapshots: the nodes are there.
         c.visible_ts.store(ts.get(), Release);
@@ -236,7 +235,11 @@ impl Conn {
     }
 
     /// (M) X2, or a full validation of a small read set, or the rest after a first pass.
-    fn validate_in_mutex(&mut self, guard: &Guard<'_>, first_pass: Option<FirstPass>) -> Result<Result<(), Blocked>> {
+    fn validate_in_mutex(
+        &mut self,
+        guard: &Guard<'_>,
+        first_pass: Option<FirstPass>,
+    ) -> Result<Result<(), Blocked>> {
         let Some(snapshot) = &self.snapshot else { return Ok(Ok(())) };
         if self.mode == Some(super::WriteMode::Queued) {
             return Ok(Ok(()));
@@ -259,7 +262,10 @@ impl Conn {
 
     /// Bytes that the nodes can take in a memtable.
     fn memtable_bytes(&self) -> u64 {
-        self.writes.iter().map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len()))).sum()
+        self.writes
+            .iter()
+            .map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len())))
+            .sum()
     }
 
     /// (M) Puts the committed maximum into records written by `put_max`.
@@ -284,7 +290,11 @@ impl Conn {
         let ops = || {
             self.writes.iter().map(|(root, key, w)| Op {
                 root,
-                kind: if w.kind() == WriteKind::Tombstone { OpKind::Tombstone } else { OpKind::Put },
+                kind: if w.kind() == WriteKind::Tombstone {
+                    OpKind::Tombstone
+                } else {
+                    OpKind::Put
+                },
                 key,
                 rec: w.rec(),
             })
@@ -295,10 +305,16 @@ impl Conn {
     /// (M) Inserts the nodes; the room was checked.
     fn insert_nodes(&self, memtable: &Memtable, ts: CommitTs) -> Result<()> {
         for (root, key, w) in self.writes.iter() {
-            let kind = if w.kind() == WriteKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };
+            let kind = if w.kind() == WriteKind::Tombstone {
+                EntryKind::Tombstone
+            } else {
+                EntryKind::Put
+            };
             if memtable.insert(root, key, ts, kind, w.rec()).is_err() {
                 self.db.log_shared().set_poison(libc::EIO);
-                return Err(Error::Corrupt("a committed transaction does not fit its memtable".into()));
+                return Err(Error::Corrupt(
+                    "a committed transaction does not fit its memtable".into(),
+                ));
             }
             crash_point!("commit.node_inserted");
         }

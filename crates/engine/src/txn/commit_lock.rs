@@ -73,10 +73,13 @@ impl Database {
         let gens = &self.control().generations;
         let arena = (0..ARENAS)
             .find(|&i| gens[i].number.load(Acquire) == frame.generation.get())
-            .ok_or_else(|| Error::Corrupt(format!("no memtable for generation {}", frame.generation)))?;
+            .ok_or_else(|| {
+            Error::Corrupt(format!("no memtable for generation {}", frame.generation))
+        })?;
         let memtable = self.memtable(arena);
         for op in frame.ops() {
-            let kind = if op.kind == OpKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };
+            let kind =
+                if op.kind == OpKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };
             memtable.insert(op.root, op.key, frame.commit_ts, kind, op.rec).map_err(|_| {
                 Error::Corrupt("a committed transaction does not fit its memtable".into())
             })?;
@@ -99,5 +102,8 @@ impl Database {
 
 /// The error of a ring that does not hold what it must: shared memory was overwritten by someone else.
 pub(crate) fn damaged_ring(at: Lsn, why: BadFrame) -> Error {
-    Error::Corrupt(format!("the log ring in shared memory is damaged at position {at}: {}", why.why()))
+    Error::Corrupt(format!(
+        "the log ring in shared memory is damaged at position {at}: {}",
+        why.why()
+    ))
 }

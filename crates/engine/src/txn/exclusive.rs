@@ -85,8 +85,12 @@ impl Conn {
         for _ in 0..3 {
             self.db.merge_owned(false)?;
             let active = self.db.memtable(self.db.active_arena());
-            let frozen =
-                self.db.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN);
+            let frozen = self
+                .db
+                .control()
+                .generations
+                .iter()
+                .any(|g| g.state.load(Relaxed) == generation::FROZEN);
             if active.is_empty() && !frozen && self.db.prepare_arena()? {
                 return Ok(());
             }
@@ -95,7 +99,10 @@ impl Conn {
     }
 
     /// The transaction's own writes in order, savepoint by savepoint; they leave the write set.
-    pub fn exclusive_replay<E>(&mut self, mut step: impl FnMut(Replay<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn exclusive_replay<E>(
+        &mut self,
+        mut step: impl FnMut(Replay<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.writes.replay(|s| {
             step(match s {
                 Step::Savepoint(n) => Replay::Savepoint(n),
@@ -135,7 +142,8 @@ impl Conn {
             self.own_commits += 1;
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.base_generation = header.generation;
-                snapshot.ts = crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
+                snapshot.ts =
+                    crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
                 snapshot.resting = false;
             }
         }

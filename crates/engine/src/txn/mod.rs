@@ -167,11 +167,11 @@ impl Conn {
             WriteMode::Queued => {
                 self.db.acquire_right(self.slot, wait)?;
                 self.has_right = true;
-                if self.snapshot.is_some() {
-                    if let Err(e) = self.move_snapshot_to_now() {
-                        self.give_right_back()?;
-                        return Err(self.note_conflict(e));
-                    }
+                if self.snapshot.is_some()
+                    && let Err(e) = self.move_snapshot_to_now()
+                {
+                    self.give_right_back()?;
+                    return Err(self.note_conflict(e));
                 }
             }
         }

@@ -35,7 +35,11 @@ impl Conn {
     pub fn get(&self, root: Root, key: &[u8]) -> Option<Entry<'_>> {
         if let Some(write) = self.writes.get(root, key) {
             // The key handed back is the caller's own: nobody needs it twice.
-            return Some(Entry { key: &[], rec: write.rec(), tombstone: write.kind() == WriteKind::Tombstone });
+            return Some(Entry {
+                key: &[],
+                rec: write.rec(),
+                tombstone: write.kind() == WriteKind::Tombstone,
+            });
         }
         let snapshot = self.snapshot.as_ref()?;
         snapshot.memtables.iter().filter(|(_, m)| m.may_hold_root(root)).find_map(|(_, m)| {
@@ -55,7 +59,11 @@ impl Conn {
     fn source_seek(&self, i: usize, root: Root, seek: Seek<'_>) -> Option<Found<'_>> {
         if i == 0 {
             return self.writes.seek(root, seek).map(|(key, write)| Found {
-                entry: Entry { key, rec: write.rec(), tombstone: write.kind() == WriteKind::Tombstone },
+                entry: Entry {
+                    key,
+                    rec: write.rec(),
+                    tombstone: write.kind() == WriteKind::Tombstone,
+                },
                 offset: 0,
             });
         }
@@ -154,7 +162,10 @@ impl OverlayIter {
         if !self.positioned {
             return None;
         }
-        if self.direction != direction || self.view != conn.view() || self.heads.len() != conn.sources() {
+        if self.direction != direction
+            || self.view != conn.view()
+            || self.heads.len() != conn.sources()
+        {
             self.direction = direction;
             self.forget(conn);
         }
@@ -207,10 +218,10 @@ impl OverlayIter {
                 let next = memtable.next_key(&node, conn.snapshot.as_ref()?.ts);
                 return self.remember(i, next.map(|n| found(&n)));
             }
-            if let (Direction::Backward, Seek::Lt(key)) = (self.direction, seek) {
-                if node.key() < key {
-                    return Some(found(&node).entry);
-                }
+            if let (Direction::Backward, Seek::Lt(key)) = (self.direction, seek)
+                && node.key() < key
+            {
+                return Some(found(&node).entry);
             }
         } else if matches!(head, Head::End) {
             return None;

@@ -166,9 +166,7 @@ impl ReadSet {
         let sorted = &self.entries[..self.settled];
         let first = sorted.partition_point(|entry| entry.root < root);
         sorted.get(first).is_some_and(|entry| entry.root == root)
-            || self.entries[self.settled..]
-                .iter()
-                .any(|entry| entry.root == root)
+            || self.entries[self.settled..].iter().any(|entry| entry.root == root)
     }
 
     /// Whether asking about every read takes little: few entries, and no range among them.
@@ -200,12 +198,7 @@ impl ReadSet {
             } else {
                 point_changed(entry.root, lo)
             };
-            changed.map(|(key, ts)| ChangedRead {
-                root: entry.root,
-                key,
-                ts,
-                is_range,
-            })
+            changed.map(|(key, ts)| ChangedRead { root: entry.root, key, ts, is_range })
         })
     }
 
@@ -216,9 +209,7 @@ impl ReadSet {
         }
         let mut entries = std::mem::take(&mut self.entries);
         entries.sort_by(|a, b| a.root.cmp(&b.root).then_with(|| self.lo(a).cmp(self.lo(b))));
-        self.join(&mut entries, |set, last, next| {
-            set.hi(last).admits(set.lo(next))
-        });
+        self.join(&mut entries, |set, last, next| set.hi(last).admits(set.lo(next)));
         self.entries = entries;
         self.settled = self.entries.len();
     }
@@ -240,30 +231,18 @@ impl ReadSet {
 
     fn push_one(&mut self, root: Root, key: &[u8], is_prefix: bool) {
         if let Some(last) = self.entries.last() {
-            let same = if is_prefix {
-                Hi::Prefix(key)
-            } else {
-                Hi::Key(key)
-            };
+            let same = if is_prefix { Hi::Prefix(key) } else { Hi::Key(key) };
             if last.root == root && self.lo(last) == key && self.hi(last) == same {
                 return;
             }
         }
         self.has_range |= is_prefix && key.is_empty();
         let span = self.store(key);
-        self.push(Entry {
-            root,
-            lo: span,
-            hi: span,
-            hi_is_prefix: is_prefix,
-        });
+        self.push(Entry { root, lo: span, hi: span, hi_is_prefix: is_prefix });
     }
 
     fn store(&mut self, bytes: &[u8]) -> Span {
-        let span = Span {
-            at: self.bytes.len() as u32,
-            len: bytes.len() as u32,
-        };
+        let span = Span { at: self.bytes.len() as u32, len: bytes.len() as u32 };
         self.bytes.extend_from_slice(bytes);
         span
     }
@@ -306,11 +285,7 @@ impl ReadSet {
         for entry in &mut self.entries {
             let shared = entry.lo.at == entry.hi.at && entry.lo.len == entry.hi.len;
             entry.lo = copy_span(&mut bytes, &self.bytes, entry.lo);
-            entry.hi = if shared {
-                entry.lo
-            } else {
-                copy_span(&mut bytes, &self.bytes, entry.hi)
-            };
+            entry.hi = if shared { entry.lo } else { copy_span(&mut bytes, &self.bytes, entry.hi) };
         }
         self.bytes = bytes;
     }
@@ -325,11 +300,7 @@ impl ReadSet {
 
     fn hi(&self, entry: &Entry) -> Hi<'_> {
         let bytes = self.span(entry.hi);
-        if entry.hi_is_prefix {
-            Hi::Prefix(bytes)
-        } else {
-            Hi::Key(bytes)
-        }
+        if entry.hi_is_prefix { Hi::Prefix(bytes) } else { Hi::Key(bytes) }
     }
 }
 

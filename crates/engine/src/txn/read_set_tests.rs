@@ -30,13 +30,7 @@ fn read() -> impl Strategy<Value = Read> {
 }
 
 fn hi_of(hi: &Option<Vec<u8>>, is_prefix: bool) -> Option<Hi<'_>> {
-    hi.as_deref().map(|hi| {
-        if is_prefix {
-            Hi::Prefix(hi)
-        } else {
-            Hi::Key(hi)
-        }
-    })
+    hi.as_deref().map(|hi| if is_prefix { Hi::Prefix(hi) } else { Hi::Key(hi) })
 }
 
 fn add(set: &mut ReadSet, read: &Read) {
@@ -71,12 +65,7 @@ fn conflicts(set: &mut ReadSet, root: u32, key: &[u8]) -> bool {
     let hit = |r: Root, yes: bool| (r.get() == root && yes).then_some((Vec::new(), CommitTs::ZERO));
     let found = set.first_conflict(
         |r, point| hit(r, point == key),
-        |r, lo, hi| {
-            hit(
-                r,
-                lo.is_none_or(|lo| lo <= key) && hi.is_none_or(|hi| hi.admits(key)),
-            )
-        },
+        |r, lo, hi| hit(r, lo.is_none_or(|lo| lo <= key) && hi.is_none_or(|hi| hi.admits(key))),
     );
     found.is_some()
 }
@@ -163,10 +152,8 @@ fn the_same_point_again_and_again_takes_one_entry() {
         set.point(Root::new(2), b"key");
     }
     assert_eq!(set.len(), 1);
-    let conflict = set.first_conflict(
-        |_, key| Some((key.to_vec(), CommitTs::new(3))),
-        |_, _, _| None,
-    );
+    let conflict =
+        set.first_conflict(|_, key| Some((key.to_vec(), CommitTs::new(3))), |_, _, _| None);
     let expected = ChangedRead {
         root: Root::new(2),
         key: b"key".to_vec(),

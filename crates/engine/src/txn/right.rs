@@ -91,10 +91,10 @@ impl Database {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
                 // The holder may be dead; that is worth one look before giving up.
-                if self.reap_dead()? > 0 {
-                    if let Attempt::Taken = self.try_right(slot, false)? {
-                        return Ok(());
-                    }
+                if self.reap_dead()? > 0
+                    && let Attempt::Taken = self.try_right(slot, false)?
+                {
+                    return Ok(());
                 }
                 return Err(self.busy(holder, Duration::ZERO));
             }

@@ -14,7 +14,12 @@ use crate::shm::layout::{ROWID_SLOTS, RowidSlot, txn_state};
 impl Conn {
     /// The next automatic rowid of table `root`. `visible_max` is the largest in this transaction's view, `None` for
     /// an empty table; the result exceeds `floor`. `None` when the largest integer is taken.
-    pub fn new_rowid(&self, root: Root, visible_max: Option<i64>, floor: Option<i64>) -> Option<i64> {
+    pub fn new_rowid(
+        &self,
+        root: Root,
+        visible_max: Option<i64>,
+        floor: Option<i64>,
+    ) -> Option<i64> {
         let stock = match (visible_max, floor) {
             (None, None) => 1,
             (None, Some(floor)) => floor.checked_add(1)?.max(1),
@@ -48,7 +53,10 @@ impl Conn {
             i != self.slot
                 && matches!(
                     s.state.load(Acquire),
-                    txn_state::OPTIMISTIC | txn_state::QUEUED | txn_state::WRITER | txn_state::EXCLUSIVE
+                    txn_state::OPTIMISTIC
+                        | txn_state::QUEUED
+                        | txn_state::WRITER
+                        | txn_state::EXCLUSIVE
                 )
         })
     }

@@ -173,8 +173,11 @@ impl Database {
             self.settle_base(&header, slot.state.load(Relaxed) == txn_state::EXCLUSIVE);
             c.merge_owner.store(0, Release);
             self.drop_from_queue(slot_index);
-            let wake =
-                if c.right_owner.load(Relaxed) == slot_index.word() { self.pass_right() } else { None };
+            let wake = if c.right_owner.load(Relaxed) == slot_index.word() {
+                self.pass_right()
+            } else {
+                None
+            };
             slot.clear();
             slot.process.store(0, Release);
             process::clear_dead(self.region(), index);

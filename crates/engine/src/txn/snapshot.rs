@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, SnapshotTs};
 use crate::memtable::Memtable;
 use crate::merge::BaseHeader;
-use crate::shm::layout::{ARENAS, NO_PIN, fence, generation, txn_state};
+use crate::shm::layout::{NO_PIN, fence, generation, txn_state};
 
 /// What a transaction sees.
 pub struct Snapshot {
@@ -38,7 +38,7 @@ pub struct Snapshot {
     pub(crate) base_cookie: u64,
     /// The base was not fenced yet.
     pub(crate) resting: bool,
-    /// Generations above the base's, newest first; at most [`ARENAS`].
+    /// Generations above the base's, newest first; at most as many as there are arenas.
     pub(crate) memtables: Vec<(Generation, Memtable)>,
 }
 
@@ -103,7 +103,8 @@ impl Conn {
         slot.snapshot.store(ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
         if !self.has_right {
-            let state = if self.mode.is_some() { txn_state::OPTIMISTIC } else { txn_state::READING };
+            let state =
+                if self.mode.is_some() { txn_state::OPTIMISTIC } else { txn_state::READING };
             slot.state.store(state, Relaxed);
         }
         self.snapshot = Some(snapshot);
@@ -114,14 +115,14 @@ impl Conn {
     pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
         let gens = &self.db.control().generations;
         let mut found = Vec::with_capacity(2);
-        for i in 0..ARENAS {
+        for (i, slot) in gens.iter().enumerate() {
             // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
-            let number = gens[i].number.load(Acquire);
-            if number > base.get() && gens[i].state.load(Relaxed) != generation::FREE {
+            let number = slot.number.load(Acquire);
+            if number > base.get() && slot.state.load(Relaxed) != generation::FREE {
                 found.push((Generation::new(number), self.db.memtable(i)));
             }
         }
-        found.sort_by(|a, b| b.0.cmp(&a.0));
+        found.sort_by_key(|m| std::cmp::Reverse(m.0));
         found
     }
 
@@ -165,7 +166,9 @@ impl Conn {
         match &self.snapshot {
             Some(s) if s.resting => (s.base_cookie ^ (s.base_cookie >> 32)) as u32,
             Some(s) => (s.ts.get().wrapping_sub(self.own_commits)) as u32,
-            None => self.db.control().readable_ts.load(Acquire).wrapping_sub(self.own_commits) as u32,
+            None => {
+                self.db.control().readable_ts.load(Acquire).wrapping_sub(self.own_commits) as u32
+            }
         }
     }
 }

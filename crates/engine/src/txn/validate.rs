@@ -95,10 +95,9 @@ impl Conn {
                 .map(|ts| (key.to_vec(), ts))
         };
         let range = |root: Root, lo: Option<&[u8]>, hi: Option<crate::memtable::Hi<'_>>| {
-            newer
-                .iter()
-                .filter(|m| m.may_hold_root(root))
-                .find_map(|m| m.range_newer_than(root, lo, hi, since).map(|n| (n.key().to_vec(), n.ts())))
+            newer.iter().filter(|m| m.may_hold_root(root)).find_map(|m| {
+                m.range_newer_than(root, lo, hi, since).map(|n| (n.key().to_vec(), n.ts()))
+            })
         };
         match self.reads.first_conflict(point, range) {
             None => Ok(()),
@@ -107,7 +106,12 @@ impl Conn {
     }
 
     /// (M) Checks the commits whose frames lie in `from..to` of the log ring against what was read.
-    pub(crate) fn validate_frames(&self, guard: &Guard<'_>, from: Lsn, since: SnapshotTs) -> Result<()> {
+    pub(crate) fn validate_frames(
+        &self,
+        guard: &Guard<'_>,
+        from: Lsn,
+        since: SnapshotTs,
+    ) -> Result<()> {
         let mut hit = None;
         let to = self.db.log_shared().log_end();
         let read = self.db.ring().for_each_frame(guard, from, to, |frame| {

@@ -132,14 +132,8 @@ impl WriteSet {
     /// Sets a record whose last eight bytes only grow, see [`WriteKind::PutMax`]. Over an own put or delete of
     /// the key it is an ordinary put: this transaction has decided the value itself.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
-        let decided = self
-            .get(root, key)
-            .is_some_and(|write| write.kind != WriteKind::PutMax);
-        let kind = if decided {
-            WriteKind::Put
-        } else {
-            WriteKind::PutMax
-        };
+        let decided = self.get(root, key).is_some_and(|write| write.kind != WriteKind::PutMax);
+        let kind = if decided { WriteKind::Put } else { WriteKind::PutMax };
         self.has_put_max |= !decided;
         self.set(root, key, kind, with_zeros(rec, zero_tail));
     }
@@ -153,10 +147,7 @@ impl WriteSet {
     /// repeated: it only ever raises.
     pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8]) -> Option<i64>) {
         for of in &mut self.roots {
-            let maxima = of
-                .writes
-                .iter_mut()
-                .filter(|(_, write)| write.kind == WriteKind::PutMax);
+            let maxima = of.writes.iter_mut().filter(|(_, write)| write.kind == WriteKind::PutMax);
             for (key, write) in maxima {
                 let Some(own) = write.rec.last_chunk_mut::<8>() else {
                     continue;
@@ -202,8 +193,7 @@ impl WriteSet {
 
     /// A number that changes whenever a write of this root is made or taken back.
     pub fn root_version(&self, root: Root) -> u64 {
-        self.find_root(root)
-            .map_or(self.cleared_at, |i| self.roots[i].version)
+        self.find_root(root).map_or(self.cleared_at, |i| self.roots[i].version)
     }
 
     /// Whether nothing is written.
@@ -224,10 +214,7 @@ impl WriteSet {
     /// Opens savepoints until `n` are open.
     pub fn savepoint_open(&mut self, n: usize) {
         while self.savepoints.len() < n {
-            self.savepoints.push(Savepoint {
-                undo_len: self.undo.len(),
-                opened_at: self.clock,
-            });
+            self.savepoints.push(Savepoint { undo_len: self.undo.len(), opened_at: self.clock });
         }
     }
 
@@ -243,11 +230,8 @@ impl WriteSet {
         };
         // W1: of the released entries only those count whose key the outer savepoint has no entry for.
         let tail = self.undo.split_off(released.undo_len);
-        let first_of_outer = |undo: &Undo| {
-            undo.old
-                .as_ref()
-                .is_none_or(|old| old.changed_at <= outer.opened_at)
-        };
+        let first_of_outer =
+            |undo: &Undo| undo.old.as_ref().is_none_or(|old| old.changed_at <= outer.opened_at);
         self.undo.extend(tail.into_iter().filter(first_of_outer));
     }
 
@@ -275,11 +259,9 @@ impl WriteSet {
 
     /// All writes, ascending by root and key.
     pub fn iter(&self) -> impl Iterator<Item = (Root, &[u8], &Write)> {
-        self.roots.iter().flat_map(|of| {
-            of.writes
-                .iter()
-                .map(|(key, write)| (of.root, &**key, write))
-        })
+        self.roots
+            .iter()
+            .flat_map(|of| of.writes.iter().map(|(key, write)| (of.root, &**key, write)))
     }
 
     /// The writes again, savepoint by savepoint: what was there when each open savepoint was opened, then the
@@ -324,14 +306,7 @@ impl WriteSet {
 
     fn root_mut(&mut self, root: Root) -> &mut RootWrites {
         let i = self.find_root(root).unwrap_or_else(|i| {
-            self.roots.insert(
-                i,
-                RootWrites {
-                    root,
-                    version: 0,
-                    writes: Map::new(),
-                },
-            );
+            self.roots.insert(i, RootWrites { root, version: 0, writes: Map::new() });
             i
         });
         &mut self.roots[i]
@@ -341,11 +316,7 @@ impl WriteSet {
         self.clock += 1;
         let clock = self.clock;
         let bytes = op_frame_bytes(key.len(), rec.len());
-        let write = Write {
-            kind,
-            rec,
-            changed_at: clock,
-        };
+        let write = Write { kind, rec, changed_at: clock };
         let of = self.root_mut(root);
         of.version = clock;
         let old = match of.writes.get_mut(key) {
@@ -363,15 +334,8 @@ impl WriteSet {
         let Some(top) = self.savepoints.last() else {
             return;
         };
-        if old
-            .as_ref()
-            .is_none_or(|old| old.changed_at <= top.opened_at)
-        {
-            self.undo.push(Undo {
-                root,
-                key: key.into(),
-                old,
-            });
+        if old.as_ref().is_none_or(|old| old.changed_at <= top.opened_at) {
+            self.undo.push(Undo { root, key: key.into(), old });
         }
     }
 
@@ -379,10 +343,7 @@ impl WriteSet {
         self.clock += 1;
         let clock = self.clock;
         let key_len = undo.key.len();
-        let restored = undo
-            .old
-            .as_ref()
-            .map(|old| op_frame_bytes(key_len, old.rec.len()));
+        let restored = undo.old.as_ref().map(|old| op_frame_bytes(key_len, old.rec.len()));
         let of = self.root_mut(undo.root);
         of.version = clock;
         let gone = match undo.old {
@@ -406,10 +367,7 @@ impl WriteSet {
     #[allow(clippy::type_complexity)]
     fn layers(
         &self,
-    ) -> (
-        BTreeMap<(Root, &[u8]), Option<&Write>>,
-        Vec<BTreeMap<(Root, &[u8]), &Write>>,
-    ) {
+    ) -> (BTreeMap<(Root, &[u8]), Option<&Write>>, Vec<BTreeMap<(Root, &[u8]), &Write>>) {
         let mut before: BTreeMap<(Root, &[u8]), Option<&Write>> = BTreeMap::new();
         let mut layers = Vec::with_capacity(self.savepoints.len());
         let mut end = self.undo.len();
@@ -419,10 +377,8 @@ impl WriteSet {
             let mut layer = BTreeMap::new();
             for undo in entries {
                 let at = (undo.root, &*undo.key);
-                let after = before
-                    .get(&at)
-                    .copied()
-                    .unwrap_or_else(|| self.get(undo.root, &undo.key));
+                let after =
+                    before.get(&at).copied().unwrap_or_else(|| self.get(undo.root, &undo.key));
                 if let Some(after) = after {
                     layer.insert(at, after);
                 }

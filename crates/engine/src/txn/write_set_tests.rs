@@ -57,8 +57,7 @@ impl Model {
                 self.now.insert((root, key), (kind, vec![stamp]));
             }
             Op::Delete(root, key) => {
-                self.now
-                    .insert((root, key), (WriteKind::Tombstone, vec![stamp]));
+                self.now.insert((root, key), (WriteKind::Tombstone, vec![stamp]));
             }
             Op::Open(n) => {
                 while self.saved.len() < n {
@@ -105,9 +104,7 @@ fn replayed(set: &WriteSet) -> Model {
                 assert_eq!(model.saved.len(), n);
             }
             Step::Write(root, key, w) => {
-                model
-                    .now
-                    .insert((root.get(), key.to_vec()), (w.kind(), w.rec().to_vec()));
+                model.now.insert((root.get(), key.to_vec()), (w.kind(), w.rec().to_vec()));
             }
         }
         Ok(())
@@ -138,10 +135,8 @@ fn check_undo(set: &WriteSet) -> Result<(), TestCaseError> {
     let mut ends: Vec<usize> = set.savepoints.iter().skip(1).map(|s| s.undo_len).collect();
     ends.push(set.undo.len());
     for (savepoint, end) in set.savepoints.iter().zip(ends) {
-        let keys: Vec<_> = set.undo[savepoint.undo_len..end]
-            .iter()
-            .map(|u| (u.root, &u.key))
-            .collect();
+        let keys: Vec<_> =
+            set.undo[savepoint.undo_len..end].iter().map(|u| (u.root, &u.key)).collect();
         let mut unique = keys.clone();
         unique.sort();
         unique.dedup();
@@ -231,10 +226,7 @@ fn a_maximum_over_an_own_put_is_a_put() {
     let root = Root::new(4);
     set.put_max(root, b"a", b"1", 0);
     set.put_max(root, b"a", b"2", 0);
-    assert_eq!(
-        set.get(root, b"a").expect("written").kind(),
-        WriteKind::PutMax
-    );
+    assert_eq!(set.get(root, b"a").expect("written").kind(), WriteKind::PutMax);
     set.delete(root, b"a", b"");
     set.put_max(root, b"a", b"3", 0);
     assert_eq!(set.get(root, b"a").expect("written").kind(), WriteKind::Put);
