@@ -51,6 +51,7 @@ pub struct Database {
     // Fields are dropped in this order: ring and log use the region.
     ring: Ring,
     log: OnceLock<Log>,
+    log_claim: OnceLock<File>,
     base: Mutex<Option<Box<dyn Base>>>,
     opener: Arc<dyn BaseOpener>,
     region: Arc<Region>,
@@ -200,19 +201,23 @@ impl Database {
         opener: Arc<dyn BaseOpener>,
         forks: u64,
     ) -> Result<Database> {
-        let file = open_locked(&shm_path(path), path)?;
+        let shm = shm_path(path);
+        let file = open_locked(&shm, path)?;
         let created = file.metadata().is_ok_and(|m| m.len() == 0);
+        // Shares the lock: it is held until this, too, is closed.
+        let locked =
+            file.try_clone().map_err(|e| Error::io("cannot keep the lifecycle lock", &e))?;
         match Database::open_in(file, path, identity, opener, forks) {
             Ok(database) => {
-                locks::unlock(database.region.file(), LIFECYCLE_LOCK)
+                locks::unlock(&locked, LIFECYCLE_LOCK)
                     .map_err(|e| Error::io("cannot release the lifecycle lock", &e))?;
                 database.reap_dead()?;
                 Ok(database)
             }
             Err(e) => {
                 if created {
-                    // Nobody else has it: the lifecycle lock ended with the file, but its content was never LIVE.
-                    let _ = std::fs::remove_file(shm_path(path));
+                    // Its content was never LIVE, and whoever waits for the lock looks at the path again.
+                    let _ = std::fs::remove_file(shm);
                 }
                 Err(e)
             }
@@ -245,6 +250,7 @@ impl Database {
         Ok(Database {
             ring: session::ring(&region),
             log: OnceLock::new(),
+            log_claim: OnceLock::new(),
             base: Mutex::new(base),
             opener,
             region,
@@ -370,6 +376,10 @@ impl Database {
     pub(crate) fn log(&self) -> Result<&Log> {
         if let Some(log) = self.log.get() {
             return Ok(log);
+        }
+        if let Some(claim) = session::claim_log(&self.path, false)? {
+            // Another thread may have been faster: its claim is as good.
+            let _ = self.log_claim.set(claim);
         }
         let file = session::open_log(&self.region, &self.path)?;
         Ok(self.log.get_or_init(|| Log::new(session::ring(&self.region), file)))

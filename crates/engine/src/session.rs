@@ -22,6 +22,7 @@
 //!   skipped, and the unfenced base keeps the log's salt so that the stale log is recognised.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -37,7 +38,8 @@ use crate::log::{
 };
 use crate::memtable::Memtable;
 use crate::merge::{Base, BaseHeader, Checkpoint};
-use crate::shm::layout::{ARENA_BYTES, RING_BYTES, fence, generation};
+use crate::shm::layout::{ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, fence, generation};
+use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
 
@@ -145,9 +147,32 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     Ok(header)
 }
 
+/// Says that this process uses the log, until the returned file is closed; `exclusive`: that nobody else does.
+///
+/// A live session keeps it shared. So a recovery that would run beside one, because the shared memory file was
+/// removed under it, finds the lock taken.
+pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<File>> {
+    let log = log_path(path);
+    let say = |e: &std::io::Error| Error::io(format!("cannot lock the log {}", log.display()), e);
+    let file = match File::options().read(true).write(true).open(&log) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| say(&e))?,
+    };
+    let lock = if exclusive { locks::try_lock } else { locks::try_lock_shared };
+    if lock(&file, LOG_IN_USE_LOCK).map_err(|e| say(&e))? {
+        return Ok(Some(file));
+    }
+    Err(Error::CantOpen(format!(
+        "{} is in use, but its shared memory file is not: it was removed or replaced while processes have the database \
+         open; close them, then open the database again",
+        log.display()
+    )))
+}
+
 /// Merges the log's newer frames into the fenced base.
 fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
     let log = log_path(path);
+    let _alone = claim_log(path, true)?;
     let mut scan = match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
         Err(LogError::Missing { .. }) => {
             return Err(Error::CantOpen(format!(

@@ -325,6 +325,10 @@ pub const LIFECYCLE_LOCK: i64 = 1 << 40;
 /// Byte of the file whose lock says that process slot 0 is alive; slot `i` has the `i`-th after it.
 pub const PROCESS_LOCK_BASE: i64 = LIFECYCLE_LOCK + 1;
 
+/// Byte of the log file on which every process that writes holds a shared lock: recovery takes it exclusively, so
+/// that it cannot run beside a session whose shared memory file someone removed.
+pub const LOG_IN_USE_LOCK: i64 = 1 << 40;
+
 const _: () = assert!(size_of::<Header>() <= PAGE);
 const _: () = assert!(size_of::<TxnSlot>() == 128);
 const _: () = assert!(size_of::<ProcessSlot>() == 24);

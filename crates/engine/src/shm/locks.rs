@@ -47,6 +47,15 @@ pub fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
+/// Takes a shared lock on `byte` if nobody holds it exclusively.
+pub fn try_lock_shared(file: &File, byte: i64) -> io::Result<bool> {
+    match fcntl(file, libc::F_OFD_SETLK, &mut request(libc::F_RDLCK, byte)) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// Gives the lock on `byte` back.
 pub fn unlock(file: &File, byte: i64) -> io::Result<()> {
     fcntl(file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, byte))

@@ -151,7 +151,7 @@ impl Conn {
     /// moves to the newest commit (section 3: "succeeds unless a row or range that it read has changed").
     ///
     /// # Errors
-    /// Busy, Conflict (the transaction is then doomed), Interrupted, Full and I/O errors of fencing.
+    /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of fencing.
     pub fn write_begin(&mut self, mode: WriteMode, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         if self.mode.is_some() {
@@ -167,10 +167,10 @@ impl Conn {
             WriteMode::Queued => {
                 self.db.acquire_right(self.slot, wait)?;
                 self.has_right = true;
-                if self.snapshot.is_some()
-                    && let Err(e) = self.move_snapshot_to_now()
-                {
+                if let Err(e) = self.move_snapshot_to_now() {
+                    self.relax_pin();
                     self.give_right_back()?;
+                    // Nothing was written: as a reader the transaction may go on, as in stock SQLite.
                     return Err(self.note_conflict(e));
                 }
             }
@@ -199,10 +199,10 @@ impl Conn {
         }
     }
 
-    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms the transaction (X3).
+    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms a transaction that has written (X3).
     pub(crate) fn note_conflict(&mut self, e: Error) -> Error {
         if let Error::Conflict(conflict) = &e {
-            self.doomed = true;
+            self.doomed = self.mode.is_some();
             self.db.record_conflict(self.txn, conflict);
             self.conflict = Some(conflict.clone());
         }
