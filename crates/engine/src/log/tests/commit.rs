@@ -144,3 +144,29 @@ fn a_spare_slot_is_prepared_before_it_is_needed() {
         bench.log.sync_through(bench.shared_end()).expect("a sync");
     }
 }
+
+#[test]
+fn committed_bytes_are_never_overwritten_in_the_ring_before_they_are_in_the_file() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, Sizes { slots: 60, ..SMALL });
+    for ts in 1..=300 {
+        bench.commit(ts, 1 + (ts / 100) as u32, (ts as usize * 31) % 240);
+        assert!(bench.log.ring().free_bytes() <= RING);
+    }
+    assert_eq!(bench.log.status().syncs, 0);
+    bench.log.write_through(bench.shared_end()).expect("a write");
+    assert_eq!(recovered(&storage, 0), Ok((1..=300).collect()));
+}
+
+#[test]
+fn a_segment_that_is_not_in_the_file_yet_is_not_given_back() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    bench.commit(1, 1, 10);
+    bench.log.retire(Generation::new(1));
+    assert_eq!(bench.log.status().live_segments, 1);
+    bench.commit_durably(2, 2, 10);
+    bench.log.retire(Generation::new(1));
+    assert_eq!(bench.log.status().live_segments, 1);
+    assert_eq!(recovered(&storage, 1), Ok(vec![2]));
+}
