@@ -3,13 +3,13 @@
 //! Long form: `PLAIT_TORTURE_SECONDS=600 cargo test -p plait-tests --test differential`, or
 //! `cargo run -p plait-tests --bin torture -- differential --seconds 600 --seed 1`.
 
-use plait_tests::differential::shrink::{Bench, search};
+use plait_tests::differential::shrink::{Bench, scratch, search};
 use plait_tests::subject::Subject;
 use plait_tests::torture::{seed_or, time_or};
 use std::time::Duration;
 
 fn run_seeds(plait: &Subject, first: u64, length: usize) {
-    let scratch = tempfile::tempdir().expect("a temporary directory can be made");
+    let scratch = scratch();
     let stock = Subject::stock();
     let bench = Bench { stock: &stock, plait, scratch: scratch.path() };
     let seeds = search(&bench, seed_or(first), length, time_or(Duration::from_secs(12)));

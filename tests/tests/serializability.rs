@@ -64,6 +64,5 @@ in_threads_and_processes! {
 fn an_engine_that_does_not_isolate_is_caught() {
     let mut round = contended_round(Place::Threads, &[Begin::Deferred]);
     round.pretend = true;
-    let report = round.outcome(&Subject::stock()).expect_err("every statement stood alone");
-    assert!(report.contains("not serializable") || report.contains("lost update"), "{report}");
+    round.outcome(&Subject::stock()).expect_err("every statement stood alone");
 }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use plait_tests::differential::Script;
 use plait_tests::differential::generate::generate;
-use plait_tests::differential::shrink::{Bench, Failure, search};
+use plait_tests::differential::shrink::{Bench, Failure, scratch, search};
 use plait_tests::isolation::torture::Round;
 use plait_tests::place::Place;
 use plait_tests::subject::Subject;
@@ -79,7 +79,7 @@ fn differential(
     length: usize,
     time: Duration,
 ) -> anyhow::Result<()> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = scratch();
     let stock = Subject::stock();
     let bench = Bench { stock: &stock, plait, scratch: scratch.path() };
     let Some(path) = replay else {

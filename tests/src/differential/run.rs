@@ -52,6 +52,7 @@ impl Side {
         };
         for name in ["main.db", "aux.db"] {
             let connection = side.subject.open(&side.directory.join(name))?;
+            connection.execute("PRAGMA synchronous=OFF")?;
             connection.execute(birth)?;
             connection.execute("CREATE TABLE born(a); DROP TABLE born;")?;
             side.subject.convert(&connection)?;

@@ -279,6 +279,19 @@ fn table_sql(dice: &mut Dice, table: &mut Table) -> String {
     for (index, column) in table.columns.iter().enumerate() {
         parts.push(column_sql(dice, table, index, column, strict));
     }
+    if dice.one_in(3) {
+        let column = dice.pick(&table.columns).clone();
+        let expression = match dice.roll(4) {
+            0 => format!("coalesce({column}, 0) || '-'"),
+            1 => format!("length({column})"),
+            2 => format!("abs(CAST({column} AS INTEGER) % 1000)"),
+            _ => format!("upper({column})"),
+        };
+        let storage = dice.pick(&["STORED", "VIRTUAL"]);
+        let kind = if strict { " ANY" } else { "" };
+        parts.push(format!("g0{kind} GENERATED ALWAYS AS ({expression}) {storage}"));
+        table.generated.push("g0".to_owned());
+    }
     if let Key::Columns(count) = table.key {
         let names: Vec<String> = table.columns[..count]
             .iter()
@@ -292,19 +305,6 @@ fn table_sql(dice: &mut Dice, table: &mut Table) -> String {
     if dice.one_in(5) && table.columns.len() > 2 {
         parts.push("UNIQUE(c1, c2)".to_owned());
         table.unique.push("(c1, c2)".to_owned());
-    }
-    if dice.one_in(3) {
-        let column = dice.pick(&table.columns).clone();
-        let expression = match dice.roll(4) {
-            0 => format!("coalesce({column}, 0) || '-'"),
-            1 => format!("length({column})"),
-            2 => format!("abs(CAST({column} AS INTEGER) % 1000)"),
-            _ => format!("upper({column})"),
-        };
-        let storage = dice.pick(&["STORED", "VIRTUAL"]);
-        let kind = if strict { " ANY" } else { "" };
-        parts.push(format!("g0{kind} GENERATED ALWAYS AS ({expression}) {storage}"));
-        table.generated.push("g0".to_owned());
     }
     let mut options = Vec::new();
     if matches!(table.key, Key::Columns(_)) {

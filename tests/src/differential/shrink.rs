@@ -10,6 +10,18 @@ use crate::subject::Subject;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// A directory for scripts: in memory where the system has one, because scripts test no durability.
+///
+/// # Panics
+/// If no directory can be made.
+#[must_use]
+pub fn scratch() -> tempfile::TempDir {
+    let prefix = "plait-differential-";
+    let in_memory = tempfile::Builder::new().prefix(prefix).tempdir_in("/dev/shm");
+    let made = in_memory.or_else(|_| tempfile::Builder::new().prefix(prefix).tempdir());
+    made.expect("a temporary directory can be made")
+}
+
 /// How a script failed.
 #[derive(Clone, Debug)]
 pub enum Failure {
@@ -55,7 +67,18 @@ impl Bench<'_> {
     /// Runs one script in a worker.
     #[must_use]
     pub fn script(&self, script: &Script, patience: Duration) -> Option<Failure> {
-        self.run(Source::Script(script.clone()), script.seed, patience).map(|(_, failure)| failure)
+        self.run(Source::Scripts(vec![script.clone()]), script.seed, patience)
+            .map(|(_, failure)| failure)
+    }
+
+    /// Runs several scripts in one worker; the first failure, with the place of its script.
+    #[must_use]
+    pub fn scripts(&self, scripts: &[Script], patience: Duration) -> Option<(usize, Failure)> {
+        let numbered =
+            scripts.iter().zip(0..).map(|(script, seed)| Script { seed, ..script.clone() });
+        let source = Source::Scripts(numbered.collect());
+        let (seed, failure) = self.run(source, 0, patience)?;
+        Some((usize::try_from(seed).expect("a place in a list"), failure))
     }
 
     fn run(&self, source: Source, first: u64, patience: Duration) -> Option<(u64, Failure)> {

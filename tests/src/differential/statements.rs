@@ -57,9 +57,17 @@ fn insert(dice: &mut Dice, schema: &Schema, table: &Table) -> String {
         let source = select_rows(dice, schema, columns.len());
         return format!("{conflict} INTO {name}({}) {source}", columns.join(", "));
     }
+    let integer_key = match table.key {
+        Key::Columns(_) => false,
+        _ => leading_keys == 1,
+    };
     let row = |dice: &mut Dice| {
         let values: Vec<String> = (0..columns.len())
-            .map(|index| if index < leading_keys { dice.key_literal() } else { dice.literal() })
+            .map(|index| match index {
+                0 if integer_key && !dice.one_in(12) => dice.between(-2, 60).to_string(),
+                _ if index < leading_keys => dice.key_literal(),
+                _ => dice.literal(),
+            })
             .collect();
         format!("({})", values.join(", "))
     };
@@ -156,7 +164,12 @@ fn update(dice: &mut Dice, schema: &Schema, table: &Table) -> String {
         let other = dice.pick(&schema.tables).clone();
         return format!(
             "UPDATE{conflict} {name} SET {} FROM (SELECT * FROM {} ORDER BY {} LIMIT 1) AS o WHERE o.{} IS NOT NULL AND {}",
-            settings[0],
+            format_args!(
+                "{} = coalesce(o.{}, {})",
+                dice.pick(&table.columns),
+                dice.pick(&other.columns),
+                dice.key_literal()
+            ),
             other.name,
             other.columns[0],
             other.columns[0],

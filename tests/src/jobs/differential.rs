@@ -20,8 +20,8 @@ pub enum Source {
         /// Steps of each.
         length: usize,
     },
-    /// One given script.
-    Script(Script),
+    /// Given scripts.
+    Scripts(Vec<Script>),
 }
 
 /// Scripts to run against an oracle. The job's own subject is the library under test, its database a scratch directory.
@@ -45,7 +45,11 @@ pub enum Report {
 impl Seeds {
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
         match &self.source {
-            Source::Script(script) => self.one(script, job, reporter)?,
+            Source::Scripts(scripts) => {
+                for script in scripts {
+                    self.one(script, job, reporter)?;
+                }
+            }
             Source::Seeds { first, count, length } => {
                 for seed in *first..first + count {
                     if reporter.should_stop() {

@@ -1,0 +1,369 @@
+//! What conflicts and what does not, case by case: every way in which one transaction can read what another changes.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{BUSY_SNAPSHOT, CONSTRAINT};
+use plait_tests::subject::{Fixture, real_plait};
+
+const ROWS: &str = "
+    CREATE TABLE t(id INTEGER PRIMARY KEY, grp INTEGER, val TEXT);
+    CREATE INDEX t_grp ON t(grp);
+    CREATE TABLE w(k TEXT, n INTEGER, val TEXT, PRIMARY KEY(k, n)) WITHOUT ROWID;
+    CREATE TABLE own(id INTEGER PRIMARY KEY, val TEXT);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100)
+    INSERT INTO t SELECT i*10, i, 'v'||i FROM n;
+    INSERT INTO w SELECT 'k'||(id/100), id, val FROM t;
+    INSERT INTO own VALUES(1, 'a');
+";
+
+/// A reader that also writes something of its own, so that it has something to commit, and another that changes rows.
+struct Pair {
+    _fixture: Fixture,
+    reader: Actor,
+    other: Actor,
+}
+
+/// `merged` puts all rows into the base first, so that what is read there has no overlay.
+fn pair(place: Place, schema: &str, merged: bool) -> Option<Pair> {
+    let fixture = Fixture::new(real_plait("conflicts")?, schema);
+    let start = |name| Actor::start(place, name, &fixture.subject, &fixture.database());
+    let (reader, mut other) = (start("reader"), start("other"));
+    if merged {
+        other.ok("PRAGMA wal_checkpoint");
+    }
+    Some(Pair { _fixture: fixture, reader, other })
+}
+
+/// Whether a transaction that runs `read` conflicts with `change` by another, committed before it commits.
+fn conflicts(place: Place, read: &str, change: &str, merged: bool) -> Option<bool> {
+    let Pair { mut reader, mut other, _fixture } = pair(place, ROWS, merged)?;
+    reader.ok("BEGIN CONCURRENT");
+    reader.ok(read);
+    reader.ok("UPDATE own SET val='b' WHERE id=1");
+    other.ok(change);
+    let reply = reader.run("COMMIT");
+    let kept = match &reply.error {
+        None => {
+            assert!(!reply.in_transaction);
+            "b"
+        }
+        Some(error) => {
+            assert_eq!(error.extended, BUSY_SNAPSHOT, "{read} against {change}: {error}");
+            assert!(reply.in_transaction, "a conflict leaves the transaction open");
+            reader.ok("ROLLBACK");
+            "a"
+        }
+    };
+    let own = reader.ok("SELECT val FROM own");
+    assert_eq!(own, [vec![kept.into()]], "{read} against {change}");
+    Some(reply.error.is_some())
+}
+
+#[track_caller]
+fn all_conflict(place: Place, cases: &[(&str, &str)]) {
+    for (read, change) in cases {
+        for merged in [false, true] {
+            match conflicts(place, read, change, merged) {
+                Some(conflict) => {
+                    assert!(conflict, "no conflict: {read} against {change}, merged {merged}")
+                }
+                None => return,
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn none_conflicts(place: Place, cases: &[(&str, &str)]) {
+    for (read, change) in cases {
+        for merged in [false, true] {
+            match conflicts(place, read, change, merged) {
+                Some(conflict) => {
+                    assert!(!conflict, "a conflict: {read} against {change}, merged {merged}")
+                }
+                None => return,
+            }
+        }
+    }
+}
+
+in_threads_and_processes! {
+    fn a_changed_point_conflicts(place) {
+        all_conflict(place, &[
+            ("SELECT val FROM t WHERE id=50", "UPDATE t SET val='x' WHERE id=50"),
+            ("SELECT val FROM t WHERE id=50", "DELETE FROM t WHERE id=50"),
+            ("SELECT val FROM t WHERE id=55", "INSERT INTO t VALUES(55, 0, 'new')"),
+            ("SELECT val FROM w WHERE k='k3' AND n=310", "UPDATE w SET val='x' WHERE k='k3' AND n=310"),
+            ("SELECT val FROM w WHERE k='zz' AND n=1", "INSERT INTO w VALUES('zz', 1, 'new')"),
+            ("SELECT grp FROM t WHERE grp=7", "UPDATE t SET grp=1000 WHERE id=70"),
+            ("SELECT grp FROM t WHERE grp=1000", "UPDATE t SET grp=1000 WHERE id=70"),
+        ]);
+    }
+
+    fn a_changed_range_conflicts(place) {
+        all_conflict(place, &[
+            ("SELECT * FROM t WHERE id BETWEEN 100 AND 200", "INSERT INTO t VALUES(155, 0, 'new')"),
+            ("SELECT * FROM t WHERE id BETWEEN 100 AND 200", "DELETE FROM t WHERE id=150"),
+            ("SELECT * FROM t WHERE id BETWEEN 100 AND 200 ORDER BY id DESC", "INSERT INTO t VALUES(155, 0, 'new')"),
+            ("SELECT * FROM t WHERE id BETWEEN 105 AND 195", "INSERT INTO t VALUES(106, 0, 'new')"),
+            ("SELECT * FROM t WHERE id > 900", "INSERT INTO t VALUES(2000, 0, 'new')"),
+            ("SELECT * FROM t WHERE id < 50 ORDER BY id DESC", "INSERT INTO t VALUES(-5, 0, 'new')"),
+            ("SELECT * FROM t", "INSERT INTO t VALUES(5000, 0, 'new')"),
+            ("SELECT * FROM t WHERE val='nothing'", "UPDATE t SET val='nothing' WHERE id=10"),
+            ("SELECT * FROM w WHERE k='k3'", "INSERT INTO w VALUES('k3', -1, 'new')"),
+            ("SELECT * FROM w WHERE k='k3' ORDER BY n DESC", "INSERT INTO w VALUES('k3', 9999, 'new')"),
+        ]);
+    }
+
+    fn a_changed_index_range_conflicts(place) {
+        all_conflict(place, &[
+            ("SELECT id FROM t INDEXED BY t_grp WHERE grp BETWEEN 20 AND 30", "UPDATE t SET grp=25 WHERE id=990"),
+            ("SELECT id FROM t INDEXED BY t_grp WHERE grp BETWEEN 20 AND 30", "UPDATE t SET grp=500 WHERE id=250"),
+            ("SELECT id FROM t INDEXED BY t_grp WHERE grp BETWEEN 20 AND 30 ORDER BY grp DESC", "INSERT INTO t VALUES(7, 25, 'new')"),
+            ("SELECT id FROM t INDEXED BY t_grp WHERE grp > 95 ORDER BY grp DESC", "INSERT INTO t VALUES(7, 9999, 'new')"),
+            ("SELECT id FROM t INDEXED BY t_grp WHERE grp IN (3, 5, 1000)", "INSERT INTO t VALUES(7, 1000, 'new')"),
+        ]);
+    }
+
+    fn a_changed_boundary_conflicts(place) {
+        all_conflict(place, &[
+            ("SELECT max(id) FROM t", "INSERT INTO t VALUES(2000, 0, 'new')"),
+            ("SELECT max(id) FROM t", "DELETE FROM t WHERE id=1000"),
+            ("SELECT min(id) FROM t", "INSERT INTO t VALUES(1, 0, 'new')"),
+            ("SELECT max(grp) FROM t", "UPDATE t SET grp=777 WHERE id=10"),
+            ("SELECT min(grp) FROM t", "UPDATE t SET grp=-1 WHERE id=500"),
+            ("SELECT id FROM t WHERE id>=55 ORDER BY id LIMIT 1", "INSERT INTO t VALUES(57, 0, 'new')"),
+            ("SELECT id FROM t WHERE id<=55 ORDER BY id DESC LIMIT 1", "INSERT INTO t VALUES(53, 0, 'new')"),
+            ("SELECT id FROM t WHERE id>=55 ORDER BY id LIMIT 1", "DELETE FROM t WHERE id=60"),
+            ("SELECT * FROM t ORDER BY id LIMIT 3", "INSERT INTO t VALUES(25, 0, 'new')"),
+        ]);
+    }
+
+    fn a_changed_count_conflicts(place) {
+        all_conflict(place, &[
+            ("SELECT count(*) FROM t", "INSERT INTO t VALUES(2000, 0, 'new')"),
+            ("SELECT count(*) FROM t", "DELETE FROM t WHERE id=500"),
+            ("SELECT count(*) FROM t WHERE grp>50", "INSERT INTO t VALUES(2000, 51, 'new')"),
+            ("SELECT count(*) FROM w", "INSERT INTO w VALUES('a', 1, 'new')"),
+        ]);
+    }
+
+    fn what_was_not_read_does_not_conflict(place) {
+        none_conflicts(place, &[
+            ("SELECT val FROM t WHERE id=50", "UPDATE t SET val='x' WHERE id=60"),
+            ("SELECT val FROM t WHERE id=50", "INSERT INTO t VALUES(51, 0, 'new')"),
+            ("SELECT val FROM t WHERE id=55", "INSERT INTO t VALUES(56, 0, 'new')"),
+            ("SELECT * FROM t WHERE id BETWEEN 100 AND 200", "UPDATE t SET val='x' WHERE id=300"),
+            ("SELECT * FROM w WHERE k='k3' AND n=310", "INSERT INTO w VALUES('k3', 311, 'new')"),
+            ("SELECT * FROM w WHERE k='k3'", "INSERT INTO w VALUES('k5', 1, 'new')"),
+            ("SELECT id FROM t WHERE id=10", "INSERT INTO t VALUES(2000, 0, 'new')"),
+            ("SELECT 1", "DELETE FROM t WHERE id<500"),
+        ]);
+    }
+
+    fn a_scan_that_stops_early_has_read_only_so_far(place) {
+        none_conflicts(place, &[
+            ("SELECT * FROM t ORDER BY id LIMIT 3", "UPDATE t SET val='x' WHERE id=900"),
+            ("SELECT * FROM t ORDER BY id DESC LIMIT 3", "UPDATE t SET val='x' WHERE id=100"),
+            ("SELECT max(id) FROM t", "UPDATE t SET val='x' WHERE id=100"),
+        ]);
+    }
+
+    fn write_skew_is_refused(place) {
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, true) else { return };
+        for actor in [&mut reader, &mut other] {
+            actor.ok("BEGIN CONCURRENT");
+            actor.ok("SELECT sum(grp) FROM t WHERE id IN (10, 20)");
+        }
+        reader.ok("UPDATE t SET grp=grp-5 WHERE id=10");
+        other.ok("UPDATE t SET grp=grp-5 WHERE id=20");
+        reader.ok("COMMIT");
+        other.fails("COMMIT", BUSY_SNAPSHOT);
+        other.ok("ROLLBACK");
+        assert_eq!(reader.integer("SELECT sum(grp) FROM t WHERE id IN (10, 20)"), 1 + 2 - 5);
+    }
+
+    fn after_a_conflict_nothing_succeeds_until_rollback(place) {
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, false) else { return };
+        reader.ok("BEGIN CONCURRENT");
+        reader.ok("SELECT * FROM t WHERE id=10");
+        reader.ok("UPDATE own SET val='lost' WHERE id=1");
+        other.ok("UPDATE t SET val='x' WHERE id=10");
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+        let reply = reader.run("UPDATE own SET val='lost again' WHERE id=1");
+        assert!(reply.in_transaction);
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+        reader.ok("ROLLBACK");
+        assert_eq!(other.ok("SELECT val FROM own"), [vec!["a".into()]]);
+        reader.ok("BEGIN CONCURRENT; UPDATE own SET val='kept' WHERE id=1; COMMIT");
+        assert_eq!(other.ok("SELECT val FROM own"), [vec!["kept".into()]]);
+    }
+
+    fn a_conflict_names_table_key_and_winner(place) {
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, false) else { return };
+        reader.ok("BEGIN CONCURRENT");
+        reader.ok("SELECT * FROM t WHERE id=10; UPDATE own SET val='b'");
+        other.ok("UPDATE t SET val='x' WHERE id=10");
+        let error = reader.fails("COMMIT", BUSY_SNAPSHOT);
+        let winner = match place {
+            Place::Threads => std::process::id(),
+            Place::Processes => other.pid(),
+        };
+        for part in [" t", "10", &winner.to_string()] {
+            assert!(error.message.contains(part), "{part:?} is not in: {}", error.message);
+        }
+        reader.ok("ROLLBACK");
+        let rows = other.ok("SELECT * FROM plait_conflicts");
+        assert!(!rows.is_empty(), "plait_conflicts tells of it");
+    }
+
+    fn reads_of_a_rolled_back_savepoint_count(place) {
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, true) else { return };
+        reader.ok("BEGIN CONCURRENT; SAVEPOINT s");
+        reader.ok("SELECT * FROM t WHERE id=10");
+        reader.ok("ROLLBACK TO s; RELEASE s; UPDATE own SET val='b'");
+        other.ok("UPDATE t SET val='x' WHERE id=10");
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+    }
+
+    fn writes_of_a_rolled_back_savepoint_are_undone_and_their_probes_count(place) {
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, true) else { return };
+        reader.ok("BEGIN CONCURRENT; SAVEPOINT s; INSERT INTO t VALUES(15, 0, 'undone')");
+        reader.ok("ROLLBACK TO s; RELEASE s; UPDATE own SET val='b'");
+        other.ok("INSERT INTO t VALUES(15, 0, 'other')");
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+        reader.ok("ROLLBACK");
+        assert_eq!(reader.ok("SELECT val FROM t WHERE id=15"), [vec!["other".into()]]);
+    }
+
+    fn overflow_pages_count_as_read(place) {
+        let schema = "CREATE TABLE big(id INTEGER PRIMARY KEY, data TEXT); CREATE TABLE own(id INTEGER PRIMARY KEY, val TEXT);
+                      INSERT INTO big VALUES(1, printf('%.*c', 50000, 'x')); INSERT INTO own VALUES(1, 'a');";
+        for merged in [false, true] {
+            let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, merged) else { return };
+            reader.ok("BEGIN CONCURRENT; SELECT substr(data, 40000, 1) FROM big WHERE id=1; UPDATE own SET val='b'");
+            other.ok("UPDATE big SET data = data || 'y' WHERE id=1");
+            reader.fails("COMMIT", BUSY_SNAPSHOT);
+        }
+    }
+
+    fn one_unique_value_under_two_rowids_conflicts(place) {
+        let schema = "CREATE TABLE u(id INTEGER PRIMARY KEY, k TEXT UNIQUE, n INTEGER); INSERT INTO u VALUES(1, 'a', 1);";
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, false) else { return };
+        reader.ok("BEGIN CONCURRENT; INSERT INTO u VALUES(10, 'k', 1)");
+        other.ok("BEGIN CONCURRENT; INSERT INTO u VALUES(20, 'k', 1)");
+        other.ok("COMMIT");
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+        reader.ok("ROLLBACK");
+        reader.fails("INSERT INTO u VALUES(10, 'k', 1)", CONSTRAINT);
+        assert_eq!(reader.integer("SELECT count(*) FROM u WHERE k='k'"), 1);
+    }
+
+    fn nulls_in_unique_columns_do_not_conflict(place) {
+        let schema = "CREATE TABLE u(id INTEGER PRIMARY KEY, k TEXT UNIQUE, a, b, UNIQUE(a, b));";
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, false) else { return };
+        reader.ok("BEGIN CONCURRENT; INSERT INTO u VALUES(10, NULL, 1, NULL)");
+        other.ok("BEGIN CONCURRENT; INSERT INTO u VALUES(20, NULL, 1, NULL); COMMIT");
+        reader.ok("COMMIT");
+        assert_eq!(reader.integer("SELECT count(*) FROM u"), 2);
+    }
+
+    fn deleting_a_parent_conflicts_with_inserting_its_child(place) {
+        let schema = "CREATE TABLE parent(id INTEGER PRIMARY KEY); CREATE TABLE child(id INTEGER PRIMARY KEY, p REFERENCES parent(id));
+                      CREATE INDEX child_p ON child(p); INSERT INTO parent VALUES(1),(2);";
+        for child_first in [true, false] {
+            let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, child_first) else { return };
+            reader.ok("PRAGMA foreign_keys=1; BEGIN CONCURRENT; INSERT INTO child VALUES(1, 1)");
+            other.ok("PRAGMA foreign_keys=1; BEGIN CONCURRENT; DELETE FROM parent WHERE id=1");
+            let (first, second) = if child_first { (&mut reader, &mut other) } else { (&mut other, &mut reader) };
+            first.ok("COMMIT");
+            second.fails("COMMIT", BUSY_SNAPSHOT);
+            second.ok("ROLLBACK");
+            assert_eq!(first.ok("PRAGMA foreign_key_check"), Vec::<Vec<_>>::new());
+        }
+    }
+
+    fn what_a_trigger_reads_counts(place) {
+        let schema = "CREATE TABLE limits(id INTEGER PRIMARY KEY, n); INSERT INTO limits VALUES(1, 10);
+                      CREATE TABLE own(id INTEGER PRIMARY KEY, val); INSERT INTO own VALUES(1, 'a');
+                      CREATE TABLE log(id INTEGER PRIMARY KEY, n);
+                      CREATE TRIGGER g AFTER UPDATE ON own BEGIN INSERT INTO log(n) SELECT n FROM limits WHERE id=1; END;";
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, true) else { return };
+        reader.ok("BEGIN CONCURRENT; UPDATE own SET val='b' WHERE id=1");
+        other.ok("UPDATE limits SET n=20 WHERE id=1");
+        reader.fails("COMMIT", BUSY_SNAPSHOT);
+    }
+
+    fn two_writes_of_one_row_conflict_wherever_it_lies(place) {
+        let changes = ["UPDATE t SET val='x' WHERE id=10", "DELETE FROM t WHERE id=10", "REPLACE INTO t VALUES(10, 5, 'r')"];
+        for merged in [false, true] {
+            for first in changes {
+                for second in changes {
+                    let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, merged) else { return };
+                    reader.ok(&format!("BEGIN CONCURRENT; {first}"));
+                    other.ok(&format!("BEGIN CONCURRENT; {second}"));
+                    other.ok("COMMIT");
+                    reader.fails("COMMIT", BUSY_SNAPSHOT);
+                    reader.ok("ROLLBACK");
+                }
+            }
+        }
+    }
+
+    fn a_whole_delete_conflicts_with_an_insert(place) {
+        for insert_first in [true, false] {
+            let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, insert_first) else { return };
+            reader.ok("BEGIN CONCURRENT; DELETE FROM t");
+            other.ok("BEGIN CONCURRENT; INSERT INTO t VALUES(12345, 1, 'new')");
+            if insert_first {
+                other.ok("COMMIT");
+                reader.fails("COMMIT", BUSY_SNAPSHOT);
+                reader.ok("ROLLBACK");
+                assert_eq!(reader.integer("SELECT count(*) FROM t"), 101);
+            } else {
+                reader.ok("COMMIT");
+                other.run("COMMIT");
+                other.run("ROLLBACK");
+                assert!(other.integer("SELECT count(*) FROM t") <= 1, "the delete was first or alone");
+            }
+        }
+    }
+
+    fn appends_with_automatic_rowids_do_not_conflict(place) {
+        let schema = "CREATE TABLE a(id INTEGER PRIMARY KEY, v); CREATE INDEX a_v ON a(v);
+                      CREATE TABLE b(id INTEGER PRIMARY KEY AUTOINCREMENT, v); CREATE TABLE c(v);
+                      INSERT INTO a VALUES(5, 'x'); INSERT INTO b VALUES(5, 'x'); INSERT INTO c VALUES('x');";
+        for merged in [false, true] {
+            let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, merged) else { return };
+            for actor in [&mut reader, &mut other] {
+                actor.ok("BEGIN CONCURRENT");
+            }
+            for actor in [&mut reader, &mut other, ] {
+                actor.ok("INSERT INTO a(v) VALUES('n'); INSERT INTO b(v) VALUES('n'); INSERT INTO c VALUES('n');");
+            }
+            reader.ok("INSERT INTO a(v) VALUES('m')");
+            other.ok("COMMIT");
+            reader.ok("COMMIT");
+            assert_eq!(reader.integer("SELECT count(*) FROM a"), 4);
+            assert_eq!(reader.integer("SELECT count(*) FROM b"), 3);
+            assert_eq!(reader.integer("SELECT count(DISTINCT rowid) FROM c"), 3);
+            assert_eq!(reader.integer("SELECT min(id) FROM a"), 5);
+            let sequence = reader.integer("SELECT seq FROM sqlite_sequence WHERE name='b'");
+            assert!(sequence >= reader.integer("SELECT max(id) FROM b"), "the sequence covers every id");
+        }
+    }
+
+    fn a_read_only_transaction_never_conflicts(place) {
+        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, false) else { return };
+        for begin in ["BEGIN CONCURRENT", "BEGIN"] {
+            reader.ok(begin);
+            let before = reader.ok("SELECT * FROM t");
+            other.ok("UPDATE t SET val=val||'!' WHERE id<=500");
+            assert_eq!(reader.ok("SELECT * FROM t"), before, "one snapshot");
+            reader.ok("COMMIT");
+            assert_ne!(reader.ok("SELECT * FROM t"), before, "then the present");
+        }
+    }
+}
