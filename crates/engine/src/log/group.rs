@@ -9,6 +9,9 @@
 //! covered by it sleeps on that parity's word, any other on the other word; both words change when a
 //! group ends, so a waiter that decided by an old state does not fall asleep.
 //!
+//! A leader that has company lets others run first, as long as that brings frames: the members of the last group
+//! have just been woken and are about to commit again, and without this two half groups would take turns.
+//!
 //! Killed leader: the mutex is robust and sleepers look again every [`LOOK_AGAIN`], so one of them takes
 //! over and writes again from `written_through` (invariant 2 of the log makes that harmless). After it,
 //! everybody is woken, since members of the dead group sleep on either word.
@@ -36,6 +39,8 @@ use crate::shm::mutex::Guard;
 
 /// How long a sleeper trusts that somebody leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a leader lets others run before it starts, at most.
+const YIELDS_MAX: u32 = 4;
 /// Positions are multiples of 8, so the parity of a group fits into the lowest bit.
 const PARITY: u64 = 1;
 
@@ -109,6 +114,7 @@ impl Log {
         let shared = self.shared();
         debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
+        let mut slept = false;
         loop {
             // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
             // second look at `run` suffice.
@@ -125,25 +131,26 @@ impl Log {
                 continue;
             }
             if let Some(sync) = shared.sync_mutex.try_lock() {
-                self.lead(sync)?;
+                self.lead(sync, slept)?;
                 continue;
             }
             // SeqCst pairs with the SeqCst in `end_group`: either it sees this sleeper, or the word has changed.
             group.sleepers[mine].fetch_add(1, SeqCst);
             futex::wait(&group.words[mine], seen, Some(LOOK_AGAIN));
+            slept = true;
             group.sleepers[mine].fetch_sub(1, Relaxed);
         }
     }
 
     /// Writes and syncs everything published, as one group.
-    fn lead(&self, sync: Guard<'_>) -> Result<(), LogError> {
+    fn lead(&self, sync: Guard<'_>, company: bool) -> Result<(), LogError> {
         let shared = self.shared();
         let inherited = sync.previous_owner_died;
         if let Err(e) = self.check_poison() {
             self.end_group(sync, inherited);
             return Err(e);
         }
-        let target = shared.log_end();
+        let target = self.gather(company);
         // Relaxed: changes under the sync mutex only, which is held.
         let parity = (shared.group.run.load(Relaxed) & PARITY) ^ PARITY;
         // Release pairs with the Acquire in `sync_through`.
@@ -165,6 +172,26 @@ impl Log {
         }
         self.end_group(sync, inherited || outcome.is_err());
         outcome.map_err(|e| self.fatal(&e))
+    }
+
+    /// Lets others append while that brings anything; returns the end of what the group takes. Bounded (C5), and no
+    /// yield at all for a lone writer, whom busy readers would otherwise keep from its processor.
+    fn gather(&self, company: bool) -> Lsn {
+        let shared = self.shared();
+        let mut end = shared.log_end();
+        // Relaxed: a hint.
+        if !company && shared.group.sleepers.iter().all(|s| s.load(Relaxed) == 0) {
+            return end;
+        }
+        for _ in 0..YIELDS_MAX {
+            std::thread::yield_now();
+            let now = shared.log_end();
+            if now == end {
+                break;
+            }
+            end = now;
+        }
+        end
     }
 
     /// A failure with published frames at stake: however it looks, it is not one that may be repeated.
