@@ -1,0 +1,264 @@
+//! Into concurrent mode and back, the fence while it is live, and the plain file at rest.
+
+use plait_tests::actor::Actor;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{Connection, NOTADB, OpenFlags};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::path::Path;
+use std::time::Duration;
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
+
+/// Bytes 18 and 19 of the header, and whether bytes 72 to 75 carry the mode's mark.
+fn header(database: &Path) -> ((u8, u8), bool) {
+    let bytes = std::fs::read(database).expect("the database can be read");
+    ((bytes[18], bytes[19]), bytes[72..76] != [0; 4])
+}
+
+fn mode(connection: &Connection) -> String {
+    connection.text("PRAGMA journal_mode").expect("the mode can be asked")
+}
+
+#[track_caller]
+fn stock_refuses(fixture: &Fixture) {
+    for flags in [OpenFlags::ReadWrite, OpenFlags::ReadOnly] {
+        let stock = Subject::stock()
+            .library()
+            .open_with(fixture.database(), flags)
+            .expect("it opens lazily");
+        for sql in [
+            "SELECT count(*) FROM t",
+            "INSERT INTO t(val) VALUES('stock')",
+            "PRAGMA wal_checkpoint",
+            "VACUUM",
+        ] {
+            let error = stock.execute(sql).expect_err(sql);
+            assert_eq!(error.code, NOTADB, "{sql}: {error}");
+        }
+    }
+}
+
+#[test]
+fn stock_sqlite_refuses_the_live_file_and_reads_it_at_rest() {
+    let Some(subject) = real_plait("the fence") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let connection = fixture.open();
+    connection.execute("INSERT INTO t(val) VALUES('unmerged')").expect("an insert");
+    stock_refuses(&fixture);
+    assert_eq!(header(&fixture.database()), ((3, 3), true));
+    connection
+        .execute("PRAGMA wal_checkpoint; UPDATE t SET val='again' WHERE id=1")
+        .expect("a merge");
+    stock_refuses(&fixture);
+    connection.close().expect("it closes");
+    assert_eq!(header(&fixture.database()), ((2, 2), true));
+    for suffix in ["-plait", "-plait-shm"] {
+        assert!(!fixture.side_file(suffix).exists(), "{suffix} is gone after the last close");
+    }
+    let stock = Subject::stock().open(&fixture.database()).expect("stock opens it");
+    assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(501));
+    assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    stock
+        .execute(
+            "INSERT INTO t(val) VALUES('by stock'); DELETE FROM t WHERE id=2; CREATE TABLE s(a)",
+        )
+        .expect("stock writes");
+    stock.close().expect("it closes");
+    let again = fixture.open();
+    assert_eq!(mode(&again), "concurrent", "the mode survives stock tools");
+    assert_eq!(again.integer("SELECT count(*) FROM t"), Ok(501));
+    assert_eq!(again.integer("SELECT count(*) FROM t WHERE val='by stock'"), Ok(1));
+    again.execute("INSERT INTO s VALUES(1)").expect("it goes on");
+}
+
+#[test]
+fn no_crash_leaves_the_file_unfenced_with_rows_in_the_log() {
+    let Some(subject) = real_plait("the fence") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let mut victim =
+        Actor::start(Place::Processes, "victim", &fixture.subject, &fixture.database());
+    victim.ok("INSERT INTO t(val) VALUES('only in the log')");
+    victim.kill();
+    stock_refuses(&fixture);
+    std::fs::remove_file(fixture.side_file("-plait-shm")).expect("as after a power cut");
+    stock_refuses(&fixture);
+    let connection = fixture.open();
+    assert_eq!(connection.integer("SELECT count(*) FROM t WHERE val='only in the log'"), Ok(1));
+}
+
+#[test]
+fn the_mode_goes_to_every_other_and_back() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    for (round, other) in ["wal", "delete", "truncate", "persist", "wal"].into_iter().enumerate() {
+        let connection = fixture.open();
+        assert_eq!(mode(&connection), "concurrent");
+        connection.execute("INSERT INTO t(val) VALUES('in concurrent mode')").expect("an insert");
+        assert_eq!(connection.text(&format!("PRAGMA journal_mode={other}")).as_deref(), Ok(other));
+        let (versions, marked) = header(&fixture.database());
+        assert!(versions.0 <= 2 && versions.1 <= 2 && !marked, "{other}: {versions:?} {marked}");
+        assert!(!fixture.side_file("-plait").exists());
+        connection
+            .execute(&format!("INSERT INTO t(val) VALUES('in {other} mode')"))
+            .expect("an insert");
+        let stock = Subject::stock().open(&fixture.database()).expect("stock opens it");
+        let expected = 500 + 2 * (i64::try_from(round).expect("small") + 1);
+        assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(expected), "{other}");
+        stock.close().expect("it closes");
+        assert_eq!(connection.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
+    }
+    assert_eq!(fixture.open().text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn asking_for_the_mode_it_has_changes_nothing() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let (first, second) = (fixture.open(), fixture.open());
+    second.execute("BEGIN; SELECT * FROM t").expect("a reader");
+    assert_eq!(first.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
+    assert_eq!(first.text("PRAGMA journal_mode=CONCURRENT").as_deref(), Ok("concurrent"));
+    second.execute("COMMIT").expect("it goes on");
+}
+
+#[test]
+fn the_mode_cannot_be_left_while_others_are_connected() {
+    let Some(subject) = real_plait("conversion") else { return };
+    for place in [Place::Threads, Place::Processes] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let connection = fixture.open();
+        connection.busy_timeout(Duration::from_millis(100)).expect("a timeout");
+        let mut other = Actor::start(place, "other", &fixture.subject, &fixture.database());
+        other.ok("BEGIN; SELECT * FROM t WHERE id=1");
+        let error =
+            connection.text("PRAGMA journal_mode=delete").expect_err("another is connected");
+        assert!(error.is_busy(), "{error}");
+        other.ok("COMMIT; INSERT INTO t(val) VALUES('other goes on')");
+        connection.execute("INSERT INTO t(val) VALUES('so does this one')").expect("an insert");
+        assert_eq!(mode(&connection), "concurrent");
+        other.close().expect("it closes");
+        assert_eq!(connection.text("PRAGMA journal_mode=delete").as_deref(), Ok("delete"));
+    }
+}
+
+#[test]
+fn conversion_inside_a_transaction_is_refused() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::empty(subject);
+    let connection = fixture.open();
+    connection.execute(ROWS).expect("rows");
+    for begin in ["BEGIN", "BEGIN IMMEDIATE"] {
+        connection.execute(begin).expect("it begins");
+        connection.execute("SELECT * FROM t").expect("a read");
+        connection.text("PRAGMA journal_mode=concurrent").expect_err("inside a transaction");
+        connection.execute("ROLLBACK").expect("it ends");
+    }
+    assert_ne!(mode(&connection), "concurrent");
+}
+
+#[test]
+fn databases_that_cannot_be_concurrent_are_refused() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::empty(subject);
+    let library = fixture.subject.library();
+    for name in [":memory:", ""] {
+        let connection = library.open(name).expect("it opens");
+        connection.text("PRAGMA journal_mode=concurrent").expect_err("no file");
+        connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES(1)").expect("it goes on");
+    }
+    let plain = fixture.open();
+    plain.execute(ROWS).expect("rows");
+    plain.close().expect("it closes");
+    let shared = library.open_with(fixture.database(), OpenFlags::SharedCache).expect("it opens");
+    shared.text("PRAGMA journal_mode=concurrent").expect_err("shared cache");
+    shared.close().expect("it closes");
+    let reader = library.open_with(fixture.database(), OpenFlags::ReadOnly).expect("it opens");
+    reader.text("PRAGMA journal_mode=concurrent").expect_err("read only");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(500));
+    assert!(!fixture.side_file("-plait").exists());
+}
+
+#[test]
+fn a_prefix_of_the_name_does_not_name_the_mode() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::empty(subject);
+    let connection = fixture.open();
+    connection.execute(ROWS).expect("rows");
+    let before = mode(&connection);
+    for wrong in ["c", "con", "concurren", "concurrently"] {
+        if let Ok(answer) = connection.text(&format!("PRAGMA journal_mode={wrong}")) {
+            assert_eq!(answer, before, "{wrong}");
+        }
+        assert_eq!(mode(&connection), before, "{wrong}");
+    }
+}
+
+#[test]
+fn a_read_only_connection_reads_a_live_database() {
+    let Some(subject) = real_plait("read only") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let writer = fixture.open();
+    writer.execute("INSERT INTO t(val) VALUES('live')").expect("an insert");
+    let library = fixture.subject.library();
+    let reader = library.open_with(fixture.database(), OpenFlags::ReadOnly).expect("it opens");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(501));
+    reader.execute("INSERT INTO t(val) VALUES('no')").expect_err("read only");
+    writer.execute("INSERT INTO t(val) VALUES('more')").expect("an insert");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(502));
+}
+
+#[test]
+fn conversion_beside_readers_never_makes_them_busy_or_wrong() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::empty(subject);
+    let connection = fixture.open();
+    connection.execute("PRAGMA journal_mode=wal").expect("wal");
+    connection.execute(ROWS).expect("rows");
+    let mut reader =
+        Actor::start(Place::Processes, "reader", &fixture.subject, &fixture.database());
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), 500);
+    connection.busy_timeout(Duration::from_millis(100)).expect("a timeout");
+    let converted = connection.text("PRAGMA journal_mode=concurrent");
+    let answer = reader.run("SELECT count(*) FROM t");
+    assert_eq!(answer.error, None, "conversion gave {converted:?}");
+    assert_eq!(answer.rows, [vec![500.into()]]);
+    reader.ok("INSERT INTO t(val) VALUES('from the reader')");
+    connection.execute("INSERT INTO t(val) VALUES('from the converter')").expect("an insert");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), 502);
+    assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(502));
+}
+
+#[test]
+fn an_empty_new_database_can_begin_in_concurrent_mode() {
+    let Some(subject) = real_plait("conversion") else { return };
+    for pragmas in
+        ["", "PRAGMA page_size=1024", "PRAGMA encoding='UTF-16le'", "PRAGMA auto_vacuum=FULL"]
+    {
+        let fixture = Fixture::empty(subject.clone());
+        let connection = fixture.open();
+        connection.execute(pragmas).expect("a pragma");
+        fixture.subject.convert(&connection).expect("it converts");
+        connection.execute(ROWS).expect("rows");
+        let second = fixture.open();
+        assert_eq!(second.integer("SELECT count(*) FROM t"), Ok(500), "{pragmas}");
+        connection.close().expect("it closes");
+        second.close().expect("it closes");
+        let stock = Subject::stock().open(&fixture.database()).expect("stock opens it");
+        assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{pragmas}");
+    }
+}
+
+#[test]
+fn stock_vacuum_at_rest_takes_the_mode_away_and_nothing_else() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let stock = Subject::stock().open(&fixture.database()).expect("stock opens it");
+    stock.execute("DELETE FROM t WHERE id>250; VACUUM").expect("stock vacuums");
+    stock.close().expect("it closes");
+    let connection = fixture.open();
+    assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(250));
+    assert_eq!(connection.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
+    connection.execute("INSERT INTO t(val) VALUES('again')").expect("an insert");
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(251));
+}

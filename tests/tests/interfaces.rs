@@ -1,0 +1,373 @@
+//! The rest of SQLite's interface on a concurrent database: backups, images, page tables, hooks, sessions, waiting.
+
+use plait_tests::job::{Job, Running, Work};
+use plait_tests::jobs::pairs::{Pairs, SCHEMA};
+use plait_tests::place::Place;
+use plait_tests::sqlite::{
+    BUSY, Backup, BackupProgress, ChangeKind, Connection, INTERRUPT, RowChange, Session,
+};
+use plait_tests::subject::{Fixture, Subject};
+use plait_tests::value::Value;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
+    CREATE TABLE w(a TEXT PRIMARY KEY, b) WITHOUT ROWID;
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;
+    INSERT INTO w SELECT val, id FROM t;";
+
+/// A database with some rows in the base and some not.
+fn half_merged() -> (Fixture, Connection) {
+    let fixture = Fixture::new(Subject::plait(), ROWS);
+    let connection = fixture.open();
+    connection.execute("UPDATE t SET val='unmerged' WHERE id<=10; DELETE FROM t WHERE id=500; DELETE FROM w WHERE b<5").expect("writes");
+    (fixture, connection)
+}
+
+#[track_caller]
+fn is_the_same(copy: &Connection) {
+    assert_eq!(copy.integer("SELECT count(*) FROM t"), Ok(499));
+    assert_eq!(copy.integer("SELECT count(*) FROM t WHERE val='unmerged'"), Ok(10));
+    assert_eq!(copy.integer("SELECT count(*) FROM w"), Ok(496));
+    assert_eq!(copy.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+fn start_writers(fixture: &Fixture) -> Vec<Running> {
+    fixture.open().execute(SCHEMA).expect("tables of the writers");
+    let start = |worker| {
+        let work = Work::Pairs(Pairs { worker, ..Pairs::default() });
+        let job = Job { subject: fixture.subject.clone(), database: fixture.database(), work };
+        job.start(if worker == 1 { Place::Threads } else { Place::Processes })
+    };
+    (1..=2).map(start).collect()
+}
+
+#[test]
+fn a_backup_is_a_plain_database_with_every_row() {
+    let (fixture, connection) = half_merged();
+    let path = fixture.path("backup.db");
+    let destination = fixture.subject.open(&path).expect("it opens");
+    connection.backup_to(&destination).expect("a backup");
+    destination.close().expect("it closes");
+    is_the_same(&Subject::stock().open(&path).expect("stock opens it"));
+    let copy = fixture.subject.open(&path).expect("we open it");
+    is_the_same(&copy);
+    copy.execute("INSERT INTO t(val) VALUES('into the copy')").expect("an insert");
+    is_the_same(&connection);
+}
+
+#[test]
+fn a_backup_step_by_step_beside_writers_is_consistent() {
+    let (fixture, connection) = half_merged();
+    let writers = start_writers(&fixture);
+    for round in 0..3 {
+        let path = fixture.path(&format!("backup-{round}.db"));
+        let destination = fixture.subject.open(&path).expect("it opens");
+        let mut backup = Backup::start(&connection, &destination).expect("it starts");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let pages = if Instant::now() < deadline { 7 } else { -1 };
+            match backup.step(pages) {
+                Ok(BackupProgress::Done) => break,
+                Ok(BackupProgress::More) => {}
+                Err(error) => assert!(error.is_busy() || error.code == 6, "{error}"),
+            }
+            assert!(Instant::now() < deadline + Duration::from_secs(30), "a backup must end");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        drop(backup);
+        destination.close().expect("it closes");
+        let stock = Subject::stock().open(&path).expect("stock opens it");
+        is_the_same(&stock);
+        let halves = "SELECT (SELECT count(*) FROM pair_a) - (SELECT count(*) FROM pair_b)";
+        assert_eq!(stock.integer(halves), Ok(0), "no half transaction");
+    }
+    drop(writers);
+}
+
+#[test]
+fn vacuum_into_gives_a_plain_database() {
+    let (fixture, connection) = half_merged();
+    let writers = start_writers(&fixture);
+    let path = fixture.path("into.db");
+    connection.execute(&format!("VACUUM INTO '{}'", path.display())).expect("VACUUM INTO");
+    is_the_same(&Subject::stock().open(&path).expect("stock opens it"));
+    drop(writers);
+}
+
+#[test]
+fn vacuum_beside_writers_loses_nothing() {
+    let (fixture, connection) = half_merged();
+    let writers = start_writers(&fixture);
+    for _ in 0..3 {
+        connection.execute("VACUUM").expect("VACUUM");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(writers);
+    is_the_same(&connection);
+}
+
+#[test]
+fn a_serialized_image_opens_in_memory_with_stock() {
+    let (_fixture, connection) = half_merged();
+    let mut image = connection.serialize().expect("an image");
+    assert!(image[18] <= 2 && image[19] <= 2, "the image is complete, so nothing fences it");
+    // An image in WAL mode cannot open in memory: SQLite's documentation says to set these bytes.
+    image[18..20].fill(1);
+    let memory = Subject::stock().library().open(":memory:").expect("it opens");
+    memory.deserialize(&image).expect("stock takes the image");
+    is_the_same(&memory);
+}
+
+#[test]
+fn page_tables_and_counts_agree_beside_writers() {
+    let (fixture, connection) = half_merged();
+    let writers = start_writers(&fixture);
+    for _ in 0..10 {
+        connection.execute("BEGIN; SELECT * FROM t LIMIT 1").expect("a snapshot");
+        let pages = connection.integer("PRAGMA page_count").expect("page_count");
+        assert!(pages > 3);
+        connection.integer("SELECT sum(pgsize) FROM dbstat").expect("dbstat");
+        let rows = connection.integer("SELECT count(*) FROM sqlite_dbpage").expect("dbpage");
+        assert!(rows > 3, "{rows} pages");
+        connection.integer("PRAGMA freelist_count").expect("freelist_count");
+        connection.execute("COMMIT").expect("it ends");
+        assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        assert_eq!(connection.text("PRAGMA quick_check").as_deref(), Ok("ok"));
+    }
+    drop(writers);
+}
+
+#[test]
+fn dbstat_knows_rows_that_were_not_merged_before() {
+    let fixture = Fixture::new(Subject::plait(), "CREATE TABLE big(a)");
+    let connection = fixture.open();
+    connection.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<200) INSERT INTO big SELECT zeroblob(3000) FROM n").expect("rows");
+    let pages = connection.integer("SELECT count(*) FROM dbstat WHERE name='big'").expect("dbstat");
+    assert!(pages >= 100, "{pages} pages");
+}
+
+fn recorded(subject: &Subject) -> (Vec<RowChange>, Vec<RowChange>, u32, u32) {
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let connection = fixture.open();
+    let (updates, preupdates) =
+        (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    let (commits, rollbacks) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let sink = updates.clone();
+    connection.update_hook(move |change| sink.lock().expect("one thread").push(change));
+    let sink = preupdates.clone();
+    connection.preupdate_hook(move |change| sink.lock().expect("one thread").push(change));
+    let count = commits.clone();
+    connection.commit_hook(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        true
+    });
+    let count = rollbacks.clone();
+    connection.rollback_hook(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let begin = subject.begin(plait_tests::subject::Begin::Concurrent);
+    let script = format!(
+        "INSERT INTO t(val) VALUES('a'), ('b'); UPDATE t SET val='c' WHERE id IN (1, 501); DELETE FROM t WHERE id=2;
+         REPLACE INTO t VALUES(3, 'r'); INSERT INTO w VALUES('w', 1); UPDATE w SET b=2 WHERE a='w'; DELETE FROM t WHERE id>490;
+         {begin}; UPDATE t SET id=9000 WHERE id=4; SAVEPOINT s; DELETE FROM t WHERE id=5; ROLLBACK TO s; COMMIT;
+         {begin}; DELETE FROM t; ROLLBACK; BEGIN; SELECT 1; COMMIT; DELETE FROM w;"
+    );
+    connection.execute(&script).expect("the script runs");
+    let taken = |list: &Arc<Mutex<Vec<RowChange>>>| list.lock().expect("one thread").clone();
+    (
+        taken(&updates),
+        taken(&preupdates),
+        commits.load(Ordering::Relaxed),
+        rollbacks.load(Ordering::Relaxed),
+    )
+}
+
+#[test]
+fn hooks_are_called_as_in_stock() {
+    let (stock, plait) = (recorded(&Subject::stock()), recorded(&Subject::plait()));
+    assert_eq!(stock, plait);
+    assert!(stock.0.iter().any(|change| change.kind == ChangeKind::Update));
+}
+
+#[test]
+fn a_commit_hook_can_refuse_a_commit() {
+    let (fixture, connection) = half_merged();
+    connection.commit_hook(|| false);
+    for begin in plait_tests::subject::Begin::ALL {
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        connection.execute("DELETE FROM t").expect("a delete");
+        let error = connection.execute("COMMIT").expect_err("the hook refuses");
+        assert_eq!(error.code, plait_tests::sqlite::CONSTRAINT, "{error}");
+        assert!(connection.autocommit(), "it was rolled back");
+    }
+    connection.execute("DELETE FROM t").expect_err("autocommit too");
+    is_the_same(&fixture.open());
+}
+
+#[test]
+fn a_changeset_of_a_concurrent_database_applies_to_a_stock_one() {
+    let (fixture, connection) = half_merged();
+    let path = fixture.path("replica.db");
+    connection.execute(&format!("VACUUM INTO '{}'", path.display())).expect("a replica");
+    let session = Session::start(&connection).expect("it records");
+    connection.execute("BEGIN; INSERT INTO t(val) VALUES('s'); UPDATE t SET val='t' WHERE id=7; DELETE FROM t WHERE id=8; COMMIT; UPDATE w SET b=b+1 WHERE b>480").expect("writes");
+    let changes = session.changeset().expect("a changeset");
+    drop(session);
+    let replica = Subject::stock().open(&path).expect("stock opens it");
+    replica.apply(&changes).expect("it applies");
+    for table in ["t", "w"] {
+        let sql = format!("SELECT * FROM {table}");
+        assert_eq!(replica.query(&sql), connection.query(&sql), "{table}");
+    }
+    let second = Session::start(&replica).expect("it records");
+    replica.execute("DELETE FROM t WHERE id<20").expect("a delete");
+    connection.apply(&second.changeset().expect("a changeset")).expect("it applies the other way");
+    assert_eq!(replica.query("SELECT * FROM t"), connection.query("SELECT * FROM t"));
+}
+
+#[test]
+fn data_version_changes_with_others_commits_only() {
+    let (fixture, first) = half_merged();
+    let second = fixture.open();
+    let version =
+        |connection: &Connection| connection.integer("PRAGMA data_version").expect("data_version");
+    let before = version(&first);
+    first.execute("UPDATE t SET val='mine' WHERE id=1").expect("a write");
+    assert_eq!(version(&first), before, "own commits do not count");
+    second.execute("UPDATE t SET val='theirs' WHERE id=1").expect("a write");
+    let after = version(&first);
+    assert_ne!(after, before);
+    assert_eq!(version(&first), after, "and it stays");
+    second.execute("CREATE TABLE made(a)").expect("a table");
+    assert_ne!(version(&first), after, "a schema change counts");
+    let quiet = version(&first);
+    second.execute("SELECT count(*) FROM t").expect("a read");
+    assert_eq!(version(&first), quiet, "reads do not");
+}
+
+#[test]
+fn a_transaction_that_changes_only_user_version_is_kept() {
+    let (fixture, connection) = half_merged();
+    for (value, begin) in (1..).zip(plait_tests::subject::Begin::ALL) {
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        connection.execute(&format!("PRAGMA user_version={value}")).expect("a pragma");
+        connection.execute("COMMIT").expect("it commits");
+        assert_eq!(fixture.open().integer("PRAGMA user_version"), Ok(value));
+    }
+    connection.execute("BEGIN; PRAGMA user_version=77; ROLLBACK").expect("a rollback");
+    connection.close().expect("it closes");
+    assert_eq!(
+        Subject::stock().open(&fixture.database()).expect("stock").integer("PRAGMA user_version"),
+        Ok(4)
+    );
+}
+
+#[test]
+fn a_busy_handler_is_asked_with_a_growing_count_until_it_gives_up() {
+    let (fixture, holder) = half_merged();
+    holder.execute("BEGIN IMMEDIATE").expect("it holds the right");
+    let waiter = fixture.open();
+    let last = Arc::new(AtomicI32::new(-1));
+    let seen = last.clone();
+    waiter
+        .busy_handler(move |prior| {
+            let before = seen.swap(prior, Ordering::Relaxed);
+            assert_eq!(prior, before + 1, "counted from 0");
+            std::thread::sleep(Duration::from_millis(5));
+            prior < 7
+        })
+        .expect("a handler");
+    let error = waiter.execute("BEGIN IMMEDIATE").expect_err("it gives up");
+    assert_eq!(error.extended, BUSY, "{error}");
+    assert_eq!(last.load(Ordering::Relaxed), 7);
+}
+
+#[test]
+fn a_busy_handler_that_waits_gets_the_right() {
+    let (fixture, holder) = half_merged();
+    holder.execute("BEGIN IMMEDIATE").expect("it holds the right");
+    let waiter = fixture.open();
+    waiter
+        .busy_handler(|_| {
+            std::thread::sleep(Duration::from_millis(2));
+            true
+        })
+        .expect("a handler");
+    let thread = std::thread::spawn(move || {
+        waiter.execute("BEGIN IMMEDIATE; UPDATE t SET val='w' WHERE id=1; COMMIT")
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    holder.execute("COMMIT").expect("it commits");
+    assert_eq!(thread.join().expect("no panic"), Ok(()));
+}
+
+#[test]
+fn a_waiting_connection_can_be_interrupted() {
+    let subject = Subject::plait();
+    if !subject.is_concurrent() {
+        eprintln!("skipped: stock SQLite sleeps through an interrupt while it is busy");
+        return;
+    }
+    let (fixture, holder) = half_merged();
+    holder.execute("BEGIN IMMEDIATE").expect("it holds the right");
+    let waiter = fixture.open();
+    let remote = waiter.clone();
+    let thread = std::thread::spawn(move || waiter.execute("BEGIN IMMEDIATE"));
+    std::thread::sleep(Duration::from_millis(200));
+    let start = Instant::now();
+    remote.interrupt();
+    let error = thread.join().expect("no panic").expect_err("it was interrupted");
+    assert_eq!(error.code, INTERRUPT, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_long_query_can_be_interrupted() {
+    let (_fixture, connection) = half_merged();
+    let remote = connection.clone();
+    let thread = std::thread::spawn(move || {
+        connection.query("SELECT count(*) FROM t, t AS b, t AS c, t AS d")
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    remote.interrupt();
+    assert_eq!(thread.join().expect("no panic").expect_err("interrupted").code, INTERRUPT);
+}
+
+#[test]
+fn checkpoints_by_pragma_and_by_call_succeed() {
+    let (_fixture, connection) = half_merged();
+    for mode in 0..=3 {
+        connection.checkpoint(mode).unwrap_or_else(|error| panic!("mode {mode}: {error}"));
+        connection.execute(&format!("UPDATE t SET val='c{mode}' WHERE id=20")).expect("a write");
+    }
+    for name in ["PASSIVE", "FULL", "RESTART", "TRUNCATE"] {
+        let row = connection.query(&format!("PRAGMA wal_checkpoint({name})")).expect(name);
+        assert_eq!(row[0][0], Value::Integer(0), "{name} was not busy");
+    }
+    is_the_same(&connection);
+}
+
+#[test]
+fn temp_tables_full_text_and_rtrees_work_beside_each_other() {
+    let (fixture, first) = half_merged();
+    let second = fixture.open();
+    first.execute("CREATE VIRTUAL TABLE f USING fts5(a, b); CREATE VIRTUAL TABLE r USING rtree(id, x0, x1, y0, y1); CREATE TEMP TABLE tt(a)").expect("tables");
+    for round in 0..20 {
+        let writer = if round % 2 == 0 { &first } else { &second };
+        writer.execute(&format!("INSERT INTO f VALUES('one two{round}', 'three'); INSERT INTO r VALUES({round}, {round}, {round}+1, 0, 1)")).expect("rows");
+        first.execute("INSERT INTO tt SELECT count(*) FROM f").expect("temp rows");
+        if round % 6 == 0 {
+            writer.execute("PRAGMA wal_checkpoint").expect("a merge");
+        }
+    }
+    assert_eq!(second.integer("SELECT count(*) FROM f WHERE f MATCH 'one'"), Ok(20));
+    assert_eq!(second.integer("SELECT count(*) FROM r WHERE x1>=10"), Ok(11));
+    assert_eq!(first.integer("SELECT max(a) FROM tt"), Ok(20));
+    second
+        .execute("INSERT INTO f(f) VALUES('integrity-check'); INSERT INTO f(f) VALUES('optimize')")
+        .expect("fts5 is sound");
+    assert_eq!(second.integer("SELECT rtreecheck('r')='ok'"), Ok(1));
+    second.execute("SELECT * FROM tt").expect_err("temp tables are private");
+}

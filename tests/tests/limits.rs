@@ -1,0 +1,199 @@
+//! Large transactions, large values, and the bounds on memory and log.
+
+use plait_tests::actor::Actor;
+use plait_tests::job::{Job, Work};
+use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA};
+use plait_tests::os::mapped_bytes;
+use plait_tests::place::Place;
+use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+#[test]
+fn more_than_65536_rows_in_one_transaction() {
+    for begin in Begin::ALL {
+        let fixture = Fixture::new(
+            Subject::plait(),
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, val); CREATE INDEX t_val ON t(val)",
+        );
+        let connection = fixture.open();
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        let mut insert = connection.prepare("INSERT INTO t VALUES(?, ?)").expect("it prepares");
+        for id in 0..70_000 {
+            insert.bind_i64(1, id).expect("a value");
+            insert.bind_i64(2, id * 7919 % 70_000).expect("a value");
+            insert.run().unwrap_or_else(|error| panic!("{begin:?}, row {id}: {error}"));
+        }
+        drop(insert);
+        connection.execute("COMMIT").unwrap_or_else(|error| panic!("{begin:?}: {error}"));
+        let other = fixture.open();
+        assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(70_000), "{begin:?}");
+        assert_eq!(other.integer("SELECT count(*) FROM t WHERE val BETWEEN 100 AND 199"), Ok(100));
+        assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{begin:?}");
+    }
+}
+
+#[test]
+fn one_statement_may_touch_every_row_of_a_large_table() {
+    let fixture = Fixture::new(
+        Subject::plait(),
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, val, pad); CREATE INDEX t_val ON t(val);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100000) INSERT INTO t SELECT i, i, 'padding' FROM n",
+    );
+    let connection = fixture.open();
+    connection.execute("UPDATE t SET val=val+1").expect("an update of all");
+    assert_eq!(connection.changes(), 100_000);
+    connection
+        .execute(
+            "BEGIN CONCURRENT"
+                .replace("BEGIN CONCURRENT", fixture.subject.begin(Begin::Concurrent))
+                .as_str(),
+        )
+        .expect("it begins");
+    connection
+        .execute("DELETE FROM t WHERE id%2=0; UPDATE t SET val=-val; COMMIT")
+        .expect("a large transaction");
+    let other = fixture.open();
+    assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(50_000));
+    assert_eq!(other.integer("SELECT sum(val) FROM t"), Ok(-(2..=100_000).step_by(2).sum::<i64>()));
+    assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn a_blob_of_100_mb_goes_in_and_comes_out() {
+    let fixture =
+        Fixture::new(Subject::plait(), "CREATE TABLE b(id INTEGER PRIMARY KEY, data BLOB)");
+    let connection = fixture.open();
+    let data: Vec<u8> =
+        (0..100_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for begin in [None, Some(Begin::Concurrent)] {
+        connection.execute("DELETE FROM b").expect("an empty table");
+        if let Some(begin) = begin {
+            connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        }
+        let mut insert = connection.prepare("INSERT INTO b VALUES(1, ?)").expect("it prepares");
+        insert.bind_blob(1, &data).expect("a blob");
+        insert.run().unwrap_or_else(|error| panic!("{begin:?}: {error}"));
+        drop(insert);
+        if begin.is_some() {
+            connection.execute("COMMIT").expect("it commits");
+        }
+        let other = fixture.open();
+        let rows = other.query("SELECT data FROM b").expect("it reads");
+        assert!(rows == [vec![data.clone().into()]], "{begin:?}: the bytes are the same");
+        let mut blob = other.open_blob("b", "data", 1, true).expect("an incremental blob");
+        assert_eq!(blob.read(99_999_000, 1000).expect("a read"), data[99_999_000..]);
+        blob.write(50_000_000, b"changed").expect("a write");
+        blob.close().expect("it closes");
+        assert_eq!(
+            connection.text("SELECT CAST(substr(data, 50000001, 7) AS TEXT) FROM b").as_deref(),
+            Ok("changed")
+        );
+    }
+}
+
+#[test]
+fn a_transaction_above_the_memory_budget_keeps_its_savepoints() {
+    for begin in [Begin::Deferred, Begin::Immediate, Begin::Concurrent] {
+        let fixture = Fixture::new(
+            Subject::plait(),
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, data); CREATE TABLE before(a); INSERT INTO before VALUES(1)",
+        );
+        let connection = fixture.open();
+        let megabytes = |from: i64, count: i64| {
+            format!("WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i+1 FROM n WHERE i<{from}+{count}-1)
+                     INSERT INTO t SELECT i, randomblob(1000000) FROM n")
+        };
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        connection
+            .execute("UPDATE before SET a=2; SAVEPOINT a; UPDATE before SET a=3; SAVEPOINT b")
+            .expect("savepoints");
+        connection.execute(&megabytes(1, 4)).expect("below the budget");
+        connection.execute("SAVEPOINT c").expect("a savepoint");
+        connection
+            .execute(&megabytes(100, 30))
+            .unwrap_or_else(|error| panic!("{begin:?}: {error}"));
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(34));
+        connection.execute("ROLLBACK TO c").expect("one back");
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(4), "{begin:?}");
+        connection.execute("ROLLBACK TO b; RELEASE b; ROLLBACK TO a").expect("two back");
+        assert_eq!(connection.integer("SELECT a FROM before"), Ok(2), "{begin:?}");
+        connection.execute(&megabytes(500, 12)).expect("above it again");
+        connection.execute("COMMIT").unwrap_or_else(|error| panic!("{begin:?}: {error}"));
+        let other = fixture.open();
+        assert_eq!(other.integer("SELECT count(*) FROM t WHERE length(data)=1000000"), Ok(12));
+        assert_eq!(other.integer("SELECT a FROM before"), Ok(2));
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        connection.execute(&megabytes(900, 20)).expect("above the budget");
+        connection.execute("ROLLBACK").expect("a whole rollback");
+        assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(12));
+        assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+}
+
+/// Many small commits of some size, far more than memory and log may hold, with or without an old snapshot.
+fn flood(place: Place, megabytes: u64, with_reader: bool) {
+    let Some(subject) = real_plait("bounds") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let mut reader = Actor::start(Place::Processes, "reader", &subject, &fixture.database());
+    if with_reader {
+        reader.ok("BEGIN; SELECT count(*) FROM pair_a");
+    }
+    let row_bytes = 20_000;
+    let commits = megabytes * MIB / (2 * row_bytes) / 4;
+    let start = |worker| {
+        let filler_bytes = usize::try_from(row_bytes).expect("small");
+        let work =
+            Work::Pairs(Pairs { worker, commits: Some(commits), filler_bytes, ..Pairs::default() });
+        Job { subject: subject.clone(), database: fixture.database(), work }.start(place)
+    };
+    let mut jobs: Vec<_> = (1..=4).map(start).collect();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let (mut log, mut shared) = (0, 0);
+    for job in &mut jobs {
+        while let Some(line) = job.next_line::<Acknowledged>(Duration::from_secs(30)) {
+            log = log.max(size(&fixture.side_file("-plait")));
+            shared = shared.max(size(&fixture.side_file("-plait-shm")));
+            if line.seq % 100 == 0 {
+                assert!(Instant::now() < deadline, "the flood must end");
+            }
+        }
+    }
+    assert!(shared <= 192 * MIB, "shared memory: {} MiB", shared / MIB);
+    let mapped = mapped_bytes("-plait-shm").expect("the maps can be read");
+    assert!(
+        mapped <= 4 * 192 * MIB,
+        "mapped by four threads at most once each: {} MiB",
+        mapped / MIB
+    );
+    if with_reader {
+        assert_eq!(
+            reader.integer("SELECT count(*) FROM pair_a"),
+            0,
+            "the reader keeps its snapshot"
+        );
+        reader.ok("COMMIT");
+    } else {
+        assert!(log <= 256 * MIB, "log: {} MiB", log / MIB);
+    }
+    assert_eq!(
+        reader.integer("SELECT count(*) FROM pair_a"),
+        i64::try_from(4 * commits).expect("small")
+    );
+}
+
+#[test]
+fn memory_and_log_stay_bounded_under_a_flood_of_commits() {
+    flood(Place::Threads, 400, false);
+}
+
+#[test]
+fn memory_stays_bounded_while_a_reader_keeps_an_old_snapshot() {
+    flood(Place::Processes, 100, true);
+}

@@ -1,0 +1,151 @@
+//! Programs that know nothing of it: Python's module and the SQLite shell, on the library under test.
+
+use plait_tests::paths;
+use plait_tests::subject::{Fixture, Subject};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}\n{errors}", output.status);
+    text
+}
+
+const PYTHON: &str = r#"
+import sqlite3, sys, threading
+path, mode = sys.argv[1], sys.argv[2]
+def connect():
+    return sqlite3.connect(path, timeout=30, isolation_level="IMMEDIATE")
+db = connect()
+assert db.execute(f"PRAGMA journal_mode={mode}").fetchone()[0] == mode
+db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, who, n)")
+db.commit()
+def work(who):
+    mine = connect()
+    for n in range(50):
+        with mine:
+            mine.execute("INSERT INTO t(who, n) VALUES(?, ?)", (who, n))
+    mine.close()
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(sqlite3.sqlite_version, db.execute("SELECT count(*), count(DISTINCT id) FROM t").fetchone())
+db.close()
+"#;
+
+#[test]
+fn pythons_module_works_on_the_library_by_path_alone() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: python3 is not installed");
+        return;
+    }
+    let subject = Subject::plait();
+    let fixture = Fixture::empty(subject.clone());
+    let script = fixture.path("script.py");
+    std::fs::write(&script, PYTHON).expect("the script can be written");
+    let folder = subject.library.parent().expect("a library lies in a folder");
+    let printed = output(
+        Command::new("python3")
+            .arg(&script)
+            .arg(fixture.database())
+            .arg(subject.mode.name())
+            .env("LD_LIBRARY_PATH", folder),
+    );
+    let version = subject.library().version();
+    assert_eq!(printed.trim(), format!("{version} (400, 400)"));
+    let stock = Subject::stock().open(&fixture.database()).expect("stock opens it at rest");
+    assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(400));
+}
+
+#[test]
+fn the_shell_works_on_a_concurrent_database() {
+    if paths::stand_in() {
+        eprintln!("skipped: the shell belongs to the library under test");
+        return;
+    }
+    let shell = paths::shell().unwrap_or_else(|error| panic!("{error:#}"));
+    let fixture = Fixture::empty(Subject::plait());
+    let run = |sql: &str| output(Command::new(&shell).arg(fixture.database()).arg(sql));
+    assert_eq!(run("PRAGMA journal_mode=concurrent").trim(), "concurrent");
+    run("CREATE TABLE t(a); INSERT INTO t VALUES(1), (2)");
+    run("BEGIN CONCURRENT; INSERT INTO t VALUES(3); COMMIT");
+    assert_eq!(run("SELECT sum(a) FROM t; PRAGMA journal_mode").trim(), "6\nconcurrent");
+    assert!(run("SELECT plait_version()").trim().len() > 2);
+    assert!(run("SELECT count(*) > 0 FROM plait_status").contains('1'));
+    let dump = run(".dump");
+    assert!(dump.contains("INSERT INTO t VALUES(3);"), "{dump}");
+    let backup = fixture.path("backup.db");
+    run(&format!(".backup {}", backup.display()));
+    let stock = Subject::stock().open(&backup).expect("stock opens the backup");
+    assert_eq!(stock.integer("SELECT sum(a) FROM t"), Ok(6));
+}
+
+#[test]
+fn the_engines_tables_can_be_asked_by_every_driver() {
+    let Some(subject) = plait_tests::subject::real_plait("plait_status") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE t(a)");
+    let connection = fixture.open();
+    connection.execute("BEGIN CONCURRENT; INSERT INTO t VALUES(1)").expect("a transaction");
+    let status = connection.query("SELECT name, value FROM plait_status").expect("plait_status");
+    assert!(status.len() >= 7, "{status:?}");
+    let transactions =
+        connection.query("SELECT * FROM plait_transactions").expect("plait_transactions");
+    assert!(!transactions.is_empty(), "the open transaction is listed");
+    connection.query("SELECT * FROM plait_conflicts").expect("plait_conflicts");
+    connection.execute("COMMIT").expect("it commits");
+    assert!(!connection.text("SELECT plait_version()").expect("plait_version").is_empty());
+}
+
+/// Names that a library exports, by `nm`; `None` when there is no `nm`.
+fn exports(library: &Path) -> Option<BTreeSet<String>> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let name = |line: &str| {
+        line.split_whitespace().last().map(|name| name.split('@').next().unwrap_or(name).to_owned())
+    };
+    Some(text.lines().filter_map(name).collect())
+}
+
+#[test]
+fn the_library_exports_what_stock_exports_and_only_its_own_names_beside() {
+    let (Some(stock), Some(plait)) =
+        (exports(&Subject::stock().library), exports(&Subject::plait().library))
+    else {
+        eprintln!("skipped: nm is not installed");
+        return;
+    };
+    let families = [
+        "sqlite3_",
+        "sqlite3session_",
+        "sqlite3changeset_",
+        "sqlite3changegroup_",
+        "sqlite3rebaser_",
+    ];
+    let is_interface = |name: &&String| families.iter().any(|family| name.starts_with(family));
+    let missing: Vec<_> =
+        stock.iter().filter(is_interface).filter(|name| !plait.contains(*name)).collect();
+    assert!(missing.is_empty(), "missing: {missing:?}");
+    if paths::stand_in() {
+        return;
+    }
+    let foreign: Vec<_> =
+        plait.iter().filter(|name| !is_interface(name) && !name.starts_with("plait_")).collect();
+    assert!(foreign.is_empty(), "exported beside the interface: {foreign:?}");
+}
+
+#[test]
+fn both_libraries_are_built_alike() {
+    let (stock, plait) = (Subject::stock().library(), Subject::plait().library());
+    assert_eq!(stock.version(), plait.version());
+    let options = |library: &plait_tests::sqlite::Library| -> BTreeSet<String> {
+        library
+            .compile_options()
+            .into_iter()
+            .filter(|option| !option.starts_with("COMPILER"))
+            .collect()
+    };
+    assert_eq!(options(&stock), options(&plait));
+}
