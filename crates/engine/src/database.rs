@@ -248,7 +248,7 @@ impl Database {
         }
         let process = process::register(&region, nonce())?;
         Ok(Database {
-            ring: session::ring(&region),
+            ring: region.ring(),
             log: OnceLock::new(),
             log_claim: OnceLock::new(),
             base: Mutex::new(base),
@@ -382,7 +382,15 @@ impl Database {
             let _ = self.log_claim.set(claim);
         }
         let file = session::open_log(&self.region, &self.path)?;
-        Ok(self.log.get_or_init(|| Log::new(session::ring(&self.region), file)))
+        Ok(self.log.get_or_init(|| Log::new(self.region.ring(), file)))
+    }
+
+    /// Has a segment of the log file ready before a commit needs it.
+    pub(crate) fn prepare_log_space(&self) -> Result<()> {
+        if self.control().fence.load(Acquire) == fence::FENCED {
+            self.log()?.prepare_spare()?;
+        }
+        Ok(())
     }
 
     /// State of the log for `plait_status`; `None` before the first write.

@@ -3,9 +3,6 @@
 //! Shared memory mappings, robust mutexes and open-file locks mean nothing
 //! between machines, so network file systems are refused by name.
 
-use std::ffi::CString;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -27,20 +24,10 @@ const NETWORK: &[(i64, &str)] = &[
 
 /// Fails if `path` lies on a network file system (or on FUSE, which may hide one).
 pub fn refuse_network(path: &Path) -> Result<()> {
-    let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else {
-        return Err(Error::CantOpen("the path of the database holds a zero byte".into()));
-    };
-    let mut stat = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the path is a C string and `stat` has room for the answer.
-    let rc = unsafe { libc::statfs(c_path.as_ptr(), stat.as_mut_ptr()) };
-    if rc != 0 {
-        return Err(Error::io(
-            format!("cannot look at the file system of {}", path.display()),
-            &std::io::Error::last_os_error(),
-        ));
-    }
-    // SAFETY: statfs succeeded, so it filled the struct.
-    let kind = unsafe { stat.assume_init() }.f_type & 0xffff_ffff;
+    let stat = rustix::fs::statfs(path).map_err(|e| {
+        Error::io(format!("cannot look at the file system of {}", path.display()), &e.into())
+    })?;
+    let kind = stat.f_type & 0xffff_ffff;
     match NETWORK.iter().find(|&&(magic, _)| magic == kind) {
         None => Ok(()),
         Some((_, name)) => Err(Error::CantOpen(format!(

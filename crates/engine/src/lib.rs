@@ -8,6 +8,8 @@
 //!
 //! No SQLite types: the base is a trait ([`merge::Base`]), keys are bytes.
 
+#![deny(unsafe_code)]
+
 mod background;
 pub mod crash_point;
 pub mod database;

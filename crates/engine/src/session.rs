@@ -25,7 +25,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::crash_point;
@@ -33,12 +32,10 @@ use crate::database::log_path;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::log::{
-    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogMemory, LogParams, LogScan, LogShared,
-    OpKind, Ring, SEGMENT_BYTES,
+    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, SEGMENT_BYTES,
 };
-use crate::memtable::Memtable;
 use crate::merge::{Base, BaseHeader, Checkpoint};
-use crate::shm::layout::{ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, fence, generation};
+use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, fence, generation};
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
@@ -52,10 +49,10 @@ const FIRST_SLOTS: u32 = 2;
 pub fn random_salt() -> u32 {
     let mut bytes = [0u8; 4];
     loop {
-        // SAFETY: getrandom writes at most `len` bytes to the buffer, which is that long.
-        let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        // Four bytes come whole or not at all; without any the loop asks again.
+        let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let salt = u32::from_ne_bytes(bytes);
-        if n == bytes.len() as isize && salt != 0 {
+        if got == Ok(bytes.len()) && salt != 0 {
             return salt;
         }
     }
@@ -266,34 +263,18 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     c.readable_ts.store(1, Relaxed);
     c.wal_limit_bytes.store(DEFAULT_WAL_LIMIT_BYTES, Relaxed);
     let slot = &c.generations[0];
-    // SAFETY: the region was reset under the lifecycle lock; nobody else uses the arena.
-    unsafe { Memtable::format(region.arena_base(0), ARENA_BYTES as u32) };
+    region.format_arena(0);
     slot.number.store(first, Relaxed);
     slot.state.store(generation::ACTIVE, Relaxed);
-    let params = LogParams {
+    region.init_log(&LogParams {
         salt,
         ring_bytes: RING_BYTES as u64,
         segment_bytes: SEGMENT_BYTES,
         prepared_slots: FIRST_SLOTS,
         slot_limit: DEFAULT_SLOT_LIMIT,
-    };
-    let shared = std::ptr::from_ref(region.log()).cast_mut();
-    // SAFETY: as above: the region is not in use by anyone.
-    unsafe { LogShared::init(shared, &params) };
+    });
     c.applied_lsn.store(region.log().log_end().get(), Relaxed);
     Ok(())
-}
-
-/// The ring of a session, as mapped by this process.
-pub(crate) fn ring(region: &Region) -> Ring {
-    let memory = LogMemory {
-        shared: NonNull::from(region.log()),
-        ring: NonNull::new(region.ring_base()).expect("a mapping does not start at address 0"),
-        commit_mutex: NonNull::from(&region.control().commit_mutex),
-    };
-    // SAFETY: `begin` initialised all three; the region outlives the ring (both belong to Database, and
-    // the region is dropped last).
-    unsafe { Ring::new(memory) }
 }
 
 /// Creates the log file of the session, replacing one that holds nothing.

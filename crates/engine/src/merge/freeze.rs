@@ -7,14 +7,12 @@ use super::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
-use crate::shm::layout::{ARENA_BYTES, ARENAS, GenSlot, NO_PIN, generation};
+use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, generation};
 
 impl Database {
     /// The memtable in arena `index`.
     pub(crate) fn memtable(&self, index: usize) -> Memtable {
-        // SAFETY: the arena is inside the mapping, which `Database` keeps alive as long as any memtable is used;
-        // it was formatted before its generation number was published (M4).
-        unsafe { Memtable::attach(self.region().arena_base(index), ARENA_BYTES as u32) }
+        self.region().memtable(index)
     }
 
     /// Index of the arena that takes commits.
@@ -33,8 +31,7 @@ impl Database {
         let c = self.control();
         let old = self.active_arena();
         let slot = &c.generations[index];
-        // SAFETY: the arena is FREE: no snapshot reads it (M4), and we hold the commit mutex.
-        unsafe { Memtable::format(self.region().arena_base(index), ARENA_BYTES as u32) };
+        self.region().format_arena(index);
         slot.max_ts.store(0, Relaxed);
         slot.log_end.store(0, Relaxed);
         slot.state.store(generation::ACTIVE, Relaxed);

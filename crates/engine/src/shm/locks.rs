@@ -5,6 +5,8 @@
 //! the closing of unrelated descriptors, and conflict between two copies of the
 //! library in one process. The bytes lie far past the end of the file.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -9,6 +9,8 @@
 //! - P3 A slot is cleared only by its owner or, once found dead, under the commit
 //!   mutex after everything the process held was given back.
 
+#![allow(unsafe_code)]
+
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;

@@ -10,9 +10,12 @@
 //!
 //! Deliberately absent: growth beyond [`TOTAL_BYTES`], pointers.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use memmap2::MmapRaw;
@@ -23,7 +26,8 @@ use super::layout::{
 };
 use super::mutex::RobustMutex;
 use crate::error::{Error, Result};
-use crate::log::LogShared;
+use crate::log::{LogMemory, LogParams, LogShared, Ring};
+use crate::memtable::Memtable;
 
 /// Which base file the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,6 +105,38 @@ impl Region {
         assert!(index < ARENAS, "arena {index} does not exist");
         // SAFETY: index < ARENAS, so the offset lies inside the mapping (layout.rs).
         unsafe { self.map.as_mut_ptr().add(ARENAS_OFFSET + index * ARENA_BYTES) }
+    }
+
+    /// The memtable in arena `index`, whose generation number the caller has found published (M4).
+    pub fn memtable(&self, index: usize) -> Memtable {
+        // SAFETY: the arena is inside the mapping, which outlives every use of the memtable (both belong to
+        // `Database`); an arena is formatted before its generation's number is published.
+        unsafe { Memtable::attach(self.arena_base(index), ARENA_BYTES as u32) }
+    }
+
+    /// Makes arena `index` an empty memtable. The caller holds the commit mutex and the arena is FREE (M4), or
+    /// nobody else uses the region.
+    pub fn format_arena(&self, index: usize) {
+        // SAFETY: inside the mapping; by the caller's promise no snapshot reads it and nobody else writes to it.
+        unsafe { Memtable::format(self.arena_base(index), ARENA_BYTES as u32) };
+    }
+
+    /// Starts an empty log stream. Nobody else uses the region.
+    pub fn init_log(&self, params: &LogParams) {
+        let shared = std::ptr::from_ref(self.log()).cast_mut();
+        // SAFETY: inside the mapping, aligned, and by the caller's promise not in use.
+        unsafe { LogShared::init(shared, params) };
+    }
+
+    /// The ring of the session's log.
+    pub fn ring(&self) -> Ring {
+        let memory = LogMemory {
+            shared: NonNull::from(self.log()),
+            ring: NonNull::new(self.ring_base()).expect("a mapping does not start at address 0"),
+            commit_mutex: NonNull::from(&self.control().commit_mutex),
+        };
+        // SAFETY: a published session has all three initialised; `Database` drops its ring and log before the region.
+        unsafe { Ring::new(memory) }
     }
 
     /// Allocates disk space behind the ring.
