@@ -82,15 +82,16 @@ pub const EDITS: &[Edit] = &[
         section: "build.c",
         anchor: "  sqlite3VdbeAddOp0(v, OP_AutoCommit);",
         place: Replace,
-        text: "  sqlite3VdbeAddOp3(v, OP_AutoCommit, 0, 0, type==TK_DEFERRED && plBeginIsConcurrent(pParse)); /* [plait] */",
-        why: "P3 of BEGIN's opcode says that it is concurrent. int plBeginIsConcurrent(Parse*)",
+        text: "  sqlite3VdbeAddOp3(v, OP_AutoCommit, 0, 0, type==TK_DEFERRED ? plBeginIsConcurrent(pParse) : 0); /* [plait] */",
+        why: "P3 of BEGIN's opcode says what was written: 1 CONCURRENT, 2 a plain BEGIN, 0 anything else. \
+              int plBeginIsConcurrent(Parse*)",
     },
     Edit {
         section: "vdbe.c",
         anchor: "    sqlite3CloseSavepoints(db);",
         place: After,
         text: "    plAutoCommitDone(db, pOp->p3); /* [plait] */",
-        why: "BEGIN, COMMIT or ROLLBACK has worked. void plAutoCommitDone(sqlite3*, int concurrent)",
+        why: "BEGIN, COMMIT or ROLLBACK has worked. void plAutoCommitDone(sqlite3*, int how), with P3 of BEGIN",
     },
     // ---- PRAGMA journal_mode
     Edit {
@@ -186,20 +187,50 @@ pub const EDITS: &[Edit] = &[
         text: "    plMarkSequenceCursor(v); /* [plait] */",
         why: "and its writes become a maximum instead of a hot row",
     },
-    // ---- VACUUM and backup
+    // ---- what a seek has read
     Edit {
-        section: "vacuum.c",
-        anchor: "       BTREE_APPLICATION_ID,     0,  /* Preserve the application id */",
+        section: "vdbe.c",
+        anchor: "seek_not_found:",
         place: After,
-        text: "       9, 0, 10, 0,  /* [plait] header bytes 72..79 */",
-        why: "VACUUM keeps the mark of concurrent mode and the generation",
+        text: "  if( PL_CSR(pC->uc.pCursor) ) plSeekLanded(pC->uc.pCursor, res==0); /* [plait] */",
+        why: "OP_SeekXX found a row, or found that there is none: even if the row is never looked at, that it exists \
+              has been read. void plSeekLanded(BtCursor*, int bFound)",
+    },
+    // ---- code that looks at the file page by page
+    Edit {
+        section: "btree.h",
+        anchor: "SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree*);",
+        place: After,
+        text: "SQLITE_PRIVATE void plBackupHeader(u8*); /* [plait] */",
+        why: "memdb.c, which uses it, comes before btree.c",
     },
     Edit {
-        section: "vacuum.c",
-        anchor: "    for(i=0; i<ArraySize(aCopy); i+=2){",
+        section: "memdb.c",
+        anchor: "            memcpy(pTo, sqlite3PagerGetData(pPage), szPage);",
         place: After,
-        text: "      if( pOut!=0 && aCopy[i]>BTREE_APPLICATION_ID ) break; /* [plait] */",
-        why: "VACUUM INTO makes a plain file, as it does from WAL mode",
+        text: "            if( pgno==1 ) plBackupHeader(pTo); /* [plait] */",
+        why: "sqlite3_serialize gives a plain database",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "  pOut->u.i = sqlite3BtreeLastPage(db->aDb[pOp->p1].pBt);",
+        place: Before,
+        text: "  rc = plWholeView(db->aDb[pOp->p1].pBt); /* [plait] */\n  if( rc ) goto abort_due_to_error; /* [plait] */",
+        why: "PRAGMA page_count, and sqlite3_serialize by way of it, see everything committed. int plWholeView(Btree*)",
+    },
+    Edit {
+        section: "dbpage.c",
+        anchor: "  pCsr->mxPgno = sqlite3BtreeLastPage(pBt);",
+        place: Before,
+        text: "  rc = plWholeView(pBt); /* [plait] */\n  if( rc ) return rc; /* [plait] */",
+        why: "so does sqlite_dbpage",
+    },
+    Edit {
+        section: "backup.c",
+        anchor: "    nSrcPage = (int)sqlite3BtreeLastPage(p->pSrc);",
+        place: Replace,
+        text: "    nSrcPage = plBackupPages(p->pSrc, &rc); /* [plait] */",
+        why: "and a backup. int plBackupPages(Btree*, int *pRc)",
     },
     Edit {
         section: "backup.c",

@@ -1,0 +1,114 @@
+/*
+** apply.c - puts rows of the engine into the b-trees of the base.
+**
+** Used by merges (base.c, on a hidden connection) and by the replay of own writes (exclusive.c). Both
+** come sorted within a root and hold a stock write transaction. One stock cursor per root stays open until the end, so that
+** consecutive keys find their pages in it.
+**
+** Invariant: applying an entry twice is the same as applying it once (F4): puts replace, deletes of what is not there
+** do nothing.
+*/
+typedef struct PlApplyCursor PlApplyCursor;
+typedef struct PlApply PlApply;
+struct PlApplyCursor {
+  Pgno iRoot;
+  KeyInfo *pInfo;             /* 0 for a rowid table */
+  PlApplyCursor *pNext;
+  BtCursor csr;
+};
+struct PlApply {
+  Btree *p;
+  int iDb;
+  PlApplyCursor *pFirst;      /* most recently used first */
+};
+
+static void plApplyInit(PlApply *pA, Btree *p, int iDb){
+  pA->p = p;
+  pA->iDb = iDb;
+  pA->pFirst = 0;
+}
+
+static void plApplyClose(PlApply *pA){
+  while( pA->pFirst ){
+    PlApplyCursor *pC = pA->pFirst;
+    pA->pFirst = pC->pNext;
+    sqlite3StockBtreeCloseCursor(&pC->csr);
+    sqlite3KeyInfoUnref(pC->pInfo);
+    sqlite3_free(pC);
+  }
+}
+
+/* The cursor of a root, moved to the front of the list. */
+static int plApplyCursor(PlApply *pA, Pgno iRoot, PlApplyCursor **ppOut){
+  PlApplyCursor **pp, *pC;
+  int rc;
+  for(pp=&pA->pFirst; (pC = *pp)!=0; pp=&pC->pNext){
+    if( pC->iRoot==iRoot ){
+      *pp = pC->pNext;
+      pC->pNext = pA->pFirst;
+      pA->pFirst = *ppOut = pC;
+      return SQLITE_OK;
+    }
+  }
+  pC = sqlite3MallocZero(sizeof(*pC));
+  if( pC==0 ) return SQLITE_NOMEM_BKPT;
+  pC->iRoot = iRoot;
+  rc = plKeyInfoOfRoot(pA->p->db, pA->iDb, iRoot, &pC->pInfo);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCursor(pA->p, iRoot, BTREE_WRCSR, pC->pInfo, &pC->csr);
+  if( rc ){
+    sqlite3KeyInfoUnref(pC->pInfo);
+    sqlite3_free(pC);
+    return rc;
+  }
+  pC->pNext = pA->pFirst;
+  pA->pFirst = *ppOut = pC;
+  return SQLITE_OK;
+}
+
+/* Moves to the entry's key. *pRes as sqlite3BtreeTableMoveto. */
+static int plApplySeek(PlApplyCursor *pC, const PlEntry *pEntry, int *pRes){
+  int rc;
+  if( pC->pInfo==0 ){
+    /* A cursor that knows its row can tell an append without searching. */
+    if( pC->csr.eState==CURSOR_VALID ) getCellInfo(&pC->csr);
+    rc = sqlite3StockBtreeTableMoveto(&pC->csr, plDecodeRowid(pEntry->key), 0, pRes);
+  }else{
+    UnpackedRecord *pKey = plUnpack(pC->pInfo, pEntry->rec, pEntry->nRec);
+    if( pKey==0 ) return SQLITE_NOMEM_BKPT;
+    rc = sqlite3StockBtreeIndexMoveto(&pC->csr, pKey, pRes);
+    sqlite3DbFree(pC->pInfo->db, pKey);
+  }
+  if( rc==SQLITE_OK && pC->csr.eState!=CURSOR_VALID ) *pRes = -1;
+  return rc;
+}
+
+static int plApplyPut(PlApply *pA, Pgno iRoot, const PlEntry *pEntry){
+  PlApplyCursor *pC;
+  BtreePayload x;
+  int res = 0, flags;
+  int rc = plApplyCursor(pA, iRoot, &pC);
+  if( rc==SQLITE_OK ) rc = plApplySeek(pC, pEntry, &res);
+  if( rc ) return rc;
+  memset(&x, 0, sizeof(x));
+  if( pC->pInfo==0 ){
+    x.nKey = plDecodeRowid(pEntry->key);
+    x.pData = pEntry->rec;
+    x.nData = (int)pEntry->nRec;
+    flags = 0;
+  }else{
+    x.pKey = pEntry->rec;
+    x.nKey = pEntry->nRec;
+    /* On the entry to be replaced: do not search again with all of its fields, which may differ. */
+    flags = res==0 ? BTREE_SAVEPOSITION : 0;
+  }
+  return sqlite3StockBtreeInsert(&pC->csr, &x, flags, res);
+}
+
+static int plApplyDelete(PlApply *pA, Pgno iRoot, const PlEntry *pEntry){
+  PlApplyCursor *pC;
+  int res = 0;
+  int rc = plApplyCursor(pA, iRoot, &pC);
+  if( rc==SQLITE_OK ) rc = plApplySeek(pC, pEntry, &res);
+  if( rc || res!=0 ) return rc;
+  return sqlite3StockBtreeDelete(&pC->csr, 0);
+}

@@ -1,0 +1,187 @@
+/*
+** base.c - the hidden connection through which the engine reads headers of the base and merges into it.
+**
+** It is an ordinary connection with PL_OPEN_BASE, which keeps it on SQLite's own path whatever the header says:
+** synchronous=FULL, no auto-checkpoint, private cache. It never runs SQL but its own schema load.
+** While a write transaction is open db->autoCommit is 0, so that the statements of a schema load do not commit it.
+**
+** Threads: the engine uses one hidden connection from one thread at a time; its mutex is taken anyway.
+*/
+#define PL_BASE_BUSY_MS   10000
+#define PL_BASE_CACHE_KIB 16384
+
+typedef struct PlBase {
+  sqlite3 *db;
+  PlApply apply;
+} PlBase;
+
+static Btree *plBaseBtree(PlBase *pBase){ return pBase->db->aDb[0].pBt; }
+
+static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
+  PlBase *pBase = sqlite3MallocZero(sizeof(PlBase));
+  int rc;
+  *ppBase = 0;
+  *pzErr = 0;
+  if( pBase==0 ) return SQLITE_NOMEM_BKPT;
+  rc = sqlite3_open_v2(zPath, &pBase->db,
+      SQLITE_OPEN_READWRITE|SQLITE_OPEN_FULLMUTEX|SQLITE_OPEN_PRIVATECACHE|SQLITE_OPEN_EXRESCODE|PL_OPEN_BASE, 0);
+  if( rc ){
+    *pzErr = sqlite3_mprintf("cannot open %s: %s", zPath, pBase->db ? sqlite3_errmsg(pBase->db) : sqlite3_errstr(rc));
+    sqlite3_close(pBase->db);
+    sqlite3_free(pBase);
+    return rc;
+  }
+  sqlite3_mutex_enter(pBase->db->mutex);
+  sqlite3_wal_autocheckpoint(pBase->db, 0);
+  sqlite3_busy_timeout(pBase->db, PL_BASE_BUSY_MS);
+  pBase->db->aDb[0].safety_level = PAGER_SYNCHRONOUS_FULL;
+  sqlite3StockBtreeSetPagerFlags(plBaseBtree(pBase), PAGER_SYNCHRONOUS_FULL|PAGER_CACHESPILL);
+  sqlite3BtreeSetCacheSize(plBaseBtree(pBase), -PL_BASE_CACHE_KIB);
+  plApplyInit(&pBase->apply, plBaseBtree(pBase), 0);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  *ppBase = pBase;
+  return SQLITE_OK;
+}
+
+static void plBaseClose(void *p){
+  PlBase *pBase = (PlBase*)p;
+  if( pBase==0 ) return;
+  plApplyClose(&pBase->apply);
+  sqlite3_close(pBase->db);
+  sqlite3_free(pBase);
+}
+
+static const char *plBaseErrmsg(void *p){
+  return sqlite3_errmsg(((PlBase*)p)->db);
+}
+
+static int plBaseHeader(void *p, PlHeader *pOut){
+  PlBase *pBase = (PlBase*)p;
+  Btree *pBt = plBaseBtree(pBase);
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  rc = sqlite3StockBtreeBeginTrans(pBt, 0, 0);
+  if( rc==SQLITE_OK ){
+    plReadHeader(pBt->pBt, pOut);
+    sqlite3StockBtreeCommit(pBt);
+  }
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+/* Loads the schema anew if the file has another one. */
+static int plBaseSchema(PlBase *pBase){
+  sqlite3 *db = pBase->db;
+  u32 iCookie = 0;
+  char *zErr = 0;
+  int rc = SQLITE_OK;
+  sqlite3StockBtreeGetMeta(plBaseBtree(pBase), BTREE_SCHEMA_VERSION, &iCookie);
+  if( DbHasProperty(db, 0, DB_SchemaLoaded) && db->aDb[0].pSchema->schema_cookie!=(int)iCookie ){
+    sqlite3ResetAllSchemasOfConnection(db);
+  }
+  if( !DbHasProperty(db, 0, DB_SchemaLoaded) ){
+    rc = sqlite3Init(db, &zErr);
+    sqlite3DbFree(db, zErr);
+  }
+  return rc;
+}
+
+static void plBaseEndWrite(PlBase *pBase){
+  plApplyClose(&pBase->apply);
+  pBase->db->autoCommit = 1;
+}
+
+static int plBaseBeginWrite(void *p){
+  PlBase *pBase = (PlBase*)p;
+  Btree *pBt = plBaseBtree(pBase);
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  pBase->db->busyHandler.nBusy = 0;
+  rc = sqlite3StockBtreeBeginTrans(pBt, 1, 0);
+  if( rc==SQLITE_OK ){
+    pBase->db->autoCommit = 0;
+    rc = plBaseSchema(pBase);
+    if( rc ){
+      sqlite3StockBtreeRollback(pBt, SQLITE_OK, 0);
+      plBaseEndWrite(pBase);
+    }
+  }
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static int plBasePut(void *p, uint32_t iRoot, const PlEntry *pEntry){
+  PlBase *pBase = (PlBase*)p;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  rc = plApplyPut(&pBase->apply, iRoot, pEntry);
+  if( rc ) sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static int plBaseDelete(void *p, uint32_t iRoot, const PlEntry *pEntry){
+  PlBase *pBase = (PlBase*)p;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  rc = plApplyDelete(&pBase->apply, iRoot, pEntry);
+  if( rc ) sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static int plBaseStamp(void *p, const PlHeader *pHdr){
+  PlBase *pBase = (PlBase*)p;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  rc = plStamp(plBaseBtree(pBase), pHdr);
+  if( rc ) sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static int plBaseCommit(void *p){
+  PlBase *pBase = (PlBase*)p;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  plApplyClose(&pBase->apply);
+  rc = sqlite3StockBtreeCommit(plBaseBtree(pBase));
+  if( rc ) sqlite3StockBtreeRollback(plBaseBtree(pBase), SQLITE_OK, 0);
+  plBaseEndWrite(pBase);
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static void plBaseRollback(void *p){
+  PlBase *pBase = (PlBase*)p;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  plApplyClose(&pBase->apply);
+  sqlite3StockBtreeRollback(plBaseBtree(pBase), SQLITE_OK, 0);
+  plBaseEndWrite(pBase);
+  sqlite3_mutex_leave(pBase->db->mutex);
+}
+
+/* mode 0: what readers do not hold back. mode 2: all of it, and the WAL becomes empty. */
+static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize){
+  PlBase *pBase = (PlBase*)p;
+  int eMode = mode==2 ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+  int nLog = -1, nCkpt = -1;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  pBase->db->busyHandler.nBusy = 0;
+  rc = sqlite3StockBtreeCheckpoint(plBaseBtree(pBase), eMode, &nLog, &nCkpt);
+  *pPageSize = (uint32_t)sqlite3BtreeGetPageSize(plBaseBtree(pBase));
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  *pnLog = nLog<0 ? 0 : (uint32_t)nLog;
+  *pnCkpt = nCkpt<0 ? 0 : (uint32_t)nCkpt;
+  return rc;
+}
+
+static const PlBaseOps plBaseOps = {
+  plBaseOpen, plBaseClose, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseStamp,
+  plBaseCommit, plBaseRollback, plBaseCheckpoint
+};

@@ -1,0 +1,95 @@
+/*
+** blob.c - incremental blobs: sqlite3_blob_read and sqlite3_blob_write.
+**
+** A blob handle is a cursor that stays on its row across statements. Writing that row through anything else, or
+** clearing the table, invalidates it for good; writing other rows only makes it seek again (trap 6).
+** In the write set rows are whole, so a write through a handle replaces the row.
+*/
+
+/* The row that a blob handle is on: 1 and *piRow, or 0. */
+static int plBlobRow(PlCursor *pX, i64 *piRow){
+  BtCursor *pOut = pX->pOut;
+  if( pOut->eState==CURSOR_INVALID || pOut->eState==CURSOR_FAULT ) return 0;
+  if( pX->eMode==PLC_MERGE ){
+    *piRow = pX->iKey;
+  }else if( pX->inner.eState==CURSOR_VALID ){
+    *piRow = sqlite3StockBtreeIntegerKey(&pX->inner);
+  }else{
+    *piRow = pX->inner.nKey;
+  }
+  return 1;
+}
+
+/* invalidateIncrblobCursors() for facades: row iRow of a table, or (isClear) all of its rows go. */
+static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear){
+  PlCursor *pX;
+  if( !pPl->pBtree->hasIncrblobCur ) return;
+  for(pX=pPl->pCsr; pX; pX=pX->pNext){
+    i64 i = 0;
+    if( (pX->pOut->curFlags & BTCF_Incrblob)==0 || pX->pOut->pgnoRoot!=iRoot ) continue;
+    if( !plBlobRow(pX, &i) || (!isClear && i!=iRow) ) continue;
+    plForget(pX);
+    if( pX->eMode==PLC_PASS && pX->bInner ) sqlite3StockBtreeClearCursor(&pX->inner);
+  }
+}
+
+static int plBtreePayloadChecked(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
+  PlCursor *pX = PL_X(pCur);
+  int rc;
+  if( pCur->eState==CURSOR_INVALID ) return SQLITE_ABORT;
+  if( pX->eMode==PLC_PASS ){
+    rc = sqlite3StockBtreePayloadChecked(&pX->inner, offset, amt, pBuf);
+    plMirror(pX);
+    return rc;
+  }
+  rc = plRestore(pX);
+  if( rc ) return rc;
+  if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
+  return plBtreePayload(pCur, offset, amt, pBuf);
+}
+
+static int plPassPutData(PlCursor *pX, u32 offset, u32 amt, void *z){
+  int rc;
+  pX->pPl->bWrote = 1;
+  rc = sqlite3StockBtreePutData(&pX->inner, offset, amt, z);
+  plMirrorAll(pX->pPl);
+  return rc;
+}
+
+static int plBtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
+  PlCursor *pX = PL_X(pCur);
+  PlBtree *pPl = pX->pPl;
+  Btree *p = pCur->pBtree;
+  BtreePayload x;
+  u8 *aRow;
+  int rc;
+  if( pX->eMode==PLC_PASS ) return plPassPutData(pX, offset, amt, z);
+  rc = plRestore(pX);
+  if( rc ) return rc;
+  if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
+  if( (pCur->curFlags & BTCF_WriteFlag)==0 ) return SQLITE_READONLY;
+  rc = plWritable(p, 0);
+  if( rc ) return rc;
+  plToMerge(pX);
+  rc = plSaveAll(pPl, pCur->pgnoRoot, pX);
+  if( rc ) return rc;
+  memset(&x, 0, sizeof(x));
+  x.nKey = pX->iKey;
+  x.nData = (int)plBtreePayloadSize(pCur);
+  if( (u64)offset+amt>(u64)x.nData ) return SQLITE_CORRUPT_PGNO(pCur->pgnoRoot);
+  aRow = sqlite3Malloc((u64)x.nData + 1);
+  if( aRow==0 ) return SQLITE_NOMEM_BKPT;
+  rc = plBtreePayload(pCur, 0, (u32)x.nData, aRow);
+  if( rc==SQLITE_OK ){
+    memcpy(&aRow[offset], z, amt);
+    x.pData = aRow;
+    rc = plPut(pX, &x);
+    if( rc==SQLITE_OK ) pCur->eState = CURSOR_REQUIRESEEK;
+  }
+  sqlite3_free(aRow);
+  if( rc==PL_ESCALATE ){
+    rc = plEscalate(p);
+    return rc ? rc : plPassPutData(pX, offset, amt, z);
+  }
+  return plFail(p, rc);
+}

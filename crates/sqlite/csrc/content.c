@@ -1,0 +1,121 @@
+/*
+** content.c - what a cursor's row holds.
+**
+** Rows of the base are read through the inner cursor. Rows of the overlay are one piece of memory, which
+** stays where it is until this transaction writes the same key, rolls a savepoint back, or ends.
+**
+** Callers have a VALID facade, as the VDBE makes sure.
+*/
+
+static SQLITE_INLINE int plIsOver(PlCursor *pX){
+  return pX->eMode==PLC_MERGE && pX->eSrc==SRC_OVER;
+}
+
+/* Makes the inner cursor stand on the facade's row, which is the base's. */
+#define plOnBase(pX) assert( (pX)->bInner && ((pX)->eMode!=PLC_MERGE || (pX)->eBase==PLB_AT) )
+
+static i64 plBtreeIntegerKey(BtCursor *pCur){
+  PlCursor *pX = PL_X(pCur);
+  if( pX->eMode==PLC_MERGE ) return pX->iKey;
+  plOnBase(pX);
+  return sqlite3StockBtreeIntegerKey(&pX->inner);
+}
+
+static u32 plBtreePayloadSize(BtCursor *pCur){
+  PlCursor *pX = PL_X(pCur);
+  if( plIsOver(pX) ) return pX->cur.nRec;
+  plOnBase(pX);
+  return sqlite3StockBtreePayloadSize(&pX->inner);
+}
+
+static const void *plBtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
+  PlCursor *pX = PL_X(pCur);
+  if( plIsOver(pX) ){
+    *pAmt = pX->cur.nRec;
+    return pX->cur.rec;
+  }
+  plOnBase(pX);
+  return sqlite3StockBtreePayloadFetch(&pX->inner, pAmt);
+}
+
+static int plBtreePayload(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
+  PlCursor *pX = PL_X(pCur);
+  if( plIsOver(pX) ){
+    if( (u64)offset+amt>pX->cur.nRec ) return SQLITE_CORRUPT_PGNO(pCur->pgnoRoot);
+    memcpy(pBuf, pX->cur.rec + offset, amt);
+    return SQLITE_OK;
+  }
+  plOnBase(pX);
+  return sqlite3StockBtreePayload(&pX->inner, offset, amt, pBuf);
+}
+
+/* A number that differs between rows of one statement: the VDBE keys its cache of large values by it. Overlay rows have no place
+** in the file; negative numbers cannot be mistaken for one. */
+static i64 plBtreeOffset(BtCursor *pCur){
+  PlCursor *pX = PL_X(pCur);
+  if( plIsOver(pX) ) return -(i64)(uptr)pX->cur.rec;
+  plOnBase(pX);
+  return sqlite3StockBtreeOffset(&pX->inner);
+}
+
+/* Rows of the overlay may be larger than the file. */
+static sqlite3_int64 plBtreeMaxRecordSize(BtCursor *pCur){
+  return plIsOver(PL_X(pCur)) ? 0x7fffffff : sqlite3StockBtreeMaxRecordSize(pCur);
+}
+
+static i64 plBtreeRowCountEst(BtCursor *pCur){
+  PlCursor *pX = PL_X(pCur);
+  int res = 0;
+  i64 n;
+  if( pX->eMode!=PLC_MERGE ) return sqlite3StockBtreeRowCountEst(&pX->inner);
+  if( pCur->eState!=CURSOR_VALID ) return 0;
+  if( plKeepKey(pX, 1) || plInnerOpen(pX) || sqlite3StockBtreeFirst(&pX->inner, &res) ) return 1;
+  n = res ? 1 : sqlite3StockBtreeRowCountEst(&pX->inner);
+  pX->bBaseKey = 0;
+  pX->eBase = PLB_UNSYNC;
+  if( pX->eSrc==SRC_BASE ){
+    /* The row is found again when it is next used. */
+    pCur->eState = CURSOR_REQUIRESEEK;
+  }
+  return n>0 ? n : 1;
+}
+
+/* count(*): the base's count, corrected by every overlay entry that the base has, or has not. */
+static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
+  PlCursor *pX = PL_X(pCur);
+  PlEntry e;
+  i64 nEntry = 0;
+  u32 nStep = 0;
+  int bFound, rc;
+  if( pX->eMode==PLC_PASS ){
+    rc = sqlite3StockBtreeCount(db, &pX->inner, pnEntry);
+    plMirror(pX);
+    return rc;
+  }
+  rc = plSeekStart(pX);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, &pX->inner, &nEntry);
+  if( rc ) return rc;
+  plRdWhole(pX);
+  plForget(pX);
+  *pnEntry = nEntry;
+  if( !plOverlay(pX) ) return SQLITE_OK;
+  pX->eMode = PLC_MERGE;
+  if( pX->pIter==0 ) pX->pIter = pl_iter_new(pX->pPl->pConn, pCur->pgnoRoot);
+  if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
+  bFound = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &e);
+  while( bFound ){
+    int res;
+    pX->bRec = pX->bKey = 0;
+    pX->cur = e;
+    if( pCur->pKeyInfo==0 ) pX->iKey = plDecodeRowid(e.key);
+    rc = plInnerSeek(pX, &res);
+    if( rc ) return rc;
+    if( pX->inner.eState!=CURSOR_VALID ) res = -1;
+    if( res==0 && e.tombstone ) nEntry--;
+    if( res!=0 && !e.tombstone ) nEntry++;
+    if( (++nStep & 0xff)==0 && AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
+    bFound = pl_iter_next(pX->pIter, &e);
+  }
+  *pnEntry = nEntry;
+  return SQLITE_OK;
+}

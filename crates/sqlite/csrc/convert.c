@@ -1,0 +1,131 @@
+/*
+** convert.c - PRAGMA journal_mode: into concurrent mode and out of it.
+**
+** In:  checks -> base to WAL mode, committed -> header marked (salt, generation 0), committed -> session joined, which
+**      fences the file. A crash between the steps leaves a plain WAL file, or a marked one with an empty session.
+** Out: engine: alone and everything merged -> header unmarked, committed -> side files removed. Then stock code goes
+**      on to the mode that was asked for.
+**
+** Both are refused inside a transaction, as for WAL. Everything happens before OP_JournalMode's own work, which then
+** finds nothing to do (PAGER_JOURNALMODE_QUERY) or an ordinary WAL database.
+*/
+
+static int plRefuse(Vdbe *pVdbe, int rc, const char *zWhy){
+  sqlite3VdbeError(pVdbe, "%s", zWhy);
+  return rc;
+}
+
+/* Brings the base to WAL mode, as OP_JournalMode would, and commits that. */
+static int plToWal(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  int rc;
+  if( sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL ) return SQLITE_OK;
+  if( sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_MEMORY ){
+    sqlite3PagerSetJournalMode(pPager, PAGER_JOURNALMODE_OFF);
+  }
+  rc = sqlite3StockBtreeSetVersion(p, 2);
+  if( rc==SQLITE_OK ){
+    rc = sqlite3StockBtreeCommit(p);
+  }
+  if( rc ){
+    sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
+    return rc;
+  }
+  sqlite3PagerSetJournalMode(pPager, PAGER_JOURNALMODE_WAL);
+  return SQLITE_OK;
+}
+
+/* Writes a header in a stock transaction of its own, with a full sync. */
+static int plStampAlone(Btree *p, const PlHeader *pHdr){
+  int iDb = plDbIndex(p);
+  unsigned pgFlags = p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK);
+  int rc;
+  sqlite3StockBtreeSetPagerFlags(p, PAGER_SYNCHRONOUS_FULL | (p->db->flags & PAGER_FLAGS_MASK));
+  rc = sqlite3StockBtreeBeginTrans(p, 1, 0);
+  if( rc==SQLITE_OK ) rc = plStamp(p, pHdr);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCommit(p);
+  if( rc ) sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
+  sqlite3StockBtreeSetPagerFlags(p, pgFlags);
+  return rc;
+}
+
+static int plEnable(Vdbe *pVdbe, Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  const char *zWhy = plUnsuitable(p);
+  char *zErr = 0;
+  PlHeader h;
+  int rc;
+  if( zWhy ) return plRefuse(pVdbe, SQLITE_ERROR, zWhy);
+  if( !p->db->autoCommit || p->db->nVdbeRead>1 ){
+    return plRefuse(pVdbe, SQLITE_ERROR, "cannot change into concurrent mode from within a transaction");
+  }
+  if( sqlite3BtreeIsReadonly(p) ){
+    return plRefuse(pVdbe, SQLITE_READONLY, "attempt to change a read-only database into concurrent mode");
+  }
+  if( pPager->exclusiveMode || !sqlite3PagerWalSupported(pPager) ){
+    return plRefuse(pVdbe, SQLITE_ERROR, "journal_mode=concurrent needs shared memory and PRAGMA locking_mode=normal");
+  }
+  memset(&h, 0, sizeof(h));
+  rc = pl_enable_check(sqlite3PagerFilename(pPager, 0), &h.salt, &zErr);
+  if( rc ){
+    sqlite3VdbeError(pVdbe, "%s", zErr ? zErr : sqlite3ErrStr(rc));
+    pl_free(zErr);
+    return rc;
+  }
+  pl_free(zErr);
+  rc = plToWal(p);
+  h.marked = 1;
+  if( rc==SQLITE_OK ) rc = plStampAlone(p, &h);
+  if( rc ) return rc;
+  rc = plAttach(p);
+  if( rc ){
+    /* Not without a session: unmarked it stays the WAL database that it is. */
+    memset(&h, 0, sizeof(h));
+    (void)plStampAlone(p, &h);
+  }
+  return rc;
+}
+
+static int plDisable(Vdbe *pVdbe, Btree *p){
+  PlBtree *pPl = p->pPl;
+  PlConn *pConn = pPl->pConn;
+  PlHeader h;
+  PlWait wait;
+  int rc;
+  if( !p->db->autoCommit || p->db->nVdbeRead>1 || sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE ){
+    return plRefuse(pVdbe, SQLITE_ERROR, "cannot change out of concurrent mode from within a transaction");
+  }
+  plStashClear(p);
+  rc = pl_disable_begin(pConn, plWait(p->db, &wait));
+  if( rc ) return plFail(p, rc);
+  memset(&h, 0, sizeof(h));
+  rc = plStampAlone(p, &h);
+  if( rc ){
+    pl_exclusive_end(pConn, 0);
+    return rc;
+  }
+  pPl->pConn = 0;
+  plFreePool(pPl);
+  pl_disabled(pConn);
+  return SQLITE_OK;
+}
+
+/* OP_JournalMode begins: returns the mode that stock code shall set. */
+static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
+  if( eAsked==PL_JOURNALMODE ){
+    if( !PL_BT(p) ) *pRc = plEnable(pVdbe, p);
+    return PAGER_JOURNALMODE_QUERY;
+  }
+  if( eAsked!=PAGER_JOURNALMODE_QUERY && PL_BT(p) ){
+    *pRc = plDisable(pVdbe, p);
+  }
+  return eAsked;
+}
+
+/* OP_JournalMode ends: names the mode in force. */
+static const char *plJournalModeOut(Vdbe *pVdbe, Btree *p, int eAsked, int eNew, int *pRc){
+  (void)pVdbe;
+  (void)eAsked;
+  (void)pRc;
+  return PL_BT(p) ? "concurrent" : sqlite3JournalModename(eNew);
+}

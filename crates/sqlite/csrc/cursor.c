@@ -1,0 +1,148 @@
+/*
+** cursor.c - opening and closing facade cursors.
+**
+** The VDBE opens its cursors anew for every run of a statement. What a facade needs beyond the stock struct is
+** therefore pooled per handle, with its buffers. A facade is in PlBtree.pCsr from open to close;
+** the stock list pBt->pCursor holds inner cursors only.
+*/
+#define PL_POOL_MAX 16     /* closed cursors that a handle keeps */
+
+static PlCursor *plTakeCursor(PlBtree *pPl){
+  PlCursor *pX = pPl->pPool;
+  if( pX ){
+    pPl->pPool = pX->pNext;
+    pPl->nPool--;
+  }else{
+    pX = sqlite3MallocZero(sizeof(PlCursor));
+    if( pX ) pX->pPl = pPl;
+  }
+  return pX;
+}
+
+static void plFreeCursor(PlCursor *pX){
+  pl_buf_free(&pX->key);
+  pl_buf_free(&pX->baseKey);
+  pl_buf_free(&pX->newKey);
+  pl_buf_free(&pX->rd.lo);
+  pl_buf_free(&pX->rd.hi);
+  sqlite3_free(pX->aRec);
+  sqlite3_free(pX->aTmp);
+  sqlite3_free(pX->aShape);
+  sqlite3_free(pX);
+}
+
+static void plFreePool(PlBtree *pPl){
+  while( pPl->pPool ){
+    PlCursor *pX = pPl->pPool;
+    pPl->pPool = pX->pNext;
+    plFreeCursor(pX);
+  }
+  pPl->nPool = 0;
+}
+
+/* btreeCursor() for an attached handle. */
+static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur){
+  PlBtree *pPl = p->pPl;
+  PlCursor *pX;
+  if( iTable<1 ) return SQLITE_CORRUPT_BKPT;
+  pX = plTakeCursor(pPl);
+  if( pX==0 ) return SQLITE_NOMEM_BKPT;
+  PL_X(pCur) = pX;
+  pCur->pgnoRoot = iTable;
+  pCur->iPage = -1;
+  pCur->pKeyInfo = pKeyInfo;
+  pCur->curIntKey = pKeyInfo==0;
+  pCur->pBtree = p;
+  pCur->pBt = p->pBt;
+  pCur->pNext = 0;
+  pCur->curFlags = BTCF_Plait | (wrFlag ? BTCF_WriteFlag : 0);
+  pCur->curPagerFlags = 0;
+  pCur->eState = CURSOR_INVALID;
+  pX->pOut = pCur;
+  pX->eMode = PLC_PURE;
+  pX->ePos = POS_NONE;
+  pX->eSrc = SRC_BASE;
+  pX->eBase = PLB_UNSYNC;
+  pX->eOver = PLO_UNSYNC;
+  pX->bInner = pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
+  pX->bQuiet = pX->bSeeked = pX->bNewRowid = 0;
+  pX->rd.eKind = PLR_NONE;
+  pX->rd.bLoose = 0;
+  pX->pIter = 0;
+  pX->pNext = pPl->pCsr;
+  if( pX->pNext ) pX->pNext->ppPrev = &pX->pNext;
+  pX->ppPrev = &pPl->pCsr;
+  pPl->pCsr = pX;
+  if( iTable!=SCHEMA_ROOT ) pPl->bUsed = 1;
+  if( pPl->bExcl ){
+    pX->eMode = PLC_PASS;
+    return plInnerOpen(pX);
+  }
+  if( !pPl->bTrack && pPl->eWrite!=PL_WRITE_QUEUED ) return plRdCoarse(pPl, iTable);
+  return SQLITE_OK;
+}
+
+static int plBtreeCloseCursor(BtCursor *pCur){
+  PlCursor *pX = PL_X(pCur);
+  PlBtree *pPl = pX->pPl;
+  if( pCur->pBtree==0 ) return SQLITE_OK;
+  plRdFlush(pX);
+  plInnerClose(pX);
+  plDropIter(pX);
+  *pX->ppPrev = pX->pNext;
+  if( pX->pNext ) pX->pNext->ppPrev = pX->ppPrev;
+  pX->pOut = 0;
+  if( pPl->nPool<PL_POOL_MAX ){
+    pX->pNext = pPl->pPool;
+    pPl->pPool = pX;
+    pPl->nPool++;
+  }else{
+    plFreeCursor(pX);
+  }
+  pCur->pBtree = 0;
+  pCur->curFlags = 0;
+  pCur->eState = CURSOR_INVALID;
+  return SQLITE_OK;
+}
+
+/* Has this handle changed a file in the open transaction? */
+static int plChangedFile(Btree *p){
+  if( p==0 ) return 0;
+  if( PL_BT(p) ) return p->pPl->bWrote;
+  return p->inTrans==TRANS_WRITE
+      && p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD
+      && sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0;
+}
+
+/* T6: a commit over a concurrent database and another file could not be atomic. Called before p is changed: an error if another
+** file of the same transaction is changed already and one of the two is concurrent. */
+static int plRefuseMixed(Btree *p){
+  sqlite3 *db = p->db;
+  int i;
+  if( db->nDb<=2 || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return SQLITE_OK;
+  for(i=0; i<db->nDb; i++){
+    Btree *pOther = db->aDb[i].pBt;
+    if( pOther==p || i==1 || !plChangedFile(pOther) ) continue;
+    if( PL_BT(p) || PL_BT(pOther) ){
+      return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
+          "cannot change \"%s\" in a transaction that has changed \"%s\": with journal_mode=concurrent a commit over several "
+          "database files would not be atomic", plDbName(p), db->aDb[i].zDbSName));
+    }
+  }
+  return SQLITE_OK;
+}
+
+SQLITE_PRIVATE int sqlite3BtreeCursor(
+  Btree *p, Pgno iTable, int wrFlag, struct KeyInfo *pKeyInfo, BtCursor *pCur
+){
+  if( wrFlag && PL_UNLIKELY(p->db->nDb>2) ){
+    int rc = plRefuseMixed(p);
+    if( rc ) return rc;
+  }
+  if( PL_BT(p) ) return plOpen(p, iTable, wrFlag, pKeyInfo, pCur);
+  return sqlite3StockBtreeCursor(p, iTable, wrFlag, pKeyInfo, pCur);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeCursorSize(void){
+  return ROUND8(sizeof(PlFacade));
+}

@@ -1,0 +1,89 @@
+/*
+** dispatch.c - the dispatch layer at the btree.h boundary.
+**
+** Included by the spliced amalgamation after btree.c, whose public functions of the two lists below are renamed to
+** sqlite3StockBtreeXxx. Everything after this point, and everything before it that sees btree.h alone, calls the wrappers.
+**
+** What happens to every function of btree.h when the handle is attached to a concurrent database (PL_BT) or the cursor
+** is a facade (PL_CSR). A: alternatives.txt, generated wrapper; H: handwritten.txt, wrapper in csrc; -: stock code as it is,
+** because it looks only at what facades and attached handles keep true.
+**
+**  Open                    -  a handle becomes concurrent when a transaction first sees the mark
+**  Close                   H  attach.c: leaves the session after the stock handle is gone
+**  SetCacheSize, SetSpillSize, SetMmapLimit, SetPageSize, GetPageSize, MaxPageCount, SecureDelete, GetReserve*, LastPage,
+**  GetAutoVacuum, SetAutoVacuum  -  properties of the base
+**  SetPagerFlags           A  attach.c: the base stays at FULL, the user's level is for COMMIT
+**  BeginTrans              H  attach.c finds the mark, transaction.c begins
+**  CommitPhaseOne, CommitPhaseTwo, Commit, Rollback, BeginStmt, Savepoint, TxnState   A  transaction.c
+**  TripAllCursors          A  position.c
+**  CreateTable, DropTable, UpdateMeta, IncrVacuum, SetVersion   A  exclusive.c: exclusive by nature
+**  NewDb, CopyFile         -  backup and VACUUM, exclusive by then
+**  ClearTable              A  write.c: tombstones, or exclusive when large
+**  ClearTableOfCursor      -  ephemeral tables only
+**  GetMeta                 A  pages.c: BTREE_DATA_VERSION counts commits, not pages
+**  Checkpoint, IntegrityCheck   A  pages.c: merge first
+**  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,
+**  ConnectionCount, Enter, Leave...   -
+**  Cursor                  H  cursor.c: opens a facade; refuses to mix files (T6)
+**  CursorSize              H  cursor.c: room for one pointer behind the stock struct
+**  CursorZero, FakeValidCursor, CursorHasMoved, CursorIsValid, CursorIsValidNN   -  eState is kept true
+**  CursorHintFlags, CursorHasHint, CursorPin, CursorUnpin, IncrblobCursor   -  flags of the facade
+**  CloseCursor             A  cursor.c
+**  ClearCursor             A  position.c
+**  CursorRestore, First, Last, IsEmpty, Next, Previous, Eof   A  step.c
+**  TableMoveto, IndexMoveto   A  seek.c
+**  IntegerKey, PayloadSize, PayloadFetch, Payload, Offset, MaxRecordSize, RowCountEst, Count   A  content.c
+**  PayloadChecked, PutData A  blob.c
+**  Insert, Delete          A  write.c
+**  TransferRow             H  write.c: either of its two cursors may be a facade
+**  CursorHint, CursorInfo, CursorList, SeekCount, ClosesWithCursor   -  test builds only
+**
+** Order of the files below: each uses those above it; forward declarations are where a cycle needs them.
+*/
+
+static int plEscalate(Btree *p);
+static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
+static i64 plDecodeRowid(const u8 *aKey);
+static void plMirror(PlCursor *pX);
+static void plMirrorAll(PlBtree *pPl);
+static int plPassEnd(PlCursor *pX, int dir, int *pRes);
+static int plIsSequence(PlCursor *pX);
+static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
+static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);
+static int plRefuseMixed(Btree *p);
+static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
+static int plExclusivePhaseTwo(Btree *p, int bCleanup);
+static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
+
+#include "message.c"
+#include "roots.c"
+#include "key.c"
+#include "inner.c"
+#include "readset.c"
+#include "position.c"
+#include "step.c"
+#include "seek.c"
+#include "content.c"
+#include "pass.c"
+#include "write.c"
+#include "blob.c"
+#include "rowid.c"
+#include "cursor.c"
+#include "attach.c"
+#include "transaction.c"
+#include "apply.c"
+#include "exclusive.c"
+#include "base.c"
+#include "pages.c"
+#include "sql.c"
+#include "convert.c"
+#include "vtab.c"
+
+/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main) mean ours: see pages.c. */
+#define sqlite3PagerGet          plPagerGet
+#define sqlite3PagerWrite        plPagerWrite
+#define sqlite3PagerLockingMode  plPagerLockingMode
+#ifdef SQLITE_ENABLE_SNAPSHOT
+# define sqlite3PagerSnapshotGet  plPagerSnapshotGet
+# define sqlite3PagerSnapshotOpen plPagerSnapshotOpen
+#endif

@@ -1,0 +1,175 @@
+/*
+** dispatch.h - handles and cursors of the concurrent mode, as seen from btree.c on.
+**
+** Included by the spliced amalgamation before btree.c, after btreeInt.h and pl_stock.h. Everything here is
+** private to the amalgamation's one translation unit.
+**
+** PlBtree    hangs on the stock Btree (field pPl). 0: a handle that never met a concurrent file. PL_BT(p) is true
+**            only while the handle is attached to a live session (pConn!=0).
+** PlFacade   what the VDBE allocates for a cursor: the stock BtCursor (the "facade") and one pointer. PL_CSR(p)
+**            looks at bit 0x80 of curFlags, which stock code leaves alone, in a byte that it reads anyway.
+** PlCursor   the rest of a facade cursor, pooled per handle: the inner stock cursor on the base, the
+**            position in the merge of base and overlay, what it has read.
+**
+** Threads: as in stock SQLite, all of it belongs to the connection whose mutex is held.
+*/
+#ifndef PLAIT_DISPATCH_H
+#define PLAIT_DISPATCH_H
+#include "engine.h"
+
+#if defined(__GNUC__)
+# define PL_UNLIKELY(X) __builtin_expect(!!(X),0)
+#else
+# define PL_UNLIKELY(X) (X)
+#endif
+
+typedef struct PlBtree PlBtree;
+typedef struct PlCursor PlCursor;
+typedef struct PlFacade PlFacade;
+typedef struct PlReads PlReads;
+
+#define BTCF_Plait        0x80        /* BtCursor.curFlags: the first member of a PlFacade */
+#define PL_OPEN_BASE      0x20000000  /* sqlite3.openFlags: a hidden connection, always on SQLite's own path */
+#define DBFLAG_PlConcurrent 0x01000000 /* sqlite3.mDbFlags: the open transaction was begun with BEGIN CONCURRENT */
+#define DBFLAG_PlBegin    0x02000000  /* sqlite3.mDbFlags: PRAGMA plait_begin=concurrent */
+#define PL_JOURNALMODE    6           /* "concurrent" in azModeName[] of pragma.c */
+
+/* One handle. Invariants:
+**  H1 eWrite!=0 or bExcl implies a snapshot and a base read (or, if bExcl, write) transaction.
+**  H2 while bExcl the overlay is empty and every facade is in mode PLC_PASS.
+**  H3 bTrack implies an explicit transaction that does not hold the writer's right (T2). */
+struct PlBtree {
+  PlConn *pConn;          /* attached session, or 0 */
+  Btree *pBtree;          /* back pointer */
+  PlCursor *pCsr;         /* open facade cursors */
+  PlCursor *pPool;        /* closed ones, for reuse */
+  int nPool;
+  u8 eWrite;              /* 0, PL_WRITE_QUEUED or PL_WRITE_OPTIMISTIC */
+  u8 bExcl;               /* exclusive: stock SQLite holds a write transaction on the base */
+  u8 bStamped;            /* exclusive: the header stamp is in the transaction */
+  u8 bWrote;              /* this transaction has changed something */
+  u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
+  u8 bTrack;              /* record reads point by point and range by range */
+  u8 bUsed;               /* a table other than the schema was opened in this snapshot */
+  u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
+  u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
+  u8 bReadonly;           /* attached for reading only */
+  u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
+  int nSavepoint;         /* savepoints open in the write transaction, statement's included */
+  u32 nCommit;            /* commits of this handle */
+  int rcBroken;           /* not 0: becoming exclusive failed half way; only rollback helps */
+  Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */
+  int nCoarse, nCoarseAlloc;
+  u8 *aScratch;           /* TransferRow: record on its way into a facade */
+  i64 nScratch;
+  i64 nScratchAlloc;
+  int rcStash;            /* zStash belongs to this result code */
+  char *zStash;           /* text for sqlite3_errmsg, or 0 */
+};
+
+/* What a cursor has read since its last seek, not yet told to the engine (readset.c). */
+struct PlReads {
+  u8 eKind;               /* PLR_x */
+  u8 bLoose;              /* an inexact seek whose landing has not been used */
+  i8 iSide;               /* of a loose landing: <0 it is smaller than the key, >0 larger */
+  i8 iTail;               /* +1: hi is the current row; -1: lo is; 0: both fixed */
+  u8 bLoInf, bHiInf;      /* unbounded sides */
+  u8 bAfter;              /* the seek key means "behind everything with this prefix" */
+  u8 bEqual;              /* it was an equality probe */
+  i64 iLo, iHi;           /* bounds of a table */
+  PlBuf lo, hi;           /* bounds of an index */
+};
+
+/* One facade cursor. Invariants:
+**  P1 eMode==PLC_PURE: the inner cursor alone is the truth; facade eState is VALID, INVALID or FAULT.
+**  P2 eMode==PLC_PASS: facade eState and skipNext mirror the inner cursor's.
+**  P3 eMode==PLC_MERGE: ePos, K, eBase and eOver are the truth:
+**       facade VALID       ePos==POS_ROW
+**       facade REQUIRESEEK ePos==POS_ROW, the row must be looked up again before use
+**       facade SKIPNEXT    any ePos but POS_ROW and POS_NONE: the row that was here is gone
+**       facade INVALID     any ePos but POS_ROW: a gap that Next, Previous and Eof can start from, or POS_NONE
+**  P4 K (iKey, or plKey()) does not lie in memory that an own write of the same key could free,
+**     unless the facade is VALID. */
+struct PlCursor {
+  BtCursor *pOut;         /* the facade */
+  PlCursor *pNext;        /* next of PlBtree.pCsr or pPool */
+  PlCursor **ppPrev;      /* what points to this one */
+  PlBtree *pPl;
+  u8 eMode;               /* PLC_x */
+  u8 ePos;                /* POS_x */
+  u8 eSrc;                /* SRC_x: where the row comes from */
+  u8 eBase;               /* PLB_x: where the inner cursor stands */
+  u8 eOver;               /* PLO_x: where the iterator stands */
+  u8 bInner;              /* inner is open */
+  u8 bKey;                /* key holds K */
+  u8 bBaseKey;            /* baseKey holds the key of inner's row */
+  u8 bRec;                /* aRec holds the record of K */
+  u8 bShape;              /* aShape is computed */
+  u8 bCustom;             /* an application-defined collation: exclusive path only */
+  u8 bQuiet;              /* AUTOINCREMENT reads sqlite_sequence: not recorded */
+  u8 bSeeked;             /* PLC_PASS: inner was positioned by a seek of this mode */
+  i64 iKey;               /* K of a table */
+  u8 bNewRowid;           /* iNewRowid came from the shared counter */
+  i64 iNewRowid;          /* last automatic rowid given out through this cursor */
+  i64 iMaxRowid;          /* plNewRowidCandidate: largest visible rowid, or SMALLEST_INT64 */
+  PlEntry cur;            /* the row, when eSrc==SRC_OVER */
+  PlEntry look;           /* where the iterator stands, when not at K */
+  PlIter *pIter;
+  PlBuf key;              /* encoded K of an index */
+  PlBuf baseKey;          /* encoded key of inner's row */
+  PlBuf newKey;           /* encoded key of an entry being inserted */
+  u8 *aRec;               /* record of K: the row to seek back to */
+  u32 nRec;
+  u64 nRecAlloc;
+  u8 *aTmp;               /* payload that did not lie on one page */
+  u64 nTmpAlloc;
+  u8 *aShape;             /* PL_COLL_x|PL_FIELD_DESC per key field */
+  int nShape, nShapeAlloc;
+  PlReads rd;
+  BtCursor inner;         /* stock cursor on the base */
+};
+
+struct PlFacade {
+  BtCursor outer;         /* must be first */
+  PlCursor *pX;           /* valid only with BTCF_Plait */
+};
+
+#define PLC_PURE   0
+#define PLC_MERGE  1
+#define PLC_PASS   2
+
+#define POS_NONE   0      /* nowhere */
+#define POS_ROW    1      /* on the row with key K */
+#define POS_GONE   2      /* where K would be; there is no such row (any more) */
+#define POS_BEFORE 3      /* before everything that has K as prefix */
+#define POS_AFTER  4      /* behind everything that has K as prefix */
+
+#define SRC_BASE   0
+#define SRC_OVER   1
+
+#define PLB_UNSYNC 0      /* unknown: seek to K first */
+#define PLB_AT     1      /* on the base's entry with key K */
+#define PLB_FWD    2      /* on the first base entry behind the position */
+#define PLB_BWD    3      /* on the last base entry before the position */
+#define PLB_ENDF   4      /* no base entry lies behind */
+#define PLB_ENDB   5      /* no base entry lies before */
+#define PLB_NONE   6      /* the base has no entry at all */
+
+#define PLO_UNSYNC 0      /* like PLB_x for the overlay */
+#define PLO_AT     1
+#define PLO_FWD    2
+#define PLO_BWD    3
+#define PLO_ENDF   4
+#define PLO_ENDB   5
+
+#define PLR_NONE   0
+#define PLR_POINT  1      /* one key: iLo or lo */
+#define PLR_PREFIX 2      /* index: everything that has lo as prefix */
+#define PLR_ROW    3      /* index: the current row's key, not encoded yet */
+#define PLR_RANGE  4      /* lo..hi */
+
+#define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
+#define PL_CSR(p)  PL_UNLIKELY(((p)->curFlags & BTCF_Plait)!=0)
+#define PL_X(p)    (((PlFacade*)(p))->pX)
+
+#endif /* PLAIT_DISPATCH_H */

@@ -1,0 +1,221 @@
+/*
+** exclusive.c - transactions on SQLite's own path (T7): DDL, BEGIN EXCLUSIVE, VACUUM, PRAGMA writes, bulk.
+**
+**   plEscalate()   reads told -> positions kept as keys -> engine: right, validation, everything merged ->
+**                  base read transaction ends -> stock write transaction at the newest base -> own writes replayed,
+**                  savepoint by savepoint -> facades become thin covers of stock cursors
+**   commit         header stamped with what the engine says (F4), stock commit with full syncs, engine told
+**   rollback       stock rollback, engine told
+**
+** From escalation to the end the overlay is empty (H2) and savepoints are the pager's.
+**
+** Invariants
+**  X1 Nothing of the concurrent transaction is lost or doubled by escalation: if it fails before the base was touched, the transaction
+**     goes on as it was; if it fails later, rcBroken lets only ROLLBACK through.
+**  X2 A commit that changed pages carries the stamp (bStamped) in the same WAL transaction.
+*/
+
+/* What the replay of own writes works on. */
+typedef struct PlReplay {
+  Btree *p;
+  PlApply apply;
+} PlReplay;
+
+static int plReplaySavepoint(void *pCtx, int n){
+  return sqlite3PagerOpenSavepoint(((PlReplay*)pCtx)->p->pBt->pPager, n);
+}
+static int plReplayWrite(void *pCtx, uint32_t iRoot, const PlEntry *pEntry){
+  PlReplay *pR = (PlReplay*)pCtx;
+  if( pEntry->tombstone ) return plApplyDelete(&pR->apply, iRoot, pEntry);
+  return plApplyPut(&pR->apply, iRoot, pEntry);
+}
+
+/* Own writes go to the base, which this handle may write now. */
+static int plReplayOwn(Btree *p){
+  PlBtree *pPl = p->pPl;
+  PlReplay r;
+  int rc;
+  memset(&r, 0, sizeof(r));
+  r.p = p;
+  plApplyInit(&r.apply, p, plDbIndex(p));
+  rc = pl_exclusive_replay(pPl->pConn, plReplaySavepoint, plReplayWrite, &r);
+  plApplyClose(&r.apply);
+  if( rc==SQLITE_OK ) rc = sqlite3PagerOpenSavepoint(p->pBt->pPager, pPl->nSavepoint);
+  return rc;
+}
+
+/* Escalation failed after the engine had merged and the base read transaction had ended. */
+static int plBreak(Btree *p, int rc){
+  PlBtree *pPl = p->pPl;
+  PlCursor *pX;
+  plBaseEnd(p);
+  pl_exclusive_end(pPl->pConn, 0);
+  pPl->bExcl = 0;
+  pPl->rcBroken = rc;
+  for(pX=pPl->pCsr; pX; pX=pX->pNext) plTrip(pX, rc);
+  /* Stock code reads page 1 while a transaction is open: keep one, if it can be had. */
+  (void)plBaseBegin(p, 0, 0);
+  return rc;
+}
+
+/* Makes the open transaction (reading or writing) exclusive. */
+static int plEscalate(Btree *p){
+  PlBtree *pPl = p->pPl;
+  PlCursor *pX;
+  PlWait wait;
+  int rc;
+  if( pPl->bExcl ) return SQLITE_OK;
+  if( pPl->bReadonly ) return SQLITE_READONLY;
+  plRdFlushAll(pPl);
+  rc = plHardSaveAll(pPl);
+  if( rc ) return rc;
+  rc = pl_exclusive_begin(pPl->pConn, plWait(p->db, &wait));
+  if( rc ) return plFail(p, rc);
+  plBaseEnd(p);
+  rc = plBaseBegin(p, 1, 0);
+  if( rc==SQLITE_OK ){
+    pPl->bExcl = 1;
+    pPl->bStamped = pPl->bTrack = pPl->bBaseOnly = 0;
+    rc = plReplayOwn(p);
+  }
+  if( rc ) return plBreak(p, rc);
+  if( pPl->eWrite==0 ) pPl->eWrite = PL_WRITE_QUEUED;
+  for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext) rc = plPassInstall(pX);
+  return rc;
+}
+
+/* Writes what the engine wants in the header of the base: fence, salt, generation. */
+static int plStamp(Btree *p, const PlHeader *pHdr){
+  MemPage *pPage1 = p->pBt->pPage1;
+  int rc = sqlite3PagerWrite(pPage1->pDbPage);
+  if( rc==SQLITE_OK ){
+    u8 *a = pPage1->aData;
+    a[18] = a[19] = pHdr->fenced ? 3 : 2;
+    put4byte(&a[72], pHdr->marked ? pHdr->salt : 0);
+    put4byte(&a[76], pHdr->marked ? pHdr->generation : 0);
+  }
+  return rc;
+}
+static int plStampExclusive(Btree *p){
+  PlHeader h;
+  int rc;
+  pl_exclusive_header(p->pPl->pConn, &h);
+  rc = plStamp(p, &h);
+  if( rc==SQLITE_OK ) p->pPl->bStamped = 1;
+  return rc;
+}
+
+static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
+  int rc = SQLITE_OK;
+  if( p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
+  plMirrorAll(p->pPl);                    /* auto-vacuum may have moved pages */
+  return rc;
+}
+
+/* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */
+static int plLeaveExclusive(Btree *p, int bCommitted){
+  PlBtree *pPl = p->pPl;
+  int rc = SQLITE_OK;
+  pl_exclusive_end(pPl->pConn, bCommitted);
+  pPl->bExcl = pPl->bStamped = 0;
+  plEndWrite(pPl);
+  if( p->inTrans==TRANS_NONE ){
+    pPl->bMaintain |= (u8)bCommitted;
+    pPl->nCommit++;
+    plEndRead(p);
+    return SQLITE_OK;
+  }
+  plBaseEnd(p);
+  pl_snapshot_end(pPl->pConn);
+  rc = plBeginRead(p, 0, 0);
+  if( rc ){
+    (void)plTripAll(pPl, rc, 0);
+  }else{
+    rc = plMoveView(pPl);
+  }
+  return rc;
+}
+
+static int plExclusivePhaseTwo(Btree *p, int bCleanup){
+  PlBtree *pPl = p->pPl;
+  int rc2, rc;
+  rc2 = plHardSaveAll(pPl);
+  rc = sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
+  if( rc ) return rc;
+  rc = plLeaveExclusive(p, pPl->bStamped);
+  return rc ? rc : rc2;
+}
+
+/* Also cleans up after a failed escalation. */
+static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly){
+  PlBtree *pPl = p->pPl;
+  int bBroken = pPl->rcBroken!=0;
+  int rc = plHardSaveAll(pPl);
+  int rc2;
+  pPl->bExcl = 0;
+  if( rc && tripCode==SQLITE_OK ) tripCode = rc;
+  if( tripCode ){
+    rc2 = plTripAll(pPl, tripCode, rc ? 0 : writeOnly);
+    if( rc==SQLITE_OK ) rc = rc2;
+  }
+  rc2 = sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
+  if( rc==SQLITE_OK ) rc = rc2;
+  pl_rollback(pPl->pConn);
+  if( bBroken ){
+    plEndWrite(pPl);
+    plEndRead(p);
+    return rc;
+  }
+  rc2 = plLeaveExclusive(p, 0);
+  return rc ? rc : rc2;
+}
+
+/* ------------------------------------------------------------------ functions that are exclusive by nature */
+
+static int plBtreeCreateTable(Btree *p, Pgno *piTable, int flags){
+  int rc = plWritable(p, 1);
+  if( rc ) return rc;
+  p->pPl->bWrote = 1;
+  rc = sqlite3StockBtreeCreateTable(p, piTable, flags);
+  plMirrorAll(p->pPl);
+  return rc;
+}
+
+static int plBtreeDropTable(Btree *p, int iTable, int *piMoved){
+  int rc = plWritable(p, 1);
+  if( rc ) return rc;
+  p->pPl->bWrote = 1;
+  plInvalidateBlobs(p->pPl, (Pgno)iTable, 0, 1);
+  rc = sqlite3StockBtreeDropTable(p, iTable, piMoved);
+  plMirrorAll(p->pPl);
+  return rc;
+}
+
+static int plBtreeUpdateMeta(Btree *p, int idx, u32 value){
+  int rc = plWritable(p, 1);
+  if( rc ) return rc;
+  rc = plRefuseMixed(p);
+  if( rc ) return rc;
+  p->pPl->bWrote = 1;
+  return sqlite3StockBtreeUpdateMeta(p, idx, value);
+}
+
+static int plBtreeIncrVacuum(Btree *p){
+  int rc = plWritable(p, 1);
+  if( rc ) return rc;
+  p->pPl->bWrote = 1;
+  rc = sqlite3StockBtreeIncrVacuum(p);
+  plMirrorAll(p->pPl);
+  return rc;
+}
+
+/* VACUUM and backup put the pages of another database here and then set the version of a WAL database: the moment to
+** stamp, because they commit through the pager. */
+static int plBtreeSetVersion(Btree *p, int iVersion){
+  int rc = plWritable(p, 1);
+  (void)iVersion;
+  if( rc ) return rc;
+  p->pPl->bWrote = 1;
+  return plStampExclusive(p);
+}

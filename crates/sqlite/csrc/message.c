@@ -1,0 +1,152 @@
+/*
+** message.c - the texts behind result codes.
+**
+** Engine calls return plain codes. What happened is composed here at once, while the engine still knows
+** it, and kept on the handle until the code comes back through plErrStr(): when a statement
+** fails, or when the application asks sqlite3_errmsg() after a COMMIT.
+**
+** Invariant: a stash is shown only together with the code that it was made for; the next transaction
+** of the handle forgets it.
+**
+** "database is locked" stays in front for SQLITE_BUSY and its kin: programs look for it.
+*/
+
+static void plStashClear(Btree *p){
+  if( p->pPl && p->pPl->zStash ){
+    sqlite3_free(p->pPl->zStash);
+    p->pPl->zStash = 0;
+    p->pPl->rcStash = SQLITE_OK;
+  }
+}
+
+/* The concurrent side of a handle, allocated when first needed; 0 when out of memory. */
+static PlBtree *plSide(Btree *p){
+  if( p->pPl==0 ){
+    p->pPl = sqlite3MallocZero(sizeof(PlBtree));
+    if( p->pPl ){
+      p->pPl->pBtree = p;
+      p->pPl->eSync = PL_SYNC_FULL;
+    }
+  }
+  return p->pPl;
+}
+
+/* Keeps a text (from sqlite3_mprintf, ownership passes) for rc and returns rc. */
+static int plStash(Btree *p, int rc, char *zText){
+  PlBtree *pPl = plSide(p);
+  if( pPl==0 ){
+    sqlite3_free(zText);
+    return rc;
+  }
+  plStashClear(p);
+  pPl->rcStash = rc;
+  pPl->zStash = zText;
+  return rc;
+}
+
+/* The schema that a handle is open as: "main", or the name in ATTACH. */
+static int plDbIndex(Btree *p){
+  int i;
+  for(i=0; i<p->db->nDb; i++){
+    if( p->db->aDb[i].pBt==p ) return i;
+  }
+  return 0;
+}
+static const char *plDbName(Btree *p){
+  return p->db->aDb[plDbIndex(p)].zDbSName;
+}
+
+/* Appends "table "t"" or "index "i" of table "t"" for a root page. */
+static void plRootName(sqlite3_str *pOut, Btree *p, Pgno iRoot, int *pbRowid){
+  Schema *pSchema = p->db->aDb[plDbIndex(p)].pSchema;
+  HashElem *k;
+  *pbRowid = 0;
+  if( pSchema ){
+    for(k=sqliteHashFirst(&pSchema->tblHash); k; k=sqliteHashNext(k)){
+      Table *pTab = (Table*)sqliteHashData(k);
+      if( pTab->tnum==iRoot && !IsVirtual(pTab) ){
+        *pbRowid = HasRowid(pTab);
+        sqlite3_str_appendf(pOut, "table \"%s\"", pTab->zName);
+        return;
+      }
+    }
+    for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
+      Index *pIdx = (Index*)sqliteHashData(k);
+      if( pIdx->tnum==iRoot ){
+        sqlite3_str_appendf(pOut, "index \"%s\" of table \"%s\"", pIdx->zName, pIdx->pTable->zName);
+        return;
+      }
+    }
+  }
+  sqlite3_str_appendf(pOut, "the b-tree at page %u", iRoot);
+}
+
+/* Appends a key: the rowid, or the first bytes of an encoded index key in hexadecimal. */
+static void plKeyText(sqlite3_str *pOut, const u8 *aKey, u32 nKey, int bRowid){
+  u32 i;
+  if( bRowid && nKey==8 ){
+    sqlite3_str_appendf(pOut, ", rowid %lld", plDecodeRowid(aKey));
+    return;
+  }
+  sqlite3_str_appendall(pOut, ", key x'");
+  for(i=0; i<nKey && i<24; i++) sqlite3_str_appendf(pOut, "%02x", aKey[i]);
+  sqlite3_str_appendall(pOut, i<nKey ? "...'" : "'");
+}
+
+static char *plConflictText(Btree *p, const PlConflict *pC){
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  int bRowid = 0;
+  sqlite3_str_appendall(pOut, "database is locked: ");
+  if( pC->isSchema & 1 ){
+    sqlite3_str_appendall(pOut, "conflict on the whole database: the schema or a large part of it was changed");
+  }else if( pC->isSchema & 2 ){
+    sqlite3_str_appendall(pOut, "conflict on the whole database: so much was committed that it is no longer known what");
+  }else{
+    sqlite3_str_appendall(pOut, "conflict on ");
+    plRootName(pOut, p, pC->iRoot, &bRowid);
+    plKeyText(pOut, pC->key, MIN(pC->nKey, (u32)sizeof(pC->key)), bRowid);
+    sqlite3_str_appendf(pOut, ": %s was changed", pC->isRange ? "a range around it" : "row");
+  }
+  if( pC->winnerPid ){
+    sqlite3_str_appendf(pOut, " by process %d (transaction %llu)", pC->winnerPid, pC->winnerTxn);
+  }
+  sqlite3_str_appendall(pOut, " after this transaction read it; ROLLBACK and retry");
+  return sqlite3_str_finish(pOut);
+}
+
+/* An engine call on this handle returned rc: keep its text. Returns rc. */
+static int plFail(Btree *p, int rc){
+  PlBtree *pPl = p->pPl;
+  PlConflict c;
+  const char *z;
+  if( rc==SQLITE_OK || pPl==0 || pPl->pConn==0 ) return rc;
+  if( rc==SQLITE_BUSY_SNAPSHOT && pl_conflict(pPl->pConn, &c) ){
+    return plStash(p, rc, plConflictText(p, &c));
+  }
+  z = pl_errmsg(pPl->pConn);
+  if( z==0 || z[0]==0 || rc==SQLITE_NOMEM || rc==SQLITE_INTERRUPT ) return rc;
+  if( (rc & 0xff)==SQLITE_BUSY ){
+    return plStash(p, rc, sqlite3_mprintf("database is locked: %s", z));
+  }
+  return plStash(p, rc, sqlite3_mprintf("%s", z));
+}
+
+/* Like sqlite3ErrStr(), but with what is known about the failure. */
+static const char *plErrStr(sqlite3 *db, int rc){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && p->pPl && p->pPl->zStash && p->pPl->rcStash==rc ) return p->pPl->zStash;
+  }
+  return sqlite3ErrStr(rc);
+}
+
+/* A COMMIT or RELEASE failed as busy: which extended code was it? */
+static int plBusyCode(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && p->pPl && p->pPl->zStash && p->pPl->rcStash==SQLITE_BUSY_SNAPSHOT ) return SQLITE_BUSY_SNAPSHOT;
+  }
+  return SQLITE_BUSY;
+}

@@ -1,0 +1,163 @@
+/*
+** pages.c - code that looks at the file page by page: integrity_check, page_count, dbstat, dbpage, backup,
+** serialize, checkpoint; and header values.
+**
+** Pages hold the base alone. Before such code runs, plWholeView() makes the base complete: commits are merged,
+** the read transaction starts over at the merged base, and for its rest the overlay is left out of sight
+** (bBaseOnly), so that pages and cursors show one state. If this transaction has already read tables
+** or written, it cannot move: it becomes exclusive instead, which validates what it read and merges what it wrote.
+**
+** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those calls here.
+*/
+
+/* The attached handle that owns a pager, or 0. */
+static Btree *plOwner(Pager *pPager){
+  BtShared *pBt = (BtShared*)pPager->pBusyHandlerArg;
+  int i;
+  if( pBt==0 || pBt->db==0 ) return 0;
+  for(i=0; i<pBt->db->nDb; i++){
+    Btree *p = pBt->db->aDb[i].pBt;
+    if( p && p->pBt==pBt ) return PL_BT(p) ? p : 0;
+  }
+  return 0;
+}
+
+/* Makes the pages of the open transaction show everything it may see. */
+static int plWholeView(Btree *p){
+  PlBtree *pPl = p->pPl;
+  PlWait wait;
+  u32 iCookie;
+  int rc;
+  if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
+  if( pPl->rcBroken ) return pPl->rcBroken;
+  if( pPl->eWrite || pPl->bUsed ) return plEscalate(p);
+  iCookie = get4byte(&p->pBt->pPage1->aData[40]);
+  rc = plHardSaveAll(pPl);
+  if( rc ) return rc;
+  plBaseEnd(p);
+  pl_snapshot_end(pPl->pConn);
+  rc = plFail(p, pl_merge_all(pPl->pConn, plWait(p->db, &wait)));
+  if( rc==SQLITE_OK || (rc & 0xff)==SQLITE_BUSY ){
+    int rc2 = plBeginRead(p, 0, 0);
+    if( rc2 ){
+      (void)plTripAll(pPl, rc2, 0);
+      return rc2;
+    }
+  }else{
+    (void)plTripAll(pPl, rc, 0);
+    (void)plBeginRead(p, 0, 0);
+    return rc;
+  }
+  if( pPl->pConn==0 ) return SQLITE_OK;
+  if( iCookie!=get4byte(&p->pBt->pPage1->aData[40]) ){
+    (void)plTripAll(pPl, SQLITE_SCHEMA, 0);
+    return SQLITE_SCHEMA;
+  }
+  if( rc==SQLITE_OK ) pPl->bBaseOnly = 1;
+  return rc;
+}
+
+static int plBtreeIntegrityCheck(
+  sqlite3 *db, Btree *p, Pgno *aRoot, sqlite3_value *aCnt, int nRoot, int mxErr, int *pnErr, char **pzOut
+){
+  int rc = plWholeView(p);
+  if( rc ){
+    *pnErr = 0;
+    *pzOut = 0;
+    return rc;
+  }
+  return sqlite3StockBtreeIntegrityCheck(db, p, aRoot, aCnt, nRoot, mxErr, pnErr, pzOut);
+}
+
+/* sqlite3_backup_step() asks for the size of its source before it reads the first page. */
+static int plBackupPages(Btree *pSrc, int *pRc){
+  if( *pRc==SQLITE_OK && PL_BT(pSrc) ){
+    if( pSrc->nBackup>0 && pSrc->pPl->eWrite ){
+      *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
+    }else if( pSrc->pBt->pPager->pBackup==0 || pSrc->pPl->eWrite ){
+      *pRc = plWholeView(pSrc);
+    }else{
+      /* A later step: the base as it is. If others merged meanwhile the pager restarts the backup. */
+      pSrc->pPl->bBaseOnly = !pSrc->pPl->bUsed;
+    }
+  }
+  return (int)sqlite3BtreeLastPage(pSrc);
+}
+
+/* Page 1 of a backup or serialization: what a WAL database would give. */
+SQLITE_PRIVATE void plBackupHeader(u8 *aPage1){
+  if( aPage1[19]==3 || (aPage1[19]==2 && get4byte(&aPage1[72])!=0) ){
+    aPage1[18] = aPage1[19] = 2;
+    put4byte(&aPage1[72], 0);
+    put4byte(&aPage1[76], 0);
+  }
+}
+
+/* sqlite3PagerGet() of backup.c, dbstat.c and dbpage.c. */
+static int plPagerGet(Pager *pPager, Pgno pgno, DbPage **ppPage, int flags){
+  Btree *p = plOwner(pPager);
+  if( p && p->nBackup==0 ){
+    int rc = plWholeView(p);
+    if( rc ){
+      *ppPage = 0;
+      return rc;
+    }
+  }
+  return sqlite3PagerGet(pPager, pgno, ppPage, flags);
+}
+
+/* sqlite3PagerWrite() of the same. */
+static int plPagerWrite(DbPage *pPg){
+  Btree *p = plOwner(pPg->pPager);
+  if( p ){
+    if( !p->pPl->bExcl ) return SQLITE_READONLY;
+    p->pPl->bWrote = 1;
+  }
+  return sqlite3PagerWrite(pPg);
+}
+
+/* PRAGMA locking_mode: an attached file must not be locked for long. */
+static int plPagerLockingMode(Pager *pPager, int eMode){
+  if( plOwner(pPager) ) eMode = PAGER_LOCKINGMODE_NORMAL;
+  return sqlite3PagerLockingMode(pPager, eMode);
+}
+
+#ifdef SQLITE_ENABLE_SNAPSHOT
+/* sqlite3_snapshot objects name a state of the WAL, which is not the state of a concurrent database. */
+static int plPagerSnapshotGet(Pager *pPager, sqlite3_snapshot **ppSnapshot){
+  if( plOwner(pPager) ) return SQLITE_ERROR;
+  return sqlite3PagerSnapshotGet(pPager, ppSnapshot);
+}
+static int plPagerSnapshotOpen(Pager *pPager, sqlite3_snapshot *pSnapshot){
+  if( plOwner(pPager) ) return SQLITE_ERROR;
+  return sqlite3PagerSnapshotOpen(pPager, pSnapshot);
+}
+#endif
+
+static void plBtreeGetMeta(Btree *p, int idx, u32 *pMeta){
+  if( idx==BTREE_DATA_VERSION ){
+    *pMeta = pl_data_version(p->pPl->pConn);
+  }else{
+    sqlite3StockBtreeGetMeta(p, idx, pMeta);
+  }
+}
+
+/* SQLITE_FCNTL_DATA_VERSION counts every change, own ones included; own commits are not counted by pl_data_version(). */
+static u32 plDataVersion(Btree *p, Pager *pPager){
+  u32 i = sqlite3PagerDataVersion(pPager);
+  if( PL_BT(p) ) i += pl_data_version(p->pPl->pConn) + p->pPl->nCommit;
+  return i;
+}
+
+/* wal_checkpoint: everything into the base, then the base's WAL into the file. */
+static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
+  PlBtree *pPl = p->pPl;
+  PlWait wait;
+  int rc, rc2;
+  if( p->inTrans!=TRANS_NONE ) return SQLITE_LOCKED;
+  plStashClear(p);
+  rc = eMode==SQLITE_CHECKPOINT_NOOP ? SQLITE_OK : pl_merge_all(pPl->pConn, plWait(p->db, &wait));
+  if( rc!=SQLITE_OK && (rc & 0xff)!=SQLITE_BUSY ) return plFail(p, rc);
+  rc2 = sqlite3StockBtreeCheckpoint(p, eMode, pnLog, pnCkpt);
+  return rc2 ? rc2 : rc & 0xff;
+}

@@ -1,0 +1,270 @@
+/*
+** readset.c - what a transaction has read (T2).
+**
+** A seek that finds its row reads a point. A seek that lands beside its key has read nothing but the key, until
+** the landing is used: then it becomes a range that reaches from the seek key to the current row, and follows the
+** cursor while it moves. The range is told to the engine when the cursor seeks elsewhere, closes, or when the transaction
+** is validated. So a step costs one comparison, and keys of base rows are encoded at the ends of
+** ranges only.
+**
+** Recording happens in explicit transactions that do not hold the writer's right (PlBtree.bTrack). For statements in
+** autocommit it is enough to note the roots that they opened: their reads matter only if
+** another statement of the same connection writes while they are still open, and then count as a whole.
+**
+** Cursors with bQuiet record nothing until they find no further row, and everything then: see rowid.c.
+**
+** Invariant: with bTrack, whatever the VDBE learned from a cursor is in rd or in the engine's read set.
+*/
+
+static void plRdRange(PlCursor *pX, const u8 *aLo, u32 nLo, const u8 *aHi, u32 nHi){
+  pl_read_range(pX->pPl->pConn, pX->pOut->pgnoRoot, aLo, nLo, aHi, nHi);
+}
+
+/* Encodes the current row's key into *pBuf (index) or *pi (table). *pbNone: there is no current row. */
+static int plRdCurrent(PlCursor *pX, PlBuf *pBuf, i64 *pi, int *pbNone){
+  *pbNone = 0;
+  if( pX->eMode==PLC_PURE ){
+    if( pX->pOut->eState!=CURSOR_VALID ){
+      *pbNone = 1;
+    }else if( pX->pOut->pKeyInfo==0 ){
+      *pi = sqlite3StockBtreeIntegerKey(&pX->inner);
+    }else{
+      const u8 *a;
+      u32 n;
+      int rc = plInnerPayload(pX, &a, &n);
+      return rc ? rc : plEncodeRecord(pX, a, n, pBuf);
+    }
+    return SQLITE_OK;
+  }
+  if( pX->ePos!=POS_ROW && pX->ePos!=POS_GONE ){
+    *pbNone = 1;
+  }else if( pX->pOut->pKeyInfo==0 ){
+    *pi = pX->iKey;
+  }else{
+    const u8 *a;
+    u32 n;
+    int rc;
+    if( pX->bRec ) return plEncodeRecord(pX, pX->aRec, pX->nRec, pBuf);
+    if( pX->eSrc==SRC_OVER ) return plEncodeRecord(pX, pX->cur.rec, pX->cur.nRec, pBuf);
+    if( pX->eBase!=PLB_AT || !pX->bInner ){
+      *pbNone = 1;
+      return SQLITE_OK;
+    }
+    rc = plInnerPayload(pX, &a, &n);
+    return rc ? rc : plEncodeRecord(pX, a, n, pBuf);
+  }
+  return SQLITE_OK;
+}
+
+/* Fixes the side of the range that follows the cursor. On an error the side becomes unbounded: too much is read,
+** never too little. */
+static void plRdFix(PlCursor *pX){
+  PlReads *r = &pX->rd;
+  int bNone = 0, rc = SQLITE_OK;
+  if( r->iTail>0 ){
+    rc = plRdCurrent(pX, &r->hi, &r->iHi, &bNone);
+    r->bHiInf = rc!=SQLITE_OK || bNone;
+  }else if( r->iTail<0 ){
+    rc = plRdCurrent(pX, &r->lo, &r->iLo, &bNone);
+    r->bLoInf = rc!=SQLITE_OK || bNone;
+  }
+  r->iTail = 0;
+}
+
+/* Tells the engine what is pending. */
+static SQLITE_NOINLINE void plRdFlushSlow(PlCursor *pX){
+  PlReads *r = &pX->rd;
+  PlConn *pConn = pX->pPl->pConn;
+  Pgno iRoot = pX->pOut->pgnoRoot;
+  u8 eKind = r->eKind;
+  int bTable = pX->pOut->pKeyInfo==0;
+  u8 aLo[8], aHi[8];
+  int bNone = 0;
+  r->eKind = PLR_NONE;
+  r->bLoose = 0;
+  if( pConn==0 ) return;
+  switch( eKind ){
+    case PLR_ROW:
+      if( plRdCurrent(pX, &r->lo, &r->iLo, &bNone) || bNone ){
+        plRdRange(pX, 0, 0, 0, 0);
+      }else{
+        pl_read_point(pConn, iRoot, r->lo.p, r->lo.n);
+      }
+      break;
+    case PLR_POINT:
+      if( bTable ){
+        plEncodeRowid(aLo, r->iLo);
+        pl_read_point(pConn, iRoot, aLo, 8);
+      }else{
+        pl_read_point(pConn, iRoot, r->lo.p, r->lo.n);
+      }
+      break;
+    case PLR_PREFIX:
+      pl_read_prefix(pConn, iRoot, r->lo.p, r->lo.n);
+      break;
+    case PLR_RANGE:
+      plRdFix(pX);
+      if( bTable ){
+        plEncodeRowid(aLo, r->iLo);
+        plEncodeRowid(aHi, r->iHi);
+        plRdRange(pX, r->bLoInf ? 0 : aLo, r->bLoInf ? 0 : 8, r->bHiInf ? 0 : aHi, r->bHiInf ? 0 : 8);
+      }else{
+        plRdRange(pX, r->bLoInf ? 0 : r->lo.p, r->bLoInf ? 0 : r->lo.n,
+                      r->bHiInf ? 0 : r->hi.p, r->bHiInf ? 0 : r->hi.n);
+      }
+      break;
+  }
+}
+static SQLITE_INLINE void plRdFlush(PlCursor *pX){
+  if( pX->rd.eKind ) plRdFlushSlow(pX);
+}
+
+/* Everything pending of all cursors, and the roots of autocommit statements: before validation. */
+static void plRdFlushAll(PlBtree *pPl){
+  PlCursor *pX;
+  int i;
+  for(pX=pPl->pCsr; pX; pX=pX->pNext) plRdFlush(pX);
+  for(i=0; i<pPl->nCoarse; i++) pl_read_range(pPl->pConn, pPl->aCoarse[i], 0, 0, 0, 0);
+  pPl->nCoarse = 0;
+}
+
+/* An autocommit statement opens a root. */
+static int plRdCoarse(PlBtree *pPl, Pgno iRoot){
+  int i;
+  for(i=pPl->nCoarse-1; i>=0; i--){
+    if( pPl->aCoarse[i]==iRoot ) return SQLITE_OK;
+  }
+  if( pPl->nCoarse>=pPl->nCoarseAlloc ){
+    int n = pPl->nCoarseAlloc*2 + 16;
+    Pgno *aNew = sqlite3Realloc(pPl->aCoarse, (u64)n*sizeof(Pgno));
+    if( aNew==0 ) return SQLITE_NOMEM_BKPT;
+    pPl->aCoarse = aNew;
+    pPl->nCoarseAlloc = n;
+  }
+  pPl->aCoarse[pPl->nCoarse++] = iRoot;
+  return SQLITE_OK;
+}
+
+/* True if this cursor's reads are recorded. */
+static SQLITE_INLINE int plTracks(PlCursor *pX){
+  return pX->pPl->bTrack && !pX->bQuiet;
+}
+
+/* The cursor's whole root was read: count(*), DELETE without WHERE, integrity_check. */
+static void plRdWhole(PlCursor *pX){
+  if( pX->pPl->bTrack ) plRdRange(pX, 0, 0, 0, 0);
+}
+
+/* First (dir>0) or Last: from the end of the b-tree to the current row. */
+static void plRdEnd(PlCursor *pX, int dir){
+  PlReads *r = &pX->rd;
+  if( !plTracks(pX) ) return;
+  r->eKind = PLR_RANGE;
+  r->bLoose = 0;
+  r->bLoInf = dir>0;
+  r->bHiInf = dir<0;
+  r->iTail = (i8)dir;
+}
+
+/* A table seek: res as sqlite3BtreeTableMoveto returned it. */
+static SQLITE_INLINE void plRdTableSeek(PlCursor *pX, i64 iKey, int res){
+  PlReads *r = &pX->rd;
+  if( !pX->pPl->bTrack ) return;
+  r->eKind = PLR_POINT;
+  r->iLo = iKey;
+  r->bLoose = res!=0;
+  r->iSide = res<0 ? -1 : +1;
+  r->bAfter = 0;
+  r->iTail = 0;
+}
+
+/* An index seek with its search key: res and default_rc as sqlite3BtreeIndexMoveto left them. bRow: the cursor is on a
+** row that matches all fields of an equality probe. */
+static int plRdIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int res, int bRow){
+  PlReads *r = &pX->rd;
+  int n, rc;
+  if( !pX->pPl->bTrack || plIsCustom(pX) ) return SQLITE_OK;
+  r->iTail = 0;
+  if( pKey->default_rc==0 && bRow ){
+    r->eKind = PLR_ROW;
+    r->bLoose = 0;
+    return SQLITE_OK;
+  }
+  if( pKey->default_rc==0 && plHasNull(pKey) ) return SQLITE_OK;
+  n = MIN(pKey->nField, pX->pOut->pKeyInfo->nKeyField);
+  rc = plEncodeUnpacked(pX, pKey, n, &r->lo);
+  if( rc ) return rc;
+  r->eKind = PLR_PREFIX;
+  r->bLoose = 1;
+  r->iSide = res<0 ? -1 : +1;
+  r->bAfter = pKey->default_rc<0;
+  r->bEqual = pKey->default_rc==0;
+  return SQLITE_OK;
+}
+
+/* Turns a pending point or prefix into a range that starts (dir>0) or ends there and follows the cursor. */
+static void plRdWiden(PlCursor *pX, int dir){
+  PlReads *r = &pX->rd;
+  int bTable = pX->pOut->pKeyInfo==0;
+  int bInf = 0;
+  if( r->eKind==PLR_ROW ){
+    int bNone = 0;
+    bInf = plRdCurrent(pX, &r->lo, &r->iLo, &bNone)!=SQLITE_OK || bNone;
+  }else if( r->eKind==PLR_PREFIX && (r->bAfter || (dir<0 && r->bEqual)) ){
+    bInf = !plSuccessor(&r->lo);
+  }
+  if( dir<0 ){
+    if( bTable ){
+      r->iHi = r->iLo;
+    }else{
+      PlBuf t = r->hi;
+      r->hi = r->lo;
+      r->lo = t;
+    }
+  }
+  r->bLoInf = dir>0 && bInf;
+  r->bHiInf = dir<0 && bInf;
+  r->eKind = PLR_RANGE;
+  r->bLoose = 0;
+  r->iTail = (i8)dir;
+}
+
+/* Before a step in a direction that the pending range does not follow yet. */
+static SQLITE_NOINLINE void plRdStepSlow(PlCursor *pX, int dir){
+  PlReads *r = &pX->rd;
+  if( r->eKind==PLR_RANGE ){
+    plRdFlush(pX);
+  }
+  if( r->eKind==PLR_NONE ){
+    int bNone = 0;
+    int rc = dir>0 ? plRdCurrent(pX, &r->lo, &r->iLo, &bNone) : plRdCurrent(pX, &r->hi, &r->iHi, &bNone);
+    int bInf = rc!=SQLITE_OK || bNone;
+    r->eKind = PLR_RANGE;
+    r->bLoose = 0;
+    r->bLoInf = dir>0 && bInf;
+    r->bHiInf = dir<0 && bInf;
+    r->iTail = (i8)dir;
+    return;
+  }
+  plRdWiden(pX, dir);
+}
+static SQLITE_INLINE void plRdStep(PlCursor *pX, int dir){
+  if( plTracks(pX) && (pX->rd.eKind!=PLR_RANGE || pX->rd.iTail!=dir) ) plRdStepSlow(pX, dir);
+}
+
+/* A step found no further row. */
+static void plRdEof(PlCursor *pX, int dir){
+  PlReads *r = &pX->rd;
+  if( pX->bQuiet ) plRdWhole(pX);
+  if( r->eKind!=PLR_RANGE || r->iTail!=dir ) return;
+  if( dir>0 ) r->bHiInf = 1;
+  else r->bLoInf = 1;
+  r->iTail = 0;
+}
+
+/* The landing of a loose seek is used where it is: side as in rd.iSide. */
+static void plRdUse(PlCursor *pX, int side){
+  if( !pX->rd.bLoose ) return;
+  plRdWiden(pX, side<0 ? -1 : +1);
+  if( pX->pOut->eState!=CURSOR_VALID ) plRdEof(pX, side<0 ? -1 : +1);
+}

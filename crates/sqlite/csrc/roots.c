@@ -1,0 +1,76 @@
+/*
+** roots.c - from a root page to its key order, through the schema of a connection.
+**
+** Merges, replays and ClearTable come with root pages alone. The key order of an index is in the schema:
+** sqlite3KeyInfoOfIndex(). A WITHOUT ROWID table is its primary key's index, with the table's root page.
+**
+** The caller's schema must be loaded and match the file (compare the cookie first).
+*/
+
+/* The index whose b-tree has this root, or 0: then it is a rowid table (or unknown). */
+static Index *plIndexOfRoot(Schema *pSchema, Pgno iRoot){
+  HashElem *k;
+  for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
+    Index *pIdx = (Index*)sqliteHashData(k);
+    if( pIdx->tnum==iRoot ) return pIdx;
+  }
+  return 0;
+}
+
+/* Sets *ppInfo to the KeyInfo of a root (a reference for the caller), or to 0 for a rowid table. */
+static int plKeyInfoOfRoot(sqlite3 *db, int iDb, Pgno iRoot, KeyInfo **ppInfo){
+  Schema *pSchema = db->aDb[iDb].pSchema;
+  Index *pIdx = plIndexOfRoot(pSchema, iRoot);
+  HashElem *k;
+  int rc = SQLITE_OK;
+  *ppInfo = 0;
+  if( pIdx ){
+    Parse sParse;
+    sqlite3ParseObjectInit(&sParse, db);
+    *ppInfo = sqlite3KeyInfoOfIndex(&sParse, pIdx);
+    if( *ppInfo==0 ) rc = db->mallocFailed ? SQLITE_NOMEM_BKPT : SQLITE_ERROR_MISSING_COLLSEQ;
+    sqlite3DbFree(db, sParse.zErrMsg);
+    sParse.zErrMsg = 0;
+    sqlite3ParseObjectReset(&sParse);
+    return rc;
+  }
+  for(k=sqliteHashFirst(&pSchema->tblHash); k; k=sqliteHashNext(k)){
+    Table *pTab = (Table*)sqliteHashData(k);
+    if( pTab->tnum==iRoot && HasRowid(pTab) ) return SQLITE_OK;
+  }
+  return SQLITE_CORRUPT_PGNO(iRoot);
+}
+
+/* The built-in collating functions of main.c, which comes later. */
+static int nocaseCollatingFunc(void*, int, const void*, int, const void*);
+static int rtrimCollFunc(void*, int, const void*, int, const void*);
+
+/* PL_COLL_x of a collating sequence, or -1 for one that the application defined. */
+static int plCollation(CollSeq *pColl){
+  if( pColl==0 || pColl->xCmp==sqlite3BinaryCompare ) return PL_COLL_BINARY;
+  if( pColl->xCmp==nocaseCollatingFunc ) return PL_COLL_NOCASE;
+  if( pColl->xCmp==rtrimCollFunc ) return PL_COLL_RTRIM;
+  return -1;
+}
+
+/* Number of indexes whose tables take the exclusive path, because the engine does not know their order. */
+static int plCountCustomIndexes(sqlite3 *db, int iDb){
+  Schema *pSchema = db->aDb[iDb].pSchema;
+  HashElem *k;
+  int n = 0;
+  if( pSchema==0 ) return 0;
+  for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
+    Index *pIdx = (Index*)sqliteHashData(k);
+    int i;
+    for(i=0; i<pIdx->nKeyCol; i++){
+      const char *z = pIdx->azColl[i];
+      if( sqlite3StrICmp(z, "BINARY")==0 || sqlite3StrICmp(z, "NOCASE")==0 || sqlite3StrICmp(z, "RTRIM")==0 ){
+        CollSeq *pColl = sqlite3FindCollSeq(db, ENC(db), z, 0);
+        if( pColl==0 || plCollation(pColl)>=0 ) continue;
+      }
+      n++;
+      break;
+    }
+  }
+  return n;
+}

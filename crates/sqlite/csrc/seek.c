@@ -1,0 +1,183 @@
+/*
+** seek.c - sqlite3BtreeTableMoveto and sqlite3BtreeIndexMoveto over base and overlay (T1).
+**
+** A root without overlay is sought on the base alone: same landing as stock SQLite. Otherwise the overlay is asked
+** first: if it has the key, the base is not touched. If nobody has it, the cursor is left in a gap (facade INVALID,
+** ePos says where) and *pRes is -1, "on a smaller entry or on nothing". All that stock code then does is right from a
+** gap: Next finds the first row behind, Previous and Eof go to the last row before it. The base half of
+** the search is done at once, because the search key lives on the caller's stack.
+**
+** An index seek looks at the first nKeyField fields, as bytes. default_rc shifts the place before (+1) or behind (-1)
+** everything with that prefix; with default_rc 0, or when the cursor is hinted to need equality (eqSeen), the first row
+** with the prefix is looked for at once. Fields past nKeyField are compared on the one entry that can match.
+*/
+
+static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
+  PlCursor *pX = PL_X(pCur);
+  u8 aKey[8];
+  int res = 0, rc;
+  PlEntry e;
+  if( pX->eMode==PLC_PASS ){
+    rc = sqlite3StockBtreeTableMoveto(&pX->inner, intKey, bias, pRes);
+    pX->bSeeked = 1;
+    plMirror(pX);
+    return rc;
+  }
+  if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
+  plRdFlush(pX);
+  pX->bQuiet = 0;
+  if( !plOverlay(pX) ){
+    rc = plInnerOpen(pX);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(&pX->inner, intKey, bias, pRes);
+    pX->eMode = PLC_PURE;
+    pCur->eState = rc ? CURSOR_INVALID : pX->inner.eState;
+    if( rc==SQLITE_OK ) plRdTableSeek(pX, intKey, *pRes);
+    return rc;
+  }
+  pX->eMode = PLC_MERGE;
+  pX->bKey = pX->bRec = pX->bBaseKey = 0;
+  pX->eOver = PLO_UNSYNC;
+  plEncodeRowid(aKey, intKey);
+  if( pl_get(pX->pPl->pConn, pCur->pgnoRoot, aKey, 8, &e) ){
+    pX->iKey = intKey;
+    pX->cur = e;
+    pX->eSrc = SRC_OVER;
+    pX->eBase = PLB_UNSYNC;
+    res = e.tombstone ? -1 : 0;
+  }else{
+    rc = plInnerOpen(pX);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(&pX->inner, intKey, bias, &res);
+    if( rc ){
+      pX->ePos = POS_NONE;
+      pCur->eState = CURSOR_INVALID;
+      return rc;
+    }
+    pX->iKey = intKey;
+    pX->eSrc = SRC_BASE;
+    if( pX->inner.eState!=CURSOR_VALID ) pX->eBase = PLB_NONE;
+    else pX->eBase = res==0 ? PLB_AT : res<0 ? PLB_BWD : PLB_FWD;
+    if( res>0 ) res = -1;
+  }
+  pX->ePos = res==0 ? POS_ROW : POS_BEFORE;
+  pCur->eState = res==0 ? CURSOR_VALID : CURSOR_INVALID;
+  *pRes = res;
+  plRdTableSeek(pX, intKey, res);
+  return SQLITE_OK;
+}
+
+/* Seeks the base for a search key and notes where inner stands. */
+static int plBaseIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
+  int rc = plInnerOpen(pX);
+  pX->bBaseKey = 0;
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
+  if( rc ) return rc;
+  if( pX->inner.eState!=CURSOR_VALID ) pX->eBase = PLB_NONE;
+  else pX->eBase = *pRes==0 ? PLB_AT : *pRes<0 ? PLB_BWD : PLB_FWD;
+  return SQLITE_OK;
+}
+
+/* All key fields are given: at most one entry matches, and key holds its encoding. */
+static int plSeekFull(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
+  BtCursor *pCur = pX->pOut;
+  PlEntry e;
+  int bEntry = pl_get(pX->pPl->pConn, pCur->pgnoRoot, pX->key.p, pX->key.n, &e);
+  int rc, res = -1;
+  if( bEntry && !e.tombstone ){
+    pKey->errCode = 0;
+    *pRes = sqlite3VdbeRecordCompare((int)e.nRec, e.rec, pKey);
+    if( pKey->errCode ) return SQLITE_CORRUPT_PGNO(pCur->pgnoRoot);
+    pX->cur = e;
+    pX->eSrc = SRC_OVER;
+    pX->eBase = PLB_UNSYNC;
+    pX->ePos = POS_ROW;
+    pCur->eState = CURSOR_VALID;
+    return SQLITE_OK;
+  }
+  rc = plBaseIndexSeek(pX, pKey, &res);
+  if( rc ) return rc;
+  pX->eSrc = SRC_BASE;
+  if( pX->eBase!=PLB_NONE && res!=0 ){
+    /* Beside the search key with its default_rc or further fields: maybe on the entry itself. */
+    rc = plInnerKey(pX);
+    if( rc ) return rc;
+    if( plCompareBytes(pX->baseKey.p, pX->baseKey.n, pX->key.p, pX->key.n)==0 ) pX->eBase = PLB_AT;
+  }
+  if( pX->eBase==PLB_AT && !bEntry ){
+    pX->ePos = POS_ROW;
+    pCur->eState = CURSOR_VALID;
+    *pRes = res;
+    return SQLITE_OK;
+  }
+  pKey->eqSeen = 0;
+  pX->ePos = POS_GONE;
+  pCur->eState = CURSOR_INVALID;
+  *pRes = -1;
+  return SQLITE_OK;
+}
+
+/* Only a prefix of the key fields is given, in key. */
+static int plSeekPrefix(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
+  BtCursor *pCur = pX->pOut;
+  i8 eDefault = pKey->default_rc;
+  int dir = eDefault<0 ? -1 : +1;
+  int res, rc, bMatch = 0;
+  pKey->default_rc = (i8)dir;
+  rc = plBaseIndexSeek(pX, pKey, &res);
+  pKey->default_rc = eDefault;
+  if( rc ) return rc;
+  pX->eSrc = SRC_BASE;
+  pX->ePos = dir>0 ? POS_BEFORE : POS_AFTER;
+  pCur->eState = CURSOR_INVALID;
+  *pRes = -1;
+  if( eDefault!=0 && (pCur->hints & BTREE_SEEK_EQ)==0 ) return SQLITE_OK;
+  rc = plMergeStep(pX, dir);
+  if( rc==SQLITE_OK ){
+    const u8 *a;
+    u32 n;
+    rc = plKey(pX, &a, &n);
+    if( rc ) return rc;
+    /* plMergeStep() reads key but does not write it: the prefix is still there. */
+    bMatch = n>=pX->key.n && memcmp(a, pX->key.p, pX->key.n)==0;
+    *pRes = bMatch && eDefault==0 ? 0 : dir;
+  }else if( rc!=SQLITE_DONE ){
+    return rc;
+  }
+  pKey->eqSeen = (u8)bMatch;
+  return SQLITE_OK;
+}
+
+static int plBtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pKey, int *pRes){
+  PlCursor *pX = PL_X(pCur);
+  int n, rc;
+  if( pX->eMode==PLC_PASS ){
+    rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
+    pX->bSeeked = 1;
+    plMirror(pX);
+    return rc;
+  }
+  if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
+  plRdFlush(pX);
+  if( !plOverlay(pX) ){
+    rc = plInnerOpen(pX);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
+    pX->eMode = PLC_PURE;
+    pCur->eState = rc ? CURSOR_INVALID : pX->inner.eState;
+    if( rc==SQLITE_OK ) rc = plRdIndexSeek(pX, pKey, *pRes, *pRes==0);
+    return rc;
+  }
+  pX->eMode = PLC_MERGE;
+  pX->bRec = pX->bBaseKey = 0;
+  pX->eOver = PLO_UNSYNC;
+  n = MIN(pKey->nField, pCur->pKeyInfo->nKeyField);
+  rc = plEncodeUnpacked(pX, pKey, n, &pX->key);
+  if( rc==SQLITE_OK ){
+    pX->bKey = 1;
+    rc = n==pCur->pKeyInfo->nKeyField ? plSeekFull(pX, pKey, pRes) : plSeekPrefix(pX, pKey, pRes);
+  }
+  if( rc ){
+    pX->ePos = POS_NONE;
+    pCur->eState = CURSOR_INVALID;
+    return rc;
+  }
+  return plRdIndexSeek(pX, pKey, *pRes, *pRes==0 && pCur->eState==CURSOR_VALID);
+}

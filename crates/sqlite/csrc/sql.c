@@ -1,0 +1,115 @@
+/*
+** sql.c - what the SQL language gains: BEGIN CONCURRENT and the plait_... pragmas.
+**
+** BEGIN CONCURRENT: behind the token BEGIN an identifier "concurrent" is given to the parser as DEFERRED. That it was written
+** rides in P3 of OP_AutoCommit, and from there in db->mDbFlags until the transaction ends.
+*/
+
+static int plIsConcurrentWord(const char *z, i64 n){
+  return n==10 && sqlite3StrNICmp(z, "concurrent", 10)==0;
+}
+
+/* The tokenizer has an identifier behind BEGIN. */
+static int plBeginToken(const char *z, i64 n){
+  return plIsConcurrentWord(z, n) ? TK_DEFERRED : TK_ID;
+}
+
+/* What follows BEGIN in the statement being parsed? 1: CONCURRENT, 2: nothing that names a kind, 0: DEFERRED. While the
+** parser runs, Parse.zTail is still the start of the statement's text. */
+static int plBeginIsConcurrent(Parse *pParse){
+  const u8 *z = (const u8*)pParse->zTail;
+  int eToken, bBegin = 0;
+  while( z[0] ){
+    i64 n = sqlite3GetToken(z, &eToken);
+    if( eToken!=TK_SPACE && eToken!=TK_COMMENT ){
+      if( bBegin ){
+        if( eToken==TK_ID && plIsConcurrentWord((const char*)z, n) ) return 1;
+        return eToken==TK_DEFERRED ? 0 : 2;
+      }
+      if( eToken==TK_BEGIN ) bBegin = 1;
+    }
+    z += n;
+  }
+  return 2;
+}
+
+/* BEGIN (how as above), COMMIT or ROLLBACK (how 0) has worked. */
+static void plAutoCommitDone(sqlite3 *db, int how){
+  if( how==1 || (how==2 && (db->mDbFlags & DBFLAG_PlBegin)) ){
+    db->mDbFlags |= DBFLAG_PlConcurrent;
+  }else{
+    db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
+  }
+}
+
+/* PRAGMA plait_begin = deferred | concurrent */
+static int plPragmaBegin(sqlite3 *db, const char *zArg, char **pzOut){
+  if( zArg ){
+    if( sqlite3StrICmp(zArg, "concurrent")==0 ){
+      db->mDbFlags |= DBFLAG_PlBegin;
+    }else if( sqlite3StrICmp(zArg, "deferred")==0 ){
+      db->mDbFlags &= ~(u32)DBFLAG_PlBegin;
+    }else{
+      *pzOut = sqlite3_mprintf("plait_begin must be deferred or concurrent, not \"%s\"", zArg);
+      return SQLITE_ERROR;
+    }
+  }
+  *pzOut = sqlite3_mprintf("%s", (db->mDbFlags & DBFLAG_PlBegin) ? "concurrent" : "deferred");
+  return SQLITE_OK;
+}
+
+/* Attaches a handle that has not looked at its file yet. */
+static int plLook(Btree *p){
+  int rc = SQLITE_OK;
+  if( !PL_BT(p) && sqlite3BtreeTxnState(p)==SQLITE_TXN_NONE ){
+    rc = sqlite3BtreeBeginTrans(p, 0, 0);
+    if( rc==SQLITE_OK ) rc = sqlite3BtreeCommit(p);
+  }
+  return rc;
+}
+
+/* PRAGMA plait_background_merge = on | off, PRAGMA plait_wal_limit = bytes: settings of the session. */
+static int plPragmaSetting(Btree *p, const char *zName, int which, const char *zArg, char **pzOut){
+  i64 iValue = -1;
+  int rc = plLook(p);
+  if( rc ){
+    *pzOut = sqlite3_mprintf("%s", plErrStr(p->db, rc));
+    return rc;
+  }
+  if( !PL_BT(p) ){
+    *pzOut = sqlite3_mprintf("%s: \"%s\" is not in journal_mode=concurrent", zName, plDbName(p));
+    return SQLITE_ERROR;
+  }
+  if( zArg ){
+    if( which==PL_SET_BACKGROUND_MERGE ){
+      iValue = sqlite3GetBoolean(zArg, 0);
+      if( iValue==0 && sqlite3GetBoolean(zArg, 1) ) iValue = -1;
+    }else if( sqlite3DecOrHexToI64(zArg, &iValue) || iValue<=0 ){
+      iValue = -1;
+    }
+    if( iValue<0 ){
+      *pzOut = sqlite3_mprintf("%s: \"%s\" is not a value for it", zName, zArg);
+      return SQLITE_ERROR;
+    }
+  }
+  *pzOut = sqlite3_mprintf("%lld", (i64)pl_setting(p->pPl->pConn, which, iValue));
+  return SQLITE_OK;
+}
+
+/* SQLITE_FCNTL_PRAGMA: aFcntl[1] is the pragma, [2] its argument or 0, [0] the result. */
+static int plPragma(sqlite3 *db, const char *zDb, char **aFcntl){
+  const char *zName = aFcntl[1];
+  if( sqlite3StrNICmp(zName, "plait_", 6)==0 ){
+    Btree *p = sqlite3DbNameToBtree(db, zDb);
+    if( sqlite3StrICmp(zName, "plait_begin")==0 ) return plPragmaBegin(db, aFcntl[2], aFcntl);
+    if( p && sqlite3StrICmp(zName, "plait_background_merge")==0 ){
+      return plPragmaSetting(p, zName, PL_SET_BACKGROUND_MERGE, aFcntl[2], aFcntl);
+    }
+    if( p && sqlite3StrICmp(zName, "plait_wal_limit")==0 ){
+      return plPragmaSetting(p, zName, PL_SET_WAL_LIMIT_BYTES, aFcntl[2], aFcntl);
+    }
+    *aFcntl = sqlite3_mprintf("no such pragma: %s", zName);
+    return SQLITE_ERROR;
+  }
+  return sqlite3_file_control(db, zDb, SQLITE_FCNTL_PRAGMA, (void*)aFcntl);
+}

@@ -1,0 +1,349 @@
+/*
+** step.c - First, Last, Next, Previous over the merge of base and overlay (T1).
+**
+** Two ordered sources, the inner cursor on the base and the iterator over the overlay, are brought to their first entry
+** beyond the position K; the nearer one is the next row. On equal keys the overlay hides the base, and a tombstone
+** hides both. Where each source stands relative to K is kept in eBase and eOver, so that a step in
+** the same direction moves each source at most once per row.
+**
+** While a root has no overlay its cursors are PLC_PURE: a step is one stock call and one comparison.
+*/
+
+static SQLITE_INLINE int plOverlay(PlCursor *pX){
+  PlBtree *pPl = pX->pPl;
+  return !pPl->bBaseOnly && pl_root_overlay(pPl->pConn, pX->pOut->pgnoRoot);
+}
+
+/* Brings the iterator to its first entry beyond the position. */
+static int plOverAhead(PlCursor *pX, int dir){
+  u8 ahead = dir>0 ? PLO_FWD : PLO_BWD;
+  u8 end = dir>0 ? PLO_ENDF : PLO_ENDB;
+  int bFound;
+  if( pX->eOver==ahead || pX->eOver==end ) return SQLITE_OK;
+  if( pX->pIter==0 ){
+    pX->pIter = pl_iter_new(pX->pPl->pConn, pX->pOut->pgnoRoot);
+    if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
+    pX->eOver = PLO_UNSYNC;
+  }
+  if( pX->eOver==PLO_AT ){
+    bFound = dir>0 ? pl_iter_next(pX->pIter, &pX->look) : pl_iter_prev(pX->pIter, &pX->look);
+  }else{
+    int mode;
+    const u8 *a;
+    u8 aRowid[8];
+    u32 n = 8;
+    switch( pX->ePos ){
+      case POS_BEFORE: mode = dir>0 ? PL_SEEK_GE : PL_SEEK_LT; break;
+      case POS_AFTER:  mode = dir>0 ? PL_SEEK_PREFIX_GT : PL_SEEK_PREFIX_LE; break;
+      default:         mode = dir>0 ? PL_SEEK_GT : PL_SEEK_LT; break;
+    }
+    if( pX->pOut->pKeyInfo==0 ){
+      plEncodeRowid(aRowid, pX->iKey);
+      a = aRowid;
+    }else{
+      int rc = plKey(pX, &a, &n);
+      if( rc ) return rc;
+    }
+    bFound = pl_iter_seek(pX->pIter, mode, a, n, &pX->look);
+  }
+  pX->eOver = bFound ? ahead : end;
+  return SQLITE_OK;
+}
+
+/* Where the search for the base's next entry starts; *pbRow tells whether inner is on a row then, *pbStep whether that row
+** is known not to lie beyond K, *pbCheck whether it might be K itself. */
+static int plBaseStart(PlCursor *pX, int dir, int *pbRow, int *pbStep, int *pbCheck){
+  int rc = plInnerOpen(pX);
+  int res;
+  *pbRow = 1;
+  *pbStep = *pbCheck = 0;
+  if( rc ) return rc;
+  switch( pX->eBase ){
+    case PLB_AT:
+      *pbStep = 1;
+      break;
+    case PLB_FWD:
+    case PLB_BWD:
+      *pbStep = *pbCheck = 1;
+      break;
+    case PLB_ENDF:
+    case PLB_ENDB:
+      pX->bBaseKey = 0;
+      rc = dir>0 ? sqlite3StockBtreeFirst(&pX->inner, &res) : sqlite3StockBtreeLast(&pX->inner, &res);
+      *pbRow = !res;
+      *pbCheck = 1;
+      break;
+    default:
+      rc = plInnerSeek(pX, &res);
+      if( rc ) return rc;
+      *pbRow = pX->inner.eState==CURSOR_VALID;
+      if( res==0 ){
+        *pbStep = pX->ePos==POS_BEFORE ? dir<0 : pX->ePos==POS_AFTER ? dir>0 : 1;
+      }else{
+        *pbStep = dir>0 ? res<0 : res>0;
+      }
+      break;
+  }
+  return rc;
+}
+
+/* Brings the inner cursor to its first entry beyond the position. */
+static int plBaseAhead(PlCursor *pX, int dir){
+  u8 ahead = dir>0 ? PLB_FWD : PLB_BWD;
+  u8 end = dir>0 ? PLB_ENDF : PLB_ENDB;
+  int bRow, bStep, bCheck, rc;
+  if( pX->eBase==ahead || pX->eBase==end || pX->eBase==PLB_NONE ) return SQLITE_OK;
+  rc = plBaseStart(pX, dir, &bRow, &bStep, &bCheck);
+  if( rc==SQLITE_OK && bRow && bStep ) rc = plInnerStep(pX, dir, &bRow);
+  if( rc==SQLITE_OK && bRow && bCheck && (pX->ePos==POS_ROW || pX->ePos==POS_GONE) ){
+    int c = 0;
+    rc = plInnerVsKey(pX, &c);
+    if( rc==SQLITE_OK && c==0 ) rc = plInnerStep(pX, dir, &bRow);
+  }
+  if( rc ) return rc;
+  pX->eBase = bRow ? ahead : end;
+  return SQLITE_OK;
+}
+
+/* Moves to the next row beyond the position. SQLITE_DONE: there is none, the cursor is nowhere. */
+static int plMergeStep(PlCursor *pX, int dir){
+  BtCursor *pOut = pX->pOut;
+  u8 aheadBase = dir>0 ? PLB_FWD : PLB_BWD;
+  u8 aheadOver = dir>0 ? PLO_FWD : PLO_BWD;
+  u32 nSkipped = 0;
+  for(;;){
+    int bBase, bOver, c = 0;
+    int rc = plOverAhead(pX, dir);          /* first: it needs K, which may lie on inner's row */
+    if( rc==SQLITE_OK ) rc = plBaseAhead(pX, dir);
+    bBase = pX->eBase==aheadBase;
+    bOver = pX->eOver==aheadOver;
+    if( rc==SQLITE_OK && bBase && bOver ) rc = plInnerVsLook(pX, &c);
+    if( rc ) return rc;
+    if( !bBase && !bOver ){
+      pX->ePos = POS_NONE;
+      pOut->eState = CURSOR_INVALID;
+      return SQLITE_DONE;
+    }
+    if( dir<0 ) c = -c;
+    pX->bKey = pX->bRec = 0;
+    if( bBase && (!bOver || c<0) ){
+      if( pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(&pX->inner);
+      pX->eSrc = SRC_BASE;
+      pX->eBase = PLB_AT;
+      pX->ePos = POS_ROW;
+      pOut->eState = CURSOR_VALID;
+      return SQLITE_OK;
+    }
+    if( bBase && c==0 ) pX->eBase = PLB_AT;
+    pX->cur = pX->look;
+    pX->eSrc = SRC_OVER;
+    pX->eOver = PLO_AT;
+    if( pOut->pKeyInfo==0 ) pX->iKey = plDecodeRowid(pX->cur.key);
+    if( !pX->cur.tombstone ){
+      pX->ePos = POS_ROW;
+      pOut->eState = CURSOR_VALID;
+      return SQLITE_OK;
+    }
+    pX->ePos = POS_GONE;
+    if( (++nSkipped & 0xff)==0 && AtomicLoad(&pOut->pBtree->db->u1.isInterrupted) ){
+      pOut->eState = CURSOR_SKIPNEXT;
+      return SQLITE_INTERRUPT;
+    }
+  }
+}
+
+/* Next and Previous, when it is not the simple case. */
+static SQLITE_NOINLINE int plStepSlow(PlCursor *pX, int dir, int flags){
+  BtCursor *pOut = pX->pOut;
+  int rc;
+  if( pX->eMode==PLC_PASS ){
+    rc = dir>0 ? sqlite3StockBtreeNext(&pX->inner, flags) : sqlite3StockBtreePrevious(&pX->inner, flags);
+    plMirror(pX);
+    return rc;
+  }
+  if( pOut->eState==CURSOR_FAULT ) return pOut->skipNext;
+  if( pX->eMode==PLC_PURE || pX->ePos==POS_NONE ) return SQLITE_DONE;
+  plRdStep(pX, dir);
+  rc = plMergeStep(pX, dir);
+  if( rc==SQLITE_DONE ) plRdEof(pX, dir);
+  return rc;
+}
+
+static int plBtreeNext(BtCursor *pCur, int flags){
+  PlCursor *pX = PL_X(pCur);
+  int rc;
+  if( pX->eMode!=PLC_PURE || pCur->eState!=CURSOR_VALID ) return plStepSlow(pX, +1, flags);
+  plRdStep(pX, +1);
+  rc = sqlite3StockBtreeNext(&pX->inner, flags);
+  if( rc ){
+    pCur->eState = pX->inner.eState;
+    if( rc==SQLITE_DONE ) plRdEof(pX, +1);
+  }
+  return rc;
+}
+
+static int plBtreePrevious(BtCursor *pCur, int flags){
+  PlCursor *pX = PL_X(pCur);
+  int rc;
+  if( pX->eMode!=PLC_PURE || pCur->eState!=CURSOR_VALID ) return plStepSlow(pX, -1, flags);
+  plRdStep(pX, -1);
+  rc = sqlite3StockBtreePrevious(&pX->inner, flags);
+  if( rc ){
+    pCur->eState = pX->inner.eState;
+    if( rc==SQLITE_DONE ) plRdEof(pX, -1);
+  }
+  return rc;
+}
+
+/* Every seek starts here: forgets the old position. Returns the error of a tripped cursor. */
+static SQLITE_INLINE int plSeekStart(PlCursor *pX){
+  if( pX->pOut->eState==CURSOR_FAULT ) return pX->pOut->skipNext;
+  plRdFlush(pX);
+  pX->bKey = pX->bRec = pX->bBaseKey = 0;
+  return plInnerOpen(pX);
+}
+
+/* First (dir>0) and Last. *pRes: 1 if the b-tree is empty. */
+static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
+  BtCursor *pOut = pX->pOut;
+  int res = 0, rc = plSeekStart(pX);
+  if( rc ) return rc;
+  rc = dir>0 ? sqlite3StockBtreeFirst(&pX->inner, &res) : sqlite3StockBtreeLast(&pX->inner, &res);
+  if( rc ){
+    pOut->eState = CURSOR_INVALID;
+    return rc;
+  }
+  if( !plOverlay(pX) ){
+    pX->eMode = PLC_PURE;
+    pOut->eState = pX->inner.eState;
+    *pRes = res;
+    return SQLITE_OK;
+  }
+  pX->eMode = PLC_MERGE;
+  pX->eBase = res ? PLB_NONE : dir>0 ? PLB_FWD : PLB_BWD;
+  pX->ePos = POS_GONE;
+  if( pX->pIter==0 ){
+    pX->pIter = pl_iter_new(pX->pPl->pConn, pOut->pgnoRoot);
+    if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
+  }
+  if( dir>0 ){
+    pX->eOver = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &pX->look) ? PLO_FWD : PLO_ENDF;
+  }else{
+    pX->eOver = pl_iter_last(pX->pIter, &pX->look) ? PLO_BWD : PLO_ENDB;
+  }
+  rc = plMergeStep(pX, dir);
+  *pRes = rc==SQLITE_DONE;
+  return rc==SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int plBtreeFirst(BtCursor *pCur, int *pRes){
+  PlCursor *pX = PL_X(pCur);
+  int rc;
+  if( pX->eMode==PLC_PASS ) return plPassEnd(pX, +1, pRes);
+  rc = plSeekEnd(pX, +1, pRes);
+  pX->bQuiet = plIsSequence(pX);
+  if( rc==SQLITE_OK ){
+    plRdEnd(pX, +1);
+    if( *pRes ) plRdEof(pX, +1);
+  }
+  return rc;
+}
+
+static int plBtreeLast(BtCursor *pCur, int *pRes){
+  PlCursor *pX = PL_X(pCur);
+  int rc;
+  if( pX->eMode==PLC_PASS ) return plPassEnd(pX, -1, pRes);
+  rc = plSeekEnd(pX, -1, pRes);
+  if( rc==SQLITE_OK ){
+    plRdEnd(pX, -1);
+    if( *pRes ) plRdEof(pX, -1);
+  }
+  return rc;
+}
+
+static int plBtreeIsEmpty(BtCursor *pCur, int *pRes){
+  if( pCur->eState==CURSOR_VALID ){
+    *pRes = 0;
+    return SQLITE_OK;
+  }
+  return plBtreeFirst(pCur, pRes);
+}
+
+/* Looks a saved row up again: btreeRestoreCursorPosition(). */
+static int plRestore(PlCursor *pX){
+  BtCursor *pOut = pX->pOut;
+  const u8 *a;
+  u8 aRowid[8];
+  u32 n = 8;
+  int rc = SQLITE_OK, bAt;
+  PlEntry e;
+  if( pOut->eState==CURSOR_FAULT ) return pOut->skipNext;
+  if( pOut->eState!=CURSOR_REQUIRESEEK ) return SQLITE_OK;
+  if( pOut->pKeyInfo==0 ){
+    plEncodeRowid(aRowid, pX->iKey);
+    a = aRowid;
+  }else{
+    rc = plKey(pX, &a, &n);
+    if( rc ) return rc;
+  }
+  if( plOverlay(pX) && pl_get(pX->pPl->pConn, pOut->pgnoRoot, a, n, &e) ){
+    if( pOut->pKeyInfo && !pX->bKey ){
+      /* K still lies on inner's row: keep it, pl_get() gives no key back. */
+      rc = plEncodeRecord(pX, e.rec, e.nRec, &pX->key);
+      if( rc ) return rc;
+      pX->bKey = 1;
+    }
+    pX->cur = e;
+    pX->eSrc = SRC_OVER;
+    pX->bRec = 0;
+    pX->ePos = e.tombstone ? POS_GONE : POS_ROW;
+    pOut->eState = e.tombstone ? CURSOR_SKIPNEXT : CURSOR_VALID;
+    return SQLITE_OK;
+  }
+  if( pX->eBase==PLB_UNSYNC ){
+    int res;
+    rc = plInnerSeek(pX, &res);
+    if( rc ) return rc;
+    pX->eBase = pX->inner.eState!=CURSOR_VALID ? PLB_NONE : res==0 ? PLB_AT : res<0 ? PLB_BWD : PLB_FWD;
+  }
+  bAt = pX->eBase==PLB_AT;
+  if( bAt ) pX->eSrc = SRC_BASE;
+  pX->ePos = bAt ? POS_ROW : POS_GONE;
+  pOut->eState = bAt ? CURSOR_VALID : CURSOR_SKIPNEXT;
+  return SQLITE_OK;
+}
+
+static int plBtreeCursorRestore(BtCursor *pCur, int *pDifferentRow){
+  PlCursor *pX = PL_X(pCur);
+  int rc;
+  if( pX->eMode==PLC_PASS ){
+    rc = sqlite3StockBtreeCursorRestore(&pX->inner, pDifferentRow);
+    plMirror(pX);
+    return rc;
+  }
+  rc = plRestore(pX);
+  *pDifferentRow = rc!=SQLITE_OK || pCur->eState!=CURSOR_VALID;
+  return rc;
+}
+
+/* True if the cursor is on no row. After a seek that found nothing, stock code asks this to learn whether a row lies before
+** the key: go there. */
+static int plBtreeEof(BtCursor *pCur){
+  PlCursor *pX = PL_X(pCur);
+  if( pX->eMode==PLC_MERGE && pCur->eState==CURSOR_INVALID && pX->ePos!=POS_NONE ){
+    int rc = plMergeStep(pX, -1);
+    pX->rd.iSide = -1;
+    if( rc!=SQLITE_OK && rc!=SQLITE_DONE ){
+      pCur->eState = CURSOR_FAULT;
+      pCur->skipNext = rc;
+      return 0;
+    }
+  }
+  plRdUse(pX, pX->rd.iSide);
+  return pCur->eState!=CURSOR_VALID;
+}
+
+/* The end of an OP_SeekXX: bFound, its landing is the row that the scan starts from. */
+static void plSeekLanded(BtCursor *pCur, int bFound){
+  if( bFound ) plRdUse(PL_X(pCur), PL_X(pCur)->rd.iSide);
+}

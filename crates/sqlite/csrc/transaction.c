@@ -1,0 +1,345 @@
+/*
+** transaction.c - BEGIN, COMMIT, ROLLBACK and savepoints of an attached handle.
+**
+** The base only ever sees a read transaction here (p->inTrans==TRANS_READ); that this is a write transaction is known to
+** PlBtree.eWrite, and sqlite3BtreeTxnState() answers accordingly.
+**
+**   none -> read        pin, begin the base, take; retried if a merge slipped in between (S1)
+**   none -> write       QUEUED: the right first, then as above. OPTIMISTIC: the other way round
+**   read -> write       what was read is told first: QUEUED validates and moves to now
+**   write -> none/read  COMMIT, ROLLBACK; reading goes on if other statements read, as in btreeEndTransaction()
+**   any -> exclusive    exclusive.c
+**
+** Failures: SQLITE_BUSY leaves everything as it was. After SQLITE_BUSY_SNAPSHOT in a write transaction the engine dooms
+** it: every further write and COMMIT fails with the same code until ROLLBACK (trap 17).
+*/
+
+#define PL_BASE_RETRY_MS 10000    /* a reader waits this long for the base's own recovery before it says BUSY */
+
+/* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
+** concurrent database do not see that. */
+static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
+  BusyHandler saved = p->db->busyHandler;
+  int nWaited = 0;
+  int rc;
+  p->db->busyHandler.xBusyHandler = 0;
+  for(;;){
+    rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+    if( (rc & 0xff)!=SQLITE_BUSY || nWaited>=PL_BASE_RETRY_MS ) break;
+    if( AtomicLoad(&p->db->u1.isInterrupted) ){
+      rc = SQLITE_INTERRUPT;
+      break;
+    }
+    sqlite3OsSleep(p->db->pVfs, 1000);
+    nWaited++;
+  }
+  p->db->busyHandler = saved;
+  return rc;
+}
+
+/* The snapshot is about to move under open cursors: they look their rows up again, and what they have read so far counts
+** as whole tables if a later statement must validate it. */
+static int plMoveView(PlBtree *pPl){
+  PlCursor *pX;
+  int rc = plSaveAll(pPl, 0, 0);
+  for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext){
+    plDropIter(pX);
+    rc = plRdCoarse(pPl, pX->pOut->pgnoRoot);
+  }
+  return rc;
+}
+
+/* Is record-keeping of reads needed from here on? */
+static void plSetTrack(Btree *p){
+  PlBtree *pPl = p->pPl;
+  pPl->bTrack = !p->db->autoCommit && pPl->eWrite!=PL_WRITE_QUEUED && !pPl->bExcl;
+}
+
+/* none -> read. forWrite: the newest commit, durable or not. */
+static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
+  PlBtree *pPl = p->pPl;
+  PlHeader h;
+  int rc;
+  for(;;){
+    rc = pl_snapshot_pin(pPl->pConn);
+    if( rc ) return plFail(p, rc);
+    rc = plBaseBegin(p, 0, pSchemaVersion);
+    if( rc ){
+      pl_snapshot_end(pPl->pConn);
+      return rc;
+    }
+    plReadHeader(p->pBt, &h);
+    if( !h.marked ){
+      /* Another connection switched the mode off: go on as stock SQLite, whose transaction is open already. */
+      pl_snapshot_end(pPl->pConn);
+      plDetach(p);
+      return SQLITE_OK;
+    }
+    rc = pl_snapshot_take(pPl->pConn, &h, forWrite);
+    if( rc==SQLITE_OK ) break;
+    plBaseEnd(p);
+    if( rc!=PL_RETRY ){
+      pl_snapshot_end(pPl->pConn);
+      return plFail(p, rc);
+    }
+  }
+  pPl->bForWrite = (u8)forWrite;
+  pPl->bUsed = pPl->bBaseOnly = 0;
+  pPl->nCoarse = 0;
+  plSetTrack(p);
+  return SQLITE_OK;
+}
+
+/* read -> none. */
+static void plEndRead(Btree *p){
+  PlBtree *pPl = p->pPl;
+  if( pPl->pCsr ) (void)plHardSaveAll(pPl);
+  plBaseEnd(p);
+  pl_snapshot_end(pPl->pConn);
+  pPl->bTrack = pPl->bUsed = pPl->bBaseOnly = pPl->bForWrite = 0;
+  pPl->nCoarse = 0;
+  if( pPl->bMaintain ){
+    int rc;
+    pPl->bMaintain = 0;
+    rc = pl_maintain(pPl->pConn);
+    if( rc ) sqlite3_log(rc, "plait: merge of %s failed: %s",
+                         sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
+  }
+}
+
+/* The write transaction is over. */
+static void plEndWrite(PlBtree *pPl){
+  pPl->eWrite = pPl->bWrote = 0;
+  pPl->nSavepoint = 0;
+  pPl->rcBroken = 0;
+}
+
+/* none/read -> write. */
+static int plBecomeWriter(Btree *p, int *pSchemaVersion){
+  PlBtree *pPl = p->pPl;
+  sqlite3 *db = p->db;
+  PlWait wait;
+  int how = PL_WRITE_QUEUED;
+  int rc;
+  if( !db->autoCommit && (db->mDbFlags & DBFLAG_PlConcurrent) ) how = PL_WRITE_OPTIMISTIC;
+  plWait(db, &wait);
+  if( p->inTrans==TRANS_NONE ){
+    if( how==PL_WRITE_QUEUED ){
+      rc = pl_write_begin(pPl->pConn, how, &wait);
+      if( rc ) return plFail(p, rc);
+    }
+    rc = plBeginRead(p, 1, pSchemaVersion);
+    if( pPl->pConn==0 ) return rc;
+    if( rc==SQLITE_OK && how==PL_WRITE_OPTIMISTIC ){
+      rc = plFail(p, pl_write_begin(pPl->pConn, how, &wait));
+      if( rc ) plEndRead(p);
+    }else if( rc ){
+      pl_rollback(pPl->pConn);
+    }
+    if( rc ) return rc;
+  }else{
+    if( pPl->bBaseOnly ){
+      return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
+          "database is locked: this transaction has read the file page by page; end it and begin a new one to write"));
+    }
+    plRdFlushAll(pPl);
+    rc = pl_write_begin(pPl->pConn, how, &wait);
+    if( rc ) return plFail(p, rc);
+    if( how==PL_WRITE_QUEUED ){
+      /* The snapshot has moved to now: rows that others added are ahead of open cursors. */
+      rc = plMoveView(pPl);
+      if( rc ){
+        pl_rollback(pPl->pConn);
+        return rc;
+      }
+    }
+  }
+  pPl->eWrite = (u8)how;
+  pPl->nSavepoint = 0;
+  plSetTrack(p);
+  return SQLITE_OK;
+}
+
+/* sqlite3BtreeBeginTrans() with wrflag on an attached handle. */
+static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
+  PlBtree *pPl = p->pPl;
+  int rc;
+  if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
+  if( pPl->bReadonly ) return SQLITE_READONLY;
+  if( pPl->eWrite==0 ){
+    int wasNone = p->inTrans==TRANS_NONE;
+    rc = plBecomeWriter(p, pSchemaVersion);
+    if( rc ) return rc;
+    if( pPl->pConn==0 ) return sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+    if( wrflag>1 ){
+      rc = plEscalate(p);
+      if( rc && pPl->rcBroken && !wasNone ) return rc;
+      if( rc ){
+        pl_rollback(pPl->pConn);
+        plEndWrite(pPl);
+        if( wasNone ) plEndRead(p);
+        return rc;
+      }
+      return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
+    }
+  }else{
+    rc = plWritable(p, wrflag>1);
+    if( rc ) return rc;
+    if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
+  }
+  rc = pl_savepoint_open(pPl->pConn, p->db->nSavepoint);
+  if( rc ) return plFail(p, rc);
+  if( pPl->nSavepoint<p->db->nSavepoint ) pPl->nSavepoint = p->db->nSavepoint;
+  return SQLITE_OK;
+}
+
+static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
+  PlBtree *pPl = p->pPl;
+  int rc = SQLITE_OK;
+  plStashClear(p);
+  if( PL_UNLIKELY(pl_is_forked(pPl->pConn)) ){
+    return plStash(p, SQLITE_MISUSE, sqlite3_mprintf(
+        "this connection was opened before fork(); open a new one in the child process"));
+  }
+  if( pPl->rcBroken ) return pPl->rcBroken;
+  if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
+  if( p->inTrans==TRANS_NONE && !wrflag ){
+    rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
+  }else if( wrflag ){
+    rc = plBeginWrite(p, wrflag, 0);
+  }else{
+    plSetTrack(p);
+  }
+  if( rc==SQLITE_OK && pSchemaVersion ) *pSchemaVersion = (int)get4byte(&p->pBt->pPage1->aData[40]);
+  return rc;
+}
+
+static int plBtreeTxnState(Btree *p){
+  return p->pPl->eWrite ? SQLITE_TXN_WRITE : p->inTrans;
+}
+
+/* vdbeCommit() is about to run the commit hook and then commit this handle among others. */
+static int plCommitPrepare(Btree *p, Pager *pPager){
+  PlBtree *pPl;
+  PlWait wait;
+  int i;
+  if( !PL_BT(p) ) return sqlite3PagerExclusiveLock(pPager);
+  pPl = p->pPl;
+  if( pPl->bWrote ){
+    for(i=0; i<p->db->nDb; i++){
+      Btree *pOther = p->db->aDb[i].pBt;
+      if( pOther!=p && i!=1 && plChangedFile(pOther) ) return plRefuseMixed(p);
+    }
+  }
+  if( pPl->rcBroken ) return pPl->rcBroken;
+  if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
+  if( pl_doomed(pPl->pConn) ) return plFail(p, SQLITE_BUSY_SNAPSHOT);
+  if( p->db->xCommitCallback==0 ) return SQLITE_OK;
+  plRdFlushAll(pPl);
+  return plFail(p, pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)));
+}
+
+static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
+  PlBtree *pPl = p->pPl;
+  PlWait wait;
+  int bKeep, rc;
+  if( pPl->rcBroken ) return pPl->rcBroken;
+  if( pPl->bExcl ) return plExclusivePhaseOne(p, zSuperJrnl);
+  if( pPl->eWrite==0 ) return SQLITE_OK;
+  plRdFlushAll(pPl);
+  bKeep = p->db->nVdbeRead>1;
+  if( bKeep ){
+    rc = plMoveView(pPl);
+    if( rc ) return rc;
+  }
+  rc = pl_commit(pPl->pConn, pPl->eSync, bKeep, plWait(p->db, &wait));
+  if( rc ) return plFail(p, rc);
+  pPl->bMaintain = pPl->bWrote;
+  pPl->nCommit++;
+  pPl->bForWrite = 0;
+  plEndWrite(pPl);
+  return SQLITE_OK;
+}
+
+static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
+  PlBtree *pPl = p->pPl;
+  int rc = SQLITE_OK;
+  if( p->inTrans==TRANS_NONE ) return SQLITE_OK;
+  if( pPl->bExcl ) return plExclusivePhaseTwo(p, bCleanup);
+  if( pPl->bForWrite ){
+    /* A transaction that only read, but perhaps commits that were not durable yet (C3). */
+    PlWait wait;
+    rc = pl_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1, plWait(p->db, &wait));
+    pPl->bForWrite = 0;
+    if( rc && !bCleanup ) return plFail(p, rc);
+  }
+  if( p->db->nVdbeRead>1 ){
+    plRdFlushAll(pPl);
+    pPl->bTrack = 0;
+    return plMoveView(pPl);
+  }
+  plEndRead(p);
+  return SQLITE_OK;
+}
+
+static int plBtreeCommit(Btree *p){
+  int rc = plBtreeCommitPhaseOne(p, 0);
+  return rc ? rc : plBtreeCommitPhaseTwo(p, 0);
+}
+
+static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
+  PlBtree *pPl = p->pPl;
+  int rc = SQLITE_OK;
+  p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
+  if( pPl->bExcl || pPl->rcBroken ) return plExclusiveRollback(p, tripCode, writeOnly);
+  if( tripCode==SQLITE_OK ){
+    rc = tripCode = plSaveAll(pPl, 0, 0);
+    if( rc ) writeOnly = 0;
+  }
+  if( tripCode ){
+    int rc2 = plTripAll(pPl, tripCode, writeOnly);
+    if( rc2 ) rc = rc2;
+  }
+  if( pPl->eWrite ){
+    pl_rollback(pPl->pConn);
+    plEndWrite(pPl);
+  }
+  pPl->bTrack = 0;
+  if( p->inTrans!=TRANS_NONE ){
+    if( p->db->nVdbeRead<=1 ){
+      plEndRead(p);
+    }else{
+      int rc2 = plMoveView(pPl);
+      if( rc==SQLITE_OK ) rc = rc2;
+    }
+  }
+  return rc;
+}
+
+static int plBtreeBeginStmt(Btree *p, int iStatement){
+  PlBtree *pPl = p->pPl;
+  if( pPl->nSavepoint<iStatement ) pPl->nSavepoint = iStatement;
+  if( pPl->bExcl ) return sqlite3StockBtreeBeginStmt(p, iStatement);
+  return plFail(p, pl_savepoint_open(pPl->pConn, iStatement));
+}
+
+static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
+  PlBtree *pPl = p->pPl;
+  int rc, nLeft;
+  if( pPl->eWrite==0 && !pPl->bExcl ) return SQLITE_OK;
+  if( pPl->rcBroken ) return op==SAVEPOINT_ROLLBACK ? SQLITE_OK : pPl->rcBroken;
+  nLeft = iSavepoint + (op==SAVEPOINT_ROLLBACK);
+  if( pPl->nSavepoint>nLeft ) pPl->nSavepoint = nLeft;
+  if( pPl->bExcl ){
+    rc = sqlite3StockBtreeSavepoint(p, op, iSavepoint);
+    plMirrorAll(pPl);
+    return rc;
+  }
+  if( op==SAVEPOINT_RELEASE ){
+    pl_savepoint_release(pPl->pConn, iSavepoint);
+    return SQLITE_OK;
+  }
+  rc = plSaveAll(pPl, 0, 0);
+  if( rc==SQLITE_OK ) pl_savepoint_rollback(pPl->pConn, iSavepoint);
+  return rc;
+}

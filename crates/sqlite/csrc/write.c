@@ -1,0 +1,258 @@
+/*
+** write.c - Insert, Delete, TransferRow and ClearTable on the concurrent path.
+**
+** A write goes to the engine's write set: the base stays as it is. What cannot go there becomes a reason to be exclusive (T7): the
+** schema table, indexes whose order the engine does not know, and anything past the memory budget.
+**
+** As in stock SQLite other cursors on the same root are saved first, and blob handles on the row are invalidated. The
+** writing cursor keeps its place with BTREE_SAVEPOSITION and is nowhere afterwards without.
+*/
+
+#define PL_CLEAR_ROWS_MAX 20000   /* DELETE without WHERE over more rows than about this takes the exclusive path */
+
+/* May this handle write now, and on which path? After SQLITE_OK look at bExcl. */
+static int plWritable(Btree *p, int bExclusive){
+  PlBtree *pPl = p->pPl;
+  if( pPl->rcBroken ) return pPl->rcBroken;
+  if( pl_doomed(pPl->pConn) ) return plFail(p, SQLITE_BUSY_SNAPSHOT);
+  if( bExclusive && !pPl->bExcl ) return plEscalate(p);
+  return SQLITE_OK;
+}
+
+/* An insert that must take the exclusive path. The payload may lie in pages or overlay memory that is about to go. */
+static int plInsertExclusive(PlCursor *pX, const BtreePayload *pPayload, int flags){
+  BtreePayload x = *pPayload;
+  int bTable = pX->pOut->pKeyInfo==0;
+  u64 n = bTable ? (u64)x.nData : (u64)x.nKey;
+  u8 *aCopy = sqlite3Malloc(n + 18);
+  int rc;
+  if( aCopy==0 ) return SQLITE_NOMEM_BKPT;
+  if( n ) memcpy(aCopy, bTable ? x.pData : x.pKey, n);
+  memset(&aCopy[n], 0, 18);
+  if( bTable ) x.pData = aCopy;
+  else x.pKey = aCopy;
+  x.nMem = 0;
+  rc = plEscalate(pX->pOut->pBtree);
+  if( rc==SQLITE_OK ) rc = plPassInsert(pX, &x, flags & ~BTREE_PREFORMAT, 0);
+  sqlite3_free(aCopy);
+  return rc;
+}
+
+/* Hands one row to the engine. PL_ESCALATE: nothing was written. */
+static int plPut(PlCursor *pX, const BtreePayload *pPayload){
+  BtCursor *pOut = pX->pOut;
+  PlConn *pConn = pX->pPl->pConn;
+  u8 aKey[8];
+  int rc;
+  if( pOut->pKeyInfo==0 ){
+    int bOverwrite = pOut->eState==CURSOR_VALID && plBtreeIntegerKey(pOut)==pPayload->nKey;
+    plEncodeRowid(aKey, pPayload->nKey);
+    if( plIsSequence(pX) ){
+      rc = plPutSequence(pX, aKey, pPayload);
+    }else{
+      rc = pl_put(pConn, pOut->pgnoRoot, aKey, 8, pPayload->pData, (u32)pPayload->nData, (u32)pPayload->nZero);
+    }
+    if( rc==SQLITE_OK && !bOverwrite && !(pX->bNewRowid && pX->iNewRowid==pPayload->nKey) ){
+      pl_note_rowid(pConn, pOut->pgnoRoot, pPayload->nKey);
+    }
+  }else{
+    rc = plEncodeRecord(pX, pPayload->pKey, (u32)pPayload->nKey, &pX->newKey);
+    if( rc==SQLITE_OK ){
+      rc = pl_put(pConn, pOut->pgnoRoot, pX->newKey.p, pX->newKey.n, pPayload->pKey, (u32)pPayload->nKey, 0);
+    }
+  }
+  if( rc==SQLITE_OK ) pX->pPl->bWrote = 1;
+  return rc;
+}
+
+static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags, int seekResult){
+  PlCursor *pX = PL_X(pCur);
+  PlBtree *pPl = pX->pPl;
+  Btree *p = pCur->pBtree;
+  BtreePayload x;
+  int rc;
+  if( pX->eMode==PLC_PASS ) return plPassInsert(pX, pPayload, flags, seekResult);
+  if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
+  rc = plWritable(p, 0);
+  if( rc ) return rc;
+  if( flags & BTREE_PREFORMAT ){
+    memset(&x, 0, sizeof(x));
+    if( pCur->pKeyInfo==0 ){
+      x.nKey = pPayload->nKey;
+      x.pData = pPl->aScratch;
+      x.nData = (int)pPl->nScratch;
+    }else{
+      x.pKey = pPl->aScratch;
+      x.nKey = pPl->nScratch;
+    }
+    pPayload = &x;
+  }
+  if( pCur->pgnoRoot<=1 || plIsCustom(pX) ) return plInsertExclusive(pX, pPayload, flags);
+  rc = plSaveAll(pPl, pCur->pgnoRoot, pX);
+  if( rc ) return rc;
+  if( pCur->pKeyInfo==0 ) plInvalidateBlobs(pPl, pCur->pgnoRoot, pPayload->nKey, 0);
+  if( flags & BTREE_SAVEPOSITION ){
+    plToMerge(pX);
+    rc = plKeepKey(pX, 0);
+    if( rc ) return rc;
+  }
+  rc = plPut(pX, pPayload);
+  if( rc==PL_ESCALATE ) return plInsertExclusive(pX, pPayload, flags);
+  if( rc ) return plFail(p, rc);
+  if( flags & BTREE_SAVEPOSITION ){
+    if( pX->ePos==POS_ROW ) pCur->eState = CURSOR_REQUIRESEEK;
+  }else{
+    plForget(pX);
+  }
+  return SQLITE_OK;
+}
+
+/* Puts a tombstone at the row that a PLC_MERGE cursor is on. */
+static int plDeleteRow(PlCursor *pX){
+  BtCursor *pCur = pX->pOut;
+  const u8 *aKey, *aRec = 0;
+  u8 aRowid[8];
+  u32 nKey = 8, nRec = 0;
+  int rc = SQLITE_OK;
+  if( pCur->pKeyInfo==0 ){
+    plEncodeRowid(aRowid, pX->iKey);
+    aKey = aRowid;
+  }else{
+    if( pX->bRec ){
+      aRec = pX->aRec;
+      nRec = pX->nRec;
+    }else if( pX->eSrc==SRC_OVER ){
+      aRec = pX->cur.rec;
+      nRec = pX->cur.nRec;
+    }else{
+      rc = plInnerPayload(pX, &aRec, &nRec);
+    }
+    if( rc==SQLITE_OK ) rc = plKey(pX, &aKey, &nKey);
+    if( rc ) return rc;
+  }
+  rc = pl_delete(pX->pPl->pConn, pCur->pgnoRoot, aKey, nKey, aRec, nRec);
+  if( rc==SQLITE_OK ) pX->pPl->bWrote = 1;
+  return rc;
+}
+
+static int plBtreeDelete(BtCursor *pCur, u8 flags){
+  PlCursor *pX = PL_X(pCur);
+  PlBtree *pPl = pX->pPl;
+  Btree *p = pCur->pBtree;
+  int rc;
+  if( pX->eMode==PLC_PASS ) return plPassDelete(pX, flags);
+  if( pCur->eState!=CURSOR_VALID ){
+    if( pCur->eState<CURSOR_REQUIRESEEK ) return SQLITE_CORRUPT_PGNO(pCur->pgnoRoot);
+    rc = plRestore(pX);
+    if( rc || pCur->eState!=CURSOR_VALID ) return rc;
+  }
+  rc = plWritable(p, pCur->pgnoRoot<=1 || plIsCustom(pX));
+  if( rc ) return rc;
+  if( pX->eMode==PLC_PASS ) return plPassDelete(pX, flags);
+  plToMerge(pX);
+  rc = plKeepKey(pX, 0);
+  if( rc==SQLITE_OK ) rc = plSaveAll(pPl, pCur->pgnoRoot, pX);
+  if( rc ) return rc;
+  if( pCur->pKeyInfo==0 ) plInvalidateBlobs(pPl, pCur->pgnoRoot, pX->iKey, 0);
+  rc = plDeleteRow(pX);
+  if( rc==PL_ESCALATE ){
+    rc = plEscalate(p);
+    return rc ? rc : plPassDelete(pX, flags);
+  }
+  if( rc ) return plFail(p, rc);
+  if( flags & BTREE_SAVEPOSITION ){
+    pX->ePos = POS_GONE;
+    pCur->eState = CURSOR_SKIPNEXT;
+    pCur->skipNext = 0;
+  }else{
+    plForget(pX);
+  }
+  return SQLITE_OK;
+}
+
+/* Copies the row of pSrc towards pDest; sqlite3BtreeInsert() with BTREE_PREFORMAT finishes it. */
+SQLITE_PRIVATE int sqlite3BtreeTransferRow(BtCursor *pDest, BtCursor *pSrc, i64 iKey){
+  PlCursor *pFrom = PL_CSR(pSrc) ? PL_X(pSrc) : 0;
+  PlCursor *pTo = PL_CSR(pDest) ? PL_X(pDest) : 0;
+  BtCursor *pStockDest = pTo && pTo->eMode==PLC_PASS ? &pTo->inner : pDest;
+  if( pTo && pTo->eMode!=PLC_PASS ){
+    PlBtree *pPl = pTo->pPl;
+    u32 n = sqlite3BtreePayloadSize(pSrc);
+    if( pPl->nScratchAlloc<(i64)n+18 ){
+      u8 *aNew = sqlite3Realloc(pPl->aScratch, (u64)n + 18);
+      if( aNew==0 ) return SQLITE_NOMEM_BKPT;
+      pPl->aScratch = aNew;
+      pPl->nScratchAlloc = (i64)n + 18;
+    }
+    pPl->nScratch = n;
+    memset(&pPl->aScratch[n], 0, 18);
+    return sqlite3BtreePayload(pSrc, 0, n, pPl->aScratch);
+  }
+  if( pFrom && plIsOver(pFrom) ){
+    BtreePayload x;
+    memset(&x, 0, sizeof(x));
+    if( pDest->pKeyInfo==0 ){
+      x.nKey = iKey;
+      x.pData = pFrom->cur.rec;
+      x.nData = (int)pFrom->cur.nRec;
+    }else{
+      x.pKey = pFrom->cur.rec;
+      x.nKey = pFrom->cur.nRec;
+    }
+    return fillInCell(pStockDest->pPage, pStockDest->pBt->pTmpSpace, &x, &pStockDest->pBt->nPreformatSize);
+  }
+  if( pFrom ) sqlite3StockBtreePayloadSize(&pFrom->inner);
+  return sqlite3StockBtreeTransferRow(pStockDest, pFrom ? &pFrom->inner : pSrc, iKey);
+}
+
+/* Deletes every row that an own cursor finds. PL_ESCALATE: the rest is for the exclusive path. */
+static int plClearRows(PlCursor *pX, i64 *pnRow){
+  int bEmpty = 0;
+  int rc = plSeekEnd(pX, +1, &bEmpty);
+  if( rc==SQLITE_OK && !bEmpty && plBtreeRowCountEst(pX->pOut)>PL_CLEAR_ROWS_MAX ) return PL_ESCALATE;
+  if( rc==SQLITE_OK && !bEmpty ) rc = plRestore(pX);
+  while( rc==SQLITE_OK && !bEmpty ){
+    plToMerge(pX);
+    rc = plKeepKey(pX, 0);
+    if( rc==SQLITE_OK ) rc = plDeleteRow(pX);
+    if( rc ) return rc;
+    ++*pnRow;
+    pX->ePos = POS_GONE;
+    rc = plMergeStep(pX, +1);
+    if( (*pnRow & 0xff)==0 && AtomicLoad(&pX->pOut->pBtree->db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
+  }
+  return rc==SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
+  PlBtree *pPl = p->pPl;
+  i64 nRow = 0;
+  int rc = plWritable(p, 0);
+  if( rc ) return rc;
+  plInvalidateBlobs(pPl, (Pgno)iTable, 0, 1);
+  if( !pPl->bExcl ){
+    KeyInfo *pInfo = 0;
+    PlFacade f;
+    rc = plKeyInfoOfRoot(p->db, plDbIndex(p), (Pgno)iTable, &pInfo);
+    if( rc ) return rc;
+    rc = plSaveAll(pPl, (Pgno)iTable, 0);
+    sqlite3BtreeCursorZero(&f.outer);
+    if( rc==SQLITE_OK ) rc = plOpen(p, (Pgno)iTable, BTREE_WRCSR, pInfo, &f.outer);
+    if( rc==SQLITE_OK ){
+      f.pX->bQuiet = 1;
+      plRdWhole(f.pX);
+      rc = plIsCustom(f.pX) ? PL_ESCALATE : plClearRows(f.pX, &nRow);
+      plBtreeCloseCursor(&f.outer);
+    }
+    sqlite3KeyInfoUnref(pInfo);
+    if( rc==PL_ESCALATE ) rc = plEscalate(p);
+    if( rc ) return plFail(p, rc);
+  }
+  if( pPl->bExcl ){
+    pPl->bWrote = 1;
+    rc = sqlite3StockBtreeClearTable(p, iTable, &nRow);
+    plMirrorAll(pPl);
+  }
+  if( pnChange ) *pnChange += nRow;
+  return rc;
+}
