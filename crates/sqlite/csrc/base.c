@@ -59,11 +59,13 @@ static int plBaseHeader(void *p, PlHeader *pOut){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
   int rc;
+  int bOwn;
   sqlite3_mutex_enter(pBase->db->mutex);
-  rc = sqlite3StockBtreeBeginTrans(pBt, 0, 0);
+  bOwn = pBt->inTrans==TRANS_NONE;
+  rc = bOwn ? sqlite3StockBtreeBeginTrans(pBt, 0, 0) : SQLITE_OK;
   if( rc==SQLITE_OK ){
     plReadHeader(pBt->pBt, pOut);
-    sqlite3StockBtreeCommit(pBt);
+    if( bOwn ) rc = sqlite3StockBtreeCommit(pBt);
   }
   sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
