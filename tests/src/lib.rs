@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod os;
 pub mod paths;
 pub mod place;
+pub mod ratios;
 pub mod sqlite;
 pub mod subject;
 pub mod torture;

@@ -21,6 +21,17 @@ pub fn monotonic_ns() -> u64 {
     u64::try_from(monotonic().as_nanos()).expect("584 years have not passed since boot")
 }
 
+/// Processor time that this thread has used.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `used` is a valid place for the result.
+    let code = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut used) };
+    assert_eq!(code, 0, "a thread's clock can be read");
+    let seconds = u64::try_from(used.tv_sec).expect("used time is positive");
+    Duration::new(seconds, u32::try_from(used.tv_nsec).expect("nanoseconds are below a second"))
+}
+
 /// Whether this process runs as root.
 #[must_use]
 pub fn is_root() -> bool {

@@ -49,13 +49,7 @@ fn one_statement_may_touch_every_row_of_a_large_table() {
     let connection = fixture.open();
     connection.execute("UPDATE t SET val=val+1").expect("an update of all");
     assert_eq!(connection.changes(), 100_000);
-    connection
-        .execute(
-            "BEGIN CONCURRENT"
-                .replace("BEGIN CONCURRENT", fixture.subject.begin(Begin::Concurrent))
-                .as_str(),
-        )
-        .expect("it begins");
+    connection.execute(fixture.subject.begin(Begin::Concurrent)).expect("it begins");
     connection
         .execute("DELETE FROM t WHERE id%2=0; UPDATE t SET val=-val; COMMIT")
         .expect("a large transaction");

@@ -279,7 +279,9 @@ fn table_sql(dice: &mut Dice, table: &mut Table) -> String {
     for (index, column) in table.columns.iter().enumerate() {
         parts.push(column_sql(dice, table, index, column, strict));
     }
-    if dice.one_in(3) {
+    // SQLite 3.54.1 itself crashes when a scan of a STRICT table with a virtual column is stepped after a schema change
+    // (its type check keeps a pointer to the table's old definition).
+    if dice.one_in(3) && !strict {
         let column = dice.pick(&table.columns).clone();
         let expression = match dice.roll(4) {
             0 => format!("coalesce({column}, 0) || '-'"),
@@ -288,8 +290,7 @@ fn table_sql(dice: &mut Dice, table: &mut Table) -> String {
             _ => format!("upper({column})"),
         };
         let storage = dice.pick(&["STORED", "VIRTUAL"]);
-        let kind = if strict { " ANY" } else { "" };
-        parts.push(format!("g0{kind} GENERATED ALWAYS AS ({expression}) {storage}"));
+        parts.push(format!("g0 GENERATED ALWAYS AS ({expression}) {storage}"));
         table.generated.push("g0".to_owned());
     }
     if let Key::Columns(count) = table.key {

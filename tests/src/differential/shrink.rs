@@ -104,6 +104,13 @@ impl Bench<'_> {
         }
     }
 
+    /// Whether a script that breaks the worker does so with stock SQLite on both sides.
+    fn stock_breaks_too(&self, seed: u64, length: usize, failure: &Failure) -> bool {
+        let both = Bench { plait: self.stock, ..self.clone() };
+        matches!(failure, Failure::Broken(_))
+            && both.script(&generate(seed, length), Duration::from_secs(60)).is_some()
+    }
+
     /// Makes a failing script smaller for as long as `budget` lasts, and returns it with how it fails now.
     #[must_use]
     pub fn shrink(&self, script: &Script, failure: Failure, budget: Duration) -> (Script, Failure) {

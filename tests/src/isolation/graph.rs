@@ -1,5 +1,6 @@
 //! A directed graph of transactions and the search for its smallest cycle.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 /// Why one transaction must come before another.
@@ -93,8 +94,8 @@ impl Graph {
                     path.reverse();
                     return Some(path);
                 }
-                if !came_from.contains_key(&edge.to) {
-                    came_from.insert(edge.to, (node, *edge));
+                if let Entry::Vacant(entry) = came_from.entry(edge.to) {
+                    entry.insert((node, *edge));
                     queue.push_back(edge.to);
                 }
             }

@@ -145,7 +145,7 @@ impl Chain {
         let Some(first) = positions.next() else {
             return Err(format!("no committed state of the key fits {seen:?} at that time"));
         };
-        let last = positions.last().unwrap_or(first);
+        let last = positions.next_back().unwrap_or(first);
         if self.lives_in_doubt && !exact {
             return Ok((None, None));
         }

@@ -3,7 +3,6 @@
 use super::api::RawBackup;
 use super::connection::Connection;
 use super::error::Result;
-use std::ptr;
 
 /// How a backup step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl Backup {
         let (from, to) = (source.inner.raw, destination.inner.raw);
         // SAFETY: both connections are open and belong to the same library.
         let raw = unsafe { (source.functions().backup_init)(to, main, from, main) };
-        if raw == ptr::null_mut() {
+        if raw.is_null() {
             return Err(destination.inner.error(destination.extended_errcode(), "backup_init"));
         }
         Ok(Self { source: source.clone(), destination: destination.clone(), raw })

@@ -1,0 +1,146 @@
+//! The rows of the table: what is run, and what must come of it.
+
+use crate::place::Place;
+use crate::subject::{Begin, Synchronous};
+use serde::{Deserialize, Serialize};
+
+/// What a writer does in each of its transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// One random select and one random update of ten thousand rows of 400 bytes.
+    SelectUpdate,
+    /// One update of one row that all writers share, in autocommit.
+    HotRow,
+    /// One insert with an automatic rowid into a table with one index.
+    Append,
+    /// A random select of a million rows that lie in the base, in autocommit.
+    Read,
+    /// The same over ten thousand rows while ten writers do [`Work::SelectUpdate`]; only the reads count.
+    ReadBesideWriters,
+    /// A thousand inserts; a million rows in all.
+    Bulk,
+}
+
+/// One measured configuration of either engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// What is done.
+    pub work: Work,
+    /// By how many at a time.
+    pub writers: u32,
+    /// In threads or processes.
+    pub place: Place,
+    /// How transactions begin on the library under test. On stock the nearest, IMMEDIATE, stands for CONCURRENT.
+    pub begin: Begin,
+    /// Durability.
+    pub synchronous: Synchronous,
+}
+
+/// What a measured ratio is held against.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Requirement {
+    /// Commits (or reads) per second are at least so many times those of stock.
+    TimesStock(f64),
+    /// At least this part of the best over all numbers of writers.
+    PartOfOwnBest(f64),
+    /// The slowest writer gets at least this part of the fastest's commits.
+    Fairness(f64),
+    /// At most this part of the transactions conflict.
+    Conflicts(f64),
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it says.
+    pub title: &'static str,
+    /// What is measured.
+    pub load: Load,
+    /// What is required of it.
+    pub requirements: Vec<Requirement>,
+}
+
+/// Numbers of writers over which the best is sought.
+pub const OWN_BEST_WRITERS: [u32; 5] = [1, 10, 25, 50, 100];
+
+fn select_update(writers: u32, begin: Begin) -> Load {
+    Load {
+        work: Work::SelectUpdate,
+        writers,
+        place: Place::Threads,
+        begin,
+        synchronous: Synchronous::Full,
+    }
+}
+
+/// The load whose best over all numbers of writers is sought.
+#[must_use]
+pub fn own_best_load(writers: u32) -> Load {
+    select_update(writers, Begin::Concurrent)
+}
+
+/// All rows, in the order of the table.
+#[must_use]
+pub fn all() -> Vec<Case> {
+    use Requirement::{Conflicts, Fairness, PartOfOwnBest, TimesStock};
+    let optimistic = |writers| select_update(writers, Begin::Concurrent);
+    let immediate = |writers| select_update(writers, Begin::Immediate);
+    let case = |name, title, load, requirements| Case { name, title, load, requirements };
+    let of = |work, writers| Load { work, ..optimistic(writers) };
+    vec![
+        case("one", "1 writer, BEGIN CONCURRENT", optimistic(1), vec![TimesStock(1.0)]),
+        case("ten", "10 writers, BEGIN CONCURRENT", optimistic(10), vec![TimesStock(3.5)]),
+        case(
+            "hundred",
+            "100 writers, BEGIN CONCURRENT",
+            optimistic(100),
+            vec![TimesStock(9.0), PartOfOwnBest(0.9)],
+        ),
+        case("immediate-10", "10 writers, BEGIN IMMEDIATE", immediate(10), vec![TimesStock(3.0)]),
+        case(
+            "immediate-100",
+            "100 writers, BEGIN IMMEDIATE",
+            immediate(100),
+            vec![TimesStock(6.0)],
+        ),
+        case(
+            "processes",
+            "100 writers in 100 processes",
+            Load { place: Place::Processes, ..optimistic(100) },
+            vec![TimesStock(5.0)],
+        ),
+        case(
+            "normal",
+            "1 writer, NORMAL",
+            Load { synchronous: Synchronous::Normal, ..optimistic(1) },
+            vec![TimesStock(2.0)],
+        ),
+        case(
+            "append",
+            "10 writers append, automatic rowids, one index",
+            of(Work::Append, 10),
+            vec![TimesStock(4.0), Conflicts(0.01)],
+        ),
+        case(
+            "hot",
+            "16 writers on one hot row, autocommit",
+            of(Work::HotRow, 16),
+            vec![TimesStock(1.0), Fairness(0.5)],
+        ),
+        case("read", "reads of 1,000,000 merged rows", of(Work::Read, 1), vec![TimesStock(0.85)]),
+        case(
+            "read-beside",
+            "reads while 10 writers write",
+            of(Work::ReadBesideWriters, 10),
+            vec![TimesStock(1.0)],
+        ),
+        case(
+            "bulk",
+            "bulk insert of 1,000,000 rows, 1,000 each",
+            Load { synchronous: Synchronous::Normal, ..of(Work::Bulk, 1) },
+            vec![TimesStock(1.0)],
+        ),
+    ]
+}

@@ -1,0 +1,210 @@
+//! Runs the members of a trial together: ready, warm-up, measured time, end; in threads or in processes.
+
+use super::case::{Load, Work};
+use super::reader::Reader;
+use super::writer::{Count, ROWS, Settings, Writer};
+use crate::subject::Subject;
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// Time before measuring starts.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Who a member is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// The engine.
+    pub subject: Subject,
+    /// The database.
+    pub database: PathBuf,
+    /// The load of the trial.
+    pub load: Load,
+    /// Its seed.
+    pub seed: u64,
+    /// Whether it reads: the table and the number of its rows.
+    pub reads: Option<(String, i64)>,
+    /// The measured time.
+    pub time: Duration,
+}
+
+/// What all members together gave.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Together {
+    /// Writers' counts.
+    pub writers: Vec<Count>,
+    /// Readers' counts.
+    pub readers: Vec<Count>,
+    /// Settings of a member's connection.
+    pub settings: Settings,
+}
+
+enum Role {
+    Writer(Box<Writer>),
+    Reader(Box<Reader>),
+}
+
+impl Member {
+    fn connect(&self) -> anyhow::Result<Role> {
+        let Self { subject, database, load, seed, reads, .. } = self;
+        Ok(match reads {
+            Some((table, rows)) => {
+                let reader = Reader::connect(subject, database, table, *rows, *seed)?;
+                Role::Reader(Box::new(reader))
+            }
+            None => Role::Writer(Box::new(Writer::connect(subject, database, load, *seed)?)),
+        })
+    }
+}
+
+impl Role {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        Ok(match self {
+            Self::Writer(writer) => writer.settings()?,
+            Self::Reader(reader) => reader.settings()?,
+        })
+    }
+
+    fn run(
+        &mut self,
+        ended: &dyn Fn() -> bool,
+        measuring: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Count> {
+        Ok(match self {
+            Self::Writer(writer) => writer.run(ended, measuring)?,
+            Self::Reader(reader) => reader.run(ended, measuring)?,
+        })
+    }
+}
+
+/// The members of a load on a database.
+#[must_use]
+pub fn of(
+    subject: &Subject,
+    database: &Path,
+    load: &Load,
+    seed: u64,
+    time: Duration,
+) -> Vec<Member> {
+    let member = |index: u32, reads| Member {
+        subject: subject.clone(),
+        database: database.to_owned(),
+        load: load.clone(),
+        seed: seed.wrapping_mul(1009).wrapping_add(index.into()),
+        reads,
+        time,
+    };
+    let reads = |table: &str, rows| Some((table.to_owned(), rows));
+    match load.work {
+        Work::Read => vec![member(0, reads("million", 1_000_000))],
+        Work::ReadBesideWriters => {
+            let writers = (1..=load.writers).map(|index| member(index, None));
+            writers.chain([member(0, reads("t", ROWS))]).collect()
+        }
+        _ => (1..=load.writers).map(|index| member(index, None)).collect(),
+    }
+}
+
+const WARMING: u8 = 0;
+const MEASURING: u8 = 1;
+const ENDED: u8 = 2;
+
+/// Runs members as threads of this process.
+pub fn in_threads(members: Vec<Member>) -> anyhow::Result<Together> {
+    let time = members[0].time;
+    let phase = Arc::new(AtomicU8::new(WARMING));
+    let ready = Arc::new(Barrier::new(members.len() + 1));
+    let threads: Vec<_> = members
+        .into_iter()
+        .map(|member| {
+            let (phase, ready) = (phase.clone(), ready.clone());
+            std::thread::spawn(move || -> anyhow::Result<(bool, Count, Settings)> {
+                let connected = member.connect().and_then(|role| Ok((role.settings()?, role)));
+                ready.wait();
+                let (settings, mut role) = connected?;
+                let count = role.run(&|| phase.load(Ordering::Relaxed) == ENDED, &|| {
+                    phase.load(Ordering::Relaxed) == MEASURING
+                })?;
+                Ok((member.reads.is_some(), count, settings))
+            })
+        })
+        .collect();
+    ready.wait();
+    std::thread::sleep(WARM_UP);
+    phase.store(MEASURING, Ordering::Relaxed);
+    std::thread::sleep(time);
+    phase.store(ENDED, Ordering::Relaxed);
+    let results: Vec<_> =
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+    gather(results.into_iter().collect::<anyhow::Result<_>>()?)
+}
+
+fn gather(results: Vec<(bool, Count, Settings)>) -> anyhow::Result<Together> {
+    let settings = results.first().context("a trial has members")?.2.clone();
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    for (reads, count, _) in results {
+        if reads { readers.push(count) } else { writers.push(count) }
+    }
+    Ok(Together { writers, readers, settings })
+}
+
+/// Runs members as processes; each is this program again, as `member`.
+pub fn in_processes(members: Vec<Member>) -> anyhow::Result<Together> {
+    let program = std::env::current_exe()?;
+    let mut children: Vec<(bool, Child)> = Vec::new();
+    for member in members {
+        let child = std::process::Command::new(&program)
+            .args(["member", &serde_json::to_string(&member)?])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        children.push((member.reads.is_some(), child));
+    }
+    let mut outputs = Vec::new();
+    for (_, child) in &mut children {
+        let output = child.stdout.take().context("the output is piped")?;
+        let mut output = std::io::BufReader::new(output);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        if line.trim() != "ready" {
+            bail!("a member did not get ready: {line}");
+        }
+        outputs.push(output);
+    }
+    for (_, child) in &mut children {
+        let input = child.stdin.as_mut().context("the input is piped")?;
+        writeln!(input, "go")?;
+    }
+    let mut results = Vec::new();
+    for ((reads, mut child), mut output) in children.into_iter().zip(outputs) {
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        let (count, settings) =
+            serde_json::from_str(&line).with_context(|| format!("a member said: {line}"))?;
+        results.push((reads, count, settings));
+        child.wait()?;
+    }
+    gather(results)
+}
+
+/// One member as a process: connects, says `ready`, awaits a line, warms up, measures and prints its count.
+pub fn serve(member: &Member) -> anyhow::Result<()> {
+    let mut role = member.connect()?;
+    let settings = role.settings()?;
+    println!("ready");
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    let begin = Instant::now() + WARM_UP;
+    let end = begin + member.time;
+    let count = role.run(&|| Instant::now() >= end, &|| {
+        let now = Instant::now();
+        now >= begin && now < end
+    })?;
+    println!("{}", serde_json::to_string(&(count, settings))?);
+    Ok(())
+}

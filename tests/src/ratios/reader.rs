@@ -1,0 +1,59 @@
+//! The loop of a reader: single selects by random key, in autocommit.
+
+use super::writer::{Count, Settings, nanoseconds, wait_times};
+use crate::sqlite::{Connection, Result, Statement, Step};
+use crate::subject::Subject;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use std::path::Path;
+use std::time::Instant;
+
+/// A connection with its statement, ready to read.
+pub struct Reader {
+    connection: Connection,
+    select: Statement,
+    rows: i64,
+    random: StdRng,
+}
+
+impl Reader {
+    /// Connects and prepares a select from `table`, whose keys are `1..=rows`.
+    pub fn connect(
+        subject: &Subject,
+        database: &Path,
+        table: &str,
+        rows: i64,
+        seed: u64,
+    ) -> Result<Self> {
+        let connection = subject.open(database)?;
+        let select = connection.prepare(&format!("SELECT val FROM {table} WHERE id=?1"))?;
+        Ok(Self { connection, select, rows, random: StdRng::seed_from_u64(seed) })
+    }
+
+    /// Settings of its connection.
+    pub fn settings(&self) -> Result<Settings> {
+        Settings::read(&self.connection)
+    }
+
+    /// Reads until `ended`; reads that end while `measuring` holds are counted as measured. Every read must find its row.
+    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
+        let mut count = Count::default();
+        let mut times = wait_times();
+        while !ended() {
+            let start = Instant::now();
+            self.select.bind_i64(1, self.random.random_range(1..=self.rows))?;
+            let found = self.select.step()? == Step::Row;
+            let length = self.select.column_bytes(0).len();
+            self.select.reset();
+            assert!(found && length > 0, "every key has a row");
+            count.total += 1;
+            if measuring() {
+                count.measured += 1;
+                times.saturating_record(nanoseconds(start.elapsed()));
+            }
+        }
+        count.median_ns = times.value_at_quantile(0.5);
+        count.max_ns = times.max();
+        Ok(count)
+    }
+}

@@ -1,0 +1,229 @@
+//! One engine, one load, a fresh directory: set up, run, verify.
+
+use super::case::{Load, Work};
+use super::members::{self, Together};
+use super::writer::{BULK_ROWS, Count, ROWS, Settings, VALUE_BYTES, Writer};
+use crate::place::Place;
+use crate::sqlite::Connection;
+use crate::subject::Subject;
+use anyhow::ensure;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What to try.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Trial {
+    /// The engine.
+    pub subject: Subject,
+    /// The load.
+    pub load: Load,
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// A database at rest with a million rows, for the reads.
+    pub million: Option<PathBuf>,
+    /// Seed.
+    pub seed: u64,
+    /// The measured time.
+    pub time: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Commits (reads for the reading loads, rows for a bulk load) per second.
+    pub per_second: f64,
+    /// Commits of writers per second where reads are what counts.
+    pub writes_per_second: f64,
+    /// Slowest writer's commits over the fastest's.
+    pub fairness: f64,
+    /// Conflicts over attempts.
+    pub conflict_rate: f64,
+    /// SQLITE_BUSY that callers saw.
+    pub busy: u64,
+    /// SQLITE_BUSY_SNAPSHOT that callers saw.
+    pub conflicts: u64,
+    /// Median wait of the median member, in nanoseconds.
+    pub median_ns: u64,
+    /// Longest wait of any member.
+    pub max_ns: u64,
+    /// Settings read back.
+    pub settings: Settings,
+    /// Time that closing the last connection took.
+    pub close: Duration,
+}
+
+impl Trial {
+    fn database(&self) -> PathBuf {
+        self.directory.join("app.db")
+    }
+
+    /// Sets up, runs and verifies.
+    pub fn run(&self) -> anyhow::Result<Outcome> {
+        let keeper = self.set_up()?;
+        let start = Instant::now();
+        let together = match self.load.work {
+            Work::Bulk => self.bulk()?,
+            _ => self.members()?,
+        };
+        let elapsed = start.elapsed();
+        self.verify(&keeper, &together)?;
+        let close = Instant::now();
+        keeper.close()?;
+        let close = close.elapsed();
+        Ok(self.outcome(&together, elapsed, close))
+    }
+
+    fn set_up(&self) -> anyhow::Result<Connection> {
+        if self.load.work == Work::Read {
+            let million = self.million.as_ref().expect("reads are given their rows");
+            std::fs::copy(million, self.database())?;
+        }
+        let connection = self.subject.open(&self.database())?;
+        connection.execute("PRAGMA page_size=4096")?;
+        self.subject.convert(&connection)?;
+        match self.load.work {
+            Work::Read => {}
+            Work::Append => connection.execute(
+                "CREATE TABLE log(id INTEGER PRIMARY KEY, k INTEGER, val BLOB); CREATE INDEX log_k ON log(k)",
+            )?,
+            Work::Bulk => {
+                connection.execute("CREATE TABLE bulk(id INTEGER PRIMARY KEY, val BLOB)")?;
+            }
+            Work::SelectUpdate | Work::HotRow | Work::ReadBesideWriters => fill(&connection)?,
+        }
+        connection.execute("PRAGMA wal_checkpoint")?;
+        Ok(connection)
+    }
+
+    fn members(&self) -> anyhow::Result<Together> {
+        let members =
+            members::of(&self.subject, &self.database(), &self.load, self.seed, self.time);
+        match self.load.place {
+            Place::Threads => members::in_threads(members),
+            Place::Processes => members::in_processes(members),
+        }
+    }
+
+    fn bulk(&self) -> anyhow::Result<Together> {
+        let mut writer = Writer::connect(&self.subject, &self.database(), &self.load, self.seed)?;
+        let count = writer.run_bulk()?;
+        Ok(Together { writers: vec![count], readers: Vec::new(), settings: writer.settings()? })
+    }
+
+    /// Rows and counters must say what was acknowledged: a lost or doubled update, or a lost row, fails the trial.
+    fn verify(&self, connection: &Connection, together: &Together) -> anyhow::Result<()> {
+        let commits: u64 = together.writers.iter().map(|count| count.total).sum();
+        let (rows, sum, expected_rows) = match self.load.work {
+            Work::Read => return Ok(()),
+            Work::Append => ("SELECT count(*) FROM log", "SELECT count(k) FROM log", commits),
+            Work::Bulk => ("SELECT count(*) FROM bulk", "SELECT max(id) FROM bulk", BULK_ROWS),
+            _ => ("SELECT count(*) FROM t", "SELECT sum(n) FROM t", ROWS.unsigned_abs()),
+        };
+        let (rows, sum) = (connection.integer(rows)?, connection.integer(sum)?);
+        ensure!(rows.unsigned_abs() == expected_rows, "{rows} rows instead of {expected_rows}");
+        ensure!(sum.unsigned_abs() == commits, "the sum is {sum}, but {commits} were acknowledged");
+        if matches!(self.load.work, Work::SelectUpdate | Work::HotRow | Work::ReadBesideWriters) {
+            let short = connection
+                .integer(&format!("SELECT count(*) FROM t WHERE length(val)<>{VALUE_BYTES}"))?;
+            ensure!(short == 0, "{short} rows have a value of another length");
+        }
+        Ok(())
+    }
+
+    fn outcome(&self, together: &Together, elapsed: Duration, close: Duration) -> Outcome {
+        let sum =
+            |counts: &[Count], field: fn(&Count) -> u64| counts.iter().map(field).sum::<u64>();
+        let seconds = if self.load.work == Work::Bulk { elapsed } else { self.time }.as_secs_f64();
+        let writes = sum(&together.writers, |count| count.measured);
+        let reads = sum(&together.readers, |count| count.measured);
+        let counted =
+            if together.readers.is_empty() { &together.writers } else { &together.readers };
+        let (busy, conflicts) = (
+            sum(&together.writers, |count| count.busy),
+            sum(&together.writers, |count| count.conflicts),
+        );
+        let attempts = sum(&together.writers, |count| count.total) + conflicts;
+        let fastest = counted.iter().map(|count| count.measured).max().unwrap_or(0);
+        let slowest = counted.iter().map(|count| count.measured).min().unwrap_or(0);
+        let mut medians: Vec<u64> = counted.iter().map(|count| count.median_ns).collect();
+        medians.sort_unstable();
+        let measured = if together.readers.is_empty() { writes } else { reads };
+        Outcome {
+            per_second: measured as f64 / seconds,
+            writes_per_second: writes as f64 / seconds,
+            fairness: slowest as f64 / fastest.max(1) as f64,
+            conflict_rate: conflicts as f64 / attempts.max(1) as f64,
+            busy,
+            conflicts,
+            median_ns: medians.get(medians.len() / 2).copied().unwrap_or(0),
+            max_ns: counted.iter().map(|count| count.max_ns).max().unwrap_or(0),
+            settings: together.settings.clone(),
+            close,
+        }
+    }
+}
+
+fn fill(connection: &Connection) -> anyhow::Result<()> {
+    connection.execute(&format!(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER NOT NULL, val BLOB NOT NULL);
+         WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<{ROWS})
+         INSERT INTO t SELECT x, 0, randomblob({VALUE_BYTES}) FROM i"
+    ))?;
+    Ok(())
+}
+
+/// Makes the database with a million rows that the reads start from, at rest, with stock SQLite.
+pub fn make_million(stock: &Subject, path: &Path) -> anyhow::Result<()> {
+    let connection = stock.open(path)?;
+    connection.execute(&format!(
+        "PRAGMA page_size=4096; PRAGMA journal_mode=wal; PRAGMA synchronous=OFF;
+         CREATE TABLE million(id INTEGER PRIMARY KEY, val BLOB NOT NULL);
+         WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<1000000)
+         INSERT INTO million SELECT x, randomblob({VALUE_BYTES}) FROM i;"
+    ))?;
+    connection.close()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::{Load, Work, own_best_load};
+    use super::Trial;
+    use crate::subject::Subject;
+    use std::time::Duration;
+
+    fn trial(directory: &std::path::Path, load: Load) -> Trial {
+        Trial {
+            subject: Subject::stock(),
+            load,
+            directory: directory.to_owned(),
+            million: None,
+            seed: 1,
+            time: Duration::from_millis(50),
+        }
+    }
+
+    #[test]
+    fn a_lost_update_fails_the_trial() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = trial(directory.path(), own_best_load(3));
+        let keeper = trial.set_up().expect("it sets up");
+        let together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("nothing was lost");
+        keeper.execute("UPDATE t SET n=n-1 WHERE id=(SELECT id FROM t WHERE n>0)").expect("a loss");
+        let error = trial.verify(&keeper, &together).expect_err("an update is lost").to_string();
+        assert!(error.contains("acknowledged"), "{error}");
+    }
+
+    #[test]
+    fn a_lost_row_fails_the_trial() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = trial(directory.path(), Load { work: Work::Append, ..own_best_load(2) });
+        let keeper = trial.set_up().expect("it sets up");
+        let together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("nothing was lost");
+        keeper.execute("DELETE FROM log WHERE id=1").expect("a loss");
+        trial.verify(&keeper, &together).expect_err("a row is lost");
+    }
+}

@@ -1,0 +1,232 @@
+//! The loops of writers: the same statements and the same path through the wrapper for both engines.
+
+use super::case::{Load, Work};
+use crate::sqlite::{Connection, Result, SqlError, Statement};
+use crate::subject::Subject;
+use hdrhistogram::Histogram;
+use rand::rngs::StdRng;
+use rand::{Rng as _, RngCore as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Rows of the tables that are selected from and updated.
+pub const ROWS: i64 = 10_000;
+/// Bytes of each value.
+pub const VALUE_BYTES: usize = 400;
+/// Rows of a bulk insert.
+pub const BULK_ROWS: u64 = 1_000_000;
+/// Rows of each of its transactions.
+const BULK_TRANSACTION: u64 = 1000;
+
+/// What one writer counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Count {
+    /// Commits acknowledged in the measured time.
+    pub measured: u64,
+    /// Commits acknowledged in all, warm-up included.
+    pub total: u64,
+    /// SQLITE_BUSY that the caller saw and repeated.
+    pub busy: u64,
+    /// SQLITE_BUSY_SNAPSHOT that the caller saw and repeated.
+    pub conflicts: u64,
+    /// Median time of a transaction with its repetitions, in nanoseconds.
+    pub median_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Settings as the engine reports them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// `sqlite3_libversion()`.
+    pub version: String,
+    /// `PRAGMA journal_mode`.
+    pub journal_mode: String,
+    /// `PRAGMA synchronous`.
+    pub synchronous: i64,
+    /// `PRAGMA page_size`.
+    pub page_size: i64,
+    /// `PRAGMA cache_size`.
+    pub cache_size: i64,
+}
+
+impl Settings {
+    /// Asks a connection.
+    pub fn read(connection: &Connection) -> Result<Self> {
+        Ok(Self {
+            version: connection.library().version(),
+            journal_mode: connection.text("PRAGMA journal_mode")?,
+            synchronous: connection.integer("PRAGMA synchronous")?,
+            page_size: connection.integer("PRAGMA page_size")?,
+            cache_size: connection.integer("PRAGMA cache_size")?,
+        })
+    }
+}
+
+/// A connection with its statements, ready to write.
+pub struct Writer {
+    load: Load,
+    connection: Connection,
+    begin: Statement,
+    commit: Statement,
+    rollback: Statement,
+    select: Statement,
+    write: Statement,
+    random: StdRng,
+    value: [u8; VALUE_BYTES],
+    inserted: i64,
+    count: Count,
+    times: Histogram<u64>,
+}
+
+impl Writer {
+    /// Connects and prepares.
+    pub fn connect(
+        subject: &Subject,
+        database: &Path,
+        load: &Load,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let connection = subject.open(database)?;
+        connection.busy_timeout(Duration::from_secs(120))?;
+        connection.execute(&format!("PRAGMA synchronous={}", load.synchronous.number()))?;
+        let settings = Settings::read(&connection)?;
+        anyhow::ensure!(settings.journal_mode == subject.mode.name(), "{settings:?}");
+        anyhow::ensure!(settings.synchronous == load.synchronous.number(), "{settings:?}");
+        let write = match load.work {
+            Work::Append => "INSERT INTO log(k, val) VALUES(?1, ?2)",
+            Work::Bulk => "INSERT INTO bulk VALUES(?1, ?2)",
+            _ => "UPDATE t SET n=n+1, val=?2 WHERE id=?1",
+        };
+        let select = match load.work {
+            Work::Append | Work::Bulk => "SELECT NULL, NULL WHERE ?1",
+            _ => "SELECT n, val FROM t WHERE id=?1",
+        };
+        Ok(Self {
+            begin: connection.prepare(subject.begin(load.begin))?,
+            commit: connection.prepare("COMMIT")?,
+            rollback: connection.prepare("ROLLBACK")?,
+            select: connection.prepare(select)?,
+            write: connection.prepare(write)?,
+            load: load.clone(),
+            connection,
+            random: StdRng::seed_from_u64(seed),
+            value: [0; VALUE_BYTES],
+            inserted: 0,
+            count: Count::default(),
+            times: wait_times(),
+        })
+    }
+
+    /// Settings of its connection.
+    pub fn settings(&self) -> Result<Settings> {
+        Settings::read(&self.connection)
+    }
+
+    /// Runs transactions until `end` says so; those that end while `measuring` holds are counted as measured.
+    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
+        while !ended() {
+            let start = Instant::now();
+            self.transaction()?;
+            self.count.total += 1;
+            if measuring() {
+                self.count.measured += 1;
+                self.times.saturating_record(nanoseconds(start.elapsed()));
+            }
+        }
+        Ok(self.result())
+    }
+
+    /// Inserts all rows of a bulk load.
+    pub fn run_bulk(&mut self) -> Result<Count> {
+        for _ in 0..BULK_ROWS / BULK_TRANSACTION {
+            let start = Instant::now();
+            self.transaction()?;
+            self.times.saturating_record(nanoseconds(start.elapsed()));
+            self.count.measured += BULK_TRANSACTION;
+            self.count.total += BULK_TRANSACTION;
+        }
+        Ok(self.result())
+    }
+
+    fn result(&self) -> Count {
+        let mut count = self.count.clone();
+        count.median_ns = self.times.value_at_quantile(0.5);
+        count.max_ns = self.times.max();
+        count
+    }
+
+    /// One transaction, repeated as a whole until it is committed.
+    fn transaction(&mut self) -> Result<()> {
+        let (read, write) =
+            (self.random.random_range(1..=ROWS), self.random.random_range(1..=ROWS));
+        self.random.fill_bytes(&mut self.value);
+        let inserted = self.inserted;
+        loop {
+            self.inserted = inserted;
+            match self.attempt(read, write) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_busy() => self.give_up(&error)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn give_up(&mut self, error: &SqlError) -> Result<()> {
+        if error.is_conflict() {
+            self.count.conflicts += 1;
+        } else {
+            self.count.busy += 1;
+        }
+        if self.connection.autocommit() { Ok(()) } else { self.rollback.run() }
+    }
+
+    fn attempt(&mut self, read: i64, write: i64) -> Result<()> {
+        match self.load.work {
+            Work::HotRow => self.write_row(1),
+            Work::Append => {
+                self.begin.run()?;
+                self.write_row(write)?;
+                self.commit.run()
+            }
+            Work::Bulk => {
+                self.begin.run()?;
+                for _ in 0..BULK_TRANSACTION {
+                    self.inserted += 1;
+                    self.random.fill_bytes(&mut self.value[..32]);
+                    self.write_row(self.inserted)?;
+                }
+                self.commit.run()
+            }
+            Work::SelectUpdate | Work::ReadBesideWriters | Work::Read => {
+                self.begin.run()?;
+                self.select.bind_i64(1, read)?;
+                self.select.step()?;
+                let found = self.select.column_bytes(1).len();
+                self.select.reset();
+                assert_eq!(found, VALUE_BYTES, "row {read} has its value");
+                self.write_row(write)?;
+                self.commit.run()
+            }
+        }
+    }
+
+    fn write_row(&mut self, key: i64) -> Result<()> {
+        self.write.bind_i64(1, key)?;
+        self.write.bind_blob(2, &self.value)?;
+        self.write.run()
+    }
+}
+
+/// A histogram of waits up to ten minutes.
+#[must_use]
+pub fn wait_times() -> Histogram<u64> {
+    Histogram::new_with_max(600_000_000_000, 3).expect("these bounds are allowed")
+}
+
+/// A duration as a number of nanoseconds.
+#[must_use]
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
