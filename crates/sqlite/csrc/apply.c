@@ -69,8 +69,9 @@ static int plApplyCursor(PlApply *pA, Pgno iRoot, PlApplyCursor **ppOut){
 static int plApplySeek(PlApplyCursor *pC, const PlEntry *pEntry, int *pRes){
   int rc;
   if( pC->pInfo==0 ){
-    /* A cursor that knows its row can tell an append without searching. */
-    if( pC->csr.eState==CURSOR_VALID ) getCellInfo(&pC->csr);
+    /* A cursor that knows its row can tell an append without searching. After a delete it is at the root, whose cells
+    ** are no rows unless it is a leaf. */
+    if( pC->csr.eState==CURSOR_VALID && pC->csr.pPage->leaf ) getCellInfo(&pC->csr);
     rc = sqlite3StockBtreeTableMoveto(&pC->csr, plDecodeRowid(pEntry->key), 0, pRes);
   }else{
     UnpackedRecord *pKey = plUnpack(pC->pInfo, pEntry->rec, pEntry->nRec);

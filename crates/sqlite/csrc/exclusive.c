@@ -63,6 +63,7 @@ static int plEscalate(Btree *p){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   PlWait wait;
+  int nSavepoint = p->db->nSavepoint;
   int rc;
   if( pPl->bExcl ) return SQLITE_OK;
   if( pPl->bReadonly ) return SQLITE_READONLY;
@@ -72,7 +73,9 @@ static int plEscalate(Btree *p){
   rc = pl_exclusive_begin(pPl->pConn, plWait(p->db, &wait));
   if( rc ) return plFail(p, rc);
   plBaseEnd(p);
+  p->db->nSavepoint = 0;                  /* the replay opens them, each where it belongs */
   rc = plBaseBegin(p, 1, 0);
+  p->db->nSavepoint = nSavepoint;
   if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
     pPl->bStamped = pPl->bTrack = pPl->bBaseOnly = 0;

@@ -114,6 +114,20 @@ static void plEndWrite(PlBtree *pPl){
   pPl->rcBroken = 0;
 }
 
+/* A transaction that has read the file page by page wants to write. What it has read is not in the read set: it may go on,
+** exclusively, if the base has not changed since. */
+static int plWriteAfterPages(Btree *p){
+  PlBtree *pPl = p->pPl;
+  u64 iCookie = plContentCookie(p->pBt->pPager);
+  int rc = plEscalate(p);
+  if( rc==SQLITE_OK && iCookie!=plContentCookie(p->pBt->pPager) ){
+    rc = plBreak(p, plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
+        "database is locked: others have committed since this transaction read the file page by page; ROLLBACK and retry")));
+  }
+  if( rc==SQLITE_OK ) pPl->eWrite = PL_WRITE_QUEUED;
+  return rc;
+}
+
 /* none/read -> write. */
 static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
@@ -138,10 +152,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
     }
     if( rc ) return rc;
   }else{
-    if( pPl->bBaseOnly ){
-      return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
-          "database is locked: this transaction has read the file page by page; end it and begin a new one to write"));
-    }
+    if( pPl->bBaseOnly ) return plWriteAfterPages(p);
     plRdFlushAll(pPl);
     rc = pl_write_begin(pPl->pConn, how, &wait);
     if( rc ) return plFail(p, rc);
@@ -170,6 +181,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
     int wasNone = p->inTrans==TRANS_NONE;
     rc = plBecomeWriter(p, pSchemaVersion);
     if( rc ) return rc;
+    if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
     if( pPl->pConn==0 ) return sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( wrflag>1 ){
       rc = plEscalate(p);
