@@ -365,6 +365,7 @@ impl Conn {
         let slot = self.db.slot(self.slot);
         // The pin has covered everything above the base's generation, so nothing it needs has gone.
         snapshot.memtables = self.memtables_above(snapshot.base_generation);
+        snapshot.last_nodes.get_mut().clear();
         snapshot.ts = ts.snapshot();
         snapshot.resting = false;
         slot.snapshot.store(ts.get(), Relaxed);

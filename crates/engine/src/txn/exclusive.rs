@@ -56,6 +56,7 @@ impl Conn {
         if let Some(snapshot) = &mut self.snapshot {
             // E1: the base alone is the database.
             snapshot.memtables.clear();
+            snapshot.last_nodes.get_mut().clear();
         }
         self.view = self.view.wrapping_add(1);
         crash_point!("exclusive.begun");

@@ -72,7 +72,11 @@ impl Conn {
         if !memtable.may_hold_root(root) {
             return None;
         }
-        memtable.seek(root, seek, snapshot.ts).map(|n| found(&n))
+        let node = match seek {
+            Seek::Last => snapshot.last_node(i - 1, root),
+            _ => memtable.seek(root, seek, snapshot.ts),
+        };
+        node.map(|n| found(&n))
     }
 
     fn source_memtable(&self, i: usize) -> Option<&Memtable> {

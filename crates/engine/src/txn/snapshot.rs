@@ -18,13 +18,14 @@
 //! - S3 `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
 //!   only commits newer than the snapshot and matter for validation alone.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
 use crate::error::{Error, Result};
-use crate::ids::{Generation, SnapshotTs};
-use crate::memtable::Memtable;
+use crate::ids::{Generation, Root, SnapshotTs};
+use crate::memtable::{Memtable, Node, Seek};
 use crate::merge::BaseHeader;
 use crate::shm::layout::{NO_PIN, fence, generation, txn_state};
 
@@ -40,9 +41,24 @@ pub struct Snapshot {
     pub(crate) resting: bool,
     /// Generations above the base's, newest first; at most as many as there are arenas.
     pub(crate) memtables: Vec<(Generation, Memtable)>,
+    /// Last nodes of b-trees, by root and index in `memtables`. They never change for a
+    /// snapshot, and whoever appends asks for them at every row.
+    pub(crate) last_nodes: RefCell<Vec<(Root, usize, Option<u32>)>>,
 }
 
 impl Snapshot {
+    /// The last node of `root` in the `i`-th memtable.
+    pub(crate) fn last_node(&self, i: usize, root: Root) -> Option<Node<'_>> {
+        let memtable = &self.memtables.get(i)?.1;
+        let mut known = self.last_nodes.borrow_mut();
+        if let Some((_, _, offset)) = known.iter().find(|k| k.0 == root && k.1 == i) {
+            return offset.map(|offset| memtable.node_at(offset));
+        }
+        let node = memtable.seek(root, Seek::Last, self.ts);
+        known.push((root, i, node.map(|n| n.offset())));
+        node
+    }
+
     pub(crate) fn newest_generation(&self) -> Generation {
         self.memtables.first().map_or(self.base_generation, |m| m.0)
     }
@@ -99,6 +115,7 @@ impl Conn {
             base_cookie: base.cookie,
             resting: c.fence.load(Acquire) == fence::RESTING || !base.fenced,
             memtables,
+            last_nodes: RefCell::default(),
         };
         slot.snapshot.store(ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
@@ -150,6 +167,7 @@ impl Conn {
         self.validate_all()?;
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
         snapshot.memtables = self.memtables_above(snapshot.base_generation);
+        snapshot.last_nodes.get_mut().clear();
         // Nobody else commits while the right is held, so this is the newest commit (X2).
         snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
         let slot = self.db.slot(self.slot);
