@@ -155,19 +155,20 @@ impl Generator {
                 self.steps.push(Step::Other(statement));
             }
             7 => {
-                let statement = maintenance(&mut self.dice);
+                let inside = self.may_be_in_transaction();
+                let statement = maintenance(&mut self.dice, &self.schema, inside);
                 self.sql(statement);
             }
             8 => {
                 let statements = schema_change(&mut self.dice, &mut self.schema);
                 self.all(statements);
             }
-            9 if !self.schema.attached.is_empty() && !self.in_transaction => {
+            9 if !self.schema.attached.is_empty() && !self.may_be_in_transaction() => {
                 let table = self.dice.pick(&self.schema.attached).clone();
                 let statement = write(&mut self.dice, &Schema::default(), &table);
                 self.sql(statement);
             }
-            10 if !self.in_transaction => self.reopen(),
+            10 if !self.may_be_in_transaction() => self.reopen(),
             11 if self.dice.one_in(3) => self.many_rows(),
             _ => {
                 let table = self.dice.pick(&self.schema.tables).clone();
@@ -175,6 +176,10 @@ impl Generator {
                 self.sql(statement);
             }
         }
+    }
+
+    fn may_be_in_transaction(&self) -> bool {
+        self.in_transaction || self.savepoints > 0
     }
 
     fn reopen(&mut self) {

@@ -308,20 +308,21 @@ pub fn schema_change(dice: &mut Dice, schema: &mut Schema) -> Vec<String> {
     }
 }
 
-/// A pragma, VACUUM, ANALYZE or the like.
-pub fn maintenance(dice: &mut Dice) -> String {
+/// A pragma, VACUUM, ANALYZE or the like. Statements that write to every attached database at once name main instead:
+/// a commit over several concurrent files is refused.
+pub fn maintenance(dice: &mut Dice, schema: &Schema, in_transaction: bool) -> String {
     match dice.roll(14) {
         0 | 1 => format!("PRAGMA user_version = {}", dice.between(0, 99)),
         2 => format!("PRAGMA application_id = {}", dice.between(0, 99)),
-        3 => "PRAGMA user_version".to_owned(),
-        4 | 5 => "PRAGMA integrity_check".to_owned(),
-        6 => "PRAGMA quick_check".to_owned(),
+        4 | 5 if !in_transaction => "PRAGMA integrity_check".to_owned(),
+        6 if !in_transaction => "PRAGMA quick_check".to_owned(),
         7 => "PRAGMA foreign_key_check".to_owned(),
         8 => "VACUUM".to_owned(),
-        9 | 10 => "ANALYZE".to_owned(),
-        11 => "REINDEX".to_owned(),
+        9 | 10 => "ANALYZE main".to_owned(),
+        11 if !schema.tables.is_empty() => format!("REINDEX {}", dice.pick(&schema.tables).name),
         12 => format!("PRAGMA foreign_keys = {}", dice.roll(2)),
-        _ => format!("PRAGMA defer_foreign_keys = {}", dice.roll(2)),
+        13 => format!("PRAGMA defer_foreign_keys = {}", dice.roll(2)),
+        _ => "PRAGMA user_version".to_owned(),
     }
 }
 
