@@ -51,6 +51,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "recovery.log_removed",
     "recovery.merged",
     "recovery.unfenced",
+    "right.chosen",
+    "right.owned",
 ];
 
 /// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can find.

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -103,8 +103,10 @@ pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
     let conn = match Conn::new(entry.database.clone()) {
         Ok(conn) => conn,
         Err(e) => {
-            if entry.connections == 0 {
-                registry.remove(&identity);
+            if entry.connections == 0
+                && let Some(unused) = registry.remove(&identity)
+            {
+                unused.database.close();
             }
             return Err(e);
         }
@@ -145,11 +147,13 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     let shm = shm_path(path);
     let file = open_locked(&shm, path)?;
     let region = Region::map(file, &shm)?;
-    if process::any_alive(&region) {
+    let readable = region.is_trusted(identity_of(path)?);
+    if process::any_alive(&region, readable) {
         return Err(Error::Busy(
             "the database is open in a process; nothing needs recovering".into(),
         ));
     }
+    let _alone = session::claim_log(path, true)?;
     let mut base = open()?;
     session::accept_base(path, base.as_mut())?;
     region.invalidate();
@@ -163,9 +167,20 @@ fn identity_of(path: &Path) -> Result<BaseIdentity> {
     Ok(BaseIdentity { dev: meta.dev(), ino: meta.ino() })
 }
 
+/// Gives a side file the permissions and, for root, the owner of the database, whatever the umask says, so that
+/// whoever may open the database may open both. Only its owner can, and only for its owner it is needed.
+pub(crate) fn give_owner_of(base: &Path, file: &File) {
+    let (Ok(want), Ok(have)) = (std::fs::metadata(base), file.metadata()) else { return };
+    if want.mode() & 0o777 != have.mode() & 0o777 {
+        let _ = file.set_permissions(std::fs::Permissions::from_mode(want.mode() & 0o777));
+    }
+    if (want.uid(), want.gid()) != (have.uid(), have.gid()) {
+        let _ = std::os::unix::fs::fchown(file, Some(want.uid()), Some(want.gid()));
+    }
+}
+
 /// Opens the shared memory file and takes the lifecycle lock on it.
 fn open_locked(path: &Path, base: &Path) -> Result<File> {
-    let mode = std::fs::metadata(base).map_or(0o644, |m| m.mode() & 0o777);
     let say = |e: &std::io::Error| {
         Error::io(
             format!(
@@ -181,10 +196,11 @@ fn open_locked(path: &Path, base: &Path) -> Result<File> {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(mode)
+            .mode(0o600)
             .custom_flags(libc::O_CLOEXEC)
             .open(path)
             .map_err(|e| say(&e))?;
+        give_owner_of(base, &file);
         locks::lock_wait(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))?;
         let mine = file.metadata().map_err(|e| say(&e))?;
         // The last one out may have removed the file while we waited for the lock.
@@ -211,7 +227,10 @@ impl Database {
             Ok(database) => {
                 locks::unlock(&locked, LIFECYCLE_LOCK)
                     .map_err(|e| Error::io("cannot release the lifecycle lock", &e))?;
-                database.reap_dead()?;
+                if let Err(e) = database.reap_dead() {
+                    database.close();
+                    return Err(e);
+                }
                 Ok(database)
             }
             Err(e) => {
@@ -232,8 +251,8 @@ impl Database {
         forks: u64,
     ) -> Result<Database> {
         let region = Arc::new(Region::map(file, &shm_path(path))?);
-        let alive = process::any_alive(&region);
         let trusted = region.is_trusted(identity);
+        let alive = process::any_alive(&region, trusted);
         if alive && !trusted {
             return Err(Error::CantOpen(format!(
                 "{} is in use by processes with another version of the library or another database file; close them first",
@@ -282,7 +301,7 @@ impl Database {
     }
 
     fn finish_session(&self) -> Result<()> {
-        if self.control().fence.load(Acquire) == fence::RESTING {
+        if self.control().fence.load(Acquire) == fence::RESTING && !self.finish_fence()? {
             return Ok(());
         }
         self.check_poison()?;
@@ -299,6 +318,23 @@ impl Database {
         self.disown_merge(slot);
         self.free_slot(slot);
         result
+    }
+
+    /// A session that never got to write: removes what a killed author of its fence left. True if the base is fenced.
+    fn finish_fence(&self) -> Result<bool> {
+        if !log_path(&self.path).exists() {
+            return Ok(false);
+        }
+        let header = self.with_base(|base| base.header())?;
+        let _guard = self.lock_commit()?;
+        self.settle_fence(&header);
+        if self.control().fence.load(Acquire) == fence::FENCED {
+            return Ok(true);
+        }
+        if !header.fenced {
+            session::remove_log(&self.path)?;
+        }
+        Ok(false)
     }
 
     /// Unfences the base; everything is merged.
@@ -438,11 +474,18 @@ impl Database {
         self.log_shared().set_poison(libc::EIO);
     }
 
-    /// The base has left concurrent mode by this process's own exclusive transaction: nothing is to be unfenced.
-    pub fn mark_unmarked(&self) {
+    /// Cleans up after dead processes, so that their connections do not count.
+    pub fn forget_dead(&self) -> Result<()> {
+        self.reap_dead().map(drop)
+    }
+
+    /// Before the base leaves concurrent mode, in an exclusive transaction: unfences it and removes the log, so that every
+    /// state in between is one that start-up knows. Everything is merged.
+    pub fn retire_log(&self) -> Result<()> {
+        self.with_base(session::unfence)?;
+        session::remove_log(&self.path)?;
         self.control().fence.store(fence::RESTING, std::sync::atomic::Ordering::Release);
-        // A leftover would be recognised as stale; the next conversion removes it.
-        let _ = session::remove_log(&self.path);
+        Ok(())
     }
 
     /// Whether merges run in a background thread; `Some` sets it.

@@ -5,7 +5,7 @@
 //!
 //! | base | shared memory | log | done |
 //! |---|---|---|---|
-//! | resting | trusted, resting | any | the session goes on |
+//! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
 //! | fenced, same salt | trusted, not poisoned | any | the session goes on: nothing is lost, under NORMAL too (F6) |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::crash_point;
 use crate::database::log_path;
@@ -71,7 +71,6 @@ pub(crate) fn begin(
     if trusted && continues(region, &header)? {
         return Ok(());
     }
-    region.invalidate();
     if !header.marked {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
     }
@@ -87,7 +86,12 @@ fn continues(region: &Region, header: &BaseHeader) -> Result<bool> {
     let same = header.salt == c.salt.load(Relaxed);
     if resting {
         // Nothing was committed in it. A fence whose author died before saying so is the session's own.
-        return Ok(header.marked && same && header.fenced);
+        let own = header.marked && same && header.fenced;
+        if own {
+            c.fence_cookie.store(header.cookie, Relaxed);
+            c.fence.store(fence::FENCED, Release);
+        }
+        return Ok(own);
     }
     if region.log().poisoned().is_some() {
         return Ok(false);
@@ -288,7 +292,11 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
         slots: FIRST_SLOTS,
         segment_bytes: SEGMENT_BYTES,
     };
-    LogFile::create(&OsStorage, &log_path(path), &params).map_err(Error::from)
+    let log = LogFile::create(&OsStorage, &log_path(path), &params)?;
+    if let Ok(file) = File::options().write(true).open(log_path(path)) {
+        crate::database::give_owner_of(path, &file);
+    }
+    Ok(log)
 }
 
 /// Opens the log file of a session that has one.
@@ -310,7 +318,8 @@ pub fn enable_check(path: &Path) -> Result<u32> {
             Ok(random_salt())
         }
         Err(LogError::Foreign { .. }) | Ok(_) => Err(Error::CantOpen(format!(
-            "{} holds commits of another database file; move it away first",
+            "{} holds commits of another database file, or of this one from before it left concurrent mode by other means; \
+             if they are not wanted, remove it, else find the database they belong to",
             log.display()
         ))),
         Err(e) => Err(e.into()),

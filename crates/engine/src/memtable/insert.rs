@@ -26,10 +26,10 @@ pub(super) struct Version<'a> {
 pub(super) enum Step {
     /// The hint no longer counts.
     HintDropped,
-    /// Space is taken, counters and filter are raised.
-    Reserved,
-    /// The node is complete; nothing leads to it.
+    /// The node is complete, in space that is still free.
     Written,
+    /// Space is taken, counters and filter are raised; nothing leads to the node.
+    Reserved,
     /// The node is linked at this level and all lower ones.
     Linked(usize),
     /// The hint holds the new position.
@@ -70,10 +70,11 @@ fn run(
     // Release: the links below must not become visible to the next writer before this.
     arena.header().hint_valid.store(0, Ordering::Release);
     go_on(Step::HintDropped)?;
-    reserve(arena, version, place);
-    go_on(Step::Reserved)?;
+    // The space is taken last: a writer killed while it copies a large record has lost none of it.
     write(arena, version, splice, place);
     go_on(Step::Written)?;
+    reserve(arena, version, place);
+    go_on(Step::Reserved)?;
     for level in 0..place.height {
         link(arena, splice.prev[level], level, place.offset);
         go_on(Step::Linked(level))?;

@@ -7,7 +7,7 @@ use super::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
-use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, generation};
+use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, fence as fence_state, generation};
 
 impl Database {
     /// The memtable in arena `index`.
@@ -122,11 +122,19 @@ impl Database {
             if find(&|g| g.allocated.load(Acquire) == 1).is_some() {
                 return Ok(true);
             }
-            let mut index = find(&|_| true);
-            if index.is_none() && self.free_merged(false) {
-                index = find(&|_| true);
+            find(&|_| true)
+        };
+        let index = match index {
+            Some(i) => Some(i),
+            None => {
+                // Dead processes pin nothing; the living give up history that only validation would want.
+                self.reap_dead()?;
+                let _guard = self.lock_commit()?;
+                self.free_merged(false);
+                (0..ARENAS).find(|&i| {
+                    self.control().generations[i].state.load(Relaxed) == generation::FREE
+                })
             }
-            index
         };
         match index {
             Some(i) => self.region().allocate_arena(i).map(|()| true),
@@ -156,6 +164,19 @@ impl Database {
         }
         // SeqCst: ordered before the scan of pins in `free_merged`.
         c.base_generation.store(merged, SeqCst);
+    }
+
+    /// (M) Notes a fence that is in the base although its author did not live to say so here.
+    pub(crate) fn settle_fence(&self, header: &BaseHeader) {
+        let c = self.control();
+        if header.fenced
+            && header.salt == c.salt.load(Relaxed)
+            && c.fence.load(Relaxed) == fence_state::RESTING
+        {
+            c.fence_cookie.store(header.cookie, Relaxed);
+            // Release pairs with the Acquire in `ensure_fenced`.
+            c.fence.store(fence_state::FENCED, Release);
+        }
     }
 
     /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.

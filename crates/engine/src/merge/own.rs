@@ -30,6 +30,7 @@ impl Database {
             // Acquire pairs with the Release in `wake_merge_waiters`: no wake is lost between the look and the wait.
             let seen = self.control().merge_word.load(Acquire);
             if self.try_own_merge(slot)? {
+                self.slot(slot).waiting_for.store(0, Relaxed);
                 return Ok(());
             }
             let holder = self.pid_of_owner(self.control().merge_owner.load(Relaxed));
@@ -40,6 +41,7 @@ impl Database {
             };
             futex::wait(&self.control().merge_word, seen, Some(left.min(TICK)));
             if (wait.interrupted)() {
+                self.slot(slot).waiting_for.store(0, Relaxed);
                 return Err(Error::Interrupted);
             }
             self.reap_dead()?;
@@ -51,6 +53,7 @@ impl Database {
                 None => start.elapsed() >= wait.timeout,
             };
             if give_up && !self.try_own_merge(slot)? {
+                self.slot(slot).waiting_for.store(0, Relaxed);
                 self.control().counters.busy.fetch_add(1, Relaxed);
                 return Err(Error::Busy(format!(
                     "process {holder} is merging or runs an exclusive transaction; retry or raise the busy timeout"

@@ -55,10 +55,10 @@ impl Database {
             self.settle_merge(last.1)?;
             crash_point!("merge.settled");
         }
+        self.prepare_arena()?;
         if checkpoint {
             self.checkpoint(Checkpoint::Passive)?;
         }
-        self.prepare_arena()?;
         Ok(())
     }
 
@@ -168,7 +168,11 @@ impl Database {
 
     /// Brings the base's WAL into the file as far as `how` says and remembers its size (S4).
     pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
-        let state = self.with_base(|base| base.checkpoint(how))?;
+        let state = match self.with_base(|base| base.checkpoint(how)) {
+            // Someone else is checkpointing: then it is being done.
+            Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
+            other => other?,
+        };
         let bytes = if state.log_pages == state.checkpointed_pages {
             0
         } else {
@@ -196,17 +200,22 @@ impl Database {
         if c.fence.load(Relaxed) == fence::FENCED {
             return Ok(());
         }
+        self.refuse_orphan()?;
+        let at_rest = self.with_base(|base| base.header())?;
+        self.refuse_other_session(&at_rest)?;
+        if at_rest.fenced {
+            // The author of this session's own fence died before it could say so.
+            let _guard = self.lock_commit()?;
+            self.settle_fence(&at_rest);
+            return Ok(());
+        }
         self.create_log()?;
         crash_point!("fence.log_created");
         let (before, stamped) = self.with_base(|base| {
             base.begin()?;
             let result = (|| {
                 let before = base.header()?;
-                if !before.marked {
-                    return Err(Error::CantOpen(
-                        "the database has left concurrent mode; reopen it".into(),
-                    ));
-                }
+                self.refuse_other_session(&before)?;
                 let stamped = BaseHeader { marked: true, fenced: true, ..before };
                 base.stamp(&BaseHeader { salt: c.salt.load(Relaxed), ..stamped })?;
                 Ok((before, stamped))
@@ -220,8 +229,13 @@ impl Database {
             }
         })?;
         crash_point!("fence.committed");
+        self.note_fence(&before, &stamped)?;
         // The fence must not depend on the WAL file staying where it is.
-        self.checkpoint(Checkpoint::Passive)?;
+        self.checkpoint(Checkpoint::Passive)
+    }
+
+    fn note_fence(&self, before: &BaseHeader, stamped: &BaseHeader) -> Result<()> {
+        let c = self.control();
         let _guard = self.lock_commit()?;
         c.fence_cookie.store(before.cookie, Relaxed);
         let active = self.active_generation().number.load(Relaxed);
@@ -229,5 +243,31 @@ impl Database {
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, std::sync::atomic::Ordering::Release);
         Ok(())
+    }
+
+    /// Another session may fence the file only if two shared memory files stand beside one database.
+    fn refuse_other_session(&self, header: &BaseHeader) -> Result<()> {
+        if !header.marked {
+            return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
+        }
+        if header.fenced && header.salt != self.control().salt.load(Relaxed) {
+            return Err(Error::CantOpen(
+                "the database is in use by another session: its -plait-shm file was removed, or it is open under another \
+                 name (a hard link); close it everywhere and open it again"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Fails if the shared memory file is not at its place any more.
+    fn refuse_orphan(&self) -> Result<()> {
+        if self.region().is_in_place() {
+            return Ok(());
+        }
+        Err(Error::CantOpen(format!(
+            "{} was removed or replaced while the database was open; close every connection and open it again",
+            self.region().path().display()
+        )))
     }
 }

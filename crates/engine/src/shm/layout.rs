@@ -21,7 +21,7 @@ use super::mutex::RobustMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -217,6 +217,8 @@ pub struct Control {
     pub queue: [AtomicU32; TXN_SLOTS],
     /// Slots in use lie below this index.
     pub slots_high_water: AtomicU32,
+    /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock time.
+    pub relaxed_write_ms: AtomicU64,
     /// Merge in a background thread of whichever process has one.
     pub background_merge: AtomicU32,
     /// Configured cost of a slow reader, in bytes of the base's WAL.

@@ -12,11 +12,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 fn request(kind: libc::c_int, byte: i64) -> libc::flock {
+    request_range(kind, byte, 1)
+}
+
+fn request_range(kind: libc::c_int, byte: i64, len: i64) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: byte,
-        l_len: 1,
+        l_len: len,
         l_pid: 0,
     }
 }
@@ -65,7 +69,12 @@ pub fn unlock(file: &File, byte: i64) -> io::Result<()> {
 
 /// True if another open file holds the lock on `byte`.
 pub fn is_locked_elsewhere(file: &File, byte: i64) -> io::Result<bool> {
-    let mut lock = request(libc::F_WRLCK, byte);
+    is_range_locked_elsewhere(file, byte, 1)
+}
+
+/// True if another open file holds a lock on any of `len` bytes from `byte` on.
+pub fn is_range_locked_elsewhere(file: &File, byte: i64, len: i64) -> io::Result<bool> {
+    let mut lock = request_range(libc::F_WRLCK, byte, len);
     fcntl(file, libc::F_OFD_GETLK, &mut lock)?;
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }

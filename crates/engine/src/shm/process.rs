@@ -126,9 +126,10 @@ fn is_lock_held(region: &Region, index: ProcessIndex) -> bool {
 
 /// True unless the process of slot `index` is known to be dead (P2).
 pub fn is_alive(region: &Region, own: ProcessIndex, index: ProcessIndex) -> bool {
-    if own == index {
-        return true;
-    }
+    own == index || is_other_alive(region, index)
+}
+
+fn is_other_alive(region: &Region, index: ProcessIndex) -> bool {
     let slot = &region.layout().processes[index.0 as usize];
     let pid = slot.pid.load(Acquire);
     if pid == 0 || !is_lock_held(region, index) {
@@ -152,9 +153,14 @@ pub fn live_others(region: &Region, own: ProcessIndex) -> usize {
     used(region).filter(|&i| i != own && is_alive(region, own, i)).count()
 }
 
-/// True if any process at all is alive, asked before this one has a slot.
-pub fn any_alive(region: &Region) -> bool {
-    used(region).any(|i| is_lock_held(region, i))
+/// True if any process at all is alive, asked before this one has a slot. `readable`: the slots are of this
+/// version's layout; else the locks alone count.
+pub fn any_alive(region: &Region, readable: bool) -> bool {
+    let all = PROCESS_SLOTS as i64;
+    // An error of fcntl is no proof of death.
+    let locked =
+        locks::is_range_locked_elsewhere(region.file(), PROCESS_LOCK_BASE, all).unwrap_or(true);
+    locked && (!readable || used(region).any(|i| is_other_alive(region, i)))
 }
 
 fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {

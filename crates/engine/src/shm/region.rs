@@ -13,7 +13,6 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -55,8 +54,6 @@ impl Region {
         if len < TOTAL_BYTES as u64 {
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
-        // Pages up to the ring are touched at once by whoever initialises.
-        allocate(&file, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
         let map =
             memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&file).map_err(|e| say(&e))?;
         Ok(Region { map, file, path: path.to_owned() })
@@ -174,6 +171,8 @@ impl Region {
     /// Zeroes the fixed part and initialises its mutex. The caller holds the lifecycle lock and no
     /// other process uses the file.
     pub fn reset(&self) -> Result<()> {
+        // Before the first touch. A removed page behind a new file is a hole, and a hole on a full disk is SIGBUS.
+        allocate(&self.file, 0, RING_OFFSET).map_err(|e| full(&self.path, &e))?;
         self.header().state.store(session::INVALID, Release);
         let base = self.map.as_mut_ptr();
         // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
@@ -201,6 +200,17 @@ impl Region {
         Ok(())
     }
 
+    /// True if the file is still the one at its path.
+    pub fn is_in_place(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let same =
+            |a: std::fs::Metadata, b: std::fs::Metadata| a.ino() == b.ino() && a.dev() == b.dev();
+        match (std::fs::metadata(&self.path), self.file.metadata()) {
+            (Ok(a), Ok(b)) => same(a, b),
+            _ => false,
+        }
+    }
+
     /// Marks the content as not to be trusted any more.
     pub fn invalidate(&self) {
         self.header().state.store(session::INVALID, Release);
@@ -215,10 +225,22 @@ fn boot_id() -> std::io::Result<[u8; 40]> {
     Ok(id)
 }
 
+/// Allocates disk space. Where the file system cannot, zeros are written: nobody uses that part of the file yet.
 fn allocate(file: &File, offset: usize, len: usize) -> std::io::Result<()> {
-    // SAFETY: posix_fallocate only reads its arguments; the descriptor is open.
-    let rc = unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as i64, len as i64) };
-    if rc == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(rc)) }
+    use rustix::fs::{FallocateFlags, fallocate};
+    use std::os::unix::fs::FileExt;
+    match fallocate(file, FallocateFlags::empty(), offset as u64, len as u64) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            let zeros = vec![0; 1 << 20];
+            let end = offset + len;
+            for at in (offset..end).step_by(zeros.len()) {
+                file.write_all_at(&zeros[..zeros.len().min(end - at)], at as u64)?;
+            }
+            Ok(())
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 fn full(path: &Path, e: &std::io::Error) -> Error {

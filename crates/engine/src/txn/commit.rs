@@ -18,13 +18,14 @@
 //!   possible error is a failed sync, which poisons the database (C4).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::right::Wait;
 use super::slots::SlotIndex;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len};
@@ -38,12 +39,30 @@ const SMALL_READ_SET: usize = 64;
 /// Commits that may slip in between the first validation and the mutex, in bytes of log, before it is repeated.
 const FRAMES_TO_RECHECK: u64 = 256 << 10;
 
+/// Longest time that commits under NORMAL or OFF stay out of the log file while others follow them.
+const RELAXED_WRITE_MS: u64 = 1000;
+/// How long a commit waits for merges to make room.
+const ROOM_PATIENCE: Duration = Duration::from_secs(60);
+/// Validations outside the mutex before the right is taken for the next.
+const PASSES_BESIDE_OTHERS: u32 = 2;
+
 /// What has to be done before the critical section can be tried again.
 enum Blocked {
     RightTaken,
     MemtableFull,
     Log(AppendError),
     ValidateAgain,
+}
+
+/// Dropped before the commit mutex is unlocked: a panic under it must not look like a finished commit.
+struct PoisonOnPanic<'a>(&'a Database);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
+        }
+    }
 }
 
 /// A finished critical section.
@@ -63,13 +82,22 @@ struct FirstPass {
 impl Conn {
     /// Takes the right and validates, so that the commit that follows cannot conflict.
     pub fn commit_prepare(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        self.commit_prepare_always(wait)
+    }
+
+    /// As [`Conn::commit_prepare`], also for a transaction that has written nothing yet.
+    pub(crate) fn commit_prepare_always(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
-        if self.has_right || self.writes.is_empty() {
+        if self.has_right {
             return Ok(());
         }
         self.db.acquire_right(self.slot, wait)?;
         self.has_right = true;
         if let Err(e) = self.move_snapshot_to_now() {
+            self.relax_pin();
             self.give_right_back()?;
             return Err(self.note_conflict(e));
         }
@@ -121,23 +149,42 @@ impl Conn {
     fn settle_durability(&self, committed: &Committed, sync: Sync) -> Result<()> {
         match sync {
             Sync::Full => self.db.log()?.sync_through(committed.end)?,
-            Sync::Normal | Sync::Off => self.db.log()?.relaxed_commit(committed.end)?,
+            Sync::Normal | Sync::Off => {
+                self.db.log()?.relaxed_commit(committed.end)?;
+                self.write_now_and_then(committed.end)?;
+            }
         }
         // AcqRel: whoever may see this commit also finds its nodes.
         self.db.control().readable_ts.fetch_max(committed.ts.get(), AcqRel);
         Ok(())
     }
 
+    /// Under NORMAL a power cut loses what is not in the file: once a second a committer writes it there.
+    fn write_now_and_then(&self, end: Lsn) -> Result<()> {
+        let last = &self.db.control().relaxed_write_ms;
+        let (now, before) = (super::unix_ms(), last.load(Relaxed));
+        let due = now.abs_diff(before) >= RELAXED_WRITE_MS;
+        // Relaxed: one of those who meet here writes; who it is does not matter.
+        if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
+            self.db.log()?.write_through(end)?;
+        }
+        Ok(())
+    }
+
     fn commit_writes(&mut self, wait: &mut Wait<'_>) -> Result<Committed> {
         self.start_transaction();
+        // Whatever can fail about the log file fails before the commit point.
+        self.db.log()?;
         let took_right_before = self.has_right;
         let start = Instant::now();
         let mut first_pass = None;
+        let mut passes = 0;
         let result = loop {
             match self.try_commit(first_pass) {
                 Ok(Ok(committed)) => break Ok(committed),
                 Ok(Err(blocked)) => {
-                    if let Err(e) = self.unblock(blocked, &mut first_pass, start, wait) {
+                    if let Err(e) = self.unblock(blocked, &mut first_pass, &mut passes, start, wait)
+                    {
                         break Err(e);
                     }
                 }
@@ -155,6 +202,7 @@ impl Conn {
         &mut self,
         blocked: Blocked,
         first_pass: &mut Option<FirstPass>,
+        passes: &mut u32,
         start: Instant,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
@@ -165,6 +213,12 @@ impl Conn {
                 Ok(())
             }
             Blocked::ValidateAgain => {
+                *passes += 1;
+                if *passes > PASSES_BESIDE_OTHERS && !self.has_right {
+                    // Others commit faster than this one validates: while it holds the right they wait.
+                    self.db.acquire_right(self.slot, wait)?;
+                    self.has_right = true;
+                }
                 *first_pass = Some(self.first_pass()?);
                 Ok(())
             }
@@ -194,6 +248,7 @@ impl Conn {
         let db = self.db.clone();
         let c = db.control();
         let guard = db.lock_commit()?;
+        let _poison_on_panic = PoisonOnPanic(&db);
         let owner = c.right_owner.load(Relaxed);
         if owner != 0 && owner != self.slot.word() {
             return Ok(Err(Blocked::RightTaken));
@@ -260,12 +315,17 @@ impl Conn {
         }
     }
 
-    /// Bytes that the nodes can take in a memtable.
+    /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
+    /// may lose the space of one node, and the redo must still fit (C2).
     fn memtable_bytes(&self) -> u64 {
-        self.writes
-            .iter()
-            .map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len())))
-            .sum()
+        let mut sum = 0;
+        let mut largest = 0;
+        for (_, key, w) in self.writes.iter() {
+            let bytes = u64::from(Memtable::bytes_needed(key.len(), w.rec().len()));
+            sum += bytes;
+            largest = bytes.max(largest);
+        }
+        sum + largest
     }
 
     /// (M) Puts the committed maximum into records written by `put_max`.
@@ -338,6 +398,9 @@ impl Conn {
     }
 
     fn merge_for_room(&mut self, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
+        if start.elapsed() > ROOM_PATIENCE {
+            return Err(self.db.no_room("merges have not made room for a minute"));
+        }
         let seen = self.db.control().merge_word.load(Acquire);
         if self.db.try_own_merge(self.slot)? {
             let result = self.db.merge_owned(true);
@@ -353,9 +416,6 @@ impl Conn {
             return Err(Error::Interrupted);
         }
         self.db.reap_dead()?;
-        if start.elapsed() > std::time::Duration::from_secs(60) {
-            return Err(self.db.no_room("a merge has not finished for a minute"));
-        }
         Ok(())
     }
 

@@ -28,7 +28,10 @@ impl Database {
     /// Takes the commit mutex to give something back.
     pub(crate) fn lock_commit_even_if_poisoned(&self) -> Result<Guard<'_>> {
         let guard = self.control().commit_mutex.lock();
-        if guard.previous_owner_died {
+        let c = self.control();
+        // A thread that panicked unlocks as if all were well: the positions tell that it was not (C2).
+        let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();
+        if guard.previous_owner_died || half_done {
             self.repair_after_death(&guard)?;
         }
         Ok(guard)

@@ -39,20 +39,26 @@ impl Conn {
     /// Becomes exclusive. Then end the base read transaction, start a stock write transaction and replay.
     ///
     /// # Errors
-    /// As for [`Conn::write_begin`], and Full when something old still needs all memtables.
+    /// As for [`Conn::write_begin`], and Full when something old still needs all memtables. The transaction is
+    /// then what it was before.
     pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         if self.exclusive {
             return Ok(());
         }
+        let before = self.mode;
+        let had_right = self.has_right;
         self.become_writer(wait)?;
-        self.db.own_merge(self.slot, wait)?;
-        self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
-        if let Err(e) = self.merge_everything() {
-            self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed);
-            self.db.disown_merge(self.slot);
+        if let Err(e) = self.become_exclusive(wait) {
+            // What was read has been validated up to the snapshot, which has moved with it.
+            self.mode = before;
+            if !had_right {
+                self.give_right_back()?;
+            }
+            self.relax_pin();
             return Err(e);
         }
         self.exclusive = true;
+        self.stamped = false;
         if let Some(snapshot) = &mut self.snapshot {
             // E1: the base alone is the database.
             snapshot.memtables.clear();
@@ -68,17 +74,21 @@ impl Conn {
         if self.mode != Some(WriteMode::Optimistic) {
             return self.write_begin(WriteMode::Queued, wait);
         }
-        self.refuse_doomed()?;
-        if !self.has_right {
-            self.db.acquire_right(self.slot, wait)?;
-            self.has_right = true;
-            if let Err(e) = self.move_snapshot_to_now() {
-                self.give_right_back()?;
-                return Err(self.note_conflict(e));
-            }
-        }
+        self.commit_prepare_always(wait)?;
         self.mode = Some(WriteMode::Queued);
         Ok(())
+    }
+
+    /// The right to merge, and with it an empty overlay.
+    fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.db.own_merge(self.slot, wait)?;
+        self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
+        let merged = self.merge_everything();
+        if merged.is_err() {
+            self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed);
+            self.db.disown_merge(self.slot);
+        }
+        merged
     }
 
     fn merge_everything(&self) -> Result<()> {
@@ -118,7 +128,8 @@ impl Conn {
     }
 
     /// What has to be stamped into the header before the stock commit (E2).
-    pub fn exclusive_header(&self) -> BaseHeader {
+    pub fn exclusive_header(&mut self) -> BaseHeader {
+        self.stamped = true;
         let c = self.db.control();
         BaseHeader {
             marked: true,
@@ -129,24 +140,16 @@ impl Conn {
         }
     }
 
-    /// After the stock commit or rollback: lets the others go on.
+    /// After the stock commit or rollback: lets the others go on. Whether it was a commit the header of the
+    /// base says (E2); a stamped transaction that is not there is buried.
     pub fn exclusive_end(&mut self, committed: bool) {
         if !std::mem::take(&mut self.exclusive) {
             return;
         }
         crash_point!("exclusive.committed");
-        if committed {
-            let header = self.exclusive_header();
-            if let Ok(_guard) = self.db.lock_commit_even_if_poisoned() {
-                self.db.settle_base(&header, true);
-            }
-            self.own_commits += 1;
-            if let Some(snapshot) = &mut self.snapshot {
-                snapshot.base_generation = header.generation;
-                snapshot.ts =
-                    crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
-                snapshot.resting = false;
-            }
+        if std::mem::take(&mut self.stamped) && self.settle_exclusive(committed).is_err() {
+            // Nobody can tell whether it counts: recovery from disk will.
+            self.db.poison();
         }
         crash_point!("exclusive.settled");
         self.db.disown_merge(self.slot);
@@ -155,5 +158,25 @@ impl Conn {
         self.view = self.view.wrapping_add(1);
         // On failure (a poisoned commit mutex) the next reaper gives the right back.
         let _ = self.give_right_back();
+    }
+
+    fn settle_exclusive(&mut self, committed: bool) -> Result<()> {
+        let header = self.db.with_base(|base| base.header())?;
+        let stamp = self.db.active_generation().number.load(Acquire);
+        if header.marked && header.generation.get() < stamp {
+            debug_assert!(!committed, "a commit of SQLite's that its own header does not show");
+            return self.db.bury_unfinished_commit();
+        }
+        {
+            let _guard = self.db.lock_commit_even_if_poisoned()?;
+            self.db.settle_base(&header, true);
+        }
+        self.own_commits += 1;
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.base_generation = header.generation;
+            snapshot.ts = crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
+            snapshot.resting = false;
+        }
+        Ok(())
     }
 }

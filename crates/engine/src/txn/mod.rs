@@ -88,6 +88,8 @@ pub struct Conn {
     pub(crate) has_right: bool,
     pub(crate) doomed: bool,
     pub(crate) exclusive: bool,
+    /// The exclusive transaction may have written its commit.
+    pub(crate) stamped: bool,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -108,6 +110,7 @@ impl Conn {
             has_right: false,
             doomed: false,
             exclusive: false,
+            stamped: false,
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,

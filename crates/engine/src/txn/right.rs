@@ -17,7 +17,7 @@
 //! - R1 If the right is free the queue has no live waiter: release hands it to the
 //!   first of them in the same critical section.
 //! - R2 A slot stands in the queue at most once and only in state QUEUED.
-//! - R3 `granted` of a waiter becomes 1 only together with `right_owner = waiter`.
+//! - R3 The owner word alone decides who holds the right; `granted` of a waiter follows it, for its futex.
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
 
@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::slots::SlotIndex;
+use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::futex;
@@ -32,6 +33,10 @@ use crate::shm::layout::{TXN_SLOTS, txn_state};
 
 /// Longest sleep before a waiter looks around.
 pub const TICK: Duration = Duration::from_millis(100);
+/// First stay in the queue between two calls of a busy handler.
+const FIRST_SLICE: Duration = Duration::from_millis(10);
+/// Every so many ticks a waiter looks for any dead process, not just for the one it waits for.
+const TICKS_PER_SWEEP: u32 = 10;
 
 /// How a wait may end in BUSY.
 pub struct Wait<'a> {
@@ -63,17 +68,20 @@ impl Database {
         if wait.busy.is_none() {
             return self.acquire_right_within(slot, wait.timeout, wait.interrupted);
         }
-        // A custom handler decides by itself how to wait; the place in the queue
-        // is given up meanwhile so that a handler that sleeps stalls nobody.
+        // A custom handler decides how long to wait in all. Between two calls of it this waiter stands in
+        // the queue for a while, since the right goes from hand to hand; while it runs, and perhaps
+        // sleeps, the place is given up so that it stalls nobody.
+        let mut slice = Duration::ZERO;
         let mut calls = 0;
         loop {
-            match self.acquire_right_within(slot, Duration::ZERO, wait.interrupted) {
+            match self.acquire_right_within(slot, slice, wait.interrupted) {
                 Err(Error::Busy(text)) => {
                     let again = wait.busy.as_mut().is_some_and(|busy| busy(calls));
                     if !again {
                         return Err(Error::Busy(text));
                     }
                     calls += 1;
+                    slice = (slice * 2).clamp(FIRST_SLICE, TICK);
                 }
                 other => return other,
             }
@@ -101,11 +109,14 @@ impl Database {
             Attempt::Queued => {}
         }
         let granted = &self.slot(slot).granted;
-        loop {
+        for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
             futex::wait(granted, 0, Some(left.min(TICK)));
-            // Acquire pairs with the Release in `pass_right` (R3).
-            if granted.load(Acquire) == 1 {
+            // Acquire pairs with the Releases in `pass_right` (R3). The owner word alone is enough: whoever
+            // passed the right on may have died before the rest.
+            if granted.load(Acquire) == 1 || self.control().right_owner.load(Acquire) == slot.word()
+            {
+                self.slot(slot).state.store(txn_state::WRITER, Relaxed);
                 return Ok(());
             }
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
@@ -117,8 +128,13 @@ impl Database {
                 }
                 return Err(stop.unwrap_or_else(|| self.busy(holder, timeout)));
             }
-            self.reap_dead()?;
+            if tick % TICKS_PER_SWEEP == 0
+                || !self.is_owner_alive(self.control().right_owner.load(Relaxed))
+            {
+                self.reap_dead()?;
+            }
         }
+        unreachable!("the loop ends by returning")
     }
 
     fn try_right(&self, slot: SlotIndex, may_queue: bool) -> Result<Attempt> {
@@ -176,6 +192,7 @@ impl Database {
     fn leave_queue(&self, slot: SlotIndex) -> Result<bool> {
         let _guard = self.lock_commit()?;
         if self.control().right_owner.load(Relaxed) == slot.word() {
+            self.slot(slot).state.store(txn_state::WRITER, Relaxed);
             return Ok(true);
         }
         self.drop_from_queue(slot);
@@ -209,19 +226,29 @@ impl Database {
                 c.right_owner.store(0, Relaxed);
                 return None;
             }
-            let word = c.queue[head as usize % TXN_SLOTS].load(Relaxed);
-            c.queue_head.store(head.wrapping_add(1), Relaxed);
-            let Some(next) = SlotIndex::from_word(word) else { continue };
-            let s = self.slot(next);
-            if s.process.load(Relaxed) == 0 || s.state.load(Relaxed) != txn_state::QUEUED {
-                continue;
+            let entry = &c.queue[head as usize % TXN_SLOTS];
+            let next = SlotIndex::from_word(entry.load(Relaxed)).filter(|&next| {
+                let s = self.slot(next);
+                s.process.load(Relaxed) != 0 && s.state.load(Relaxed) == txn_state::QUEUED
+            });
+            if let Some(next) = next {
+                let s = self.slot(next);
+                // The owner word is the handing over: a death before it leaves the right with the dead one, whose
+                // reaper passes it on again; after it the waiter finds itself the owner. What is left
+                // of its entry is skipped later, since it is not QUEUED any more.
+                crash_point!("right.chosen");
+                // Release pairs with the Acquire of the waiter (R3).
+                c.right_owner.store(next.word(), Release);
+                crash_point!("right.owned");
+                s.state.store(txn_state::WRITER, Relaxed);
+                s.waiting_for.store(0, Relaxed);
+                s.granted.store(1, Release);
             }
-            c.right_owner.store(next.word(), Relaxed);
-            s.state.store(txn_state::WRITER, Relaxed);
-            s.waiting_for.store(0, Relaxed);
-            // Release pairs with the Acquire of the waiter (R3).
-            s.granted.store(1, Release);
-            return Some(next);
+            entry.store(0, Relaxed);
+            c.queue_head.store(head.wrapping_add(1), Relaxed);
+            if next.is_some() {
+                return next;
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Stock SQLite gives the largest rowid plus one. Concurrent transactions would all
 //! get the same one, so the counter remembers the largest rowid handed out, too. It only
-//! counts while some other transaction is writing: otherwise, after a
+//! counts while some other transaction is writing or has committed since the snapshot: otherwise, after a
 //! rollback or a delete at the end, the next rowid is the one that stock SQLite would give.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -30,7 +30,11 @@ impl Conn {
         let mut high = counter.high.load(Acquire);
         loop {
             let next = match high.checked_add(1) {
-                Some(after) if after > stock && self.others_are_writing() => after,
+                Some(after)
+                    if after > stock && (self.snapshot_is_old() || self.others_are_writing()) =>
+                {
+                    after
+                }
                 _ => stock,
             };
             // AcqRel: two transactions never get the same rowid from one value of the counter.
@@ -46,6 +50,13 @@ impl Conn {
         if let Some(counter) = self.rowid_counter(root) {
             counter.high.fetch_max(rowid, AcqRel);
         }
+    }
+
+    /// Rows may have been added that this transaction does not see.
+    fn snapshot_is_old(&self) -> bool {
+        self.snapshot
+            .as_ref()
+            .is_some_and(|s| s.ts.get() < self.db.control().visible_ts.load(Acquire))
     }
 
     fn others_are_writing(&self) -> bool {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::merge::BaseHeader;
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
 use crate::shm::process;
 
@@ -122,7 +123,10 @@ impl Database {
         let mut suspended = false;
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
-            if process::pid_of(self.region(), index) == 0 {
+            // Looked at again under the mutex: since the verdict someone may have cleaned up and a new process may
+            // have taken the slot. A process in it that is dead now is as dead as the other.
+            let gone = process::pid_of(self.region(), index) == 0;
+            if gone || process::is_alive(self.region(), self.process(), index) {
                 return Ok(false);
             }
             let c = self.control();
@@ -158,33 +162,83 @@ impl Database {
     fn finish_dead_merge(&self, index: process::ProcessIndex) -> Result<()> {
         // The dead process's lock on the base is gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
+        let Some(owner) = SlotIndex::from_word(self.control().merge_owner.load(Acquire)) else {
+            return Ok(());
+        };
+        let exclusive = self.slot(owner).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        if exclusive && header.generation.get() < self.active_generation().number.load(Relaxed) {
+            self.bury_unfinished_commit()?;
+        }
         let wake = {
             let _guard = self.lock_commit_even_if_poisoned()?;
-            if process::pid_of(self.region(), index) == 0 {
+            let slot = self.slot(owner);
+            let same = slot.process.load(Acquire) == index.0 + 1
+                && self.control().merge_owner.load(Relaxed) == owner.word()
+                && !process::is_alive(self.region(), self.process(), index);
+            if !same {
                 return Ok(());
             }
-            let c = self.control();
-            let owner = c.merge_owner.load(Relaxed);
-            let Some(slot_index) = SlotIndex::from_word(owner) else { return Ok(()) };
-            let slot = self.slot(slot_index);
-            if slot.process.load(Acquire) != index.0 + 1 {
-                return Ok(());
-            }
-            self.settle_base(&header, slot.state.load(Relaxed) == txn_state::EXCLUSIVE);
-            c.merge_owner.store(0, Release);
-            self.drop_from_queue(slot_index);
-            let wake = if c.right_owner.load(Relaxed) == slot_index.word() {
-                self.pass_right()
-            } else {
-                None
-            };
-            slot.clear();
-            slot.process.store(0, Release);
-            process::clear_dead(self.region(), index);
-            wake
+            self.settle_dead_merge(index, owner, &header, exclusive)
         };
         self.wake_granted(wake);
         self.wake_merge_waiters();
         Ok(())
+    }
+
+    /// (M) The header of the base tells what became of a dead process's merge or exclusive transaction.
+    fn settle_dead_merge(
+        &self,
+        index: process::ProcessIndex,
+        owner: SlotIndex,
+        header: &BaseHeader,
+        exclusive: bool,
+    ) -> Option<SlotIndex> {
+        let c = self.control();
+        let slot = self.slot(owner);
+        let committed_exclusively =
+            exclusive && header.generation.get() == self.active_generation().number.load(Relaxed);
+        self.settle_base(header, committed_exclusively);
+        self.settle_fence(header);
+        c.merge_owner.store(0, Release);
+        self.drop_from_queue(owner);
+        let wake =
+            if c.right_owner.load(Relaxed) == owner.word() { self.pass_right() } else { None };
+        slot.clear();
+        slot.process.store(0, Release);
+        process::clear_dead(self.region(), index);
+        wake
+    }
+
+    /// Makes sure that an exclusive transaction which did not commit never will.
+    ///
+    /// SQLite writes all frames of a commit to the WAL and syncs them before it says in the WAL-index that they
+    /// count. Killed, or failed, in between it leaves a complete commit that nobody sees, until the WAL-index is
+    /// rebuilt and takes it for real, over whatever was committed since. A small transaction of our own goes over the same
+    /// frames. The caller has the right to merge; a failure poisons the database.
+    pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
+        let buried = self.with_base(|base| {
+            base.begin()?;
+            let stamped = base.header().and_then(|header| base.stamp(&header));
+            match stamped {
+                Ok(()) => base.commit(),
+                Err(e) => {
+                    base.rollback();
+                    Err(e)
+                }
+            }
+        });
+        if buried.is_err() {
+            self.poison();
+        }
+        buried
+    }
+
+    /// True unless the owner of an owner word is known to be dead.
+    pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
+        let Some(slot) = SlotIndex::from_word(word) else { return true };
+        match self.slot(slot).process.load(Acquire) {
+            0 => true,
+            p => process::is_alive(self.region(), self.process(), process::ProcessIndex(p - 1)),
+        }
     }
 }

@@ -131,15 +131,28 @@ impl Conn {
     /// Generations in memory above `base`, newest first.
     pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
         let gens = &self.db.control().generations;
+        // Asked first: a generation that is only being prepared is not listed.
+        let active = self.db.active_generation().number.load(Acquire);
         let mut found = Vec::with_capacity(2);
         for (i, slot) in gens.iter().enumerate() {
             // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
             let number = slot.number.load(Acquire);
-            if number > base.get() && slot.state.load(Relaxed) != generation::FREE {
+            if number > base.get()
+                && number <= active
+                && slot.state.load(Relaxed) != generation::FREE
+            {
                 found.push((Generation::new(number), self.db.memtable(i)));
             }
         }
         found.sort_by_key(|m| std::cmp::Reverse(m.0));
+        debug_assert!(
+            found.iter().enumerate().all(|(i, m)| m.0.get() + i as u32 == found[0].0.get())
+                && found
+                    .last()
+                    .is_none_or(|m| base == Generation::ZERO || m.0.get() == base.get() + 1),
+            "S1: a generation above {base} is missing: {:?}",
+            found.iter().map(|m| m.0).collect::<Vec<_>>()
+        );
         found
     }
 

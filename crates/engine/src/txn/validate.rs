@@ -31,16 +31,13 @@ impl Conn {
     /// (M) The generations needed for validation are all in memory, and no exclusive transaction intervened.
     pub(crate) fn check_history(&self) -> Result<()> {
         let Some(snapshot) = &self.snapshot else { return Ok(()) };
-        if self.reads.is_empty() && self.writes.is_empty() {
-            return Ok(());
-        }
         let c = self.db.control();
         let exclusive = c.exclusive_generation.load(Relaxed) > snapshot.base_generation.get();
         let foreign = snapshot.resting
             && c.fence.load(Acquire) == fence::FENCED
             && c.fence_cookie.load(Relaxed) != snapshot.base_cookie;
         let active = self.db.active_generation().number.load(Relaxed);
-        let first = snapshot.memtables.first().map_or(active, |m| m.0.get());
+        let first = snapshot.newest_generation().get().max(snapshot.base_generation.get() + 1);
         let present = (0..ARENAS)
             .filter(|&i| {
                 let g = &c.generations[i];
@@ -48,7 +45,7 @@ impl Conn {
                 g.state.load(Relaxed) != generation::FREE && number >= first && number <= active
             })
             .count() as u32;
-        let history_gone = present != active - first + 1;
+        let history_gone = present != (active + 1).saturating_sub(first);
         if exclusive || foreign || history_gone {
             return Err(Error::Conflict(Box::new(Conflict {
                 is_exclusive: exclusive || foreign,

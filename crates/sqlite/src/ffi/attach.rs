@@ -165,6 +165,7 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
     // SAFETY: engine.h.
     unsafe {
         with(conn, |c| {
+            c.database().forget_dead()?;
             let others = c.database().connections().saturating_sub(1);
             if others > 0 {
                 return Err(Error::Busy(format!(
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
                 )));
             }
             with_wait(wait, |w| c.exclusive_begin(w))?;
-            Ok(SQLITE_OK)
+            c.database().retire_log().map(|()| SQLITE_OK)
         })
     }
 }
@@ -187,7 +188,6 @@ pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
     unsafe {
         read(conn, (), |c| {
             c.exclusive_end(true);
-            c.database().mark_unmarked();
         });
     }
     // SAFETY: engine.h.

@@ -220,6 +220,8 @@ pub unsafe extern "C" fn pl_new_rowid(
     unsafe {
         with(conn, |c| match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
             Some(rowid) => {
+                // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
+                c.read_point(Root::new(root), &crate::key::encode_rowid(rowid));
                 *out = rowid;
                 Ok(SQLITE_OK)
             }
