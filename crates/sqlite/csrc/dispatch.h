@@ -36,7 +36,7 @@ typedef struct PlReads PlReads;
 
 /* One handle. Invariants:
 **  H1 eWrite!=0 or bExcl implies a snapshot and a base read (or, if bExcl, write) transaction.
-**  H2 while bExcl the overlay is empty and every facade is in mode PLC_PASS.
+**  H2 while bExcl the overlay is empty and every facade is in mode PLC_PASS, unless it was tripped (CURSOR_FAULT).
 **  H3 bTrack implies an explicit transaction that does not hold the writer's right (T2). */
 struct PlBtree {
   PlConn *pConn;          /* attached session, or 0 */

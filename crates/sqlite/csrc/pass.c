@@ -23,14 +23,13 @@ static void plMirrorAll(PlBtree *pPl){
 static int plPassInstall(PlCursor *pX){
   BtCursor *pOut = pX->pOut, *pIn = &pX->inner;
   int rc;
+  if( pOut->eState==CURSOR_FAULT ) return SQLITE_OK;
   pX->eMode = PLC_PASS;
   pX->bSeeked = 0;
   plDropIter(pX);
-  if( pOut->eState==CURSOR_FAULT ) return SQLITE_OK;
   rc = plInnerOpen(pX);
   if( rc ){
-    pOut->eState = CURSOR_FAULT;
-    pOut->skipNext = rc;
+    plTrip(pX, rc);
     return rc;
   }
   if( pX->ePos!=POS_NONE && (pOut->pKeyInfo==0 || pX->bRec) && pOut->eState!=CURSOR_INVALID ){

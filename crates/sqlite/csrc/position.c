@@ -177,11 +177,12 @@ static void plForget(PlCursor *pX){
   pX->pOut->eState = CURSOR_INVALID;
 }
 
-/* Makes a cursor fail with errCode from now on. */
+/* Makes a cursor fail with errCode from now on. It leaves the exclusive path: everything else asks for CURSOR_FAULT. */
 static void plTrip(PlCursor *pX, int errCode){
   plForget(pX);
   plInnerClose(pX);
   plDropIter(pX);
+  pX->eMode = PLC_MERGE;
   pX->pOut->eState = CURSOR_FAULT;
   pX->pOut->skipNext = errCode;
 }

@@ -76,39 +76,48 @@ static int plBaseIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   return SQLITE_OK;
 }
 
+/* Compares a record with the whole search key, default_rc included. */
+static int plCompareRecord(PlCursor *pX, const u8 *aRec, u32 nRec, UnpackedRecord *pKey, int *pRes){
+  pKey->errCode = 0;
+  *pRes = sqlite3VdbeRecordCompare((int)nRec, aRec, pKey);
+  return pKey->errCode ? SQLITE_CORRUPT_PGNO(pX->pOut->pgnoRoot) : SQLITE_OK;
+}
+
 /* All key fields are given: at most one entry matches, and key holds its encoding. */
 static int plSeekFull(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   BtCursor *pCur = pX->pOut;
+  u16 nField = pKey->nField;
+  i8 eDefault = pKey->default_rc;
   PlEntry e;
   int bEntry = pl_get(pX->pPl->pConn, pCur->pgnoRoot, pX->key.p, pX->key.n, &e);
   int rc, res = -1;
+  pKey->eqSeen = 0;
   if( bEntry && !e.tombstone ){
-    pKey->errCode = 0;
-    *pRes = sqlite3VdbeRecordCompare((int)e.nRec, e.rec, pKey);
-    if( pKey->errCode ) return SQLITE_CORRUPT_PGNO(pCur->pgnoRoot);
+    rc = plCompareRecord(pX, e.rec, e.nRec, pKey, pRes);
     pX->cur = e;
     pX->eSrc = SRC_OVER;
     pX->eBase = PLB_UNSYNC;
     pX->ePos = POS_ROW;
     pCur->eState = CURSOR_VALID;
-    return SQLITE_OK;
+    return rc;
   }
+  pKey->nField = pCur->pKeyInfo->nKeyField;
+  pKey->default_rc = 0;
   rc = plBaseIndexSeek(pX, pKey, &res);
+  pKey->nField = nField;
+  pKey->default_rc = eDefault;
+  pKey->eqSeen = 0;
   if( rc ) return rc;
   pX->eSrc = SRC_BASE;
-  if( pX->eBase!=PLB_NONE && res!=0 ){
-    /* Beside the search key with its default_rc or further fields: maybe on the entry itself. */
-    rc = plInnerKey(pX);
-    if( rc ) return rc;
-    if( plCompareBytes(pX->baseKey.p, pX->baseKey.n, pX->key.p, pX->key.n)==0 ) pX->eBase = PLB_AT;
-  }
   if( pX->eBase==PLB_AT && !bEntry ){
+    const u8 *a;
+    u32 n;
+    rc = plInnerPayload(pX, &a, &n);
+    if( rc==SQLITE_OK ) rc = plCompareRecord(pX, a, n, pKey, pRes);
     pX->ePos = POS_ROW;
     pCur->eState = CURSOR_VALID;
-    *pRes = res;
-    return SQLITE_OK;
+    return rc;
   }
-  pKey->eqSeen = 0;
   pX->ePos = POS_GONE;
   pCur->eState = CURSOR_INVALID;
   *pRes = -1;

@@ -167,6 +167,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }
   pPl->eWrite = (u8)how;
   pPl->nSavepoint = 0;
+  pl_savepoint_release(pPl->pConn, 0);    /* statements in autocommit leave theirs to the commit, as in stock SQLite */
   plSetTrack(p);
   return SQLITE_OK;
 }
