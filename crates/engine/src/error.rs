@@ -34,7 +34,7 @@ pub struct Conflict {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A wait ended by its timeout or its handler; may be repeated.
-    #[error("database is locked: {0}")]
+    #[error("{0}")]
     Busy(String),
     /// Something that this transaction read has changed; roll back and retry.
     #[error("conflict with transaction {} of process {}", .0.winner.get(), .0.winner_pid)]

@@ -35,15 +35,24 @@ static int plToWal(Btree *p){
   return SQLITE_OK;
 }
 
-/* Writes a header in a stock transaction of its own, with a full sync. */
-static int plStampAlone(Btree *p, const PlHeader *pHdr){
+/* Writes a header in a stock transaction of its own, with a full sync, if the header in the file has salt iSalt (0:
+** is not marked) and, being marked, is not fenced. Another connection may have been faster. */
+static int plStampAlone(Btree *p, u32 iSalt, const PlHeader *pHdr){
   int iDb = plDbIndex(p);
   unsigned pgFlags = p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK);
+  PlHeader was;
   int rc;
   sqlite3StockBtreeSetPagerFlags(p, PAGER_SYNCHRONOUS_FULL | (p->db->flags & PAGER_FLAGS_MASK));
   rc = sqlite3StockBtreeBeginTrans(p, 1, 0);
-  if( rc==SQLITE_OK ) rc = plStamp(p, pHdr);
-  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCommit(p);
+  if( rc==SQLITE_OK ){
+    plReadHeader(p->pBt, &was);
+    if( was.fenced || (was.marked ? was.salt : 0)!=iSalt ){
+      sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
+    }else{
+      rc = plStamp(p, pHdr);
+      if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCommit(p);
+    }
+  }
   if( rc ) sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
   sqlite3StockBtreeSetPagerFlags(p, pgFlags);
   return rc;
@@ -75,13 +84,14 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   pl_free(zErr);
   rc = plToWal(p);
   h.marked = 1;
-  if( rc==SQLITE_OK ) rc = plStampAlone(p, &h);
+  if( rc==SQLITE_OK ) rc = plStampAlone(p, 0, &h);
   if( rc ) return rc;
   rc = plAttach(p);
   if( rc ){
     /* Not without a session: unmarked it stays the WAL database that it is. */
-    memset(&h, 0, sizeof(h));
-    (void)plStampAlone(p, &h);
+    PlHeader plain;
+    memset(&plain, 0, sizeof(plain));
+    (void)plStampAlone(p, h.salt, &plain);
   }
   return rc;
 }
@@ -98,8 +108,17 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   plStashClear(p);
   rc = pl_disable_begin(pConn, plWait(p->db, &wait));
   if( rc ) return plFail(p, rc);
-  memset(&h, 0, sizeof(h));
-  rc = plStampAlone(p, &h);
+  /* The engine has unfenced the file and removed the log: it is at rest, and only the mark is left. */
+  rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
+  if( rc==SQLITE_OK ){
+    plReadHeader(p->pBt, &h);
+    rc = sqlite3StockBtreeCommit(p);
+  }
+  if( rc==SQLITE_OK ){
+    u32 iSalt = h.salt;
+    memset(&h, 0, sizeof(h));
+    rc = plStampAlone(p, iSalt, &h);
+  }
   if( rc ){
     pl_exclusive_end(pConn, 0);
     return rc;
@@ -112,6 +131,12 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
 
 /* OP_JournalMode begins: returns the mode that stock code shall set. */
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
+  /* Another connection may have switched the mode on since this one looked. */
+  if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) ){
+    *pRc = plLook(p);
+    if( (*pRc & 0xff)==SQLITE_BUSY ) *pRc = SQLITE_OK;   /* stock code says it in its own way */
+    if( *pRc ) return PAGER_JOURNALMODE_QUERY;
+  }
   if( eAsked==PL_JOURNALMODE ){
     if( !PL_BT(p) ) *pRc = plEnable(pVdbe, p);
     return PAGER_JOURNALMODE_QUERY;

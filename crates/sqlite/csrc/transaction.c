@@ -14,6 +14,7 @@
 ** it: every further write and COMMIT fails with the same code until ROLLBACK (trap 17).
 */
 
+#define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
 #define PL_BASE_RETRY_MS 10000    /* a reader waits this long for the base's own recovery before it says BUSY */
 
 /* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
@@ -59,8 +60,9 @@ static void plSetTrack(Btree *p){
 static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   PlHeader h;
+  int nTry;
   int rc;
-  for(;;){
+  for(nTry=1; ; nTry++){
     rc = pl_snapshot_pin(pPl->pConn);
     if( rc ) return plFail(p, rc);
     rc = plBaseBegin(p, 0, pSchemaVersion);
@@ -81,6 +83,11 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     if( rc!=PL_RETRY ){
       pl_snapshot_end(pPl->pConn);
       return plFail(p, rc);
+    }
+    if( nTry>=PL_SNAPSHOT_TRIES ){
+      pl_snapshot_end(pPl->pConn);
+      return plStash(p, SQLITE_CORRUPT, sqlite3_mprintf(
+          "the database file was replaced by an older state of itself while it was in use; put the newest one back"));
     }
   }
   pPl->bForWrite = (u8)forWrite;
