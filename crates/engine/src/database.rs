@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -52,6 +53,8 @@ pub struct Database {
     ring: Ring,
     log: OnceLock<Log>,
     log_claim: OnceLock<File>,
+    /// The log file that `log` has open was removed.
+    log_retired: AtomicBool,
     base: Mutex<Option<Box<dyn Base>>>,
     opener: Arc<dyn BaseOpener>,
     region: Arc<Region>,
@@ -270,6 +273,7 @@ impl Database {
             ring: region.ring(),
             log: OnceLock::new(),
             log_claim: OnceLock::new(),
+            log_retired: AtomicBool::new(false),
             base: Mutex::new(base),
             opener,
             region,
@@ -410,6 +414,11 @@ impl Database {
 
     /// The log with its file. The file exists from the fencing on.
     pub(crate) fn log(&self) -> Result<&Log> {
+        if self.log_retired.load(Acquire) {
+            return Err(Error::CantOpen(
+                "this process has tried to leave concurrent mode; close its connections and open them again".into(),
+            ));
+        }
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
@@ -482,10 +491,15 @@ impl Database {
     /// Before the base leaves concurrent mode, in an exclusive transaction: unfences it and removes the log, so that every
     /// state in between is one that start-up knows. Everything is merged.
     pub fn retire_log(&self) -> Result<()> {
+        {
+            let _guard = self.lock_commit()?;
+            // From here on nobody commits: optimistic transactions find out in their critical section, others
+            // when they become writers.
+            self.control().fence.store(fence::RESTING, std::sync::atomic::Ordering::Release);
+        }
+        self.log_retired.store(true, std::sync::atomic::Ordering::Release);
         self.with_base(session::unfence)?;
-        session::remove_log(&self.path)?;
-        self.control().fence.store(fence::RESTING, std::sync::atomic::Ordering::Release);
-        Ok(())
+        session::remove_log(&self.path)
     }
 
     /// Whether merges run in a background thread; `Some` sets it.

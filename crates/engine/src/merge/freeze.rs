@@ -169,8 +169,10 @@ impl Database {
     /// (M) Notes a fence that is in the base although its author did not live to say so here.
     pub(crate) fn settle_fence(&self, header: &BaseHeader) {
         let c = self.control();
-        if header.fenced
-            && header.salt == c.salt.load(Relaxed)
+        if !header.fenced {
+            // Relaxed: a session at rest promises nothing.
+            c.fence.store(fence_state::RESTING, Relaxed);
+        } else if header.salt == c.salt.load(Relaxed)
             && c.fence.load(Relaxed) == fence_state::RESTING
         {
             c.fence_cookie.store(header.cookie, Relaxed);

@@ -31,7 +31,7 @@ use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len};
 use crate::memtable::{EntryKind, Memtable};
 use crate::shm::futex;
-use crate::shm::layout::NO_PIN;
+use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::mutex::Guard;
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
@@ -138,9 +138,12 @@ impl Conn {
         self.give_right_back()?;
         let seen = self.snapshot.as_ref().map_or(0, |s| s.ts.get());
         self.end_writing();
-        if seen > self.db.control().readable_ts.load(Acquire) && sync == Sync::Full {
-            // C3: what it read must not be lost after it was reported as read.
-            self.db.log()?.sync_through(self.db.log_shared().log_end())?;
+        if seen > self.db.control().readable_ts.load(Acquire) {
+            if sync == Sync::Full {
+                // C3: what it read must not be lost after it was reported as read.
+                self.db.log()?.sync_through(self.db.log_shared().log_end())?;
+            }
+            // Whoever starts after this transaction has ended sees no less than it did.
             self.db.control().readable_ts.fetch_max(seen, AcqRel);
         }
         Ok(())
@@ -255,6 +258,11 @@ impl Conn {
         }
         // Kept until the commit is settled: open readers of this connection go on behind it.
         db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
+        if c.fence.load(Acquire) != fence::FENCED {
+            return Err(Error::CantOpen(
+                "the database has left concurrent mode; roll back and reopen it".into(),
+            ));
+        }
         if let Err(blocked) = self.validate_in_mutex(&guard, first_pass)? {
             return Ok(Err(blocked));
         }

@@ -31,7 +31,8 @@ impl Database {
         let c = self.control();
         // A thread that panicked unlocks as if all were well: the positions tell that it was not (C2).
         let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();
-        if guard.previous_owner_died || half_done {
+        // Without repair a poisoned database can still be given things back; nothing else is done with it.
+        if (guard.previous_owner_died || half_done) && self.log_shared().poisoned().is_none() {
             self.repair_after_death(&guard)?;
         }
         Ok(guard)

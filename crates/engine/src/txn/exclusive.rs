@@ -81,6 +81,8 @@ impl Conn {
 
     /// The right to merge, and with it an empty overlay.
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        // Opened now, so that the end of the transaction needs nothing that may be lacking.
+        self.db.with_base(|_| Ok(()))?;
         self.db.own_merge(self.slot, wait)?;
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         let merged = self.merge_everything();

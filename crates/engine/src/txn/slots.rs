@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::merge::BaseHeader;
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
 use crate::shm::process;
 
@@ -158,55 +157,65 @@ impl Database {
         Ok(true)
     }
 
-    /// Completes or undoes what a dead holder of the right to merge was doing (L3).
+    /// Completes or undoes what a dead holder of the right to merge was doing (L3): takes over its rights, so that
+    /// there is one who does it, and, should that one die as well, another.
     fn finish_dead_merge(&self, index: process::ProcessIndex) -> Result<()> {
-        // The dead process's lock on the base is gone with it, so the header is settled.
-        let header = self.with_base(|base| base.header())?;
-        let Some(owner) = SlotIndex::from_word(self.control().merge_owner.load(Acquire)) else {
+        let mine = self.claim_slot()?;
+        if !self.take_over(index, mine)? {
+            self.free_slot(mine);
             return Ok(());
-        };
-        let exclusive = self.slot(owner).state.load(Relaxed) == txn_state::EXCLUSIVE;
-        if exclusive && header.generation.get() < self.active_generation().number.load(Relaxed) {
-            self.bury_unfinished_commit()?;
         }
-        let wake = {
-            let _guard = self.lock_commit_even_if_poisoned()?;
-            let slot = self.slot(owner);
-            let same = slot.process.load(Acquire) == index.0 + 1
-                && self.control().merge_owner.load(Relaxed) == owner.word()
-                && !process::is_alive(self.region(), self.process(), index);
-            if !same {
-                return Ok(());
-            }
-            self.settle_dead_merge(index, owner, &header, exclusive)
-        };
-        self.wake_granted(wake);
-        self.wake_merge_waiters();
-        Ok(())
+        let settled = self.settle_dead_merge(mine);
+        if settled.is_err() {
+            // Nobody can tell what the base holds: recovery from disk will.
+            self.poison();
+        }
+        self.disown_merge(mine);
+        let released = self.release_right(mine);
+        self.free_slot(mine);
+        settled.and(released)
     }
 
-    /// (M) The header of the base tells what became of a dead process's merge or exclusive transaction.
-    fn settle_dead_merge(
-        &self,
-        index: process::ProcessIndex,
-        owner: SlotIndex,
-        header: &BaseHeader,
-        exclusive: bool,
-    ) -> Option<SlotIndex> {
+    /// Makes slot `mine` the heir of the dead process's slot that holds the right to merge; false if there is none.
+    fn take_over(&self, index: process::ProcessIndex, mine: SlotIndex) -> Result<bool> {
+        let _guard = self.lock_commit_even_if_poisoned()?;
         let c = self.control();
-        let slot = self.slot(owner);
-        let committed_exclusively =
-            exclusive && header.generation.get() == self.active_generation().number.load(Relaxed);
-        self.settle_base(header, committed_exclusively);
-        self.settle_fence(header);
-        c.merge_owner.store(0, Release);
+        let Some(owner) = SlotIndex::from_word(c.merge_owner.load(Relaxed)) else {
+            return Ok(false);
+        };
+        let dead = self.slot(owner);
+        if dead.process.load(Acquire) != index.0 + 1
+            || process::is_alive(self.region(), self.process(), index)
+        {
+            return Ok(false);
+        }
+        // In this order: whoever finds this one dead in between inherits at least the right to merge, and with
+        // it the state that says what has to be done.
+        self.slot(mine).state.store(dead.state.load(Relaxed), Relaxed);
+        c.merge_owner.store(mine.word(), Relaxed);
+        if c.right_owner.load(Relaxed) == owner.word() {
+            c.right_owner.store(mine.word(), Relaxed);
+        }
         self.drop_from_queue(owner);
-        let wake =
-            if c.right_owner.load(Relaxed) == owner.word() { self.pass_right() } else { None };
-        slot.clear();
-        slot.process.store(0, Release);
+        dead.clear();
+        dead.process.store(0, Release);
         process::clear_dead(self.region(), index);
-        wake
+        Ok(true)
+    }
+
+    /// The header of the base tells what became of a dead process's merge or exclusive transaction.
+    fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
+        // The dead process's locks on the base are gone with it, so the header is settled.
+        let header = self.with_base(|base| base.header())?;
+        let active = self.active_generation().number.load(Relaxed);
+        let exclusive = self.slot(mine).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        if exclusive && header.generation.get() < active {
+            self.bury_unfinished_commit()?;
+        }
+        let _guard = self.lock_commit_even_if_poisoned()?;
+        self.settle_base(&header, exclusive && header.generation.get() == active);
+        self.settle_fence(&header);
+        Ok(())
     }
 
     /// Makes sure that an exclusive transaction which did not commit never will.
@@ -214,9 +223,9 @@ impl Database {
     /// SQLite writes all frames of a commit to the WAL and syncs them before it says in the WAL-index that they
     /// count. Killed, or failed, in between it leaves a complete commit that nobody sees, until the WAL-index is
     /// rebuilt and takes it for real, over whatever was committed since. A small transaction of our own goes over the same
-    /// frames. The caller has the right to merge; a failure poisons the database.
+    /// frames. The caller has the right to merge, and poisons the database if this fails.
     pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
-        let buried = self.with_base(|base| {
+        self.with_base(|base| {
             base.begin()?;
             let stamped = base.header().and_then(|header| base.stamp(&header));
             match stamped {
@@ -226,11 +235,7 @@ impl Database {
                     Err(e)
                 }
             }
-        });
-        if buried.is_err() {
-            self.poison();
-        }
-        buried
+        })
     }
 
     /// True unless the owner of an owner word is known to be dead.

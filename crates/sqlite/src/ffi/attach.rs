@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
 use plait_engine::{database, session};
@@ -156,6 +157,17 @@ pub unsafe extern "C" fn pl_accept_base(
     }
 }
 
+/// Fails when other living connections have the database open.
+fn refuse_company(database: &Database) -> Result<()> {
+    database.forget_dead()?;
+    match database.connections().saturating_sub(1) {
+        0 => Ok(()),
+        others => Err(Error::Busy(format!(
+            "{others} other connection(s) have the database open; close them before leaving concurrent mode"
+        ))),
+    }
+}
+
 /// See engine.h.
 ///
 /// # Safety
@@ -165,14 +177,13 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
     // SAFETY: engine.h.
     unsafe {
         with(conn, |c| {
-            c.database().forget_dead()?;
-            let others = c.database().connections().saturating_sub(1);
-            if others > 0 {
-                return Err(Error::Busy(format!(
-                    "{others} other connections have the database open; close them before leaving concurrent mode"
-                )));
-            }
+            refuse_company(c.database())?;
             with_wait(wait, |w| c.exclusive_begin(w))?;
+            // Once more: someone may have come while everything was merged. Whoever comes now finds the mode left.
+            if let Err(e) = refuse_company(c.database()) {
+                c.exclusive_end(false);
+                return Err(e);
+            }
             c.database().retire_log().map(|()| SQLITE_OK)
         })
     }
