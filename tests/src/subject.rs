@@ -30,7 +30,7 @@ impl Mode {
 }
 
 /// A way of beginning a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Begin {
     /// `BEGIN`.
     Deferred,
@@ -48,7 +48,7 @@ impl Begin {
 }
 
 /// `PRAGMA synchronous`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Synchronous {
     /// 0.
     Off,

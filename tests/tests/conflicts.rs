@@ -355,6 +355,29 @@ in_threads_and_processes! {
         }
     }
 
+    fn an_append_under_an_older_snapshot_never_takes_a_rowid_that_is_taken(place) {
+        let schema = "CREATE TABLE a(id INTEGER PRIMARY KEY, v); CREATE INDEX a_v ON a(v); INSERT INTO a VALUES(10, 'x');
+                      CREATE TABLE other(id INTEGER PRIMARY KEY); INSERT INTO other VALUES(1);";
+        for merged in [false, true] {
+            let Some(Pair { mut reader, mut other, _fixture }) = pair(place, schema, merged) else { return };
+            reader.ok("BEGIN CONCURRENT; SELECT * FROM other");
+            other.ok("INSERT INTO a(v) VALUES('theirs')");
+            reader.ok("INSERT INTO a(v) VALUES('ours')");
+            let reply = reader.run("COMMIT");
+            let expected = match reply.error {
+                None => 3,
+                Some(error) => {
+                    assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
+                    reader.ok("ROLLBACK");
+                    2
+                }
+            };
+            assert_eq!(other.integer("SELECT count(*) FROM a NOT INDEXED"), expected);
+            assert_eq!(other.integer("SELECT count(*) FROM a WHERE v='theirs'"), 1);
+            assert_eq!(other.ok("PRAGMA integrity_check"), [vec!["ok".into()]]);
+        }
+    }
+
     fn a_read_only_transaction_never_conflicts(place) {
         let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, false) else { return };
         for begin in ["BEGIN CONCURRENT", "BEGIN"] {

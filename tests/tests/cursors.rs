@@ -215,6 +215,29 @@ fn empty_and_emptied_tables_have_no_rows_in_either_direction() {
 }
 
 #[test]
+fn every_row_of_a_table_without_rowid_is_found_by_its_key() {
+    for key in ["INTEGER PRIMARY KEY", "TEXT PRIMARY KEY", "PRIMARY KEY"] {
+        same_as_stock(&[
+            sql(&format!(
+                "CREATE TABLE k(id {key}, grp, val) WITHOUT ROWID; CREATE INDEX k_grp ON k(grp)"
+            )),
+            sql("INSERT INTO k SELECT id, grp, val FROM t"),
+            Step::Merge,
+            sql(
+                "INSERT INTO k VALUES(5, 0, 'n'), (105, 0, 'n'); DELETE FROM k WHERE id=200; UPDATE k SET val='u' WHERE id=300",
+            ),
+            sql(
+                "SELECT t.id, (SELECT val FROM k WHERE k.id=t.id), (SELECT count(*) FROM k WHERE k.id=t.id+5) FROM t",
+            ),
+            sql("SELECT * FROM k WHERE id IN (5, 10, 105, 110, 200, 300, 999)"),
+            sql(
+                "DELETE FROM k WHERE id=10; UPDATE k SET grp=9 WHERE id=390; REPLACE INTO k VALUES(380, 1, 'r'); SELECT * FROM k",
+            ),
+        ]);
+    }
+}
+
+#[test]
 fn partial_keys_find_the_first_and_last_of_equal_prefixes() {
     same_as_stock(&[
         sql(

@@ -109,7 +109,7 @@ in_threads_and_processes! {
         };
         let counted = run(&subject, place, &crowd);
         let (commits, conflicts) = totals(&counted);
-        assert!(conflicts * 20 <= commits, "{conflicts} conflicts in {commits} commits");
+        assert!(conflicts * 20 <= commits, "{conflicts} conflicts in {commits} commits: {counted:#?}");
     }
 
     fn optimistic_transactions_on_a_hot_row_make_progress(place) {

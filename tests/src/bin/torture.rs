@@ -1,13 +1,14 @@
 //! The random suites for as long as one likes, and replay of what they found.
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use plait_tests::differential::Script;
 use plait_tests::differential::generate::generate;
 use plait_tests::differential::shrink::{Bench, Failure, scratch, search};
 use plait_tests::isolation::torture::Round;
+use plait_tests::jobs::history::Layout;
 use plait_tests::place::Place;
-use plait_tests::subject::Subject;
+use plait_tests::subject::{Begin, Subject, Synchronous};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -42,15 +43,57 @@ enum Suite {
         #[arg(long)]
         wal: bool,
     },
-    /// Random transactions whose history must be serializable.
-    Isolation {
-        /// Workers are processes rather than threads.
-        #[arg(long)]
-        processes: bool,
-        /// Seconds of each round.
-        #[arg(long, default_value_t = 5)]
-        round: u64,
-    },
+    /// Random transactions whose history must be serializable. What is not given varies with the seed.
+    Isolation(Isolation),
+}
+
+#[derive(Args)]
+struct Isolation {
+    /// Workers are processes rather than threads.
+    #[arg(long)]
+    processes: bool,
+    /// Seconds of each round.
+    #[arg(long, default_value_t = 5.0)]
+    round: f64,
+    /// How many workers.
+    #[arg(long)]
+    workers: Option<u32>,
+    /// How many keys, at most 60.
+    #[arg(long)]
+    keys: Option<i64>,
+    /// A WITHOUT ROWID table, or a rowid table.
+    #[arg(long)]
+    without_rowid: Option<bool>,
+    /// Ways of beginning.
+    #[arg(long, value_delimiter = ',')]
+    begins: Option<Vec<Begin>>,
+    /// Durability.
+    #[arg(long)]
+    synchronous: Option<Synchronous>,
+    /// A merge after about so many transactions of a worker; none when 0.
+    #[arg(long)]
+    merge_every: Option<u32>,
+    /// Transactions of each worker in a round, at most.
+    #[arg(long)]
+    transactions: Option<u32>,
+}
+
+impl Isolation {
+    fn round(&self, seed: u64) -> Round {
+        let place = if self.processes { Place::Processes } else { Place::Threads };
+        let random = Round::random(seed, place, Duration::from_secs_f64(self.round));
+        let layout = |without| if without { Layout::WithoutRowid } else { Layout::Rowid };
+        Round {
+            workers: self.workers.unwrap_or(random.workers),
+            keys: self.keys.unwrap_or(random.keys),
+            layout: self.without_rowid.map_or(random.layout, layout),
+            begins: self.begins.clone().unwrap_or(random.begins),
+            synchronous: self.synchronous.unwrap_or(random.synchronous),
+            merge_every: self.merge_every.unwrap_or(random.merge_every),
+            transactions: self.transactions.unwrap_or(random.transactions),
+            ..random
+        }
+    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -65,8 +108,8 @@ fn main() -> anyhow::Result<()> {
             let plait = if wal { Subject::plait_in_wal_mode() } else { Subject::plait() };
             differential(&plait, replay, arguments.seed, length, time)
         }
-        Suite::Isolation { processes, round } => {
-            isolation(processes, arguments.seed, Duration::from_secs(round), time);
+        Suite::Isolation(isolation) => {
+            run_isolation(&isolation, arguments.seed, time);
             Ok(())
         }
     }
@@ -102,15 +145,14 @@ fn differential(
     Ok(())
 }
 
-fn isolation(processes: bool, first: u64, round: Duration, time: Duration) {
-    let place = if processes { Place::Processes } else { Place::Threads };
+fn run_isolation(isolation: &Isolation, first: u64, time: Duration) {
     let subject = Subject::plait();
     let end = Instant::now() + time;
     for seed in first.. {
         if Instant::now() >= end {
             break;
         }
-        let round = Round::random(seed, place, round);
+        let round = isolation.round(seed);
         let summary = round.run(&subject);
         println!("seed {seed}: {} workers, {summary:?}", round.workers);
     }

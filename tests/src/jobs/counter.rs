@@ -42,6 +42,8 @@ pub struct Counted {
     pub busy: u64,
     /// SQLITE_BUSY_SNAPSHOT as seen by the caller.
     pub conflicts: u64,
+    /// What the last of them said.
+    pub last_conflict: String,
     /// Median time of a committed increment, retries included.
     pub median: Duration,
     /// Longest time of a committed increment, retries included.
@@ -59,6 +61,7 @@ impl Counter {
             commits: 0,
             busy: 0,
             conflicts: 0,
+            last_conflict: String::new(),
             median: Duration::ZERO,
             max: Duration::ZERO,
         };
@@ -70,6 +73,7 @@ impl Counter {
             while let Err(error) = self.increment(&connection, begin, row) {
                 anyhow::ensure!(error.is_busy(), "an increment failed: {error}");
                 if error.is_conflict() {
+                    counted.last_conflict = error.to_string();
                     counted.conflicts += 1;
                 } else {
                     counted.busy += 1;
