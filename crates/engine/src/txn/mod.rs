@@ -34,7 +34,7 @@ mod validate;
 pub mod write_set;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::read_set::ReadSet;
@@ -44,7 +44,7 @@ use self::snapshot::Snapshot;
 use self::write_set::WriteSet;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
-use crate::ids::{Root, TxnId};
+use crate::ids::{CommitTs, Root, TxnId};
 use crate::memtable::Hi;
 use crate::shm::layout::txn_state;
 use crate::shm::process;
@@ -208,8 +208,22 @@ impl Conn {
             self.doomed = self.mode.is_some();
             self.db.record_conflict(self.txn, conflict);
             self.conflict = Some(conflict.clone());
+            self.wait_for_winner(conflict.winner_ts);
         }
         e
+    }
+
+    /// A retry shall see the commit that it lost against, not conflict with it once more until that is on disk.
+    fn wait_for_winner(&self, winner: CommitTs) {
+        let readable = &self.db.control().readable_ts;
+        if winner.get() <= readable.load(Acquire) {
+            return;
+        }
+        let end = self.db.log_shared().log_end();
+        // If this fails the database is poisoned, and the next call says so.
+        if self.db.log().is_ok_and(|log| log.sync_through(end).is_ok()) {
+            readable.fetch_max(winner.get(), AcqRel);
+        }
     }
 
     pub(crate) fn give_right_back(&mut self) -> Result<()> {
