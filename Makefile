@@ -2,13 +2,17 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --package xtask --
 
-.PHONY: all dist check test
+.PHONY: all dist demo check test
 
 all: dist
 
 # Libraries, headers and programs, into dist/.
 dist:
 	$(XTASK) dist
+
+# The main job on a real file, beside stock SQLite: about a minute after the build.
+demo: dist
+	dist/bin/plait demo
 
 # Formatting, lints, house rules.
 check:

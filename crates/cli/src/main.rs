@@ -1,3 +1,41 @@
-//! The plait command.
+//! The `plait` command.
+//!
+//! | module | command |
+//! |---|---|
+//! | [`run`] | `plait run`: start a program on our library |
+//! | [`convert`] | `plait enable`, `plait disable` |
+//! | [`status`] | `plait status` |
+//! | [`check`] | `plait check` |
+//! | [`recover`] | `plait recover` |
+//! | [`demo`] | `plait demo` |
+//!
+//! Beneath them: [`inspect`] (a database looked at from outside), [`sqlite`] (SQLite's C interface, linked or
+//! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
 
-fn main() {}
+#![deny(unsafe_code)]
+
+mod check;
+mod commands;
+mod console;
+mod convert;
+mod demo;
+mod failure;
+mod inspect;
+mod installation;
+mod os;
+mod quantity;
+mod recover;
+mod run;
+mod sqlite;
+mod status;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    os::end_with_the_reader();
+    let code = commands::parse_and_run().unwrap_or_else(|failure| {
+        console::report(&failure);
+        failure.code
+    });
+    ExitCode::from(code)
+}

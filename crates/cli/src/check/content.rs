@@ -1,0 +1,131 @@
+//! The content of a database, checked by SQLite itself.
+
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::report::{Line, Verdict};
+use crate::quantity::of;
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value};
+
+/// Problems of one kind that are told one by one.
+const PROBLEMS_MAX: usize = 10;
+
+/// Opens the database at `path` and checks its pages, its rows and its references.
+pub fn check(path: &Path, flags: OpenFlags) -> Vec<Line> {
+    let spinner = ProgressBar::new_spinner().with_style(
+        ProgressStyle::with_template("  {spinner} {msg} {elapsed}").expect("a valid template"),
+    );
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    let mut lines = Vec::new();
+    match open(path, flags) {
+        Err(e) => lines.push(Line::new("opening", Verdict::Damage, e.to_string())),
+        Ok(db) => {
+            spinner.set_message("integrity_check");
+            lines.extend(told(
+                "integrity",
+                db.rows("PRAGMA integrity_check(100)"),
+                integrity_problems,
+            ));
+            spinner.set_message("foreign_key_check");
+            lines.extend(told(
+                "foreign keys",
+                db.rows("PRAGMA foreign_key_check"),
+                reference_problems,
+            ));
+        }
+    }
+    spinner.finish_and_clear();
+    lines
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
+    let db = Connection::open(Library::linked(), path, flags)?;
+    db.busy_timeout(Duration::from_secs(30))?;
+    db.rows("SELECT count(*) FROM sqlite_schema")?;
+    Ok(db)
+}
+
+type Rows = Vec<Vec<Value>>;
+
+fn told(
+    what: &'static str,
+    rows: Result<Rows, SqlError>,
+    problems: fn(Rows) -> Vec<String>,
+) -> Vec<Line> {
+    let problems = match rows {
+        // The tables that could be read say nothing about the rest.
+        Err(e) => vec![e.to_string()],
+        Ok(rows) => problems(rows),
+    };
+    if problems.is_empty() {
+        return vec![Line::new(what, Verdict::Good, "ok")];
+    }
+    let more = problems.len().saturating_sub(PROBLEMS_MAX);
+    let mut lines: Vec<Line> = problems
+        .into_iter()
+        .take(PROBLEMS_MAX)
+        .map(|p| Line::new(what, Verdict::Damage, p))
+        .collect();
+    if more > 0 {
+        lines.push(Line::new(
+            what,
+            Verdict::Damage,
+            format!("and {}", of(more as u64, "more problem", "more problems")),
+        ));
+    }
+    lines
+}
+
+fn integrity_problems(rows: Rows) -> Vec<String> {
+    let texts = rows.into_iter().filter_map(|row| row.into_iter().next());
+    texts.map(|text| text.to_string()).filter(|text| text != "ok").collect()
+}
+
+fn reference_problems(rows: Rows) -> Vec<String> {
+    rows.iter()
+        .map(|row| match row.as_slice() {
+            [table, Value::Integer(rowid), parent, ..] => {
+                format!(
+                    "row {rowid} of table {table} refers to a row that table {parent} does not have"
+                )
+            }
+            [table, _, parent, ..] => {
+                format!("a row of table {table} refers to a row that table {parent} does not have")
+            }
+            _ => "a row refers to one that is not there".to_owned(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sound_database_has_two_good_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        let db = Connection::open(Library::linked(), &path, OpenFlags::Create).unwrap();
+        db.execute("CREATE TABLE t(x)").unwrap();
+        drop(db);
+        let lines = check(&path, OpenFlags::ReadOnly);
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line.verdict == Verdict::Good), "{lines:?}");
+    }
+
+    #[test]
+    fn a_missing_parent_is_told_by_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        let db = Connection::open(Library::linked(), &path, OpenFlags::Create).unwrap();
+        db.execute("CREATE TABLE p(id INTEGER PRIMARY KEY)").unwrap();
+        db.execute("CREATE TABLE c(p REFERENCES p)").unwrap();
+        db.execute("INSERT INTO c VALUES(5)").unwrap();
+        drop(db);
+        let lines = check(&path, OpenFlags::ReadOnly);
+        assert_eq!(lines[1].verdict, Verdict::Damage);
+        assert!(lines[1].text.contains("row 1 of table c"), "{lines:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! `plait check`: whether a database, its log and its shared memory are sound, and what opening it will do.
+//!
+//! Nothing is changed. Where opening would change something (recovery, a rollback), the content is checked on a private copy on
+//! which the same recovery runs.
+
+mod content;
+mod report;
+mod scratch;
+mod state;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::console::{BAD, GOOD, HEADING, styled};
+use crate::failure::{self, Result};
+use crate::inspect::Inspection;
+use crate::inspect::log::Log;
+use crate::inspect::outlook::Outlook;
+use crate::sqlite::OpenFlags;
+use report::{Line, Verdict};
+use scratch::Scratch;
+
+/// Arguments of `plait check`.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Look at headers, log and shared memory only, not at the content
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Where the content can be looked at without changing anything.
+enum Place {
+    Here(OpenFlags),
+    Copy,
+    Nowhere(&'static str),
+}
+
+/// Checks a database.
+pub fn run(args: &CheckArgs) -> Result<u8> {
+    let state = Inspection::of(&args.file)?;
+    anstream::println!("{}", styled(HEADING, args.file.display()));
+    let mut lines = state::lines(&state);
+    for line in &lines {
+        anstream::println!("{line}");
+    }
+    if !args.quick {
+        let content = content(&state)?;
+        for line in &content {
+            anstream::println!("{line}");
+        }
+        lines.extend(content);
+    }
+    let worst = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Good);
+    if worst == Verdict::Damage {
+        anstream::println!("{}", styled(BAD, "damage found, see above"));
+        return Ok(failure::FAILED);
+    }
+    anstream::println!("{}", styled(GOOD, "no damage found"));
+    Ok(failure::OK)
+}
+
+fn place(state: &Inspection) -> Place {
+    match state.outlook() {
+        Outlook::Ordinary if state.has_journal => Place::Copy,
+        // A reader alone would leave a WAL behind that was not there.
+        Outlook::Ordinary if state.wal.is_none() => Place::Here(OpenFlags::ReadWrite),
+        Outlook::Ordinary | Outlook::Starts { stale_log: false } => {
+            Place::Here(OpenFlags::ReadOnly)
+        }
+        Outlook::Starts { stale_log: true } | Outlook::Recovers { .. } => Place::Copy,
+        Outlook::Joins(_) => Place::Here(OpenFlags::ReadWrite),
+        Outlook::GoesOn if matches!(state.log, Log::Sound(_)) => Place::Copy,
+        Outlook::GoesOn => {
+            Place::Nowhere("it can only be checked once a program has opened it and gone on")
+        }
+        Outlook::Refuses { .. } => Place::Nowhere("the database cannot be opened as it is"),
+    }
+}
+
+fn content(state: &Inspection) -> Result<Vec<Line>> {
+    match place(state) {
+        Place::Here(flags) => Ok(content::check(&state.path, flags)),
+        Place::Nowhere(why) => {
+            Ok(vec![Line::new("content", Verdict::Notice, format!("not checked: {why}"))])
+        }
+        Place::Copy => {
+            let scratch = Scratch::copy(&state.path)?;
+            let missing =
+                state.memory.as_ref().is_some_and(|m| m.is_trusted() && m.unwritten_bytes > 0);
+            let without = if missing { ", without what is only in shared memory" } else { "" };
+            let what =
+                format!("checked on a recovered copy{without}; the database itself was not opened");
+            let mut lines = vec![Line::fact("content", what)];
+            lines.extend(content::check(&scratch.database(), OpenFlags::ReadWrite));
+            Ok(lines)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A private copy of a database that must not be opened where it is, because opening would change it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use crate::failure::{Failure, Result};
+use crate::inspect::beside;
+use crate::os::FileSystem;
+use crate::quantity::bytes;
+
+/// Files that make up a database without its shared memory.
+const SUFFIXES: &[&str] = &["", "-wal", "-journal", "-plait"];
+/// Bytes copied between two looks at the progress.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The copy; removed when dropped.
+pub struct Scratch {
+    directory: TempDir,
+}
+
+impl Scratch {
+    /// Copies the database at `path`. Fails when it changed meanwhile, because the copy is then no state of it.
+    pub fn copy(path: &Path) -> Result<Scratch> {
+        let before = fingerprint(path);
+        let total: u64 = before.iter().flatten().map(|f| f.0).sum();
+        let place = std::env::temp_dir();
+        let room = FileSystem::of(&place).map_or(u64::MAX, |fs| fs.free_bytes);
+        // Recovery writes to the copy: the log's content once more into its WAL and into the file.
+        let wanted = total + total / 2;
+        let elsewhere =
+            "set TMPDIR to a directory with more room, or open the database once to let it recover";
+        if room < wanted {
+            return Err(Failure::new(
+                format!(
+                    "cannot check a copy of {}: it takes {} in {}, which has {}",
+                    path.display(),
+                    bytes(wanted),
+                    place.display(),
+                    bytes(room)
+                ),
+                elsewhere,
+            ));
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("plait-check-")
+            .tempdir()
+            .map_err(|e| Failure::io("make a directory in", &place, &e))?;
+        let scratch = Scratch { directory };
+        let bar = progress(total);
+        for suffix in SUFFIXES {
+            let from = beside(path, suffix);
+            if from.exists() {
+                copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
+            }
+        }
+        bar.finish_and_clear();
+        if fingerprint(path) != before {
+            return Err(Failure::new(
+                format!("{} was opened by another program during the check", path.display()),
+                "run the command again",
+            ));
+        }
+        Ok(scratch)
+    }
+
+    /// The database file of the copy.
+    pub fn database(&self) -> PathBuf {
+        self.directory.path().join("copy.db")
+    }
+}
+
+fn progress(total: u64) -> ProgressBar {
+    let style = "  copying {bar:30} {bytes}/{total_bytes} {eta}";
+    let style = ProgressStyle::with_template(style).expect("a valid template");
+    ProgressBar::new(total).with_style(style)
+}
+
+fn copy_file(from: &Path, to: &Path, bar: &ProgressBar) -> Result<()> {
+    let mut source = File::open(from).map_err(|e| Failure::io("read", from, &e))?;
+    let mut target = File::create(to).map_err(|e| Failure::io("write", to, &e))?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let n = source.read(&mut chunk).map_err(|e| Failure::io("read", from, &e))?;
+        if n == 0 {
+            return Ok(());
+        }
+        target.write_all(&chunk[..n]).map_err(|e| Failure::io("write", to, &e))?;
+        bar.inc(n as u64);
+    }
+}
+
+/// Size and time of change of every file.
+fn fingerprint(path: &Path) -> Vec<Option<(u64, Option<std::time::SystemTime>)>> {
+    let of = |suffix: &&str| {
+        let meta = std::fs::metadata(beside(path, suffix)).ok()?;
+        Some((meta.len(), meta.modified().ok()))
+    };
+    SUFFIXES.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_files_that_are_there_and_goes_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        std::fs::write(&path, b"base").unwrap();
+        std::fs::write(beside(&path, "-plait"), b"log").unwrap();
+        let scratch = Scratch::copy(&path).unwrap();
+        let copy = scratch.database();
+        assert_eq!(std::fs::read(&copy).unwrap(), b"base");
+        assert_eq!(std::fs::read(beside(&copy, "-plait")).unwrap(), b"log");
+        assert!(!beside(&copy, "-wal").exists());
+        drop(scratch);
+        assert!(!copy.exists());
+    }
+}

@@ -1,0 +1,173 @@
+//! What was found beside and in the database file, as lines.
+
+use super::report::{Line, Verdict};
+use crate::failure;
+use crate::inspect::Inspection;
+use crate::inspect::log::Log;
+use crate::inspect::outlook::{Advice, Outlook};
+use crate::quantity::{bytes, count, of};
+
+/// All lines but those about the content.
+pub fn lines(state: &Inspection) -> Vec<Line> {
+    vec![mode(state), base(state), wal(state), log(state), memory(state), opening(state)]
+}
+
+fn mode(state: &Inspection) -> Line {
+    let h = state.header;
+    let versions = format!("bytes 18 and 19 are {} and {}", h.write_version, h.read_version);
+    let text = match (h.is_concurrent(), h.is_fenced()) {
+        (true, fenced) => format!(
+            "concurrent, {}: {versions}, salt {:08x}, merged through generation {}",
+            if fenced { "fenced against other SQLite libraries" } else { "at rest" },
+            h.salt,
+            h.generation
+        ),
+        (false, _) => format!("{}: {versions}, salt {:08x}", h.mode(), h.salt),
+    };
+    Line::fact("mode", text)
+}
+
+fn base(state: &Inspection) -> Line {
+    let (h, size) = (state.header, state.base.bytes);
+    if state.base.is_empty() {
+        return Line::fact("file", "empty");
+    }
+    let text = format!(
+        "{}: {} of {} bytes",
+        bytes(size),
+        of(u64::from(h.pages), "page", "pages"),
+        count(u64::from(h.page_bytes))
+    );
+    let page = u64::from(h.page_bytes).max(1);
+    let in_wal = state.wal.as_ref().is_some_and(|w| w.frames > 0);
+    if !size.is_multiple_of(page) || (size / page < u64::from(h.pages) && !in_wal) {
+        return Line::new(
+            "file",
+            Verdict::Damage,
+            format!("{text}, but the file is shorter or longer than that"),
+        );
+    }
+    Line::fact("file", text)
+}
+
+fn wal(state: &Inspection) -> Line {
+    let Some(wal) = &state.wal else { return Line::fact("WAL", "none") };
+    Line::fact(
+        "WAL",
+        format!(
+            "{}: {} in {}",
+            bytes(wal.bytes),
+            of(wal.frames, "page", "pages"),
+            of(wal.commits, "commit", "commits")
+        ),
+    )
+}
+
+fn log(state: &Inspection) -> Line {
+    match &state.log {
+        Log::Absent => Line::fact("log", "none"),
+        Log::InUse => Line::fact("log", "in use, not read"),
+        Log::Sound(s) => {
+            let range = if s.frames == 0 {
+                "nothing that the file lacks".to_owned()
+            } else {
+                let (first, last) = s.generations;
+                let which = if first == last {
+                    format!("generation {first}")
+                } else {
+                    format!("generations {first} to {last}")
+                };
+                format!(
+                    "{} with {} ({}, {which}) that the file lacks",
+                    of(s.frames, "commit", "commits"),
+                    of(s.ops, "change", "changes"),
+                    bytes(s.bytes)
+                )
+            };
+            let tail = if s.torn_tail {
+                "; behind them remains of commits that were never acknowledged"
+            } else {
+                ""
+            };
+            let slots = of(u64::from(s.slots), "segment", "segments");
+            Line::fact("log", format!("sound: {range}{tail}; {slots}"))
+        }
+        Log::Foreign { has_frames: false, text } => {
+            Line::new("log", Verdict::Notice, format!("{text}; it holds nothing"))
+        }
+        Log::Foreign { text, .. } | Log::Damaged(text) => {
+            Line::new("log", Verdict::Damage, text.clone())
+        }
+    }
+}
+
+fn memory(state: &Inspection) -> Line {
+    let Some(memory) = &state.memory else { return Line::fact("shared memory", "none") };
+    if !memory.alive.is_empty() {
+        return Line::fact(
+            "shared memory",
+            format!("in use by {}", crate::status::people(&memory.alive)),
+        );
+    }
+    match (&memory.distrust, memory.poisoned) {
+        (Some(why), _) => Line::fact("shared memory", format!("counts for nothing: {why}")),
+        (None, Some(errno)) => Line::new(
+            "shared memory",
+            Verdict::Notice,
+            format!(
+                "stopped after a failed write or sync of the log ({}): only what is on disk counts",
+                failure::said(&std::io::Error::from_raw_os_error(errno))
+            ),
+        ),
+        (None, None) if memory.unwritten_bytes > 0 => Line::new(
+            "shared memory",
+            Verdict::Notice,
+            format!(
+                "holds {} of commits that are not in the log file yet: do not restart the machine before the database \
+                 has been opened once",
+                bytes(memory.unwritten_bytes)
+            ),
+        ),
+        (None, None) => {
+            Line::fact("shared memory", "left by processes that died, and good to go on with")
+        }
+    }
+}
+
+fn opening(state: &Inspection) -> Line {
+    let shown = state.path.display();
+    let (verdict, text) = match state.outlook() {
+        Outlook::Ordinary if state.has_journal => {
+            (Verdict::Notice, "SQLite will roll back an unfinished transaction first".to_owned())
+        }
+        Outlook::Ordinary => (Verdict::Good, "as an ordinary SQLite database".to_owned()),
+        Outlook::Joins(n) => {
+            (Verdict::Good, format!("joins {}", of(n as u64, "process", "processes")))
+        }
+        Outlook::GoesOn => {
+            (Verdict::Notice, "goes on where killed programs stopped; no commit is lost".to_owned())
+        }
+        Outlook::Starts { stale_log } => {
+            let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
+            (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))
+        }
+        Outlook::Recovers { frames } => (
+            Verdict::Notice,
+            format!(
+                "merges {} from the log into the file first; no commit is lost",
+                of(frames, "commit", "commits")
+            ),
+        ),
+        Outlook::Refuses { why, advice } => {
+            let advice = match advice {
+                Advice::CloseOthers => "close all programs that use it".to_owned(),
+                Advice::RestoreOrAccept => format!(
+                    "put the right file back, or accept the database file as it is with `plait recover {shown} --accept-base`"
+                ),
+                Advice::OtherVersion => "use the version of the program that wrote it".to_owned(),
+            };
+            (Verdict::Damage, format!("fails: {why}; {advice}"))
+        }
+    };
+    Line::new("opening", verdict, text)
+}

@@ -1,0 +1,150 @@
+//! The command line: what can be asked, with help texts, and who answers.
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::{self, Failure, Result};
+use crate::sqlite::Library;
+use crate::{check, convert, demo, recover, run, status};
+
+/// SQLite with many writers: start programs on it, and look after databases in concurrent mode
+#[derive(Parser, Debug)]
+#[command(
+    name = "plait",
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  plait enable app.db                 many writers from now on
+  plait run -- python3 app.py         a program on our library
+  plait status app.db --watch         what goes on in it
+  plait check app.db                  is it sound?
+  plait demo                          what it is good for, measured on this machine
+
+Exit codes: 0 done, 1 it failed or a check found damage, 2 wrong usage."
+)]
+struct Cli {
+    /// Print the versions of Plait and of the SQLite in it
+    #[arg(short = 'V', long, global = true)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Commands>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Commands {
+    /// Start a program on our library instead of its own libsqlite3
+    #[command(
+        long_about = "\
+Start a program on our library instead of the system's libsqlite3.
+
+Sets LD_LIBRARY_PATH and LD_PRELOAD and becomes the program. Says so on standard error when the program would ignore \
+our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid.",
+        after_help = "\
+Examples:
+  plait run -- python3 app.py
+  plait run sqlite3 app.db 'SELECT plait_version()'
+
+The library is the libsqlite3.so.0 in ../lib beside this command, or in the directory PLAIT_LIB.
+What a program loads later (a driver, an extension) cannot be seen beforehand: `SELECT plait_version()`
+tells from inside which library is in use."
+    )]
+    Run(run::RunArgs),
+    /// Switch a database to concurrent mode
+    #[command(
+        long_about = "\
+Switch a database to concurrent mode, once: the file remembers it, as it does with WAL.
+
+The same as `PRAGMA journal_mode=concurrent`. While programs write to it, the file is fenced against other SQLite \
+libraries; when all have closed it, it is a plain SQLite file again.",
+        after_help = "Examples:\n  plait enable app.db\n  plait run -- sqlite3 app.db 'PRAGMA journal_mode'"
+    )]
+    Enable(convert::EnableArgs),
+    /// Switch a database back to a journal mode of SQLite
+    #[command(after_help = "Examples:\n  plait disable app.db\n  plait disable app.db --to delete")]
+    Disable(convert::DisableArgs),
+    /// Show what goes on in a database
+    #[command(
+        long_about = "\
+Show what goes on in a database: who has it open, commits, conflicts, memory, log, oldest reader, transactions.
+
+The numbers are those of the tables plait_status, plait_transactions and plait_conflicts, which every driver can query. A \
+database that nobody has open is only looked at, not opened.",
+        after_help = "\
+Examples:
+  plait status app.db
+  plait status app.db --watch
+  plait status app.db --json | jq .status.commits"
+    )]
+    Status(status::StatusArgs),
+    /// Check a database, its log and its shared memory, and tell what opening it will do
+    #[command(
+        long_about = "\
+Check a database, its log and its shared memory, and tell what opening it will do. Nothing is changed.
+
+The content is checked with integrity_check and foreign_key_check. After a crash that is done on a private copy in \
+TMPDIR, on which the same recovery runs that the next program would cause.",
+        after_help = "Examples:\n  plait check app.db\n  plait check --quick app.db && echo sound"
+    )]
+    Check(check::CheckArgs),
+    /// Bring a database to rest after a crash
+    #[command(
+        long_about = "\
+Bring a database to rest after a crash.
+
+Opening the database does the same; there is no need to run this first. With --accept-base the commits that are only in \
+the log are given up: for a log that is lost, damaged or of another file. The log is kept under another name.",
+        after_help = "Examples:\n  plait recover app.db\n  plait recover app.db --accept-base"
+    )]
+    Recover(recover::RecoverArgs),
+    /// Measure the main job on stock SQLite and on Plait
+    #[command(
+        long_about = "\
+Measure the main job on stock SQLite and on Plait: 1, 10, 50 and 100 writers in threads and in processes, each with random \
+selects and updates of 400-byte rows, every commit durable. Every result is verified.
+
+Takes about a minute and 100 MB of disk.",
+        after_help = "\
+Examples:
+  plait demo
+  plait demo --dir /mnt/data --seconds 5
+  plait demo --writers 4,16"
+    )]
+    Demo(demo::DemoArgs),
+    #[command(name = demo::TRIAL_COMMAND, hide = true)]
+    DemoTrial,
+    #[command(name = demo::WRITER_COMMAND, hide = true)]
+    DemoWriter,
+    #[command(name = demo::VERIFY_COMMAND, hide = true)]
+    DemoVerify,
+}
+
+/// Does what the command line asks.
+pub fn parse_and_run() -> Result<u8> {
+    let cli = Cli::parse();
+    if cli.version {
+        let sqlite = Library::linked();
+        anstream::println!("plait {}", env!("CARGO_PKG_VERSION"));
+        anstream::println!("SQLite {} {}", sqlite.version(), sqlite.source_id());
+        return Ok(failure::OK);
+    }
+    let Some(command) = cli.command else {
+        return Err(Failure::usage("no command was given", "`plait --help` lists the commands"));
+    };
+    let hidden = |done: std::result::Result<(), String>| {
+        done.map(|()| failure::OK)
+            .map_err(|e| Failure::new(e, "run `plait demo`, which starts this by itself"))
+    };
+    match command {
+        Commands::Run(args) => run::run(&args),
+        Commands::Enable(args) => convert::enable(&args),
+        Commands::Disable(args) => convert::disable(&args),
+        Commands::Status(args) => status::run(&args),
+        Commands::Check(args) => check::run(&args),
+        Commands::Recover(args) => recover::run(&args),
+        Commands::Demo(args) => demo::run(&args),
+        Commands::DemoTrial => hidden(demo::be_trial()),
+        Commands::DemoWriter => hidden(demo::be_writer()),
+        Commands::DemoVerify => hidden(demo::be_verifier()),
+    }
+}

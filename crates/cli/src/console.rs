@@ -1,0 +1,41 @@
+//! What the user sees: colours where a terminal shows them, plain text elsewhere.
+//!
+//! `anstream` strips the styles when the output is no terminal, or when `NO_COLOR` says so.
+
+use std::fmt::Display;
+
+use anstyle::{AnsiColor, Style};
+
+use crate::failure::Failure;
+
+/// Something is in order.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Something deserves a look.
+pub const NOTICE: Style = AnsiColor::Yellow.on_default().bold();
+/// Something is wrong.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// A heading.
+pub const HEADING: Style = Style::new().bold();
+/// What is there to be skipped.
+pub const FAINT: Style = Style::new().dimmed();
+
+/// A text in a style.
+pub fn styled(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Tells why the command failed and what to do.
+pub fn report(failure: &Failure) {
+    anstream::eprintln!("{} {}", styled(BAD, "error:"), failure.what);
+    if !failure.advice.is_empty() {
+        anstream::eprintln!("  {} {}", styled(GOOD, "try:"), failure.advice);
+    }
+}
+
+/// Says something that does not stop the command, on standard error.
+pub fn warn(what: &str, advice: &str) {
+    anstream::eprintln!("{} {what}", styled(NOTICE, "warning:"));
+    if !advice.is_empty() {
+        anstream::eprintln!("  {} {advice}", styled(GOOD, "try:"));
+    }
+}

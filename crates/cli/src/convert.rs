@@ -1,0 +1,149 @@
+//! `plait enable` and `plait disable`: in and out of concurrent mode.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::console::{FAINT, GOOD, styled};
+use crate::failure::{self, Failure, Result};
+use crate::inspect::Inspection;
+use crate::inspect::outlook::Outlook;
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError};
+
+/// How long a conversion waits for programs that use the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Arguments of `plait enable`.
+#[derive(Args, Debug)]
+pub struct EnableArgs {
+    /// The database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Arguments of `plait disable`.
+#[derive(Args, Debug)]
+pub struct DisableArgs {
+    /// The database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Journal mode that the file gets
+    #[arg(long, value_enum, default_value_t = Target::Wal, value_name = "MODE")]
+    to: Target,
+}
+
+/// SQLite's own journal modes that persist in a file.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Target {
+    /// Write-ahead log: one writer, many readers.
+    Wal,
+    /// Rollback journal, SQLite's default.
+    Delete,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Target::Wal => "wal",
+            Target::Delete => "delete",
+        }
+    }
+}
+
+/// Switches concurrent mode on.
+pub fn enable(args: &EnableArgs) -> Result<u8> {
+    let before = inspect(&args.file)?;
+    if before.header.is_concurrent() {
+        refuse_if_broken(&before, &args.file)?;
+        anstream::println!("{} is in concurrent mode already", args.file.display());
+        return Ok(failure::OK);
+    }
+    convert(&before.path, &args.file, "concurrent")?;
+    anstream::println!(
+        "{} is in concurrent mode now (it was in mode {})",
+        styled(GOOD, args.file.display()),
+        before.header.mode()
+    );
+    anstream::println!(
+        "{}",
+        styled(
+            FAINT,
+            "While a program has written to it and not closed it yet, only Plait can open it: start programs with\n\
+             `plait run -- PROGRAM`. When all have closed it, it is a plain SQLite file again."
+        )
+    );
+    Ok(failure::OK)
+}
+
+/// Switches concurrent mode off.
+pub fn disable(args: &DisableArgs) -> Result<u8> {
+    let before = inspect(&args.file)?;
+    let (shown, to) = (args.file.display(), args.to.name());
+    if !before.header.is_concurrent() {
+        if before.header.mode() == to {
+            anstream::println!("{shown} is in mode {to} already");
+            return Ok(failure::OK);
+        }
+        return Err(Failure::new(
+            format!("{shown} is not in concurrent mode but in mode {}", before.header.mode()),
+            format!("to change it all the same, run `PRAGMA journal_mode={to}` in a sqlite3 shell"),
+        ));
+    }
+    refuse_if_broken(&before, &args.file)?;
+    if !before.alive().is_empty() {
+        return Err(Failure::new(
+            format!("{shown} is open in {}", crate::status::people(before.alive())),
+            "close these programs and run the command again",
+        ));
+    }
+    convert(&before.path, &args.file, to)?;
+    anstream::println!(
+        "{} is in mode {to} now: a plain SQLite file for every program",
+        styled(GOOD, shown)
+    );
+    Ok(failure::OK)
+}
+
+fn inspect(file: &Path) -> Result<Inspection> {
+    if !file.exists() {
+        return Err(Failure::new(
+            format!("there is no file {}", file.display()),
+            format!(
+                "check the path; `sqlite3 {} VACUUM` creates an empty database",
+                file.display()
+            ),
+        ));
+    }
+    Inspection::of(file)
+}
+
+fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
+    match state.outlook() {
+        Outlook::Refuses { why, .. } => Err(Failure::new(
+            format!("{} cannot be opened: {why}", shown.display()),
+            format!("run `plait check {}`, which tells what to do", shown.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn convert(path: &Path, shown: &Path, mode: &str) -> Result<()> {
+    let about = |e: &SqlError| e.about(&format!("switch to journal mode {mode} for"), shown);
+    let open = || -> Result<(Connection, String), SqlError> {
+        let db = Connection::open(Library::linked(), path, OpenFlags::ReadWrite)?;
+        db.busy_timeout(PATIENCE)?;
+        let answer = db.text(&format!("PRAGMA journal_mode={mode}"))?;
+        Ok((db, answer))
+    };
+    let (db, answer) = open().map_err(|e| about(&e))?;
+    // A mode that is not taken is answered with the one in force, not with an error.
+    if answer != mode {
+        return Err(Failure::new(
+            format!("{} stays in journal mode {answer}", shown.display()),
+            "close the programs that have it open and run the command again",
+        ));
+    }
+    // Mode and content must be readable by whoever comes next.
+    db.rows("SELECT count(*) FROM sqlite_schema").map(drop).map_err(|e| about(&e))
+}

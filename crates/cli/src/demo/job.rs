@@ -1,0 +1,181 @@
+//! The job of one writer: transactions of one random select and one random update, until the time is up.
+//!
+//! Every statement is prepared once, BEGIN and COMMIT too. A transaction that is refused is rolled back and done
+//! again with the same keys; its wait goes on. Only what COMMIT has acknowledged counts.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::dice::Dice;
+use super::plan::{ROWS, Spec, VALUE_BYTES};
+use crate::os::monotonic;
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Statement};
+
+/// How long a statement waits for others: long enough that nobody gives up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// When the writers start and stop, as time since boot.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Window {
+    /// Nobody begins before.
+    pub start: Duration,
+    /// Nobody begins a transaction after; one that has begun is finished.
+    pub end: Duration,
+}
+
+/// What a writer did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Transactions that COMMIT acknowledged.
+    pub commits: u64,
+    /// Those of them before the window closed.
+    pub commits_in_time: u64,
+    /// Transactions that were refused with a conflict and done again.
+    pub conflicts: u64,
+    /// Statements that failed as BUSY.
+    pub busy: u64,
+    /// Microseconds from BEGIN to the return of COMMIT, one per transaction.
+    pub waits_us: Vec<u32>,
+    /// `PRAGMA journal_mode` of its connection.
+    pub journal_mode: String,
+    /// `PRAGMA synchronous` of its connection.
+    pub synchronous: String,
+}
+
+/// Makes the database of a trial, at rest, in the mode of its engine.
+pub fn create(library: Library, spec: &Spec) -> Result<(), SqlError> {
+    let db = open(library, &spec.database, OpenFlags::Create)?;
+    db.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER NOT NULL, v BLOB NOT NULL)")?;
+    db.execute("BEGIN")?;
+    let mut insert = db.prepare("INSERT INTO item(id, n, v) VALUES(?1, 0, ?2)")?;
+    let mut dice = Dice::new(spec.seed, u64::MAX);
+    for id in 1..=i64::from(ROWS) {
+        insert.bind_integer(1, id)?;
+        insert.bind_blob(2, VALUE_BYTES, |bytes| dice.fill(bytes))?;
+        insert.run()?;
+    }
+    db.execute("COMMIT")?;
+    db.execute(&format!("PRAGMA journal_mode={}", spec.engine.journal_mode()))
+}
+
+fn open(library: Library, path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
+    let db = Connection::open(library, path, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(db)
+}
+
+/// A writer with its connection and statements, ready to start.
+pub struct Writer {
+    dice: Dice,
+    begin: Statement,
+    select: Statement,
+    update: Statement,
+    commit: Statement,
+    rollback: Statement,
+    outcome: Outcome,
+    /// Last, so that the statements go first.
+    _db: Connection,
+}
+
+impl Writer {
+    /// Opens the database of `spec` for writer number `index`.
+    pub fn new(library: Library, spec: &Spec, index: u32) -> Result<Writer, SqlError> {
+        let db = open(library, &spec.database, OpenFlags::ReadWrite)?;
+        db.execute("PRAGMA synchronous=FULL")?;
+        let outcome = Outcome {
+            journal_mode: db.text("PRAGMA journal_mode")?,
+            synchronous: db.text("PRAGMA synchronous")?,
+            ..Outcome::default()
+        };
+        Ok(Writer {
+            dice: Dice::new(spec.seed, u64::from(index)),
+            begin: db.prepare(spec.engine.begin())?,
+            select: db.prepare("SELECT v FROM item WHERE id = ?1")?,
+            update: db.prepare("UPDATE item SET n = n + 1, v = ?2 WHERE id = ?1")?,
+            commit: db.prepare("COMMIT")?,
+            rollback: db.prepare("ROLLBACK")?,
+            outcome,
+            _db: db,
+        })
+    }
+
+    /// Writes until the window closes.
+    pub fn run(&mut self, window: Window) -> Result<Outcome, SqlError> {
+        std::thread::sleep(window.start.saturating_sub(monotonic()));
+        while monotonic() < window.end {
+            let read = self.dice.key(ROWS);
+            let written = self.dice.key(ROWS);
+            let Writer { update, dice, .. } = self;
+            update.bind_integer(1, written)?;
+            update.bind_blob(2, VALUE_BYTES, |bytes| dice.fill(bytes))?;
+            self.select.bind_integer(1, read)?;
+            let begun = Instant::now();
+            while let Err(e) = self.transaction() {
+                self.refused(e)?;
+            }
+            let us = begun.elapsed().as_micros();
+            self.outcome.waits_us.push(u32::try_from(us).unwrap_or(u32::MAX));
+            self.outcome.commits += 1;
+            self.outcome.commits_in_time += u64::from(monotonic() <= window.end);
+        }
+        Ok(std::mem::take(&mut self.outcome))
+    }
+
+    fn transaction(&mut self) -> Result<(), SqlError> {
+        self.begin.run()?;
+        let len = self.select.bytes_of_column()?;
+        if len != VALUE_BYTES {
+            let message = format!("a row of {len} bytes was read, where all have {VALUE_BYTES}");
+            return Err(SqlError { code: 11, message });
+        }
+        self.update.run()?;
+        self.commit.run()
+    }
+
+    /// Rolls back what can be done again; anything else ends the trial.
+    fn refused(&mut self, e: SqlError) -> Result<(), SqlError> {
+        if e.is_conflict() {
+            self.outcome.conflicts += 1;
+        } else if e.is_busy() {
+            self.outcome.busy += 1;
+        } else {
+            return Err(e);
+        }
+        // Fails where BEGIN was refused: then there is nothing to roll back.
+        let _ = self.rollback.run();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::plan::{Engine, Place};
+
+    #[test]
+    fn a_writer_counts_what_it_has_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec {
+            engine: Engine::Stock,
+            place: Place::Threads,
+            writers: 1,
+            seconds: 0.05,
+            seed: 1,
+            library: "unused".into(),
+            database: dir.path().join("a.db"),
+        };
+        let library = Library::linked();
+        create(library, &spec).unwrap();
+        let mut writer = Writer::new(library, &spec, 0).unwrap();
+        let start = monotonic();
+        let outcome = writer.run(Window { start, end: start + Duration::from_millis(50) }).unwrap();
+        assert_eq!((outcome.journal_mode.as_str(), outcome.synchronous.as_str()), ("wal", "2"));
+        assert!(outcome.commits > 0);
+        assert_eq!(outcome.waits_us.len() as u64, outcome.commits);
+        drop(writer);
+        let db = open(library, &spec.database, OpenFlags::ReadOnly).unwrap();
+        assert_eq!(db.text("SELECT sum(n) FROM item").unwrap(), outcome.commits.to_string());
+    }
+}

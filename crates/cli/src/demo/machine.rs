@@ -1,0 +1,100 @@
+//! The machine, as far as the numbers depend on it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::failure;
+use crate::os::{self, FileSystem};
+use crate::quantity::{of, wait};
+
+/// Syncs that are timed, unless the time is up before.
+const SYNCS: usize = 300;
+const TIME_MAX: Duration = Duration::from_millis(500);
+const BLOCK_BYTES: usize = 4096;
+/// The file is overwritten in place, as the logs of both engines are most of the time.
+const FILE_BLOCKS: usize = 256;
+
+/// Median and longest time of an fdatasync after overwriting 4 KiB in a file of `directory`.
+pub fn sync_times(directory: &Path) -> io::Result<(Duration, Duration)> {
+    let path = directory.join("sync-probe");
+    let file = File::create_new(&path)?;
+    let mut block = [0u8; BLOCK_BYTES];
+    for i in 0..FILE_BLOCKS {
+        file.write_all_at(&block, (i * BLOCK_BYTES) as u64)?;
+    }
+    file.sync_all()?;
+    let mut times = Vec::with_capacity(SYNCS);
+    let begun = Instant::now();
+    while times.len() < SYNCS && begun.elapsed() < TIME_MAX {
+        let i = times.len();
+        block[0] = (i as u8).wrapping_add(1);
+        file.write_all_at(&block, (i % FILE_BLOCKS * BLOCK_BYTES) as u64)?;
+        let start = Instant::now();
+        file.sync_data()?;
+        times.push(start.elapsed());
+    }
+    std::fs::remove_file(&path)?;
+    times.sort_unstable();
+    Ok((times[times.len() / 2], times[times.len() - 1]))
+}
+
+/// Processor, kernel and disk in one line.
+pub fn description(directory: &Path) -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let cpu = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let disk = FileSystem::of(directory).map_or("unknown", FileSystem::name);
+    format!("{} ({cpu}), Linux {}, {disk}", of(cpus as u64, "CPU", "CPUs"), kernel.trim())
+}
+
+/// The sync times in words: on a machine that has nothing else to do, and on one whose processors are awake.
+///
+/// They can differ by much on a virtual machine: a processor that has gone to sleep learns late that the disk is done. An
+/// engine that keeps the processors awake is then faster for that reason, too.
+pub fn syncs(directory: &Path) -> String {
+    let both = sync_times(directory).and_then(|idle| {
+        let _awake = os::keep_processors_awake();
+        // Time to be scheduled.
+        std::thread::sleep(Duration::from_millis(20));
+        Ok((idle, sync_times(directory)?))
+    });
+    match both {
+        Ok(((idle, worst), (awake, _))) => format!(
+            "an fdatasync of 4 KiB takes {} (median; worst {}), and {} while the processors are kept awake",
+            wait(idle),
+            wait(worst),
+            wait(awake)
+        ),
+        Err(e) => format!("the time of an fdatasync could not be measured: {}", failure::said(&e)),
+    }
+}
+
+/// Processors that others use, when that is enough to disturb: the load of the last minute.
+pub fn other_load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    (load > cpus as f64 / 2.0).then_some(load)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_takes_time_and_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (median, worst) = sync_times(dir.path()).unwrap();
+        assert!(median > Duration::ZERO && worst >= median);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,379 @@
+//! `plait demo`: the main job on a real database, on stock SQLite and on Plait, verified.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`plan`] | what is measured, in which order |
+//! | [`job`] | what one writer does |
+//! | [`crew`] | writers in threads or in processes |
+//! | [`trial`] | one trial and its verification |
+//! | [`machine`] | what the numbers depend on |
+//! | [`table`] | the result |
+//!
+//! Processes: this one plans, measures nothing and shows; each trial runs in a child with a fresh directory, and with
+//! writers in processes in grandchildren; each verification in another child, for Plait a second time with the stock
+//! library, which must be able to read the file once it is closed.
+//!
+//! Deliberately absent: repeats and intervals. This shows the order of magnitude; it is no benchmark.
+
+mod crew;
+mod dice;
+mod job;
+mod machine;
+mod plan;
+mod table;
+mod trial;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::console::{self, BAD, FAINT, GOOD, HEADING, styled};
+use crate::failure::{self, Failure, Result};
+use crate::installation;
+use crate::os::{self, FileSystem};
+use crate::quantity::{count, of, wait};
+use plan::{Engine, Place, ROWS, Spec, VALUE_BYTES};
+use table::Finished;
+use trial::{Measured, Proof};
+
+pub use crew::{WRITER_COMMAND, be_writer};
+
+/// Name of the hidden command that runs one trial.
+pub const TRIAL_COMMAND: &str = "demo-trial";
+/// Name of the hidden command that verifies one database.
+pub const VERIFY_COMMAND: &str = "demo-verify";
+/// How much longer than its writers a trial may take before it counts as hanging.
+const TRIAL_GRACE: Duration = Duration::from_secs(90);
+
+/// Arguments of `plait demo`.
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Directory on the disk to be used; the databases in it are removed at the end
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How long each of the trials writes
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    seconds: f64,
+    /// Numbers of writers
+    #[arg(long, default_value = "1,10,50,100", value_delimiter = ',', value_name = "N,N..",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    writers: Vec<u32>,
+    /// Number that all keys and values follow from
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give a number of seconds between 0.05 and 600".to_owned()),
+    }
+}
+
+/// Why a trial gave no result.
+#[derive(Debug, Serialize, Deserialize)]
+enum Trouble {
+    /// It did not run to its end.
+    Failed(String),
+    /// The result is not what was acknowledged.
+    Wrong(String),
+}
+
+/// Everything a demo needs to know.
+struct Demo<'a> {
+    args: &'a DemoArgs,
+    ours: PathBuf,
+    stock: PathBuf,
+    directory: tempfile::TempDir,
+    progress: ProgressBar,
+}
+
+/// Runs the demo.
+pub fn run(args: &DemoArgs) -> Result<u8> {
+    let (ours, stock) = (installation::our_library()?, installation::stock_library()?);
+    let directory = directory(args.dir.as_deref())?;
+    os::survive_closed_pipes();
+    os::note_interrupts();
+    let order = plan::order(&args.writers);
+    introduce(args, directory.path(), order.len());
+    let progress = progress(order.len());
+    let mut demo = Demo { args, ours, stock, directory, progress };
+    let mut finished = Vec::new();
+    for (number, &(place, writers, engine)) in order.iter().enumerate() {
+        match demo.trial(number, place, writers, engine) {
+            Ok(measured) => finished.push(Finished { place, writers, engine, measured }),
+            Err(_) if os::interrupted() => {
+                demo.progress.finish_and_clear();
+                return Ok(failure::INTERRUPTED);
+            }
+            Err(trouble) => return demo.fail(place, writers, engine, &trouble),
+        }
+    }
+    demo.progress.finish_and_clear();
+    conclude(&finished);
+    Ok(failure::OK)
+}
+
+/// A fresh directory on a disk.
+fn directory(wanted: Option<&Path>) -> Result<tempfile::TempDir> {
+    let parent = match wanted {
+        Some(dir) => dir.to_owned(),
+        // /tmp is often memory, where a sync is free.
+        None => PathBuf::from("/var/tmp"),
+    };
+    let made = tempfile::Builder::new().prefix("plait-demo-").tempdir_in(&parent);
+    let made = made.map_err(|e| {
+        Failure::new(
+            format!("cannot make a directory in {}: {}", parent.display(), failure::said(&e)),
+            "give a directory that you may write to with --dir",
+        )
+    })?;
+    if FileSystem::of(made.path()).is_ok_and(FileSystem::is_memory) {
+        console::warn(
+            &format!(
+                "{} is memory, not a disk: a durable commit costs nothing there",
+                parent.display()
+            ),
+            "give a directory on a disk with --dir",
+        );
+    }
+    Ok(made)
+}
+
+fn introduce(args: &DemoArgs, directory: &Path, trials: usize) {
+    anstream::println!(
+        "{}",
+        styled(
+            HEADING,
+            format!(
+                "{} rows of {VALUE_BYTES} bytes, one random select and one random update per transaction",
+                count(u64::from(ROWS))
+            )
+        )
+    );
+    anstream::println!(
+        "every commit durable, statements prepared, values that differ each time, seed {}",
+        args.seed
+    );
+    anstream::println!("machine: {}", machine::description(directory));
+    anstream::println!("disk:    {}", machine::syncs(directory));
+    if let Some(load) = machine::other_load() {
+        console::warn(
+            &format!("other programs keep {load:.1} processors busy: the numbers will be off"),
+            "",
+        );
+    }
+    anstream::println!(
+        "{trials} trials of {} s, each in a process and a directory of its own in {}",
+        args.seconds,
+        directory.parent().unwrap_or(directory).display()
+    );
+}
+
+fn progress(trials: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(trials as u64), ProgressDrawTarget::stderr());
+    let style = "{bar:24} {pos}/{len}  {elapsed} of about {duration}  {wide_msg}";
+    bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+impl Demo<'_> {
+    fn trial(
+        &mut self,
+        number: usize,
+        place: Place,
+        writers: u32,
+        engine: Engine,
+    ) -> std::result::Result<Measured, Trouble> {
+        let what = title(place, writers, engine);
+        self.progress.set_message(what.clone());
+        let home = self.directory.path().join(format!("trial-{number}"));
+        std::fs::create_dir(&home)
+            .map_err(|e| Trouble::Failed(format!("cannot make {}: {e}", home.display())))?;
+        let spec = Spec {
+            engine,
+            place,
+            writers,
+            seconds: self.args.seconds,
+            seed: self.args.seed.wrapping_add(number as u64),
+            library: if engine == Engine::Stock { self.stock.clone() } else { self.ours.clone() },
+            database: home.join("demo.db"),
+        };
+        let limit = Duration::from_secs_f64(spec.seconds) + TRIAL_GRACE;
+        let measured: Measured = ask(TRIAL_COMMAND, &spec, limit)?;
+        self.verify(&spec, measured.acknowledged)?;
+        // Only a verified result may be thrown away.
+        let _ = std::fs::remove_dir_all(&home);
+        self.progress.inc(1);
+        if !std::io::stderr().is_terminal() {
+            let rate = count(measured.commits_per_second as u64);
+            anstream::eprintln!("[{}] {what}: {rate} commits/s", number + 1);
+        }
+        Ok(measured)
+    }
+
+    /// Reads the result with the library that wrote it, then with stock SQLite.
+    fn verify(&self, spec: &Spec, acknowledged: u64) -> std::result::Result<(), Trouble> {
+        let mut libraries = vec![(&spec.library, "the library that wrote it")];
+        if spec.library != self.stock {
+            libraries.push((&self.stock, "stock SQLite"));
+        }
+        for (library, who) in libraries {
+            let proof =
+                Proof { library: library.clone(), database: spec.database.clone(), acknowledged };
+            let done: std::result::Result<(), Trouble> = ask(VERIFY_COMMAND, &proof, TRIAL_GRACE);
+            done.map_err(|trouble| match trouble {
+                Trouble::Failed(why) | Trouble::Wrong(why) => {
+                    Trouble::Wrong(format!("read with {who}: {why}"))
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says loudly what went wrong and keeps the evidence.
+    fn fail(self, place: Place, writers: u32, engine: Engine, trouble: &Trouble) -> Result<u8> {
+        self.progress.finish_and_clear();
+        let kept = self.directory.keep();
+        let (what, why) = match trouble {
+            Trouble::Failed(why) => ("THE TRIAL FAILED", why),
+            Trouble::Wrong(why) => ("VERIFICATION FAILED", why),
+        };
+        anstream::eprintln!(
+            "{}",
+            styled(BAD, format!("{what}: {}", title(place, writers, engine)))
+        );
+        Err(Failure::new(
+            why.clone(),
+            format!(
+                "look at the database in {}, which was kept, and remove that directory afterwards",
+                kept.display()
+            ),
+        ))
+    }
+}
+
+fn title(place: Place, writers: u32, engine: Engine) -> String {
+    format!(
+        "{} in {}: {}",
+        of(u64::from(writers), "writer", "writers"),
+        place.name(),
+        engine.name()
+    )
+}
+
+/// Lets a child of ours do a hidden command: a line of JSON to it, a line of JSON from it.
+fn ask<Q: Serialize, A: for<'a> Deserialize<'a>>(
+    command: &str,
+    question: &Q,
+    limit: Duration,
+) -> std::result::Result<A, Trouble> {
+    let fail = |e: String| Trouble::Failed(e);
+    let program = std::env::current_exe().map_err(|e| fail(e.to_string()))?;
+    let mut child = Command::new(program)
+        .arg(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| fail(format!("cannot start a process: {e}")))?;
+    let question = serde_json::to_string(question).map_err(|e| fail(e.to_string()))?;
+    if let Some(mut pipe) = child.stdin.take() {
+        // A child that is gone is noticed below.
+        let _ = writeln!(pipe, "{question}");
+    }
+    let status = wait_for(&mut child, limit)?;
+    // The answer is short enough to have waited in the pipe.
+    let answer = child.wait_with_output().map_err(|e| fail(e.to_string()))?.stdout;
+    let answer: std::result::Result<A, String> = serde_json::from_slice(&answer)
+        .map_err(|_| fail(format!("the process ended with {status} and without a word")))?;
+    answer.map_err(Trouble::Failed)
+}
+
+fn wait_for(
+    child: &mut Child,
+    limit: Duration,
+) -> std::result::Result<std::process::ExitStatus, Trouble> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Err(e) => return Err(Trouble::Failed(e.to_string())),
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if begun.elapsed() > limit => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Trouble::Failed(format!("it hung for {}", wait(limit))));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn conclude(finished: &[Finished]) {
+    for place in Place::ALL {
+        anstream::println!("\n{}", styled(HEADING, format!("Writers in {}", place.name())));
+        for line in table::lines(place, finished) {
+            anstream::println!("  {line}");
+        }
+    }
+    anstream::println!(
+        "\n{}",
+        styled(
+            FAINT,
+            "ratio: to SQLite with as many writers. median, worst: wait from BEGIN to the return of COMMIT.\n\
+             BUSY: errors that a program would see. retries: done again after a conflict, within the wait."
+        )
+    );
+    anstream::println!("settings, read back on every connection:");
+    let mut settings: Vec<String> = finished
+        .iter()
+        .map(|f| format!("{}: {}", f.measured.library, f.measured.settings))
+        .collect();
+    settings.sort();
+    settings.dedup();
+    for line in settings {
+        anstream::println!("  {line}");
+    }
+    let close = |stock: bool| {
+        let those = finished.iter().filter(|f| (f.engine == Engine::Stock) == stock);
+        wait(Duration::from_millis(those.map(|f| f.measured.close_ms).max().unwrap_or(0)))
+    };
+    anstream::println!(
+        "closing the database at the end, when all is merged, took at most {} (SQLite: {})",
+        close(false),
+        close(true)
+    );
+    let commits: u64 = finished.iter().map(|f| f.measured.acknowledged).sum();
+    anstream::println!(
+        "{} all {} acknowledged commits are there, row counts and integrity_check are right;\n\
+         each database of Plait was also read with stock SQLite after it was closed",
+        styled(GOOD, "verified:"),
+        count(commits)
+    );
+}
+
+/// The hidden command: this process runs one trial.
+pub fn be_trial() -> std::result::Result<(), String> {
+    answer(|spec: Spec| trial::run(&spec))
+}
+
+/// The hidden command: this process verifies one database.
+pub fn be_verifier() -> std::result::Result<(), String> {
+    answer(|proof: Proof| trial::verify(&proof))
+}
+
+fn answer<Q: for<'a> Deserialize<'a>, A: Serialize>(
+    f: impl FnOnce(Q) -> std::result::Result<A, String>,
+) -> std::result::Result<(), String> {
+    os::die_with_parent();
+    os::survive_closed_pipes();
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|e| e.to_string())?;
+    let question = serde_json::from_str(&line).map_err(|e| e.to_string())?;
+    crew::say(&f(question))
+}

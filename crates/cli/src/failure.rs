@@ -1,0 +1,60 @@
+//! Why a command did not do what was asked, in the words that the user reads.
+
+use std::path::Path;
+
+/// Exit code of a command that did what was asked.
+pub const OK: u8 = 0;
+/// Exit code when what was asked for failed, or a check found damage.
+pub const FAILED: u8 = 1;
+/// Exit code for wrong usage; clap uses the same.
+pub const USAGE: u8 = 2;
+/// Exit code of an interrupted command, as shells count it (128 + SIGINT).
+pub const INTERRUPTED: u8 = 130;
+
+/// Result of a command or a step of one.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// What failed and where, and what to do about it. Both are lower-case phrases without a full stop.
+#[derive(Debug)]
+pub struct Failure {
+    /// What failed, and where.
+    pub what: String,
+    /// What to do.
+    pub advice: String,
+    /// Exit code of the program.
+    pub code: u8,
+}
+
+impl Failure {
+    /// Something that was asked for failed.
+    pub fn new(what: impl Into<String>, advice: impl Into<String>) -> Failure {
+        Failure { what: what.into(), advice: advice.into(), code: FAILED }
+    }
+
+    /// The command line asks for something that makes no sense.
+    pub fn usage(what: impl Into<String>, advice: impl Into<String>) -> Failure {
+        Failure { what: what.into(), advice: advice.into(), code: USAGE }
+    }
+
+    /// An operation of the system on a file failed.
+    pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+        use std::io::ErrorKind as Kind;
+        let advice = match error.kind() {
+            Kind::NotFound => "check the path",
+            Kind::PermissionDenied => "check the permissions of the file and of its directory",
+            Kind::IsADirectory => "give the path of a database file",
+            Kind::StorageFull => "free some space on that disk and run the command again",
+            _ => "check the disk and the system's log",
+        };
+        Failure::new(format!("cannot {what} {}: {}", path.display(), said(error)), advice)
+    }
+}
+
+/// The system's words without the number that the standard library puts behind them.
+pub fn said(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error") {
+        Some((words, _)) => words.to_lowercase(),
+        None => text,
+    }
+}

@@ -1,0 +1,157 @@
+//! The shared memory file beside a database, read without joining the session.
+//!
+//! The fixed part is copied out with plain reads: nothing is mapped, locked or changed. Who is alive is told by the
+//! locks that living processes hold, which can be asked for without taking one.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plait_engine::shm::layout::{
+    LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, TOTAL_BYTES, fence, generation, session,
+};
+use plait_engine::shm::locks;
+
+/// What the file says of the session in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Why its content counts for nothing; `None` when it may be trusted.
+    pub distrust: Option<String>,
+    /// Processes that hold their lock in it.
+    pub alive: Vec<u32>,
+    /// The session has committed something: the database file is fenced.
+    pub is_fenced: bool,
+    /// Salt of the session.
+    pub salt: u32,
+    /// Generation that the database file includes, as the session knows it.
+    pub base_generation: u32,
+    /// Commits in memtables that are not in the database file.
+    pub has_unmerged: bool,
+    /// Bytes of the log that are not in its file yet.
+    pub unwritten_bytes: u64,
+    /// Error number that stopped the session.
+    pub poisoned: Option<i32>,
+}
+
+impl Memory {
+    /// Reads the file at `path` that stands beside the database file with this identity; `None` when there is none.
+    pub fn read(path: &Path, base: (u64, u64)) -> io::Result<Option<Memory>> {
+        let file = match File::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        if file.metadata()?.len() < TOTAL_BYTES as u64 {
+            let distrust = Some("it has another size than this version makes".to_owned());
+            return Ok(Some(Memory { distrust, ..Memory::default() }));
+        }
+        let copy = Copied::from(&file)?;
+        let layout = copy.layout();
+        let control = &layout.control;
+        // Relaxed throughout: the words are a private copy.
+        Ok(Some(Memory {
+            distrust: distrust(layout, base),
+            alive: alive(&file, layout)?,
+            is_fenced: control.fence.load(Relaxed) == fence::FENCED,
+            salt: control.salt.load(Relaxed),
+            base_generation: control.base_generation.load(Relaxed),
+            has_unmerged: control.generations.iter().any(|g| {
+                let state = g.state.load(Relaxed);
+                matches!(state, generation::FROZEN | generation::ACTIVE)
+                    && g.max_ts.load(Relaxed) > 0
+            }),
+            unwritten_bytes: layout
+                .log
+                .log_end()
+                .get()
+                .saturating_sub(layout.log.written_through().get()),
+            poisoned: layout.log.poisoned(),
+        }))
+    }
+
+    /// Its content may be trusted.
+    pub fn is_trusted(&self) -> bool {
+        self.distrust.is_none()
+    }
+}
+
+/// The same clauses as the engine's F6, with words.
+fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
+    let h = &layout.header;
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let same_boot = boot.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed));
+    let same_layout = h.layout_version.load(Relaxed) == LAYOUT_VERSION
+        && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64;
+    let why = if h.magic.load(Relaxed) != MAGIC {
+        "nothing was ever published in it"
+    } else if !same_layout {
+        "another version of the library made it"
+    } else if (h.base_dev.load(Relaxed), h.base_ino.load(Relaxed)) != base {
+        "it belongs to another database file"
+    } else if !same_boot {
+        "the machine has been restarted since"
+    } else if h.state.load(Relaxed) != session::LIVE {
+        "its session was ended"
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
+}
+
+fn alive(file: &File, layout: &Layout) -> io::Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    for (slot, byte) in layout.processes.iter().zip(PROCESS_LOCK_BASE..) {
+        let pid = slot.pid.load(Relaxed);
+        if pid != 0 && locks::is_locked_elsewhere(file, byte)? {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+/// A page of memory, aligned as a mapping would be.
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Page([u8; 4096]);
+
+const _: () = assert!(align_of::<Layout>() <= align_of::<Page>());
+
+/// The fixed part of the file in memory of our own.
+struct Copied(Vec<Page>);
+
+impl Copied {
+    fn from(file: &File) -> io::Result<Copied> {
+        let mut pages = vec![Page([0; 4096]); size_of::<Layout>().div_ceil(size_of::<Page>())];
+        for (page, offset) in pages.iter_mut().zip((0..).step_by(size_of::<Page>())) {
+            file.read_exact_at(&mut page.0, offset)?;
+        }
+        Ok(Copied(pages))
+    }
+
+    fn layout(&self) -> &Layout {
+        // SAFETY: the pages are at least as long as the layout and aligned for it (asserted above); every field is an
+        // atomic or a mutex that is not used here, and both are valid for any bits.
+        unsafe { &*self.0.as_ptr().cast::<Layout>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_or_blank_file_is_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db-plait-shm");
+        assert_eq!(Memory::read(&path, (1, 2)).unwrap(), None);
+        std::fs::write(&path, b"short").unwrap();
+        assert!(!Memory::read(&path, (1, 2)).unwrap().unwrap().is_trusted());
+        // Never written, all holes.
+        File::options().write(true).open(&path).unwrap().set_len(TOTAL_BYTES as u64).unwrap();
+        let blank = Memory::read(&path, (1, 2)).unwrap().unwrap();
+        assert!(!blank.is_trusted());
+        assert!(blank.alive.is_empty());
+    }
+}

@@ -1,0 +1,91 @@
+//! A database and the files beside it, looked at from outside: nothing is opened with SQLite, locked or changed.
+//!
+//! Whoever looks must not have the database open with SQLite in this process: closing the file here would
+//! drop the POSIX locks that SQLite holds on it.
+
+pub mod base;
+pub mod log;
+pub mod memory;
+pub mod outlook;
+pub mod wal;
+
+use std::path::{Path, PathBuf};
+
+use plait_engine::database::{log_path, shm_path};
+
+use crate::failure::{Failure, Result};
+use base::{BaseFile, Header};
+use log::Log;
+use memory::Memory;
+use outlook::Outlook;
+use wal::Wal;
+
+/// Everything that is known without opening the database.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The database file, with symbolic links followed.
+    pub path: PathBuf,
+    /// The file itself.
+    pub base: BaseFile,
+    /// SQLite's WAL.
+    pub wal: Option<Wal>,
+    /// A rollback journal that is not empty stands beside it.
+    pub has_journal: bool,
+    /// The header as the last commit left it, in the WAL or in the file.
+    pub header: Header,
+    /// Shared memory.
+    pub memory: Option<Memory>,
+    /// The log.
+    pub log: Log,
+}
+
+impl Inspection {
+    /// Looks at the database that the user calls `shown`.
+    pub fn of(shown: &Path) -> Result<Inspection> {
+        let path = shown.canonicalize().map_err(|e| Failure::io("open", shown, &e))?;
+        let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
+        let wal_path = beside(&path, "-wal");
+        let wal = Wal::read(&wal_path).map_err(|e| Failure::io("read", &wal_path, &e))?;
+        let newest = wal.as_ref().and_then(|w| w.page_1.as_deref()).and_then(Header::parse);
+        let Some(header) =
+            newest.or(base.header).or_else(|| base.is_empty().then_some(Header::EMPTY))
+        else {
+            return Err(Failure::new(
+                format!(
+                    "{} is not an SQLite database: it begins with something else",
+                    shown.display()
+                ),
+                "check the path; an encrypted or compressed database must be decoded first",
+            ));
+        };
+        let shm = shm_path(&path);
+        let memory =
+            Memory::read(&shm, base.identity).map_err(|e| Failure::io("read", &shm, &e))?;
+        let in_use = memory.as_ref().is_some_and(|m| !m.alive.is_empty());
+        let log = if in_use {
+            Log::InUse
+        } else {
+            Log::read(&log_path(&path), header.salt, header.generation)
+        };
+        let journal = beside(&path, "-journal");
+        let has_journal = std::fs::metadata(journal).is_ok_and(|m| m.len() > 0);
+        Ok(Inspection { path, base, wal, has_journal, header, memory, log })
+    }
+
+    /// What opening it will do.
+    pub fn outlook(&self) -> Outlook {
+        outlook::outlook(self.header, self.memory.as_ref(), &self.log)
+    }
+
+    /// Processes that have it open, as far as concurrent mode knows them.
+    pub fn alive(&self) -> &[u32] {
+        self.memory.as_ref().map_or(&[], |m| &m.alive)
+    }
+}
+
+/// Path of a file beside the database.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

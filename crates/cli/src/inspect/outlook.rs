@@ -1,0 +1,221 @@
+//! What opening a database will do, by what stands on disk: the table of `plait_engine::session`, in words.
+//!
+//! Must say the same as `session::begin` there does; the order of the questions is the same.
+
+use super::base::Header;
+use super::log::Log;
+use super::memory::Memory;
+
+/// What the next program that opens the database causes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// Nothing of ours: another journal mode.
+    Ordinary,
+    /// It joins the processes that have it open.
+    Joins(usize),
+    /// It goes on with the session in shared memory; nothing was lost when the processes died.
+    GoesOn,
+    /// It starts a new session, and removes a log that is no longer needed.
+    Starts {
+        /// Whether there is such a log.
+        stale_log: bool,
+    },
+    /// It merges this many commits from the log into the database file first.
+    Recovers {
+        /// Commits.
+        frames: u64,
+    },
+    /// It fails.
+    Refuses {
+        /// Why.
+        why: String,
+        /// What to do.
+        advice: Advice,
+    },
+}
+
+/// What helps against a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Close the other programs.
+    CloseOthers,
+    /// Put the right file back, or accept the database file as it is.
+    RestoreOrAccept,
+    /// Convert it back with the program that made it.
+    OtherVersion,
+}
+
+/// The outlook for a database with this header, shared memory and log.
+pub fn outlook(header: Header, memory: Option<&Memory>, log: &Log) -> Outlook {
+    let alive = memory.map_or(0, |m| m.alive.len());
+    if !header.is_concurrent() {
+        if header.read_version < 3 {
+            return Outlook::Ordinary;
+        }
+        return refuse(
+            "its header has version bytes that only concurrent mode uses, but no mark of concurrent mode",
+            Advice::OtherVersion,
+        );
+    }
+    if alive > 0 {
+        return match memory.and_then(|m| m.distrust.as_ref()) {
+            None => Outlook::Joins(alive),
+            Some(why) => refuse(
+                format!("processes use its shared memory, which cannot be trusted: {why}"),
+                Advice::CloseOthers,
+            ),
+        };
+    }
+    if let Some(memory) = memory.filter(|m| m.is_trusted())
+        && let Some(outlook) = continues(header, memory)
+    {
+        return outlook;
+    }
+    if header.is_fenced() { recovers(log) } else { starts(log) }
+}
+
+/// What surviving shared memory leads to; `None` when it does not go with the database file.
+fn continues(header: Header, memory: &Memory) -> Option<Outlook> {
+    let same = header.salt == memory.salt;
+    if !memory.is_fenced {
+        return (same && header.is_fenced()).then_some(Outlook::GoesOn);
+    }
+    if memory.poisoned.is_some() {
+        return None;
+    }
+    if header.is_fenced() && same && header.generation >= memory.base_generation {
+        return Some(Outlook::GoesOn);
+    }
+    (memory.has_unmerged && same).then(|| {
+        refuse(
+            "the database file is an older state of itself: commits that came after it are still in the files beside it",
+            Advice::RestoreOrAccept,
+        )
+    })
+}
+
+fn recovers(log: &Log) -> Outlook {
+    match log {
+        Log::Sound(summary) => Outlook::Recovers { frames: summary.frames },
+        Log::Absent => refuse(
+            "its log is missing, and with it commits that are not in the database file",
+            Advice::RestoreOrAccept,
+        ),
+        Log::Foreign { text, .. } | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
+        Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
+    }
+}
+
+fn starts(log: &Log) -> Outlook {
+    match log {
+        Log::Absent => Outlook::Starts { stale_log: false },
+        Log::Foreign { has_frames: false, .. } => Outlook::Starts { stale_log: true },
+        Log::Sound(summary) if summary.frames == 0 => Outlook::Starts { stale_log: true },
+        Log::Sound(summary) => refuse(
+            format!(
+                "its log holds {} commits that are not in the database file, which another program has unfenced",
+                summary.frames
+            ),
+            Advice::RestoreOrAccept,
+        ),
+        Log::Foreign { text, .. } | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
+        Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
+    }
+}
+
+fn refuse(why: impl Into<String>, advice: Advice) -> Outlook {
+    Outlook::Refuses { why: why.into(), advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plait_engine::log::LogSummary;
+
+    const FENCED: Header = Header {
+        page_bytes: 4096,
+        write_version: 3,
+        read_version: 3,
+        pages: 1,
+        salt: 9,
+        generation: 4,
+    };
+    const RESTING: Header = Header { write_version: 2, read_version: 2, ..FENCED };
+
+    fn memory() -> Memory {
+        Memory { is_fenced: true, salt: 9, base_generation: 4, ..Memory::default() }
+    }
+
+    fn sound(frames: u64) -> Log {
+        Log::Sound(LogSummary { frames, ..LogSummary::default() })
+    }
+
+    fn foreign(has_frames: bool) -> Log {
+        Log::Foreign { has_frames, text: "another database".into() }
+    }
+
+    fn refused(outlook: &Outlook) -> bool {
+        matches!(outlook, Outlook::Refuses { .. })
+    }
+
+    #[test]
+    fn another_journal_mode_is_none_of_our_business() {
+        let wal = Header { salt: 0, ..RESTING };
+        assert_eq!(outlook(wal, None, &sound(3)), Outlook::Ordinary);
+        assert!(refused(&outlook(Header { salt: 0, ..FENCED }, None, &Log::Absent)));
+    }
+
+    #[test]
+    fn living_processes_are_joined_unless_their_memory_is_foreign() {
+        let used = Memory { alive: vec![7, 8], ..memory() };
+        assert_eq!(outlook(FENCED, Some(&used), &Log::InUse), Outlook::Joins(2));
+        let other = Memory { distrust: Some("x".into()), ..used };
+        assert!(refused(&outlook(FENCED, Some(&other), &Log::InUse)));
+    }
+
+    #[test]
+    fn trusted_memory_of_dead_processes_goes_on() {
+        assert_eq!(outlook(FENCED, Some(&memory()), &sound(1)), Outlook::GoesOn);
+        let resting = Memory { is_fenced: false, ..memory() };
+        assert_eq!(outlook(FENCED, Some(&resting), &Log::Absent), Outlook::GoesOn);
+    }
+
+    #[test]
+    fn memory_that_does_not_go_with_the_file_is_passed_over() {
+        let poisoned = Memory { poisoned: Some(5), ..memory() };
+        assert_eq!(outlook(FENCED, Some(&poisoned), &sound(2)), Outlook::Recovers { frames: 2 });
+        let stranger = Memory { salt: 1, has_unmerged: true, ..memory() };
+        assert_eq!(outlook(FENCED, Some(&stranger), &sound(2)), Outlook::Recovers { frames: 2 });
+        let untrusted = Memory { distrust: Some("restart".into()), ..memory() };
+        assert_eq!(outlook(FENCED, Some(&untrusted), &sound(2)), Outlook::Recovers { frames: 2 });
+    }
+
+    #[test]
+    fn an_older_state_of_the_file_beside_newer_commits_is_refused() {
+        let newer = Memory { base_generation: 5, has_unmerged: true, ..memory() };
+        assert!(refused(&outlook(FENCED, Some(&newer), &sound(1))));
+        assert!(refused(&outlook(
+            RESTING,
+            Some(&Memory { has_unmerged: true, ..memory() }),
+            &sound(1)
+        )));
+    }
+
+    #[test]
+    fn a_fenced_file_needs_its_own_sound_log() {
+        assert_eq!(outlook(FENCED, None, &sound(0)), Outlook::Recovers { frames: 0 });
+        for log in [Log::Absent, foreign(true), foreign(false), Log::Damaged("x".into())] {
+            assert!(refused(&outlook(FENCED, None, &log)), "{log:?}");
+        }
+    }
+
+    #[test]
+    fn a_resting_file_starts_anew_unless_a_log_holds_commits() {
+        assert_eq!(outlook(RESTING, None, &Log::Absent), Outlook::Starts { stale_log: false });
+        assert_eq!(outlook(RESTING, None, &sound(0)), Outlook::Starts { stale_log: true });
+        assert_eq!(outlook(RESTING, None, &foreign(false)), Outlook::Starts { stale_log: true });
+        for log in [sound(1), foreign(true), Log::Damaged("x".into())] {
+            assert!(refused(&outlook(RESTING, None, &log)), "{log:?}");
+        }
+    }
+}

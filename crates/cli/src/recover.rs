@@ -1,0 +1,175 @@
+//! `plait recover`: brings a database to rest that programs left in the middle of their work.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::console::{GOOD, NOTICE, styled};
+use crate::failure::{self, Failure, Result};
+use crate::inspect::log::Log;
+use crate::inspect::outlook::Outlook;
+use crate::inspect::{Inspection, beside};
+use crate::quantity::{bytes, count, of};
+use crate::sqlite::{Connection, Library, OpenFlags, accept};
+
+/// Arguments of `plait recover`.
+#[derive(Args, Debug)]
+pub struct RecoverArgs {
+    /// The database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Give up what is only in the log and in shared memory, and accept the database file as it is
+    #[arg(long)]
+    accept_base: bool,
+    /// Do not ask before giving something up
+    #[arg(long, requires = "accept_base")]
+    yes: bool,
+}
+
+/// Recovers as opening would, or gives up what the log holds.
+pub fn run(args: &RecoverArgs) -> Result<u8> {
+    let state = Inspection::of(&args.file)?;
+    let shown = args.file.display();
+    if !state.header.is_concurrent() && state.header.read_version < 3 {
+        anstream::println!(
+            "{shown} is in mode {}: SQLite recovers such files by itself when they are opened",
+            state.header.mode()
+        );
+        return Ok(failure::OK);
+    }
+    if !state.alive().is_empty() {
+        return Err(Failure::new(
+            format!(
+                "{shown} is open in {}: it works and needs no recovery",
+                crate::status::people(state.alive())
+            ),
+            "close these programs first if you want to give up what they have committed",
+        ));
+    }
+    if args.accept_base { accept_base(args, &state) } else { recover(args, &state) }
+}
+
+fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
+    let shown = args.file.display();
+    let told = match state.outlook() {
+        Outlook::Refuses { why, .. } => {
+            return Err(Failure::new(
+                format!("{shown} cannot be recovered: {why}"),
+                format!(
+                    "put back the missing or newer file; if it is gone for good, `plait recover {shown} --accept-base` \
+                     accepts the database as it is"
+                ),
+            ));
+        }
+        Outlook::Recovers { frames } => {
+            format!("{} merged from the log", of(frames, "commit", "commits"))
+        }
+        Outlook::GoesOn => "everything in shared memory and log merged".to_owned(),
+        _ => "there was nothing to recover".to_owned(),
+    };
+    open_and_close(&state.path, &args.file)?;
+    let after = Inspection::of(&args.file)?;
+    if after.header.is_fenced() {
+        return Err(Failure::new(
+            format!("{shown} was recovered but is not at rest"),
+            format!("run `plait check {shown}`; free some disk space if the disk is full"),
+        ));
+    }
+    anstream::println!("{}: {told}; it is a plain SQLite file at rest", styled(GOOD, shown));
+    Ok(failure::OK)
+}
+
+fn open_and_close(path: &Path, shown: &Path) -> Result<()> {
+    Connection::open(Library::linked(), path, OpenFlags::ReadWrite)
+        .and_then(|db| db.rows("SELECT count(*) FROM sqlite_schema").map(drop))
+        .map_err(|e| e.about("recover", shown))
+}
+
+fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
+    let shown = args.file.display();
+    let log = beside(&state.path, "-plait");
+    let lost = what_is_lost(state);
+    if !args.yes {
+        confirm(&format!("{shown}: {lost}"))?;
+    }
+    let kept = keep(&log)?;
+    accept::accept_base(&state.path).map_err(|e| e.about("accept the base of", &args.file))?;
+    anstream::println!("{} is accepted as it is: a plain SQLite file at rest", styled(GOOD, shown));
+    if let Some(kept) = kept {
+        anstream::println!("its log was kept as {}; remove it when you are sure", kept.display());
+    }
+    Ok(failure::OK)
+}
+
+/// What the user is about to give up, as far as it can be told.
+fn what_is_lost(state: &Inspection) -> String {
+    let memory = state.memory.as_ref().filter(|m| m.is_trusted() && m.has_unmerged);
+    let in_memory = match memory {
+        Some(m) if m.unwritten_bytes > 0 => {
+            format!(
+                ", and {} in shared memory that are not in the log yet",
+                bytes(m.unwritten_bytes)
+            )
+        }
+        _ => String::new(),
+    };
+    match &state.log {
+        Log::Sound(summary) if summary.frames > 0 => format!(
+            "{} in the log ({}) will be given up{in_memory}",
+            of(summary.frames, "commit", "commits"),
+            bytes(summary.bytes)
+        ),
+        Log::Sound(_) => {
+            format!("the log holds no commit that is not in the database file{in_memory}")
+        }
+        Log::Absent => format!(
+            "the log is missing: what it held is given up{in_memory}; the database file holds everything through \
+             generation {}",
+            count(u64::from(state.header.generation))
+        ),
+        Log::Foreign { text, .. } => {
+            format!("the log is of another database and is set aside ({text})")
+        }
+        Log::Damaged(text) => {
+            format!("what can still be read of the log is given up as well ({text})")
+        }
+        Log::InUse => "the log is in use".to_owned(),
+    }
+}
+
+fn confirm(question: &str) -> Result<()> {
+    let declined = || Failure::new("nothing was changed", "answer `yes`, or give --yes, to go on");
+    anstream::eprintln!("{}", styled(NOTICE, question));
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "there is no terminal to ask on, and nothing was changed",
+            "give --yes to go on without being asked",
+        ));
+    }
+    anstream::eprint!("Type yes to go on: ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|_| declined())?;
+    if answer.trim() == "yes" { Ok(()) } else { Err(declined()) }
+}
+
+/// Gives the log a second name, so that nothing is beyond recall.
+fn keep(log: &Path) -> Result<Option<PathBuf>> {
+    if !log.exists() {
+        return Ok(None);
+    }
+    for n in 1.. {
+        let kept = beside(log, &format!("-given-up-{n}"));
+        match std::fs::hard_link(log, &kept) {
+            Ok(()) => return Ok(Some(kept)),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            // A file system without hard links.
+            Err(_) => {
+                std::fs::copy(log, &kept).map_err(|e| Failure::io("keep a copy of", log, &e))?;
+                return Ok(Some(kept));
+            }
+        }
+    }
+    unreachable!("the loop returns")
+}

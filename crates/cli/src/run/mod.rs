@@ -1,0 +1,91 @@
+//! `plait run`: starts a program on our library, and says so when that would be in vain.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`program`] | which file will run |
+//! | [`elf`] | what that file says about itself |
+//! | [`loaded`] | what the loader would take in for it |
+//! | [`findings`] | why it would not use our library |
+//! | [`environment`] | how it is made to |
+//!
+//! Deliberately absent: looking into modules that a program loads later (an extension of Python, a driver of Java).
+//! `SELECT plait_version()` tells from inside.
+
+mod elf;
+mod environment;
+mod findings;
+mod loaded;
+mod map;
+mod program;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::console;
+use crate::failure::{Failure, Result};
+use crate::installation;
+use crate::sqlite::Library;
+use elf::Image;
+use findings::Finding;
+
+/// Arguments of `plait run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM [ARGS]"
+    )]
+    command: Vec<OsString>,
+    /// Do not warn about programs that will not use our library
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Becomes the program. Returns only when that fails.
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let [name, arguments @ ..] = &args.command[..] else {
+        return Err(Failure::usage("no program to run was given", "see `plait run --help`"));
+    };
+    let library = installation::our_library()?;
+    if !elf::exports(&library, "plait_version").map_err(|e| Failure::io("read", &library, &e))? {
+        return Err(Failure::new(
+            format!("{} is not Plait's library: it has no plait_version", library.display()),
+            "point PLAIT_LIB to the directory with our libsqlite3.so.0; `make dist` builds it in dist/lib",
+        ));
+    }
+    let environment = environment::with_library(&library, |name| std::env::var_os(name))?;
+    let program = program::find(name)?;
+    if !args.quiet {
+        for finding in examine(&program, &environment) {
+            console::warn(&finding.what, &finding.advice);
+        }
+    }
+    let error = Command::new(&program).arg0(name).args(arguments).envs(environment).exec();
+    Err(Failure::io("run", &program, &error))
+}
+
+/// What is to be said before `program` starts.
+fn examine(program: &Path, environment: &[(&str, OsString)]) -> Vec<Finding> {
+    let chain = program::chain(program);
+    let Some(started) = chain.last() else { return Vec::new() };
+    let Ok(Some(image)) = Image::read(started) else {
+        // The kernel will say what is wrong with it.
+        return Vec::new();
+    };
+    let mut findings = findings::about(started, &image, &Library::linked().source_id());
+    if let (Some(interpreter), None) = (&image.interpreter, &image.sqlite_inside) {
+        for library in loaded::libraries(interpreter, started, environment) {
+            if let Ok(Some(image)) = Image::read(&library) {
+                findings.extend(findings::about_library(started, &library, &image));
+            }
+        }
+    }
+    findings
+}

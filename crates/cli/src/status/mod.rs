@@ -1,0 +1,137 @@
+//! `plait status`: what goes on in a database right now.
+//!
+//! A database that nobody has open is only looked at from outside. One that is in use is joined for the moment of
+//! the question, like any reader; with `--watch` it is joined anew each time, so that watching keeps
+//! nothing open.
+
+mod render;
+mod session;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use crate::failure::{self, Result};
+use crate::inspect::Inspection;
+use crate::inspect::outlook::Outlook;
+use crate::os;
+use session::Session;
+
+/// Arguments of `plait status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Show it again and again, until Ctrl-C
+    #[arg(long, short)]
+    watch: bool,
+    /// Seconds between two looks
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", requires = "watch", value_parser = interval)]
+    interval: f64,
+    /// One JSON object per look
+    #[arg(long)]
+    json: bool,
+}
+
+fn interval(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give a number of seconds between 0.05 and 86400".to_owned()),
+    }
+}
+
+/// One look at a database.
+pub struct Look {
+    /// From outside.
+    pub outside: Inspection,
+    /// From inside, when somebody has it open.
+    pub session: Option<Session>,
+    /// When.
+    pub at: Instant,
+}
+
+/// Shows the status.
+pub fn run(args: &StatusArgs) -> Result<u8> {
+    let mut last = look(&args.file)?;
+    if !args.watch {
+        show(args, &last, None);
+        return Ok(failure::OK);
+    }
+    os::note_interrupts();
+    let redraw = std::io::stdout().is_terminal() && !args.json;
+    let mut before: Option<Look> = None;
+    loop {
+        if redraw {
+            // Home, and erase what is below: no flicker.
+            anstream::print!("\x1b[H\x1b[J");
+        }
+        show(args, &last, before.as_ref());
+        let due = Instant::now() + Duration::from_secs_f64(args.interval);
+        while let Some(left) = due.checked_duration_since(Instant::now()) {
+            if os::interrupted() {
+                return Ok(failure::OK);
+            }
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        before = Some(last);
+        last = look(&args.file)?;
+    }
+}
+
+fn look(file: &Path) -> Result<Look> {
+    let outside = Inspection::of(file)?;
+    let session = match outside.outlook() {
+        Outlook::Joins(_) => Some(Session::read(&outside.path).map_err(|e| e.about("ask", file))?),
+        _ => None,
+    };
+    Ok(Look { outside, session, at: Instant::now() })
+}
+
+fn show(args: &StatusArgs, look: &Look, before: Option<&Look>) {
+    if args.json {
+        anstream::println!("{}", as_json(&args.file, look));
+    } else {
+        anstream::println!("{}", render::text(&args.file, look, before));
+    }
+}
+
+fn as_json(file: &Path, look: &Look) -> Json {
+    let header = look.outside.header;
+    let mut out = json!({
+        "file": file.to_string_lossy(),
+        "mode": header.mode(),
+        "fenced": header.is_fenced(),
+        "in_use": !look.outside.alive().is_empty(),
+        "processes": look.outside.alive(),
+    });
+    if let Some(session) = &look.session {
+        out["status"] =
+            session.status.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        out["transactions"] = session.transactions.as_json();
+        out["conflicts"] = session.conflicts.as_json();
+    }
+    out
+}
+
+/// Processes by number and name: `process 12 (python3)`.
+pub fn people(pids: &[u32]) -> String {
+    const SHOWN: usize = 4;
+    let mut names: Vec<String> = pids.iter().take(SHOWN).map(|&pid| person(pid)).collect();
+    if pids.len() > SHOWN {
+        names.push(format!("{} more", pids.len() - SHOWN));
+    }
+    let word = if pids.len() == 1 { "process" } else { "processes" };
+    format!("{word} {}", names.join(", "))
+}
+
+/// A process by number and name: `12 (python3)`.
+pub fn person(pid: u32) -> String {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("{pid} ({})", name.trim_end()),
+        Err(_) => pid.to_string(),
+    }
+}

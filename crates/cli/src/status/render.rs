@@ -1,0 +1,241 @@
+//! The status as text for people.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use comfy_table::{Table, presets};
+
+use super::session::{Rows, Session};
+use super::{Look, people, person};
+use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
+use crate::inspect::outlook::Outlook;
+use crate::quantity::{age, bytes, count, of};
+use crate::sqlite::Value;
+
+/// Transactions that are listed.
+const TRANSACTIONS_MAX: usize = 12;
+/// Conflicts that are listed.
+const CONFLICTS_MAX: usize = 6;
+
+/// One look as text, with rates when there was one before.
+pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
+    let mut out = String::new();
+    let head = styled(HEADING, file.display());
+    let Some(session) = &look.session else {
+        let _ = write!(out, "{head}: {}", at_rest(file, look));
+        return out;
+    };
+    let _ = writeln!(
+        out,
+        "{head}: concurrent mode, open in {}, {}",
+        people(look.outside.alive()),
+        of(session.value("connections"), "connection", "connections")
+    );
+    let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
+    let lines = [traffic(session, rates), sizes(session), trouble(session)].concat();
+    for (name, value) in lines {
+        let _ = writeln!(out, "  {name:<14}{value}");
+    }
+    TRANSACTIONS.write(&mut out, &session.transactions);
+    CONFLICTS.write(&mut out, &session.conflicts);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+fn at_rest(file: &Path, look: &Look) -> String {
+    let check = format!("`plait check {}` tells more", file.display());
+    match look.outside.outlook() {
+        Outlook::Ordinary => format!(
+            "in mode {}, not in concurrent mode; switch with `plait enable {}`",
+            look.outside.header.mode(),
+            file.display()
+        ),
+        Outlook::Starts { .. } => {
+            format!("concurrent mode, {}; nobody has it open", styled(GOOD, "at rest"))
+        }
+        Outlook::Recovers { frames } => format!(
+            "concurrent mode, {}: {} in the log, which the next program to open it merges; {check}",
+            styled(NOTICE, "left by programs that were killed"),
+            of(frames, "commit", "commits")
+        ),
+        Outlook::GoesOn => format!(
+            "concurrent mode, {}: the next program to open it goes on where they stopped; {check}",
+            styled(NOTICE, "left by programs that were killed")
+        ),
+        Outlook::Refuses { why, .. } => {
+            format!("concurrent mode, {}: {why}; {check}", styled(BAD, "cannot be opened"))
+        }
+        Outlook::Joins(_) => "concurrent mode, being opened or closed right now".to_owned(),
+    }
+}
+
+type Line = (&'static str, String);
+
+fn who(pid: u64) -> String {
+    if pid == 0 { "nobody".to_owned() } else { person(pid as u32) }
+}
+
+/// What is being done, and how fast.
+fn traffic(now: &Session, before: Option<(&Session, f64)>) -> Vec<Line> {
+    let v = |name: &str| now.value(name);
+    let rate = |name: &str| {
+        before.map_or(String::new(), |(before, seconds)| {
+            let n = v(name).saturating_sub(before.value(name)) as f64 / seconds;
+            format!("  {}", styled(GOOD, format!("{} per second", count(n as u64))))
+        })
+    };
+    let group = match v("log_syncs") {
+        0 => String::new(),
+        syncs => format!(" ({:.1} per sync of the log)", v("commits") as f64 / syncs as f64),
+    };
+    let reader = match v("oldest_reader_pid") {
+        0 => "none".to_owned(),
+        pid => format!("{}, for {}", person(pid as u32), age(v("oldest_reader_age_ms"))),
+    };
+    vec![
+        ("commits", format!("{}{group}{}", count(v("commits")), rate("commits"))),
+        ("exclusive", format!("{} (schema changes, VACUUM, bulk)", count(v("exclusive_commits")))),
+        ("conflicts", format!("{}{}", count(v("conflicts")), rate("conflicts"))),
+        ("busy", format!("{} waits ended by their timeout", count(v("busy")))),
+        ("writer", who(v("writer_pid"))),
+        ("oldest reader", reader),
+    ]
+}
+
+/// What it takes in memory and on disk.
+fn sizes(now: &Session) -> Vec<Line> {
+    let v = |name: &str| now.value(name);
+    let b = |name: &str| bytes(now.value(name));
+    let memory = format!(
+        "{} of commits not merged yet, {} being merged, {} kept for readers (at most {})",
+        b("memtable_bytes"),
+        of(v("memtables_frozen"), "memtable", "memtables"),
+        count(v("memtables_kept")),
+        b("shared_memory_limit_bytes")
+    );
+    let log =
+        format!("{} on disk, {} not synced yet", b("log_file_bytes"), b("log_unsynced_bytes"));
+    let merges = format!(
+        "{} of {}, now by {}",
+        count(v("merges")),
+        of(v("merged_entries"), "entry", "entries"),
+        who(v("merger_pid"))
+    );
+    let wal = format!("{} (commits fail at {})", b("base_wal_bytes"), b("base_wal_limit_bytes"));
+    vec![("memory", memory), ("log", log), ("merges", merges), ("base WAL", wal)]
+}
+
+/// What went wrong; empty when nothing did.
+fn trouble(now: &Session) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let dead = now.value("processes_reaped");
+    if dead > 0 {
+        let dead = of(dead, "process", "processes");
+        lines.push(("reaped", format!("{dead} died and were cleaned up after")));
+    }
+    if now.value("poisoned") > 0 {
+        let what =
+            "a write or sync of the log failed: close all programs, the next to open it recovers";
+        lines.push(("stopped", styled(BAD, what)));
+    }
+    lines
+}
+
+/// A list with a title.
+struct Section {
+    title: &'static str,
+    columns: &'static [&'static str],
+    rows_max: usize,
+    cells: fn(&Rows, &[Value]) -> Vec<String>,
+}
+
+const TRANSACTIONS: Section = Section {
+    title: "Transactions",
+    columns: &["process", "thread", "state", "age", "waits for"],
+    rows_max: TRANSACTIONS_MAX,
+    cells: transaction_row,
+};
+const CONFLICTS: Section = Section {
+    title: "Recent conflicts",
+    columns: &["when", "on", "key", "loser", "winner"],
+    rows_max: CONFLICTS_MAX,
+    cells: conflict_row,
+};
+
+fn transaction_row(rows: &Rows, row: &[Value]) -> Vec<String> {
+    let integer = |column| rows.cell(row, column).integer();
+    let waits_for = match integer("waiting_for_pid") {
+        0 => String::new(),
+        pid => person(pid as u32),
+    };
+    vec![
+        person(integer("pid") as u32),
+        integer("thread").to_string(),
+        rows.cell(row, "state").to_string(),
+        age(integer("age_ms").max(0) as u64),
+        waits_for,
+    ]
+}
+
+fn conflict_row(rows: &Rows, row: &[Value]) -> Vec<String> {
+    let integer = |column| rows.cell(row, column).integer();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let ms = (now.as_millis() as i64 - integer("time_ms")).max(0) as u64;
+    let what = if integer("is_range") != 0 { "range, " } else { "" };
+    let pid = |column| match integer(column) {
+        0 => "unknown".to_owned(),
+        pid => person(pid as u32),
+    };
+    vec![
+        format!("{} ago", age(ms)),
+        rows.cell(row, "tbl").to_string(),
+        format!("{what}{}", key(&rows.cell(row, "key").to_string())),
+        pid("loser_pid"),
+        pid("winner_pid"),
+    ]
+}
+
+/// The key of a table is its rowid, eight bytes with the sign flipped; other keys stay hexadecimal.
+fn key(hex: &str) -> String {
+    const SHOWN: usize = 24;
+    match u64::from_str_radix(hex, 16) {
+        Ok(bits) if hex.len() == 16 => format!("rowid {}", (bits ^ 1 << 63) as i64),
+        _ if hex.len() > SHOWN => format!("x'{}...'", &hex[..SHOWN]),
+        _ => format!("x'{hex}'"),
+    }
+}
+
+impl Section {
+    fn write(&self, out: &mut String, rows: &Rows) {
+        if rows.rows.is_empty() {
+            return;
+        }
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_header(self.columns);
+        for row in rows.rows.iter().take(self.rows_max) {
+            table.add_row((self.cells)(rows, row));
+        }
+        let _ = writeln!(out, "{}", styled(HEADING, self.title));
+        for line in table.lines() {
+            let _ = writeln!(out, " {}", line.trim_end());
+        }
+        if let Some(more) = rows.rows.len().checked_sub(self.rows_max).filter(|&n| n > 0) {
+            let _ = writeln!(out, "  {}", styled(FAINT, format!("and {more} more")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_key_is_shown_as_its_rowid() {
+        assert_eq!(key("800000000000002a"), "rowid 42");
+        assert_eq!(key("7fffffffffffffff"), "rowid -1");
+        assert_eq!(key("0102"), "x'0102'");
+        assert!(key(&"ab".repeat(40)).ends_with("...'"));
+        assert_eq!(key(""), "x''");
+    }
+}

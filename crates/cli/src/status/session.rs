@@ -1,0 +1,122 @@
+//! What the virtual tables of a live session say.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value};
+
+/// A live session at one moment.
+pub struct Session {
+    /// `plait_status`: counters and sizes by name.
+    pub status: BTreeMap<String, i64>,
+    /// `plait_transactions`, without the one that asks.
+    pub transactions: Rows,
+    /// `plait_conflicts`, newest first.
+    pub conflicts: Rows,
+}
+
+impl Session {
+    /// Joins the session of the database at `path` and asks.
+    pub fn read(path: &Path) -> Result<Session, SqlError> {
+        let db = Connection::open(Library::linked(), path, OpenFlags::ReadWrite)?;
+        db.busy_timeout(Duration::from_secs(5))?;
+        // The tables have rows only once the connection has joined, which the first read does.
+        db.rows("SELECT count(*) FROM sqlite_schema")?;
+        let status = Rows::of(&db, "SELECT name, value FROM plait_status")?;
+        let asking = i64::from(std::process::id());
+        let mut transactions = Rows::of(&db, "SELECT * FROM plait_transactions")?;
+        transactions.retain("pid", |pid| pid.integer() != asking);
+        let mut status: BTreeMap<String, i64> =
+            status.rows.iter().map(|row| (row[0].to_string(), row[1].integer())).collect();
+        // Not counting the one that asks.
+        if let Some(connections) = status.get_mut("connections") {
+            *connections = (*connections - 1).max(0);
+        }
+        Ok(Session {
+            status,
+            transactions,
+            conflicts: Rows::of(&db, "SELECT * FROM plait_conflicts")?,
+        })
+    }
+
+    /// A value of `plait_status`; 0 when this version has none of that name.
+    pub fn value(&self, name: &str) -> u64 {
+        self.status.get(name).map_or(0, |&value| value.max(0) as u64)
+    }
+}
+
+/// The rows of a query with the names of its columns.
+#[derive(Default)]
+pub struct Rows {
+    columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    fn of(db: &Connection, sql: &str) -> Result<Rows, SqlError> {
+        let mut statement = db.prepare(sql)?;
+        Ok(Rows { columns: statement.columns(), rows: statement.rows()? })
+    }
+
+    fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|name| name == column)
+    }
+
+    /// A cell; NULL when there is no such column.
+    pub fn cell<'a>(&self, row: &'a [Value], column: &str) -> &'a Value {
+        self.position(column).and_then(|i| row.get(i)).unwrap_or(&Value::Null)
+    }
+
+    fn retain(&mut self, column: &str, keep: impl Fn(&Value) -> bool) {
+        if let Some(i) = self.position(column) {
+            self.rows.retain(|row| keep(&row[i]));
+        }
+    }
+
+    /// An array of objects.
+    pub fn as_json(&self) -> Json {
+        let object = |row: &Vec<Value>| -> Json {
+            let cells = self.columns.iter().cloned().zip(row.iter().map(|value| match value {
+                Value::Null => Json::Null,
+                Value::Integer(n) => json!(n),
+                Value::Text(s) => json!(s),
+            }));
+            Json::Object(cells.collect())
+        };
+        self.rows.iter().map(object).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Rows {
+        Rows {
+            columns: vec!["pid".into(), "state".into()],
+            rows: vec![
+                vec![Value::Integer(7), Value::Text("reading".into())],
+                vec![Value::Integer(8), Value::Null],
+            ],
+        }
+    }
+
+    #[test]
+    fn rows_become_objects() {
+        let expected = json!([{"pid": 7, "state": "reading"}, {"pid": 8, "state": null}]);
+        assert_eq!(rows().as_json(), expected);
+    }
+
+    #[test]
+    fn the_one_that_asks_is_left_out() {
+        let mut rows = rows();
+        rows.retain("pid", |pid| pid.integer() != 7);
+        assert_eq!(rows.rows.len(), 1);
+        assert_eq!(rows.cell(&rows.rows[0], "pid"), &Value::Integer(8));
+        assert_eq!(rows.cell(&rows.rows[0], "no such column"), &Value::Null);
+    }
+}

@@ -1,0 +1,208 @@
+//! Running the command, and databases for it to work on.
+//!
+//! The libraries and shells are those of `dist`, or of the directory `PLAIT_DIST`. Without them a test that needs
+//! them says so and passes.
+#![allow(dead_code, missing_docs, reason = "each test program uses a part of it")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+/// What the command said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// It did what was asked.
+    #[track_caller]
+    pub fn done(self) -> Ran {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// It failed, and said what to do.
+    #[track_caller]
+    pub fn failed(self) -> Ran {
+        assert_eq!(self.code, 1, "{self:?}");
+        assert!(self.err.starts_with("error: "), "{self:?}");
+        assert!(self.err.contains("\n  try: "), "{self:?}");
+        self
+    }
+
+    /// Everything that it said holds these words, in any order.
+    #[track_caller]
+    pub fn says(self, words: &[&str]) -> Ran {
+        for word in words {
+            let found = self.out.contains(word) || self.err.contains(word);
+            assert!(found, "{word:?} is missing in {self:?}");
+        }
+        self
+    }
+}
+
+/// The command with these arguments, to be changed and run.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plait"));
+    command.args(args).stdin(Stdio::null());
+    command.env_remove("PLAIT_LIB").env_remove("PLAIT_STOCK_LIB").env_remove("NO_COLOR");
+    command
+}
+
+pub fn finish(command: &mut Command) -> Ran {
+    Ran::of(command.output().expect("a program that is there can be started"))
+}
+
+/// Runs the command in a directory.
+pub fn plait_in(directory: &Path, args: &[&str]) -> Ran {
+    finish(command(args).current_dir(directory))
+}
+
+/// What `make dist` builds.
+pub struct Dist(PathBuf);
+
+impl Dist {
+    /// `None`, with a word about it, when it is not there.
+    pub fn find() -> Option<Dist> {
+        let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+        let root = std::env::var_os("PLAIT_DIST").map_or_else(default, PathBuf::from);
+        let there = [
+            "lib/libsqlite3.so.0",
+            "stock/lib/libsqlite3.so.0",
+            "bin/sqlite3",
+            "stock/bin/sqlite3",
+        ]
+        .iter()
+        .all(|file| root.join(file).exists());
+        if !there {
+            eprintln!("skipped: {} is not complete, run `make dist`", root.display());
+            return None;
+        }
+        Some(Dist(root.canonicalize().expect("a directory that is there")))
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.0.join(below)
+    }
+
+    /// The command with the libraries of this dist.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(args);
+        command.env("PLAIT_LIB", self.path("lib")).env("PLAIT_STOCK_LIB", self.path("stock/lib"));
+        command
+    }
+
+    /// Runs SQL in the stock shell.
+    pub fn stock(&self, database: &Path, sql: &str) -> Ran {
+        finish(Command::new(self.path("stock/bin/sqlite3")).arg("-bail").arg(database).arg(sql))
+    }
+
+    /// Runs SQL in our shell.
+    pub fn ours(&self, database: &Path, sql: &str) -> Ran {
+        finish(Command::new(self.path("bin/sqlite3")).arg("-bail").arg(database).arg(sql))
+    }
+
+    /// Our shell with the database open.
+    pub fn shell(&self, database: &Path) -> Shell {
+        let mut child = Command::new(self.path("bin/sqlite3"))
+            .args(["-batch", "-bail"])
+            .arg(database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the shell can be started");
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Shell { child, input: Some(input), output }
+    }
+
+    /// A database with a row in concurrent mode.
+    pub fn concurrent(&self, directory: &Path) -> PathBuf {
+        let path = directory.join("app.db");
+        self.ours(
+            &path,
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 10)",
+        )
+        .done();
+        plait_in(directory, &["enable", "app.db"]).done();
+        path
+    }
+
+    /// The same, left by a shell that was killed after this many commits.
+    pub fn killed(&self, directory: &Path, commits: u32) -> PathBuf {
+        let path = self.concurrent(directory);
+        let mut shell = self.shell(&path);
+        for n in 0..commits {
+            shell.run(&format!("INSERT INTO t(n) VALUES({n});"));
+        }
+        shell.kill();
+        path
+    }
+}
+
+/// A running shell.
+pub struct Shell {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    /// Runs SQL and waits until it is done.
+    pub fn run(&mut self, sql: &str) {
+        let input = self.input.as_mut().expect("the shell is not closed");
+        writeln!(input, "{sql}\n.print done").expect("the shell listens");
+        let mut line = String::new();
+        while line != "done\n" {
+            line.clear();
+            assert!(
+                self.output.read_line(&mut line).expect("the shell speaks") > 0,
+                "the shell ended at {sql}"
+            );
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets it end, closing the database.
+    pub fn close(mut self) {
+        self.input = None;
+        self.child.wait().expect("a child can be waited for");
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().expect("a running child can be killed");
+        self.child.wait().expect("a child can be waited for");
+    }
+}
+
+/// A file beside a database.
+pub fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Names and contents of all files in a directory but SQLite's own shared memory, which mere looking may touch.
+pub fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = std::fs::read_dir(directory)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("it can be read").path())
+        .map(|path| (path.display().to_string(), std::fs::read(&path).expect("it can be read")))
+        .collect();
+    files.sort();
+    files
+}

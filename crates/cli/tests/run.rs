@@ -1,0 +1,155 @@
+//! `plait run`: real programs, compiled here or found on the machine.
+
+mod plait;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plait::{Dist, Ran, command, finish};
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+extern const char *sqlite3_libversion(void);
+extern const char *plait_version(void) __attribute__((weak));
+int main(void){ printf("%s %s\n", sqlite3_libversion(), plait_version ? "plait" : "stock"); return 7; }
+"#;
+
+/// Compiles a program; `None`, with a word about it, where that does not work.
+fn compiled(directory: &Path, name: &str, arguments: &[&str]) -> Option<PathBuf> {
+    let (source, program) = (directory.join("program.c"), directory.join(name));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let made = Command::new(compiler).arg(&source).arg("-o").arg(&program).args(arguments).output();
+    match made {
+        Ok(made) if made.status.success() => Some(program),
+        other => {
+            eprintln!("skipped: cannot compile with {arguments:?}: {other:?}");
+            None
+        }
+    }
+}
+
+fn run(dist: &Dist, program: &Path) -> Ran {
+    finish(dist.command(&["run", "--"]).arg(program))
+}
+
+fn executable(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_program_that_loads_sqlite_gets_ours_and_keeps_its_exit_code() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let stock = dist.path("stock/lib/libsqlite3.so.0");
+    // With a search path of its own, which LD_LIBRARY_PATH alone would lose against.
+    let rpath = format!("-Wl,--disable-new-dtags,-rpath,{}", stock.parent().unwrap().display());
+    let Some(program) = compiled(dir.path(), "dynamic", &[stock.to_str().unwrap(), &rpath]) else {
+        return;
+    };
+    let plain = finish(&mut Command::new(&program));
+    assert!(plain.out.ends_with("stock\n"), "{plain:?}");
+    let ran = run(&dist, &program);
+    assert_eq!((ran.code, ran.err.as_str()), (7, ""), "{ran:?}");
+    assert!(ran.out.ends_with("plait\n"), "{ran:?}");
+}
+
+#[test]
+fn a_program_with_sqlite_inside_is_warned_about_and_started() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dist.path("lib/libsqlite3.a");
+    let libraries = [archive.to_str().unwrap(), "-lgcc_s", "-lpthread", "-ldl", "-lm"];
+    let Some(program) = compiled(dir.path(), "inside", &libraries) else { return };
+    let ran = run(&dist, &program).says(&[
+        "warning:",
+        "brings its own SQLite (of 20",
+        "ignored without a word",
+    ]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+
+    let stripped = [&libraries[..], &["-s"]].concat();
+    let Some(program) = compiled(dir.path(), "stripped", &stripped) else { return };
+    run(&dist, &program).says(&["brings its own SQLite (of 20"]);
+    let quiet = finish(dist.command(&["run", "--quiet"]).arg(&program));
+    assert_eq!((quiet.code, quiet.err.as_str()), (7, ""));
+}
+
+#[test]
+fn a_static_program_is_warned_about() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let source =
+        ["-static", "-Dsqlite3_libversion=version", "-Wno-all", "-Wl,--defsym=version=main"];
+    let Some(program) = compiled(dir.path(), "static", &source) else { return };
+    finish(dist.command(&["run"]).arg(&program))
+        .says(&["statically linked", "ignored without a word"]);
+}
+
+#[test]
+fn a_script_is_followed_to_its_interpreter() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dist.path("lib/libsqlite3.a");
+    let libraries = [archive.to_str().unwrap(), "-lgcc_s", "-lpthread", "-ldl", "-lm"];
+    let Some(program) = compiled(dir.path(), "interpreter", &libraries) else { return };
+    let script = dir.path().join("script");
+    executable(&script, &format!("#!{}\n", program.display()));
+    run(&dist, &script).says(&["interpreter", "brings its own SQLite"]);
+}
+
+#[test]
+fn the_environment_is_passed_on_with_ours_in_front() {
+    let Some(dist) = Dist::find() else { return };
+    let mut command = dist.command(&["run", "sh", "-c", "echo $LD_LIBRARY_PATH; echo $LD_PRELOAD"]);
+    let ran = finish(command.env("LD_LIBRARY_PATH", "/elsewhere")).done();
+    let lib = dist.path("lib");
+    assert_eq!(ran.out, format!("{0}:/elsewhere\n{0}/libsqlite3.so.0\n", lib.display()));
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn python_runs_on_our_library() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("app.py");
+    let text = "#!/usr/bin/env python3\nimport sqlite3, sys\n\
+                c = sqlite3.connect('a.db')\n\
+                print(c.execute('SELECT plait_version()').fetchone()[0], sys.argv[1:])\n";
+    executable(&script, text);
+    let has_module = Command::new("python3").args(["-c", "import sqlite3"]).output();
+    if !has_module.is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: there is no python3 with sqlite3");
+        return;
+    }
+    let ran =
+        finish(dist.command(&["run", "./app.py", "--flag", "x"]).current_dir(dir.path())).done();
+    assert!(ran.out.contains("['--flag', 'x']"), "{ran:?}");
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn what_cannot_be_started_is_told() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    finish(&mut dist.command(&["run", "no-such-program"]))
+        .failed()
+        .says(&["no-such-program", "search path"]);
+    finish(&mut dist.command(&["run", "./no/such"])).failed().says(&["./no/such"]);
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, "text").unwrap();
+    run(&dist, &plain).failed().says(&["not executable", "chmod +x"]);
+}
+
+#[test]
+fn a_missing_or_foreign_library_is_told() {
+    finish(command(&["run", "true"]).env("PLAIT_LIB", "/no/such/dir"))
+        .failed()
+        .says(&["/no/such/dir", "make dist"]);
+    let Some(dist) = Dist::find() else { return };
+    finish(command(&["run", "true"]).env("PLAIT_LIB", dist.path("stock/lib")))
+        .failed()
+        .says(&["not Plait's library"]);
+}
