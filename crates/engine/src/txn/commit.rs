@@ -285,11 +285,12 @@ impl Conn {
         let generation = db.active_generation();
         generation.max_ts.store(ts.get(), Release);
         generation.log_end.store(end.get(), Relaxed);
-        c.applied_lsn.store(end.get(), Relaxed);
         db.remember_author(ts.get(), self.txn.get(), db.pid());
         crash_point!("commit.inserted");
         // Release pairs with the Acquire of snapshots: the nodes are there.
         c.visible_ts.store(ts.get(), Release);
+        // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2).
+        c.applied_lsn.store(end.get(), Relaxed);
         c.counters.commits.fetch_add(1, Relaxed);
         let wake = if owner == 0 { None } else { db.pass_right() };
         drop(guard);
