@@ -289,8 +289,9 @@ impl Conn {
         crash_point!("commit.inserted");
         // Release pairs with the Acquire of snapshots: the nodes are there.
         c.visible_ts.store(ts.get(), Release);
-        // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2).
-        c.applied_lsn.store(end.get(), Relaxed);
+        // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2). Release keeps
+        // the compiler from moving it up.
+        c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
         let wake = if owner == 0 { None } else { db.pass_right() };
         drop(guard);

@@ -67,7 +67,8 @@ impl Database {
         match failed {
             Some(e) => Err(e),
             None => {
-                c.applied_lsn.store(to.get(), Relaxed);
+                // Release: after everything that was redone, also in program order, for the next to die here.
+                c.applied_lsn.store(to.get(), Release);
                 Ok(())
             }
         }
