@@ -122,7 +122,9 @@ impl Schema {
             };
             let part = match dice.roll(10) {
                 0 => format!("abs({column})"),
-                1 => format!("lower({column})"),
+                // Not lower() of the bare column: stock SQLite indexes lower(zeroblob(44)) of a UTF-16 database as another
+                // text than it later looks for.
+                1 => format!("lower(quote({column}))"),
                 2 => format!("coalesce({column}, 0)"),
                 3 => format!("{column} COLLATE NOCASE"),
                 4 => format!("{column} COLLATE RTRIM"),
