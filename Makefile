@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --package xtask --
 
-.PHONY: all dist demo check test
+.PHONY: all dist demo check test torture bench-ratios
 
 all: dist
 
@@ -22,3 +22,18 @@ check:
 test:
 	$(XTASK) dist --crash-points
 	$(CARGO) test --workspace
+
+# The random suites for DURATION seconds each; a failure prints its seed and a small script.
+DURATION ?= 600
+SEED ?= 1
+torture:
+	$(XTASK) dist --crash-points
+	$(CARGO) build --release --package plait-tests --bins
+	for suite in $(SUITES); do \
+		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) || exit 1; \
+	done
+SUITES ?= differential isolation crash
+
+# Stock SQLite and Plait interleaved: the table of docs/performance.md.
+bench-ratios: dist
+	$(CARGO) run --release --package plait-tests --bin ratios -- $(ARGS)
