@@ -27,6 +27,8 @@ pub enum Work {
     History(jobs::history::RandomTransactions),
     /// Commits numbered pairs of rows and reports each acknowledged commit.
     Pairs(jobs::pairs::Pairs),
+    /// Transfers between accounts, entered in a book that can be audited.
+    Ledger(jobs::ledger::Ledger),
     /// Increments one of a few rows for a time.
     Counter(jobs::counter::Counter),
     /// Reads an invariant over and over.
@@ -75,6 +77,7 @@ impl Job {
             Work::Script(work) => work.run(self, reporter),
             Work::History(work) => work.run(self, reporter),
             Work::Pairs(work) => work.run(self, reporter),
+            Work::Ledger(work) => work.run(self, reporter),
             Work::Counter(work) => work.run(self, reporter),
             Work::Reader(work) => work.run(self, reporter),
             Work::Differential(work) => work.run(self, reporter),

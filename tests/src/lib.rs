@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod actor;
+pub mod crash;
 pub mod differential;
 pub mod isolation;
 pub mod job;

@@ -98,7 +98,8 @@ fn totals(connection: &Connection) -> anyhow::Result<BTreeMap<i64, i64>> {
     let by_table = connection.query(
         "SELECT worker, count(*), count(DISTINCT seq), min(seq), max(seq) FROM entry NOT INDEXED GROUP BY worker ORDER BY worker",
     )?;
-    let by_index = connection.query("SELECT worker, count(*) FROM entry GROUP BY worker ORDER BY worker")?;
+    let by_index =
+        connection.query("SELECT worker, count(*) FROM entry GROUP BY worker ORDER BY worker")?;
     let by_total = connection.query("SELECT worker, entries FROM total ORDER BY worker")?;
     let mut entries = BTreeMap::new();
     for row in &by_table {

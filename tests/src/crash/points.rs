@@ -7,7 +7,8 @@
 #[must_use]
 pub fn crash_points() -> Vec<&'static str> {
     let source = include_str!("../../../crates/engine/src/crash_point.rs");
-    let (_, list) = source.split_once("CRASH_POINTS: &[&str] = &[").expect("the engine lists its points");
+    let (_, list) =
+        source.split_once("CRASH_POINTS: &[&str] = &[").expect("the engine lists its points");
     let (list, _) = list.split_once("];").expect("the list ends");
     list.split('"').skip(1).step_by(2).collect()
 }

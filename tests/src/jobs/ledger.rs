@@ -137,10 +137,7 @@ impl Ledger {
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut connection = self.connect(job)?;
-        let mut seq = connection.integer(&format!(
-            "SELECT coalesce((SELECT entries FROM total WHERE worker={}), 0)",
-            self.worker
-        ))?;
+        let mut seq = self.found(&connection)?;
         reporter.line(Line::Found { worker: self.worker, seq });
         reporter.line(Line::Attached);
         while self.gate.as_ref().is_some_and(|gate| !gate.exists()) && !reporter.should_stop() {
@@ -171,6 +168,19 @@ impl Ledger {
         Ok(json!({ "commits": done }))
     }
 
+    /// Entries of this worker that count. Asked as a writer: what a killed predecessor had under way may be completed
+    /// on its behalf until the next writer begins. One that waits at a gate must not write yet, and has no predecessor.
+    fn found(&self, connection: &Connection) -> Result<i64, SqlError> {
+        let begin = if self.gate.is_none() { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        persist(|| connection.execute(begin))?;
+        let entries = connection.integer(&format!(
+            "SELECT coalesce((SELECT entries FROM total WHERE worker={}), 0)",
+            self.worker
+        ))?;
+        connection.execute("COMMIT")?;
+        Ok(entries)
+    }
+
     fn connect(&self, job: &Job) -> Result<Connection, SqlError> {
         let connection = job.subject.open(&job.database)?;
         connection.execute(&format!("PRAGMA synchronous={}", self.synchronous.number()))?;
@@ -191,7 +201,8 @@ impl Ledger {
         let kind = self.kinds[random.random_range(0..self.kinds.len())];
         let source = random.random_range(1..=ACCOUNTS);
         let target = random.random_range(1..=ACCOUNTS);
-        let (worker, amount, filler) = (self.worker, random.random_range(1..100), self.filler_bytes);
+        let (worker, amount, filler) =
+            (self.worker, random.random_range(1..100), self.filler_bytes);
         let insert = format!(
             "INSERT INTO entry(worker, seq, source, target, amount, filler)
              VALUES({worker}, {seq}, {source}, {target}, {amount}, randomblob({filler}))"
@@ -204,8 +215,9 @@ impl Ledger {
                 Kind::Begin(begin) => {
                     connection.execute(&format!("{}; {insert}; COMMIT", job.subject.begin(begin)))
                 }
-                Kind::Ddl if seq % 2 == 0 => connection
-                    .execute(&format!("BEGIN; DROP TABLE IF EXISTS side_{worker}; {insert}; COMMIT")),
+                Kind::Ddl if seq % 2 == 0 => connection.execute(&format!(
+                    "BEGIN; DROP TABLE IF EXISTS side_{worker}; {insert}; COMMIT"
+                )),
                 Kind::Ddl => connection.execute(&format!(
                     "BEGIN; CREATE TABLE IF NOT EXISTS side_{worker}(a PRIMARY KEY);
                      INSERT OR REPLACE INTO side_{worker} VALUES({seq}); {insert}; COMMIT"

@@ -3,6 +3,7 @@
 pub mod counter;
 pub mod differential;
 pub mod history;
+pub mod ledger;
 pub mod pairs;
 pub mod process_rules;
 pub mod reader;

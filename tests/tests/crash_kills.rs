@@ -1,0 +1,58 @@
+//! Processes die by SIGKILL at random moments, alone and all together.
+//!
+//! Long form: `cargo run -p plait-tests --bin torture -- crash --seconds 600`, or `PLAIT_TORTURE_SECONDS`.
+
+use plait_tests::crash::storm::{Memory, Storm};
+use plait_tests::subject::{Synchronous, real_plait};
+use plait_tests::torture::{seed_or, time_or};
+use std::time::Duration;
+
+fn all_at_once(synchronous: Synchronous, memory: Memory, seed: u64) {
+    let Some(subject) = real_plait("kills") else { return };
+    let storm = Storm { seed: seed_or(seed), workers: 3, synchronous, memory };
+    storm
+        .kill_all_at_once(&subject, time_or(Duration::from_secs(3)))
+        .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
+}
+
+#[test]
+fn workers_that_are_killed_one_by_one_never_stop_the_others() {
+    let Some(subject) = real_plait("kills") else { return };
+    for synchronous in [Synchronous::Full, Synchronous::Normal] {
+        let storm = Storm { seed: seed_or(3), workers: 4, synchronous, memory: Memory::Stays };
+        let deaths = storm
+            .kill_one_by_one(&subject, time_or(Duration::from_secs(4)))
+            .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
+        assert!(deaths > 0);
+    }
+}
+
+#[test]
+fn killing_all_at_once_loses_nothing_in_full() {
+    all_at_once(Synchronous::Full, Memory::Stays, 11);
+}
+
+#[test]
+fn killing_all_at_once_loses_nothing_in_normal() {
+    all_at_once(Synchronous::Normal, Memory::Stays, 12);
+}
+
+#[test]
+fn killing_all_at_once_loses_nothing_in_off() {
+    all_at_once(Synchronous::Off, Memory::Stays, 13);
+}
+
+#[test]
+fn without_shared_memory_nothing_acknowledged_is_lost_in_full() {
+    all_at_once(Synchronous::Full, Memory::Removed, 14);
+}
+
+#[test]
+fn without_shared_memory_a_prefix_of_the_commits_is_left_in_normal() {
+    all_at_once(Synchronous::Normal, Memory::Removed, 15);
+}
+
+#[test]
+fn without_shared_memory_a_prefix_of_the_commits_is_left_in_off() {
+    all_at_once(Synchronous::Off, Memory::Removed, 16);
+}
