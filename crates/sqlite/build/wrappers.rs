@@ -8,6 +8,11 @@
 //! * in neither: untouched.
 //!
 //! Stock code calls stock code: within `btree.c` the old names are macros for the new ones.
+//!
+//! SQLite's own path must cost what it costs in stock SQLite. So a wrapper is always inlined: the caller has a test
+//! and a branch not taken, and GCC goes on inlining small stock functions behind it. The call on the other side of the
+//! branch is to `plCallBtreeX`, which is marked cold: that moves the branch's code out of the caller. It does
+//! nothing but jump to `plBtreeX`, which is marked hot lest GCC take it for cold as well and optimise it for size.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -104,6 +109,13 @@ fn alternative_name(name: &str) -> Result<String> {
     Ok(format!("pl{rest}"))
 }
 
+fn jump_name(name: &str) -> Result<String> {
+    let rest = name
+        .strip_prefix("sqlite3")
+        .with_context(|| format!("{name} does not start with sqlite3"))?;
+    Ok(format!("plCall{rest}"))
+}
+
 /// A prototype with names given to its parameters.
 struct Function<'a> {
     prototype: &'a Prototype,
@@ -165,17 +177,25 @@ impl<'a> Function<'a> {
     fn wrapper(&self) -> Result<String> {
         let Self { prototype, passed, .. } = self;
         let name = &prototype.name;
-        let (test, stock, alternative) = (self.test()?, stock_name(name)?, alternative_name(name)?);
+        let (test, stock) = (self.test()?, stock_name(name)?);
+        let (alternative, jump) = (alternative_name(name)?, jump_name(name)?);
         let returns = &prototype.returns;
         let declared = &self.declared;
-        let calls = if returns == "void" {
-            format!("  if( {test} ){{ {alternative}({passed}); return; }}\n  {stock}({passed});\n")
+        let (jumps, calls) = if returns == "void" {
+            (
+                format!("{alternative}({passed});"),
+                format!("  if( {test} ){{ {jump}({passed}); return; }}\n  {stock}({passed});\n"),
+            )
         } else {
-            format!("  if( {test} ) return {alternative}({passed});\n  return {stock}({passed});\n")
+            (
+                format!("return {alternative}({passed});"),
+                format!("  if( {test} ) return {jump}({passed});\n  return {stock}({passed});\n"),
+            )
         };
         Ok(format!(
-            "static SQLITE_NOINLINE {returns} {alternative}({declared});\n\
-             SQLITE_PRIVATE __inline__ {returns} {name}({declared}){{\n{calls}}}\n"
+            "static SQLITE_NOINLINE PL_HOT {returns} {alternative}({declared});\n\
+             static SQLITE_NOINLINE PL_COLD {returns} {jump}({declared}){{ {jumps} }}\n\
+             SQLITE_PRIVATE SQLITE_INLINE {returns} {name}({declared}){{\n{calls}}}\n"
         ))
     }
 
@@ -226,12 +246,18 @@ mod tests {
         let lists = lists("sqlite3BtreeNext # hot\nsqlite3BtreeGetMeta\n\n", "");
         let headers = generate(&prototypes(), &lists, |_| true).expect("both are declared");
         let forward = headers.forward;
-        assert!(forward.contains("static SQLITE_NOINLINE int plBtreeNext(BtCursor* a0, int a1);"));
+        assert!(
+            forward
+                .contains("static SQLITE_NOINLINE PL_HOT int plBtreeNext(BtCursor* a0, int a1);")
+        );
         assert!(forward.contains(
-            "  if( PL_CSR(a0) ) return plBtreeNext(a0, a1);\n  return sqlite3StockBtreeNext(a0, a1);"
+            "PL_COLD int plCallBtreeNext(BtCursor* a0, int a1){ return plBtreeNext(a0, a1); }"
         ));
         assert!(forward.contains(
-            "  if( a0!=0 && PL_BT(a0) ){ plBtreeGetMeta(a0, a1, a2); return; }\n  sqlite3StockBtreeGetMeta(a0, a1, a2);"
+            "  if( PL_CSR(a0) ) return plCallBtreeNext(a0, a1);\n  return sqlite3StockBtreeNext(a0, a1);"
+        ));
+        assert!(forward.contains(
+            "  if( a0!=0 && PL_BT(a0) ){ plCallBtreeGetMeta(a0, a1, a2); return; }\n  sqlite3StockBtreeGetMeta(a0, a1, a2);"
         ));
         assert!(headers.rename.contains("#define sqlite3BtreeNext sqlite3StockBtreeNext\n"));
         assert!(headers.unrename.contains("#undef sqlite3BtreeNext\n"));

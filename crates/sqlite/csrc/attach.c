@@ -143,7 +143,7 @@ static void plDetach(Btree *p){
 
 /* A stock transaction began and page 1 is marked, or a write transaction could not begin, perhaps because a merge had
 ** the lock. */
-static SQLITE_NOINLINE int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
+static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
   if( rc!=SQLITE_OK ){
@@ -163,11 +163,13 @@ static SQLITE_NOINLINE int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersio
   return plBeginTrans(p, wrflag, pSchemaVersion);
 }
 
-SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
-  int rc;
+/* The mark cannot appear within a transaction: it is looked for when one begins, not at each of its statements. */
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
+  int bBegins, rc;
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
+  bBegins = p->inTrans==TRANS_NONE;
   rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
-  if( PL_UNLIKELY(rc==SQLITE_OK ? plMarked(p->pBt) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
+  if( PL_UNLIKELY(rc==SQLITE_OK ? (bBegins && plMarked(p->pBt)) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
     return plFirstTouch(p, wrflag, pSchemaVersion, rc);
   }
   return rc;

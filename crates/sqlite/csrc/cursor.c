@@ -132,7 +132,7 @@ static int plRefuseMixed(Btree *p){
   return SQLITE_OK;
 }
 
-SQLITE_PRIVATE int sqlite3BtreeCursor(
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCursor(
   Btree *p, Pgno iTable, int wrFlag, struct KeyInfo *pKeyInfo, BtCursor *pCur
 ){
   if( wrFlag && PL_UNLIKELY(p->db->nDb>2) ){

@@ -19,8 +19,12 @@
 
 #if defined(__GNUC__)
 # define PL_UNLIKELY(X) __builtin_expect(!!(X),0)
+# define PL_COLD __attribute__((cold))
+# define PL_HOT __attribute__((hot))
 #else
 # define PL_UNLIKELY(X) (X)
+# define PL_COLD
+# define PL_HOT
 #endif
 
 typedef struct PlBtree PlBtree;
@@ -171,5 +175,12 @@ struct PlFacade {
 #define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
 #define PL_CSR(p)  PL_UNLIKELY(((p)->curFlags & BTCF_Plait)!=0)
 #define PL_X(p)    (((PlFacade*)(p))->pX)
+
+/* Small functions of SQLite with one or two callers, which GCC therefore inlines. Our calls of the first three and our tests
+** in the last must not change its mind: they are on the way of every statement. */
+static SQLITE_INLINE void clearAllSharedCacheTableLocks(Btree*);
+static SQLITE_INLINE int fillInCell(MemPage*, unsigned char*, const BtreePayload*, int*);
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3StockBtreeCloseCursor(BtCursor*);
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3VdbeMemFromBtreeZeroOffset(BtCursor*, u32, Mem*);
 
 #endif /* PLAIT_DISPATCH_H */
