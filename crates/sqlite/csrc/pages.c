@@ -62,7 +62,7 @@ static int plBtreeIntegrityCheck(
 ){
   int rc = plWholeView(p);
   if( rc ){
-    *pnErr = 0;
+    *pnErr = 1;      /* OP_IntegrityCk looks at the code only if something was found */
     *pzOut = 0;
     return rc;
   }
