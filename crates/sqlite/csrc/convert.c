@@ -138,7 +138,8 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
     if( *pRc ) return PAGER_JOURNALMODE_QUERY;
   }
   if( eAsked==PL_JOURNALMODE ){
-    if( !PL_BT(p) ) *pRc = plEnable(pVdbe, p);
+    /* A pragma without a schema name goes to every database; the one for temporary tables keeps its mode, as for WAL. */
+    if( !PL_BT(p) && plDbIndex(p)!=1 ) *pRc = plEnable(pVdbe, p);
     return PAGER_JOURNALMODE_QUERY;
   }
   if( eAsked!=PAGER_JOURNALMODE_QUERY && PL_BT(p) ){
