@@ -51,6 +51,10 @@ impl Region {
             Error::io(format!("cannot map shared memory {}", path.display()), e)
         };
         let len = file.metadata().map_err(|e| say(&e))?.len();
+        if len == 0 {
+            // Before the first look: on a full tmpfs even reading a hole of a mapping is SIGBUS. A new file is ours alone.
+            allocate(&file, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
+        }
         if len < TOTAL_BYTES as u64 {
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
