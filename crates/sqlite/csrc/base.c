@@ -187,3 +187,9 @@ static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseStamp,
   plBaseCommit, plBaseRollback, plBaseCheckpoint
 };
+
+/* For the plait command, which is linked with this library: see pl_accept_base. */
+int pl_shim_accept_base(const char *zPath, char **pzErr){
+  int rc = sqlite3_initialize();
+  return rc ? rc : pl_accept_base(&plBaseOps, zPath, pzErr);
+}

@@ -79,6 +79,8 @@ void pl_free(void *);
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
 /* Give up commits that are only in the log and accept the base as it is (plait recover --accept-base); nobody has it open. */
 int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
+/* The same with the shim's own table: what the plait command calls. Defined in base.c. */
+int  pl_shim_accept_base(const char *zPath, char **pzErr);
 /* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached.  Afterwards the shim stamps
 ** an unmarked header on the stock path and calls pl_disabled, which removes the side files and frees conn. */
 struct PlWait;
