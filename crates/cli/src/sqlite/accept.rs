@@ -8,9 +8,6 @@ use std::path::Path;
 use super::error::SqlError;
 use super::library::text;
 
-// Until csrc/base.c defines it.
-std::arch::global_asm!(".weak pl_shim_accept_base");
-
 unsafe extern "C" {
     fn pl_shim_accept_base(path: *const c_char, message: *mut *mut c_char) -> c_int;
     fn pl_free(p: *mut c_void);
