@@ -28,6 +28,17 @@ fn workers_that_are_killed_one_by_one_never_stop_the_others() {
 }
 
 #[test]
+fn workers_that_are_killed_while_they_change_the_mode_lose_nothing() {
+    let Some(subject) = real_plait("kills") else { return };
+    for memory in [Memory::Stays, Memory::Removed] {
+        let storm = Storm { seed: seed_or(5), workers: 1, synchronous: Synchronous::Full, memory };
+        storm
+            .kill_converters(&subject, time_or(Duration::from_secs(3)))
+            .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
+    }
+}
+
+#[test]
 fn killing_all_at_once_loses_nothing_in_full() {
     all_at_once(Synchronous::Full, Memory::Stays, 11);
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
+use plait_tests::crash;
 use plait_tests::differential::Script;
 use plait_tests::differential::generate::generate;
 use plait_tests::differential::shrink::{Bench, Failure, scratch, search};
@@ -45,6 +46,8 @@ enum Suite {
     },
     /// Random transactions whose history must be serializable. What is not given varies with the seed.
     Isolation(Isolation),
+    /// Processes killed at every named step and at random.
+    Crash,
 }
 
 #[derive(Args)]
@@ -110,6 +113,11 @@ fn main() -> anyhow::Result<()> {
         }
         Suite::Isolation(isolation) => {
             run_isolation(&isolation, arguments.seed, time);
+            Ok(())
+        }
+        Suite::Crash => {
+            let rounds = crash::torture::run(&Subject::plait(), arguments.seed, time);
+            println!("{rounds} rounds from seed {} on left every database sound", arguments.seed);
             Ok(())
         }
     }

@@ -60,7 +60,8 @@ impl SmallDisk {
     /// # Panics
     /// If the ballast cannot be made.
     pub fn fill_but(&self, free: u64) {
-        let mut file = File::options().create(true).append(true).open(self.ballast()).expect("ballast");
+        let mut file =
+            File::options().create(true).append(true).open(self.ballast()).expect("ballast");
         let block = vec![1u8; 4096];
         while file.write_all(&block).is_ok() {}
         let length = file.metadata().expect("its length").len();

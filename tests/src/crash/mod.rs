@@ -11,6 +11,7 @@ pub mod image;
 pub mod points;
 pub mod scene;
 pub mod storm;
+pub mod torture;
 
 use crate::job::{Job, Running, Work};
 use crate::jobs::ledger::Ledger;

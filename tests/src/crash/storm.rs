@@ -102,6 +102,40 @@ impl Storm {
         Ok(rounds)
     }
 
+    /// One worker switches concurrent mode on and off between its entries, is killed, and another goes on.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn kill_converters(&self, subject: &Subject, time: Duration) -> anyhow::Result<u64> {
+        let fixture = Fixture::new(subject.clone(), &schema(false));
+        let mut dice = Dice::new(self.seed);
+        let end = Instant::now() + time;
+        let mut acknowledged = Acknowledged::default();
+        let mut deaths = 0;
+        while Instant::now() < end {
+            deaths += 1;
+            let ledger = Ledger {
+                convert: true,
+                convert_every: 1,
+                merge_every: 0,
+                reopen_every: 3,
+                ..self.ledger(1, deaths)
+            };
+            let mut job = start(&fixture, ledger);
+            await_attached(&mut job, &mut acknowledged)?;
+            std::thread::sleep(Duration::from_micros(dice.roll(60_000) as u64));
+            job.kill();
+            bury(job, &mut acknowledged)?;
+            if self.memory == Memory::Removed {
+                drop(std::fs::remove_file(fixture.side_file("-plait-shm")));
+            }
+        }
+        let last = Ledger { convert: true, commits: Some(3), ..self.ledger(1, 0) };
+        finish(vec![start(&fixture, last)], &mut acknowledged)?;
+        at_rest(&fixture, &acknowledged, Demand::Everything)?;
+        Ok(deaths)
+    }
+
     fn demand(&self) -> Demand {
         match (self.memory, self.synchronous) {
             (Memory::Removed, Synchronous::Normal | Synchronous::Off) => Demand::Prefix,
