@@ -6,7 +6,11 @@
 //!
 //! Threads: a `PlConn` is used by one thread at a time (SQLite's connection
 //! mutex), which is what makes the `&mut` below sound.
+//!
+//! Most blocks hold two operations: the guarded call and, in its closure, a pointer of C's that engine.h
+//! describes in the same sentence. They share one proof.
 #![allow(unsafe_code)]
+#![allow(clippy::multiple_unsafe_ops_per_block)]
 
 mod attach;
 mod base;
