@@ -8,8 +8,13 @@ use plait_tests::subject::real_plait;
 use plait_tests::torture::seed_or;
 use std::collections::BTreeSet;
 
-const FAMILIES: [&[&str]; 5] =
-    [&["commit", "right"], &["log"], &["merge", "fence"], &["exclusive"], &["close", "recovery"]];
+const FAMILIES: [&[&str]; 5] = [
+    &["commit", "right"],
+    &["log"],
+    &["merge", "fence"],
+    &["exclusive", "disable"],
+    &["close", "recovery"],
+];
 
 fn kill_at_each(families: &[&str]) {
     let Some(subject) = real_plait("crash points") else { return };
@@ -41,7 +46,7 @@ fn others_go_on_when_a_merge_or_the_first_write_is_killed_at_any_step() {
 }
 
 #[test]
-fn others_go_on_when_an_exclusive_transaction_is_killed_at_any_step() {
+fn others_go_on_when_an_exclusive_transaction_or_a_change_of_mode_is_killed_at_any_step() {
     kill_at_each(FAMILIES[3]);
 }
 

@@ -497,9 +497,13 @@ impl Database {
             // when they become writers.
             self.control().fence.store(fence::RESTING, std::sync::atomic::Ordering::Release);
         }
+        crate::crash_point!("disable.resting");
         self.log_retired.store(true, std::sync::atomic::Ordering::Release);
         self.with_base(session::unfence)?;
-        session::remove_log(&self.path)
+        crate::crash_point!("disable.unfenced");
+        session::remove_log(&self.path)?;
+        crate::crash_point!("disable.log_removed");
+        Ok(())
     }
 
     /// Whether merges run in a background thread; `Some` sets it.

@@ -47,6 +47,7 @@ impl Scene {
             }
             (_, "log.grow.filled") => &[Alone, AloneThenReboot],
             ("close", _) => &[LastClose],
+            ("disable", _) => &[Conversion],
             ("recovery", _) => &[Recovery],
             ("right", _) => &[Crowd],
             ("exclusive" | "merge", _) => &[Crowd, Alone, AloneThenReboot, Conversion],
