@@ -25,7 +25,7 @@ Exit codes: 0 done, 1 it failed or a check found damage, 2 wrong usage."
 )]
 struct Cli {
     /// Print the versions of Plait and of the SQLite in it
-    #[arg(short = 'V', long, global = true)]
+    #[arg(short = 'V', long)]
     version: bool,
     #[command(subcommand)]
     command: Option<Commands>,
@@ -43,11 +43,11 @@ our library without a word: because it brings its own SQLite inside, is statical
         after_help = "\
 Examples:
   plait run -- python3 app.py
-  plait run sqlite3 app.db 'SELECT plait_version()'
+  plait run ./server --port 8080
 
 The library is the libsqlite3.so.0 in ../lib beside this command, or in the directory PLAIT_LIB.
-What a program loads later (a driver, an extension) cannot be seen beforehand: `SELECT plait_version()`
-tells from inside which library is in use."
+What a program loads later (a driver, an extension) cannot be seen beforehand. From inside,
+`SELECT plait_version()` tells which library is in use."
     )]
     Run(run::RunArgs),
     /// Switch a database to concurrent mode
@@ -57,7 +57,7 @@ Switch a database to concurrent mode, once: the file remembers it, as it does wi
 
 The same as `PRAGMA journal_mode=concurrent`. While programs write to it, the file is fenced against other SQLite \
 libraries; when all have closed it, it is a plain SQLite file again.",
-        after_help = "Examples:\n  plait enable app.db\n  plait run -- sqlite3 app.db 'PRAGMA journal_mode'"
+        after_help = "Examples:\n  plait enable app.db\n  plait run -- python3 app.py"
     )]
     Enable(convert::EnableArgs),
     /// Switch a database back to a journal mode of SQLite
@@ -103,7 +103,7 @@ the log are given up: for a log that is lost, damaged or of another file. The lo
 Measure the main job on stock SQLite and on Plait: 1, 10, 50 and 100 writers in threads and in processes, each with random \
 selects and updates of 400-byte rows, every commit durable. Every result is verified.
 
-Takes about a minute and 100 MB of disk.",
+Takes a little more than a minute and, for the time being, a few hundred MB of disk.",
         after_help = "\
 Examples:
   plait demo

@@ -64,7 +64,7 @@ fn a_killed_session_is_checked_on_a_copy_and_not_changed() {
     plait_in(dir.path(), &["check", "app.db"]).done().says(&[
         "sound: 5 commits",
         "goes on where killed programs stopped",
-        "recovered copy",
+        "checked on a copy",
         "integrity     ok",
     ]);
     assert_eq!(contents(dir.path()), before);
@@ -89,13 +89,12 @@ fn a_missing_log_is_damage() {
     let path = dist.killed(dir.path(), 2);
     std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
     std::fs::remove_file(beside(&path, "-plait")).unwrap();
-    let ran = plait_in(dir.path(), &["check", "app.db"]).says(&[
-        "DAMAGE",
-        "log is missing",
-        "recover",
-        "--accept-base",
-    ]);
+    let before = contents(dir.path());
+    let ran = plait_in(dir.path(), &["check", "app.db"])
+        .says(&["checked on a copy without the log", "integrity     ok"])
+        .says(&["DAMAGE", "log is missing", "recover", "--accept-base"]);
     assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(contents(dir.path()), before);
     assert_ne!(
         dist.ours(&path, "SELECT count(*) FROM t").code,
         0,

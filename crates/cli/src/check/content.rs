@@ -12,30 +12,21 @@ use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value};
 /// Problems of one kind that are told one by one.
 const PROBLEMS_MAX: usize = 10;
 
-/// Opens the database at `path` and checks its pages, its rows and its references.
-pub fn check(path: &Path, flags: OpenFlags) -> Vec<Line> {
+/// Opens the database at `path` and checks its pages, its rows and its references. An error if it cannot be opened.
+pub fn check(path: &Path, flags: OpenFlags) -> Result<Vec<Line>, SqlError> {
     let spinner = ProgressBar::new_spinner().with_style(
         ProgressStyle::with_template("  {spinner} {msg} {elapsed}").expect("a valid template"),
     );
     spinner.enable_steady_tick(Duration::from_millis(100));
-    let mut lines = Vec::new();
-    match open(path, flags) {
-        Err(e) => lines.push(Line::new("opening", Verdict::Damage, e.to_string())),
-        Ok(db) => {
-            spinner.set_message("integrity_check");
-            lines.extend(told(
-                "integrity",
-                db.rows("PRAGMA integrity_check(100)"),
-                integrity_problems,
-            ));
-            spinner.set_message("foreign_key_check");
-            lines.extend(told(
-                "foreign keys",
-                db.rows("PRAGMA foreign_key_check"),
-                reference_problems,
-            ));
-        }
-    }
+    let lines = open(path, flags).map(|db| {
+        spinner.set_message("integrity_check");
+        let mut lines =
+            told("integrity", db.rows("PRAGMA integrity_check(100)"), integrity_problems);
+        spinner.set_message("foreign_key_check");
+        let rows = db.rows("PRAGMA foreign_key_check");
+        lines.extend(told("foreign keys", rows, reference_problems));
+        lines
+    });
     spinner.finish_and_clear();
     lines
 }
@@ -110,7 +101,7 @@ mod tests {
         let db = Connection::open(Library::linked(), &path, OpenFlags::Create).unwrap();
         db.execute("CREATE TABLE t(x)").unwrap();
         drop(db);
-        let lines = check(&path, OpenFlags::ReadOnly);
+        let lines = check(&path, OpenFlags::ReadOnly).unwrap();
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|line| line.verdict == Verdict::Good), "{lines:?}");
     }
@@ -124,7 +115,7 @@ mod tests {
         db.execute("CREATE TABLE c(p REFERENCES p)").unwrap();
         db.execute("INSERT INTO c VALUES(5)").unwrap();
         drop(db);
-        let lines = check(&path, OpenFlags::ReadOnly);
+        let lines = check(&path, OpenFlags::ReadOnly).unwrap();
         assert_eq!(lines[1].verdict, Verdict::Damage);
         assert!(lines[1].text.contains("row 1 of table c"), "{lines:?}");
     }

@@ -16,8 +16,8 @@ use crate::console::{BAD, GOOD, HEADING, styled};
 use crate::failure::{self, Result};
 use crate::inspect::Inspection;
 use crate::inspect::log::Log;
-use crate::inspect::outlook::Outlook;
-use crate::sqlite::OpenFlags;
+use crate::inspect::outlook::{Advice, Outlook};
+use crate::sqlite::{OpenFlags, accept};
 use report::{Line, Verdict};
 use scratch::Scratch;
 
@@ -35,7 +35,10 @@ pub struct CheckArgs {
 /// Where the content can be looked at without changing anything.
 enum Place {
     Here(OpenFlags),
+    /// On a copy that is recovered.
     Copy,
+    /// On a copy that does without its log.
+    CopyOfBase,
     Nowhere(&'static str),
 }
 
@@ -77,26 +80,52 @@ fn place(state: &Inspection) -> Place {
         Outlook::GoesOn => {
             Place::Nowhere("it can only be checked once a program has opened it and gone on")
         }
+        Outlook::Refuses { advice: Advice::RestoreOrAccept, .. } => Place::CopyOfBase,
         Outlook::Refuses { .. } => Place::Nowhere("the database cannot be opened as it is"),
     }
 }
 
 fn content(state: &Inspection) -> Result<Vec<Line>> {
     match place(state) {
-        Place::Here(flags) => Ok(content::check(&state.path, flags)),
+        Place::Here(flags) => match content::check(&state.path, flags) {
+            Ok(lines) => Ok(lines),
+            Err(e) if e.is_damage() => {
+                Ok(vec![Line::new("content", Verdict::Damage, e.to_string())])
+            }
+            Err(e) if e.is_busy() => Err(e.about("check the content of", &state.path)),
+            // Perhaps it may be read but not opened: SQLite writes beside a database even to read it.
+            Err(_) => on_a_copy(state, false),
+        },
+        Place::Copy => on_a_copy(state, false),
+        Place::CopyOfBase => on_a_copy(state, true),
         Place::Nowhere(why) => {
             Ok(vec![Line::new("content", Verdict::Notice, format!("not checked: {why}"))])
         }
-        Place::Copy => {
-            let scratch = Scratch::copy(&state.path)?;
-            let missing =
-                state.memory.as_ref().is_some_and(|m| m.is_trusted() && m.unwritten_bytes > 0);
-            let without = if missing { ", without what is only in shared memory" } else { "" };
-            let what =
-                format!("checked on a recovered copy{without}; the database itself was not opened");
-            let mut lines = vec![Line::fact("content", what)];
-            lines.extend(content::check(&scratch.database(), OpenFlags::ReadWrite));
-            Ok(lines)
+    }
+}
+
+/// Checks a copy; `base_only`: as `plait recover --accept-base` would leave it.
+fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Vec<Line>> {
+    let scratch = Scratch::copy(&state.path)?;
+    let copy = scratch.database();
+    let accepted = if base_only { accept::accept_base(&copy) } else { Ok(()) };
+    let checked = accepted.and_then(|()| content::check(&copy, OpenFlags::ReadWrite));
+    let missing = state.memory.as_ref().is_some_and(|m| m.is_trusted() && m.unwritten_bytes > 0);
+    let without = match (base_only, missing) {
+        (true, _) => " without the log, as `plait recover --accept-base` would leave the database",
+        (false, true) => {
+            " without what is only in shared memory; the database itself was not opened"
+        }
+        (false, false) => "; the database itself was not opened",
+    };
+    match checked {
+        Ok(lines) => {
+            Ok([vec![Line::fact("content", format!("checked on a copy{without}"))], lines].concat())
+        }
+        Err(e) if e.is_full() => Err(e.about("check a copy of", &state.path)),
+        Err(e) => {
+            let text = format!("a copy cannot be opened: {e}");
+            Ok(vec![Line::new("content", Verdict::Damage, text)])
         }
     }
 }

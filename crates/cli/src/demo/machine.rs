@@ -1,12 +1,12 @@
 //! The machine, as far as the numbers depend on it.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::failure;
 use crate::os::{self, FileSystem};
 use crate::quantity::{of, wait};
 
@@ -56,25 +56,41 @@ pub fn description(directory: &Path) -> String {
     format!("{} ({cpu}), Linux {}, {disk}", of(cpus as u64, "CPU", "CPUs"), kernel.trim())
 }
 
-/// The sync times in words: on a machine that has nothing else to do, and on one whose processors are awake.
-///
-/// They can differ by much on a virtual machine: a processor that has gone to sleep learns late that the disk is done. An
-/// engine that keeps the processors awake is then faster for that reason, too.
-pub fn syncs(directory: &Path) -> String {
-    let both = sync_times(directory).and_then(|idle| {
+/// How long the disk takes to make something durable.
+pub struct Disk {
+    /// Median with nothing else to do.
+    idle: Duration,
+    /// Longest of those.
+    worst: Duration,
+    /// Median while the processors are kept from sleeping.
+    awake: Duration,
+}
+
+impl Disk {
+    /// Measures the disk under `directory`.
+    pub fn measure(directory: &Path) -> io::Result<Disk> {
+        let (idle, worst) = sync_times(directory)?;
         let _awake = os::keep_processors_awake();
         // Time to be scheduled.
         std::thread::sleep(Duration::from_millis(20));
-        Ok((idle, sync_times(directory)?))
-    });
-    match both {
-        Ok(((idle, worst), (awake, _))) => format!(
-            "an fdatasync of 4 KiB takes {} (median; worst {}), and {} while the processors are kept awake",
-            wait(idle),
-            wait(worst),
-            wait(awake)
-        ),
-        Err(e) => format!("the time of an fdatasync could not be measured: {}", failure::said(&e)),
+        let (awake, _) = sync_times(directory)?;
+        Ok(Disk { idle, worst, awake })
+    }
+
+    /// Idle processors learn late that the disk is done, as those of some virtual machines do. An engine that keeps
+    /// them busy would look fast for that reason alone.
+    pub fn waits_for_sleepers(&self) -> bool {
+        self.idle > Duration::from_micros(300) && self.idle > 2 * self.awake
+    }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (idle, worst, awake) = (wait(self.idle), wait(self.worst), wait(self.awake));
+        write!(
+            f,
+            "an fdatasync of 4 KiB takes {idle} (worst {worst}), {awake} with the processors kept awake"
+        )
     }
 }
 
@@ -89,6 +105,18 @@ pub fn other_load() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_large_difference_is_put_down_to_sleep() {
+        let disk = |idle, awake| Disk {
+            idle: Duration::from_micros(idle),
+            worst: Duration::from_millis(9),
+            awake: Duration::from_micros(awake),
+        };
+        assert!(disk(4_000, 80).waits_for_sleepers());
+        assert!(!disk(4_000, 3_000).waits_for_sleepers());
+        assert!(!disk(200, 80).waits_for_sleepers());
+    }
 
     #[test]
     fn a_sync_takes_time_and_leaves_nothing_behind() {

@@ -36,7 +36,8 @@ use crate::console::{self, BAD, FAINT, GOOD, HEADING, styled};
 use crate::failure::{self, Failure, Result};
 use crate::installation;
 use crate::os::{self, FileSystem};
-use crate::quantity::{count, of, wait};
+use crate::quantity::{bytes, count, of, wait};
+use machine::Disk;
 use plan::{Engine, Place, ROWS, Spec, VALUE_BYTES};
 use table::Finished;
 use trial::{Measured, Proof};
@@ -49,6 +50,9 @@ pub const TRIAL_COMMAND: &str = "demo-trial";
 pub const VERIFY_COMMAND: &str = "demo-verify";
 /// How much longer than its writers a trial may take before it counts as hanging.
 const TRIAL_GRACE: Duration = Duration::from_secs(90);
+
+/// Log, memtables and database of one trial, with room to spare.
+const FREE_BYTES_MIN: u64 = 512 << 20;
 
 /// Arguments of `plait demo`.
 #[derive(Args, Debug)]
@@ -100,7 +104,7 @@ pub fn run(args: &DemoArgs) -> Result<u8> {
     os::survive_closed_pipes();
     os::note_interrupts();
     let order = plan::order(&args.writers);
-    introduce(args, directory.path(), order.len());
+    let _awake = introduce(args, directory.path(), order.len())?;
     let progress = progress(order.len());
     let mut demo = Demo { args, ours, stock, directory, progress };
     let mut finished = Vec::new();
@@ -133,7 +137,16 @@ fn directory(wanted: Option<&Path>) -> Result<tempfile::TempDir> {
             "give a directory that you may write to with --dir",
         )
     })?;
-    if FileSystem::of(made.path()).is_ok_and(FileSystem::is_memory) {
+    let disk =
+        FileSystem::of(made.path()).map_err(|e| Failure::io("ask for the disk of", &parent, &e))?;
+    if disk.free_bytes < FREE_BYTES_MIN {
+        let (free, wanted) = (bytes(disk.free_bytes), bytes(FREE_BYTES_MIN));
+        return Err(Failure::new(
+            format!("{} has {free} of free space, and a trial may take {wanted}", parent.display()),
+            "free some space, or give a directory on another disk with --dir",
+        ));
+    }
+    if disk.is_memory() {
         console::warn(
             &format!(
                 "{} is memory, not a disk: a durable commit costs nothing there",
@@ -145,34 +158,37 @@ fn directory(wanted: Option<&Path>) -> Result<tempfile::TempDir> {
     Ok(made)
 }
 
-fn introduce(args: &DemoArgs, directory: &Path, trials: usize) {
-    anstream::println!(
-        "{}",
-        styled(
-            HEADING,
-            format!(
-                "{} rows of {VALUE_BYTES} bytes, one random select and one random update per transaction",
-                count(u64::from(ROWS))
-            )
-        )
-    );
+/// Says what will be done and on what. Returns what keeps the processors awake, if that is needed.
+fn introduce(args: &DemoArgs, directory: &Path, trials: usize) -> Result<Option<os::Awake>> {
+    let rows = count(u64::from(ROWS));
+    let job = "one random select and one random update per transaction";
+    anstream::println!("{}", styled(HEADING, format!("{rows} rows of {VALUE_BYTES} bytes, {job}")));
     anstream::println!(
         "every commit durable, statements prepared, values that differ each time, seed {}",
         args.seed
     );
     anstream::println!("machine: {}", machine::description(directory));
-    anstream::println!("disk:    {}", machine::syncs(directory));
-    if let Some(load) = machine::other_load() {
-        console::warn(
-            &format!("other programs keep {load:.1} processors busy: the numbers will be off"),
-            "",
+    let disk = Disk::measure(directory)
+        .map_err(|e| Failure::io("measure the disk under", directory, &e))?;
+    anstream::println!("disk:    {disk}");
+    let awake = disk.waits_for_sleepers().then(os::keep_processors_awake);
+    if awake.is_some() {
+        anstream::println!(
+            "         sleeping processors learn late that the disk is done: they are kept awake during the\n\
+             \x20        trials, by threads of the lowest priority and for all engines alike"
         );
+    }
+    if let Some(load) = machine::other_load() {
+        let what =
+            format!("other programs keep {load:.1} processors busy: the numbers will be off");
+        console::warn(&what, "run it again when the machine has nothing else to do");
     }
     anstream::println!(
         "{trials} trials of {} s, each in a process and a directory of its own in {}",
         args.seconds,
         directory.parent().unwrap_or(directory).display()
     );
+    Ok(awake)
 }
 
 fn progress(trials: usize) -> ProgressBar {
@@ -304,10 +320,13 @@ fn wait_for(
         match child.try_wait() {
             Err(e) => return Err(Trouble::Failed(e.to_string())),
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if begun.elapsed() > limit => {
+            Ok(None) if os::interrupted() || begun.elapsed() > limit => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(Trouble::Failed(format!("it hung for {}", wait(limit))));
+                return Err(Trouble::Failed(format!(
+                    "it was stopped after {}",
+                    wait(begun.elapsed())
+                )));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(10)),
         }

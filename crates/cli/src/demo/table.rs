@@ -55,12 +55,16 @@ fn row(one: &Finished, first: bool, base: Option<f64>) -> Row {
         if first { one.writers.to_string() } else { String::new() },
         one.engine.name().to_owned(),
         count(m.commits_per_second.round() as u64),
-        base.map_or(String::new(), |base| format!("{:.1}x", m.commits_per_second / base)),
+        base.map_or(String::new(), |base| ratio(m.commits_per_second / base)),
         us(m.median_us),
         us(m.worst_us),
         count(m.busy),
         count(m.conflicts),
     ])
+}
+
+fn ratio(x: f64) -> String {
+    if x < 0.95 { format!("{x:.2}x") } else { format!("{x:.1}x") }
 }
 
 #[cfg(test)]
@@ -95,6 +99,14 @@ mod tests {
         );
         assert!(lines[3].contains("CONCURRENT") && lines[3].contains("4.5x"), "{lines:?}");
         assert_eq!(super::lines(Place::Processes, &all).len(), 1, "a header alone");
+    }
+
+    #[test]
+    fn a_ratio_below_one_has_two_digits() {
+        assert_eq!(
+            [ratio(0.04), ratio(0.9), ratio(1.0), ratio(31.27)],
+            ["0.04x", "0.90x", "1.0x", "31.3x"]
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn bundled(name: &str, id: &str, image: &Image) -> Finding {
         "build it with `go build -tags libsqlite3`, which links mattn/go-sqlite3 to the shared library"
     } else if Path::new(name).file_name().is_some_and(|n| n == "node" || n == "nodejs") {
         "node:sqlite cannot be changed; use a driver that is built against the shared libsqlite3 \
-         (better-sqlite3: `npm install --build-from-source --sqlite=DIR`)"
+         (the package sqlite3: `npm install sqlite3 --build-from-source --sqlite=/usr`)"
     } else {
         "use a build of it that links the shared libsqlite3"
     };

@@ -45,10 +45,23 @@ impl SqlError {
         self.code == BUSY_SNAPSHOT
     }
 
+    /// The file is damaged, or no database.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.primary(), CORRUPT | NOTADB)
+    }
+
+    /// A disk is full.
+    pub fn is_full(&self) -> bool {
+        self.primary() == FULL
+    }
+
     /// As the failure of doing `what` to the database at `path`.
     pub fn about(&self, what: &str, path: &Path) -> Failure {
         let shown = path.display();
         let advice = match self.primary() {
+            _ if self.message.contains("ermission denied") => {
+                "check that you may write to the file and to its directory".into()
+            }
             BUSY => "wait until the programs that use it are done, or close them, and run the command again".into(),
             READONLY => "check that you may write to the file and to its directory".into(),
             CORRUPT => format!("run `plait check {shown}` to see what is damaged"),
