@@ -91,7 +91,7 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
         ));
     }
     refuse_if_broken(&before, &args.file)?;
-    if !before.alive().is_empty() {
+    if before.is_in_use() {
         return Err(Failure::new(
             format!("{shown} is open in {}", crate::status::people(before.alive())),
             "close these programs and run the command again",

@@ -38,13 +38,21 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
         );
         return Ok(failure::OK);
     }
-    if !state.alive().is_empty() {
+    if state.is_in_use() {
         return Err(Failure::new(
             format!(
                 "{shown} is open in {}: it works and needs no recovery",
                 crate::status::people(state.alive())
             ),
             "close these programs first if you want to give up what they have committed",
+        ));
+    }
+    if matches!(state.log, Log::InUse) {
+        return Err(Failure::new(
+            format!(
+                "{shown} is in use, but the shared memory of its users was removed or replaced under them"
+            ),
+            "close the programs that use it and run the command again",
         ));
     }
     if args.accept_base { accept_base(args, &state) } else { recover(args, &state) }
@@ -94,7 +102,13 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         confirm(&format!("{shown}: {lost}"))?;
     }
     let kept = keep(&log)?;
-    accept::accept_base(&state.path).map_err(|e| e.about("accept the base of", &args.file))?;
+    if let Err(e) = accept::accept_base(&state.path) {
+        if let Some(kept) = &kept {
+            // Nothing was given up: the second name would only puzzle.
+            let _ = std::fs::remove_file(kept);
+        }
+        return Err(e.about("accept the base of", &args.file));
+    }
     anstream::println!("{} is accepted as it is: a plain SQLite file at rest", styled(GOOD, shown));
     if let Some(kept) = kept {
         anstream::println!("its log was kept as {}; remove it when you are sure", kept.display());

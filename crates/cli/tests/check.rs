@@ -56,6 +56,21 @@ fn a_database_in_use_is_checked_beside_its_users() {
 }
 
 #[test]
+fn shared_memory_removed_under_its_users_is_told() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dist.concurrent(dir.path());
+    let mut shell = dist.shell(&path);
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
+    let ran = plait_in(dir.path(), &["check", "app.db"])
+        .says(&["DAMAGE", "in use without shared memory"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    shell.kill();
+    plait_in(dir.path(), &["check", "app.db"]).done().says(&["merges 1 commit from the log"]);
+}
+
+#[test]
 fn a_killed_session_is_checked_on_a_copy_and_not_changed() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -79,6 +79,24 @@ fn a_database_in_use_needs_no_recovery() {
 }
 
 #[test]
+fn users_whose_shared_memory_was_removed_come_first() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dist.concurrent(dir.path());
+    let mut shell = dist.shell(&path);
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
+    let before = contents(dir.path());
+    for more in [&[][..], &["--accept-base", "--yes"]] {
+        let args = [&["recover", "app.db"], more].concat();
+        plait_in(dir.path(), &args).failed().says(&["removed or replaced", "close the programs"]);
+    }
+    assert_eq!(contents(dir.path()), before);
+    shell.kill();
+    plait_in(dir.path(), &["recover", "app.db"]).done().says(&["1 commit merged"]);
+}
+
+#[test]
 fn an_ordinary_database_is_left_to_sqlite() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

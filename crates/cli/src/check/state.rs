@@ -103,7 +103,7 @@ fn log(state: &Inspection) -> Line {
 
 fn memory(state: &Inspection) -> Line {
     let Some(memory) = &state.memory else { return Line::fact("shared memory", "none") };
-    if !memory.alive.is_empty() {
+    if memory.in_use {
         return Line::fact(
             "shared memory",
             format!("in use by {}", crate::status::people(&memory.alive)),

@@ -6,12 +6,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use plait_engine::shm::layout::{
-    LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, TOTAL_BYTES, fence, generation, session,
+    LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, PROCESS_SLOTS, TOTAL_BYTES, fence,
+    generation, session,
 };
 use plait_engine::shm::locks;
 
@@ -20,7 +21,9 @@ use plait_engine::shm::locks;
 pub struct Memory {
     /// Why its content counts for nothing; `None` when it may be trusted.
     pub distrust: Option<String>,
-    /// Processes that hold their lock in it.
+    /// Living processes use it.
+    pub in_use: bool,
+    /// Those of them that can be named: none when another version of the library made the file.
     pub alive: Vec<u32>,
     /// The session has committed something: the database file is fenced.
     pub is_fenced: bool,
@@ -43,17 +46,22 @@ impl Memory {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
+        let in_use =
+            locks::is_range_locked_elsewhere(&file, PROCESS_LOCK_BASE, PROCESS_SLOTS as i64)?;
         if file.metadata()?.len() < TOTAL_BYTES as u64 {
             let distrust = Some("it has another size than this version makes".to_owned());
-            return Ok(Some(Memory { distrust, ..Memory::default() }));
+            return Ok(Some(Memory { distrust, in_use, ..Memory::default() }));
         }
         let copy = Copied::from(&file)?;
         let layout = copy.layout();
         let control = &layout.control;
+        let alive =
+            if in_use && has_our_layout(layout) { alive(&file, layout)? } else { Vec::new() };
         // Relaxed throughout: the words are a private copy.
         Ok(Some(Memory {
             distrust: distrust(layout, base),
-            alive: alive(&file, layout)?,
+            in_use: in_use && (!alive.is_empty() || !has_our_layout(layout)),
+            alive,
             is_fenced: control.fence.load(Relaxed) == fence::FENCED,
             salt: control.salt.load(Relaxed),
             base_generation: control.base_generation.load(Relaxed),
@@ -77,16 +85,21 @@ impl Memory {
     }
 }
 
+fn has_our_layout(layout: &Layout) -> bool {
+    let h = &layout.header;
+    h.magic.load(Relaxed) == MAGIC
+        && h.layout_version.load(Relaxed) == LAYOUT_VERSION
+        && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
+}
+
 /// The same clauses as the engine's F6, with words.
 fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
     let h = &layout.header;
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let same_boot = boot.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed));
-    let same_layout = h.layout_version.load(Relaxed) == LAYOUT_VERSION
-        && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64;
     let why = if h.magic.load(Relaxed) != MAGIC {
         "nothing was ever published in it"
-    } else if !same_layout {
+    } else if !has_our_layout(layout) {
         "another version of the library made it"
     } else if (h.base_dev.load(Relaxed), h.base_ino.load(Relaxed)) != base {
         "it belongs to another database file"
@@ -101,10 +114,14 @@ fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
 }
 
 fn alive(file: &File, layout: &Layout) -> io::Result<Vec<u32>> {
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
     let mut pids = Vec::new();
     for (slot, byte) in layout.processes.iter().zip(PROCESS_LOCK_BASE..) {
         let pid = slot.pid.load(Relaxed);
-        if pid != 0 && locks::is_locked_elsewhere(file, byte)? {
+        // A child made by fork keeps the lock of a parent that died.
+        let may_be_seen = slot.pid_namespace.load(Relaxed) == namespace;
+        let is_gone = may_be_seen && !Path::new(&format!("/proc/{pid}")).exists();
+        if pid != 0 && locks::is_locked_elsewhere(file, byte)? && !is_gone {
             pids.push(pid);
         }
     }
@@ -140,6 +157,20 @@ impl Copied {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_of_a_process_in_a_file_of_another_version_means_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db-plait-shm");
+        let holder = File::create(&path).unwrap();
+        holder.set_len(TOTAL_BYTES as u64).unwrap();
+        assert!(!Memory::read(&path, (1, 2)).unwrap().unwrap().in_use);
+        assert!(locks::try_lock(&holder, PROCESS_LOCK_BASE + 3).unwrap());
+        let memory = Memory::read(&path, (1, 2)).unwrap().unwrap();
+        assert!(memory.in_use && memory.alive.is_empty());
+        drop(holder);
+        assert!(!Memory::read(&path, (1, 2)).unwrap().unwrap().in_use);
+    }
 
     #[test]
     fn a_short_or_blank_file_is_not_trusted() {

@@ -61,7 +61,7 @@ impl Inspection {
         let shm = shm_path(&path);
         let memory =
             Memory::read(&shm, base.identity).map_err(|e| Failure::io("read", &shm, &e))?;
-        let in_use = memory.as_ref().is_some_and(|m| !m.alive.is_empty());
+        let in_use = memory.as_ref().is_some_and(|m| m.in_use);
         let log = if in_use {
             Log::InUse
         } else {
@@ -77,7 +77,12 @@ impl Inspection {
         outlook::outlook(self.header, self.memory.as_ref(), &self.log)
     }
 
-    /// Processes that have it open, as far as concurrent mode knows them.
+    /// Whether processes have it open, as far as concurrent mode knows.
+    pub fn is_in_use(&self) -> bool {
+        self.memory.as_ref().is_some_and(|m| m.in_use)
+    }
+
+    /// Those of them that can be named.
     pub fn alive(&self) -> &[u32] {
         self.memory.as_ref().map_or(&[], |m| &m.alive)
     }

@@ -47,7 +47,6 @@ pub enum Advice {
 
 /// The outlook for a database with this header, shared memory and log.
 pub fn outlook(header: Header, memory: Option<&Memory>, log: &Log) -> Outlook {
-    let alive = memory.map_or(0, |m| m.alive.len());
     if !header.is_concurrent() {
         if header.read_version < 3 {
             return Outlook::Ordinary;
@@ -57,9 +56,9 @@ pub fn outlook(header: Header, memory: Option<&Memory>, log: &Log) -> Outlook {
             Advice::OtherVersion,
         );
     }
-    if alive > 0 {
-        return match memory.and_then(|m| m.distrust.as_ref()) {
-            None => Outlook::Joins(alive),
+    if let Some(memory) = memory.filter(|m| m.in_use) {
+        return match &memory.distrust {
+            None => Outlook::Joins(memory.alive.len()),
             Some(why) => refuse(
                 format!("processes use its shared memory, which cannot be trusted: {why}"),
                 Advice::CloseOthers,
@@ -167,7 +166,7 @@ mod tests {
 
     #[test]
     fn living_processes_are_joined_unless_their_memory_is_foreign() {
-        let used = Memory { alive: vec![7, 8], ..memory() };
+        let used = Memory { in_use: true, alive: vec![7, 8], ..memory() };
         assert_eq!(outlook(FENCED, Some(&used), &Log::InUse), Outlook::Joins(2));
         let other = Memory { distrust: Some("x".into()), ..used };
         assert!(refused(&outlook(FENCED, Some(&other), &Log::InUse)));

@@ -105,7 +105,7 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "file": file.to_string_lossy(),
         "mode": header.mode(),
         "fenced": header.is_fenced(),
-        "in_use": !look.outside.alive().is_empty(),
+        "in_use": look.outside.is_in_use(),
         "processes": look.outside.alive(),
     });
     if let Some(session) = &look.session {
@@ -120,6 +120,9 @@ fn as_json(file: &Path, look: &Look) -> Json {
 /// Processes by number and name: `process 12 (python3)`.
 pub fn people(pids: &[u32]) -> String {
     const SHOWN: usize = 4;
+    if pids.is_empty() {
+        return "other programs".to_owned();
+    }
     let mut names: Vec<String> = pids.iter().take(SHOWN).map(|&pid| person(pid)).collect();
     if pids.len() > SHOWN {
         names.push(format!("{} more", pids.len() - SHOWN));
