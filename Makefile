@@ -34,6 +34,6 @@ torture:
 	done
 SUITES ?= differential isolation crash
 
-# Stock SQLite and Plait interleaved: the table of docs/performance.md.
+# Stock SQLite and Plait interleaved: required and measured ratios. ARGS="--case NAME --repeats N".
 bench-ratios: dist
 	$(CARGO) run --release --package plait-tests --bin ratios -- $(ARGS)
