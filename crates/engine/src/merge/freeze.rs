@@ -150,6 +150,10 @@ impl Database {
         if merged <= c.base_generation.load(Relaxed) {
             return;
         }
+        if exclusive {
+            // Before the timestamp that stands for it: a snapshot that has the timestamp finds this (E3).
+            c.exclusive_generation.store(merged, Release);
+        }
         if exclusive && self.active_generation().number.load(Relaxed) <= merged {
             self.start_after_exclusive(merged + 1);
         }
@@ -158,9 +162,6 @@ impl Database {
             if slot.state.load(Relaxed) == generation::FROZEN && number <= merged {
                 slot.state.store(generation::MERGED, Relaxed);
             }
-        }
-        if exclusive {
-            c.exclusive_generation.store(merged, Relaxed);
         }
         // SeqCst: ordered before the scan of pins in `free_merged`.
         c.base_generation.store(merged, SeqCst);

@@ -343,13 +343,16 @@ impl Conn {
         if !self.writes.has_put_max() {
             return;
         }
-        let newest = self.memtables_above(crate::ids::Generation::ZERO);
-        self.writes.resolve_maxima(|root, key| {
-            newest
-                .iter()
-                .find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))
-                .filter(|n| n.kind() == EntryKind::Put)
-                .and_then(|n| n.rec().last_chunk::<8>().map(|b| i64::from_be_bytes(*b)))
+        // What the base of the snapshot includes this transaction has seen.
+        let base =
+            self.snapshot.as_ref().map_or(crate::ids::Generation::ZERO, |s| s.base_generation);
+        let newest = self.memtables_above(base);
+        self.writes.resolve_maxima(|root, key, own| {
+            let node = newest.iter().find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))?;
+            let (rest, last) = node.rec().split_last_chunk::<8>()?;
+            let (own_rest, _) = own.split_last_chunk::<8>()?;
+            // A record of another shape was written by hand and does not end in such a number.
+            (node.kind() == EntryKind::Put && rest == own_rest).then(|| i64::from_be_bytes(*last))
         });
     }
 

@@ -107,6 +107,11 @@ impl Conn {
         // Acquire pairs with the Release of the committer: nodes up to this timestamp are there.
         let visible = c.visible_ts.load(Acquire);
         let ts = SnapshotTs::new(if newest { visible } else { readable.min(visible) });
+        // Acquire pairs with the Release in `settle_base`. What an exclusive transaction changed is in no memtable: a base
+        // read before its commit does not go with a timestamp after it.
+        if c.exclusive_generation.load(Acquire) > base.generation.get() {
+            return Ok(Taken::Retry);
+        }
         let memtables = self.memtables_above(base.generation);
         slot.pin_low.store(base.generation.get(), Release);
         let snapshot = Snapshot {

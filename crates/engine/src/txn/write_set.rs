@@ -145,14 +145,15 @@ impl WriteSet {
 
     /// Raises the last eight bytes of each [`WriteKind::PutMax`] record to what `committed` says of its key. May be
     /// repeated: it only ever raises.
-    pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8]) -> Option<i64>) {
+    pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8], &[u8]) -> Option<i64>) {
         for of in &mut self.roots {
             let maxima = of.writes.iter_mut().filter(|(_, write)| write.kind == WriteKind::PutMax);
             for (key, write) in maxima {
+                let value = committed(of.root, key, &write.rec);
                 let Some(own) = write.rec.last_chunk_mut::<8>() else {
                     continue;
                 };
-                if let Some(value) = committed(of.root, key) {
+                if let Some(value) = value {
                     *own = i64::from_be_bytes(*own).max(value).to_be_bytes();
                 }
             }

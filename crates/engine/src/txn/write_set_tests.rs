@@ -244,7 +244,7 @@ fn a_maximum_is_raised_by_what_is_committed_and_never_lowered() {
     set.put(root, b"plain", &record(1), 0);
     assert!(set.has_put_max());
     for _ in 0..2 {
-        set.resolve_maxima(|_, key| (key != b"absent").then_some(20));
+        set.resolve_maxima(|_, key, _| (key != b"absent").then_some(20));
     }
     let rec = |key: &[u8]| set.get(root, key).expect("written").rec().to_vec();
     assert_eq!(rec(b"low"), record(20));
