@@ -1,0 +1,173 @@
+//! Which engines there are, which of them are on this machine, and how to get the others.
+//!
+//! An engine that is not here keeps its name and its place in every table, as absent.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+use super::sqlite::SqliteEngine;
+use super::{Engine, Failure, Outcome};
+
+/// What a trial's process needs to know to open an engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Kind {
+    /// A library with SQLite's C interface.
+    Sqlite {
+        /// Its path.
+        library: PathBuf,
+    },
+}
+
+impl Kind {
+    /// The engine itself, in this process.
+    ///
+    /// # Errors
+    /// If its library cannot be loaded.
+    pub fn load(&self) -> Outcome<Box<dyn Engine>> {
+        match self {
+            Self::Sqlite { library } => Ok(Box::new(SqliteEngine::load(library)?)),
+        }
+    }
+}
+
+/// Whether an engine can be used here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "presence")]
+pub enum Presence {
+    /// It can.
+    Here {
+        /// How to open it.
+        engine: Kind,
+        /// Its version, as it says.
+        version: String,
+    },
+    /// It cannot.
+    Absent {
+        /// What was looked for and not found.
+        why: String,
+        /// The one command that helps.
+        install: String,
+    },
+}
+
+/// An engine of the catalogue, or one named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What it is called on the command line and in results: `stock`, `plait`, `bdb-sql`.
+    pub name: String,
+    /// What it is called in tables: `Berkeley DB SQL`.
+    pub title: String,
+    /// Whether it is here.
+    #[serde(flatten)]
+    pub presence: Presence,
+}
+
+impl Entry {
+    /// How to open it, if it is here.
+    #[must_use]
+    pub fn engine(&self) -> Option<&Kind> {
+        match &self.presence {
+            Presence::Here { engine, .. } => Some(engine),
+            Presence::Absent { .. } => None,
+        }
+    }
+}
+
+/// Installs every peer that Debian has.
+pub const INSTALL_PEERS: &str = "make bench-peers";
+
+/// All engines, those of the command line last.
+///
+/// # Errors
+/// If a library named on the command line cannot be loaded, or has the name of another engine.
+pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
+    let mut entries = vec![
+        sqlite("stock", "SQLite", stock_library(), "make dist"),
+        sqlite("plait", "Plait", plait_library(), "make dist"),
+    ];
+    for NamedLibrary { name, path } in libraries {
+        if entries.iter().any(|e| e.name == *name) {
+            bail!(
+                "--library {name}={}: there is an engine of that name; choose another",
+                path.display()
+            );
+        }
+        let path =
+            path.canonicalize().with_context(|| format!("--library {name}={}", path.display()))?;
+        let entry = sqlite(name, name, Some(path), "");
+        if let Presence::Absent { why, .. } = &entry.presence {
+            bail!("--library {name}: {why}");
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// A library with SQLite's C interface, named on the command line as `name=path`.
+#[derive(Clone, Debug)]
+pub struct NamedLibrary {
+    /// What to call it.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl std::str::FromStr for NamedLibrary {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+                Ok(Self { name: name.to_owned(), path: path.into() })
+            }
+            _ => Err("write it as name=path, for instance mine=/usr/local/lib/libsqlite3.so.0"
+                .to_owned()),
+        }
+    }
+}
+
+/// An entry for a library with SQLite's C interface, which is loaded once to see that it can be.
+fn sqlite(name: &str, title: &str, library: Option<PathBuf>, install: &str) -> Entry {
+    let absent = |why| Presence::Absent { why, install: install.to_owned() };
+    let presence = match library {
+        None => absent("its library was not found".to_owned()),
+        Some(library) => match SqliteEngine::load(&library) {
+            Ok(loaded) => Presence::Here {
+                version: loaded.version().to_owned(),
+                engine: Kind::Sqlite { library },
+            },
+            Err(Failure::Broken(error)) => absent(format!("{error:#}")),
+            Err(other) => absent(other.to_string()),
+        },
+    };
+    Entry { name: name.to_owned(), title: title.to_owned(), presence }
+}
+
+/// A library in the folder above that of this program, as `make dist` lays it out, or in a `dist` above that: a program
+/// that cargo has built is in `target/debug`, a test in `target/debug/deps`.
+fn in_distribution(below: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let beside = existing(program.parent()?.parent()?.join(below));
+    beside.or_else(|| program.ancestors().find_map(|a| existing(a.join("dist").join(below))))
+}
+
+fn existing(path: impl AsRef<Path>) -> Option<PathBuf> {
+    path.as_ref().is_file().then(|| path.as_ref().to_owned())
+}
+
+fn stock_library() -> Option<PathBuf> {
+    from_environment("PLAIT_STOCK_LIB").or_else(|| in_distribution("stock/lib/libsqlite3.so.0"))
+}
+
+fn plait_library() -> Option<PathBuf> {
+    from_environment("PLAIT_LIB").or_else(|| in_distribution("lib/libsqlite3.so.0"))
+}
+
+/// The library at the path in a variable, which may also name its folder.
+fn from_environment(variable: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os(variable)?);
+    if path.is_dir() { existing(path.join("libsqlite3.so.0")) } else { existing(path) }
+}

@@ -1,0 +1,181 @@
+//! Any library with SQLite's C interface, loaded by path.
+//!
+//! | setting | default | what |
+//! |---|---|---|
+//! | `file` | `disk` | `disk`, `memory` (`:memory:`) or `temporary` (an unnamed temporary file) |
+//! | `busy_timeout` | 60000 | milliseconds until a wait ends in BUSY |
+//! | `busy` | `handler` | who waits: `handler`, ours with SQLite's delays, which counts; `timeout`, SQLite's own |
+//! | `wal_autocheckpoint`, `journal_mode`, `synchronous`, `page_size`, `cache_size`, `locking_mode`, `mmap_size`, `plait_begin` … | the library's | pragmas, set on every connection |
+//!
+//! Pragmas are read back on the first connection and reported by [`Store::settings`], whatever was asked.
+//! `:memory:` and temporary files belong to one connection, which all threads then share behind a mutex: the way a
+//! program would have to.
+//!
+//! Unsafe code of this engine is in [`api`], [`connection`] and [`statement`].
+
+mod api;
+mod connection;
+mod shared;
+mod statement;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::Api;
+use connection::SqliteConnection;
+use shared::{Shared, SharedConnection};
+
+use super::key_value_sql::{self, KeyValueSql};
+use super::{Engine, Failure, KeyValue, Outcome, Settings, Sql, Store, Table};
+
+/// Pragmas that may be set, in the order in which they are: a page size takes only before a journal mode does.
+const PRAGMAS: &[&str] = &[
+    "page_size",
+    "auto_vacuum",
+    "locking_mode",
+    "journal_mode",
+    "synchronous",
+    "cache_size",
+    "mmap_size",
+    "wal_autocheckpoint",
+    "temp_store",
+    "plait_begin",
+    "plait_memory",
+];
+
+/// The name of the database in its directory.
+pub const FILE_NAME: &str = "bench.db";
+
+/// A loaded library.
+pub struct SqliteEngine {
+    api: Arc<Api>,
+    version: String,
+}
+
+impl SqliteEngine {
+    /// Loads a library.
+    ///
+    /// # Errors
+    /// If it cannot be loaded or is none of SQLite's interface.
+    pub fn load(library: &Path) -> Outcome<Self> {
+        let api = Api::load(library)?;
+        Ok(Self { version: api.version(), api: Arc::new(api) })
+    }
+
+    /// The version, as the library tells it.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+impl Engine for SqliteEngine {
+    fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+        let known: Vec<&str> =
+            ["file", "busy_timeout", "busy"].into_iter().chain(PRAGMAS.iter().copied()).collect();
+        settings.only(&known)?;
+        let place = match settings.get("file").unwrap_or("disk") {
+            "disk" => Place::Disk(directory.join(FILE_NAME)),
+            "memory" => Place::Own(":memory:"),
+            "temporary" => Place::Own(""),
+            other => {
+                return Err(Failure::broken(format!("file={other}: disk, memory or temporary")));
+            }
+        };
+        let mut store = SqliteStore {
+            api: Arc::clone(&self.api),
+            version: self.version.clone(),
+            place,
+            settings: settings.clone(),
+            shared: None,
+        };
+        let first = store.open()?;
+        if matches!(store.place, Place::Own(_)) {
+            store.shared = Some(Shared::new(first));
+        }
+        Ok(Box::new(store))
+    }
+}
+
+/// Where a database is.
+enum Place {
+    /// In a file that any number of connections can open.
+    Disk(PathBuf),
+    /// Where only the connection that made it can find it.
+    Own(&'static str),
+}
+
+struct SqliteStore {
+    api: Arc<Api>,
+    version: String,
+    place: Place,
+    settings: Settings,
+    /// The only connection there can be, for [`Place::Own`].
+    shared: Option<Shared>,
+}
+
+impl SqliteStore {
+    /// A new connection with all pragmas set.
+    fn open(&self) -> Outcome<SqliteConnection> {
+        let path = match &self.place {
+            Place::Disk(path) => {
+                path.to_str().ok_or_else(|| Failure::broken("a path that is no UTF-8"))?
+            }
+            Place::Own(name) => name,
+        };
+        let mut connection = SqliteConnection::open(&self.api, path)?;
+        let timeout_ms = self.settings.parse("busy_timeout")?.unwrap_or(60_000);
+        match self.settings.get("busy").unwrap_or("handler") {
+            "handler" => connection.count_busy_handler_calls(timeout_ms),
+            "timeout" => connection.set_busy_timeout(timeout_ms),
+            other => return Err(Failure::broken(format!("busy={other}: handler or timeout"))),
+        }
+        for name in PRAGMAS {
+            if let Some(value) = self.settings.get(name) {
+                connection.script(&format!("PRAGMA {name}={value};"))?;
+            }
+        }
+        Ok(connection)
+    }
+}
+
+impl Store for SqliteStore {
+    fn create(&self, tables: &[Table]) -> Outcome<()> {
+        let mut sql = self.sql()?;
+        key_value_sql::create(sql.as_mut(), tables, key_value_sql::SQLITE)
+    }
+
+    fn key_value(&self, tables: &[Table]) -> Outcome<Box<dyn KeyValue + '_>> {
+        Ok(match &self.shared {
+            Some(shared) => Box::new(KeyValueSql::new(SharedConnection::new(shared), tables)?),
+            None => Box::new(KeyValueSql::new(self.open()?, tables)?),
+        })
+    }
+
+    fn sql(&self) -> Outcome<Box<dyn Sql + '_>> {
+        Ok(match &self.shared {
+            Some(shared) => Box::new(SharedConnection::new(shared)),
+            None => Box::new(self.open()?),
+        })
+    }
+
+    fn settings(&self) -> Outcome<Settings> {
+        let mut sql = self.sql()?;
+        let mut told = Settings::default().with("version", &self.version);
+        for name in ["journal_mode", "synchronous", "page_size", "cache_size", "locking_mode"] {
+            let statement = sql.prepare(&format!("PRAGMA {name}"))?;
+            let mut value = None;
+            sql.query(statement, &[], &mut |row| {
+                value = Some(String::from_utf8_lossy(row.bytes(0)).into_owned());
+            })?;
+            if let Some(value) = value {
+                told.set(name, value);
+            }
+        }
+        Ok(told)
+    }
+
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(())
+    }
+}

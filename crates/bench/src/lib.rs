@@ -1,0 +1,22 @@
+//! Which embedded store, in which settings, does this workload want on this machine?
+//!
+//! Repeats four published studies and goes past them. Every engine is loaded in a process of its own for each trial,
+//! every trial is verified, and no durability is believed that was not counted.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`studies`] | which cells are measured and which charts they make |
+//! | [`workloads`] | what is done in a cell |
+//! | [`engines`] | the stores |
+//! | [`measure`] | trials, their order, their figures |
+//! | [`report`] | results as JSON, on the terminal and as a page |
+//! | [`commands`] | the command line |
+
+#![deny(unsafe_code)]
+
+pub mod commands;
+pub mod engines;
+pub mod measure;
+pub mod report;
+pub mod studies;
+pub mod workloads;

@@ -1,0 +1,17 @@
+//! How is measured: trials in processes of their own, interleaved, verified, with what surrounded them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`trial`] | one cell measured once, in a process and directory of its own |
+//! | [`runner`] | all trials of a plan in random order, with progress, interruption and time limits |
+//! | [`phase`] | the figures of a trial |
+//! | [`usage`] | processor time, input and output |
+//! | [`statistics`] | medians and intervals |
+//! | [`machine`] | what is measured on |
+
+pub mod machine;
+pub mod phase;
+pub mod runner;
+pub mod statistics;
+pub mod trial;
+pub mod usage;

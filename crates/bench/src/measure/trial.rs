@@ -1,0 +1,137 @@
+//! One cell measured once, in a process and directory of its own.
+//!
+//! The parent writes a [`Spec`] as JSON to the standard input of this program started as `plait-bench trial`, and reads
+//! an [`Answer`] from its standard output. What the engine's library prints goes to standard error and is shown when a
+//! trial fails.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engines::catalogue::Kind;
+use crate::engines::{Failure, Settings};
+use crate::workloads::{Measured, Site, Workload};
+
+/// The hidden command that is a trial.
+pub const COMMAND: &str = "trial";
+
+/// What a trial is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The engine.
+    pub engine: Kind,
+    /// Its settings.
+    pub settings: Settings,
+    /// The work.
+    pub workload: Workload,
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// Seed of keys, values and order.
+    pub seed: u64,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum Answer {
+    /// Done and verified.
+    Done(Box<Measured>),
+    /// The engine has no such operation or setting.
+    NotApplicable {
+        /// Which one.
+        why: String,
+    },
+    /// Not done, or done wrongly. Never counted.
+    Failed {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+impl Answer {
+    /// The figures of a trial that was done.
+    #[must_use]
+    pub fn measured(&self) -> Option<&Measured> {
+        match self {
+            Self::Done(measured) => Some(measured),
+            Self::NotApplicable { .. } | Self::Failed { .. } => None,
+        }
+    }
+}
+
+impl Spec {
+    /// Does the trial in this process.
+    #[must_use]
+    pub fn run(&self) -> Answer {
+        let measured = self.engine.load().and_then(|engine| {
+            let site = Site {
+                engine: engine.as_ref(),
+                settings: &self.settings,
+                directory: self.directory.clone(),
+                seed: self.seed,
+            };
+            self.workload.run(&site)
+        });
+        match measured {
+            Ok(measured) => Answer::Done(Box::new(Measured {
+                file_bytes: size_of(&self.directory),
+                ..measured
+            })),
+            Err(Failure::Unsupported(why)) => Answer::NotApplicable { why },
+            Err(failure) => Answer::Failed { why: failure.to_string() },
+        }
+    }
+}
+
+/// Bytes of all files below a directory; what cannot be read counts nothing.
+fn size_of(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => size_of(&entry.path()),
+            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |m| m.len()),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// Is the trial that standard input describes.
+///
+/// # Errors
+/// If what stands there is no [`Spec`].
+pub fn be_trial() -> anyhow::Result<()> {
+    let spec: Spec = serde_json::from_reader(std::io::stdin().lock())?;
+    serde_json::to_writer(std::io::stdout().lock(), &spec.run())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::{Begin, catalogue};
+    use crate::workloads::proof;
+
+    #[test]
+    fn a_trial_on_stock_sqlite_is_done_and_verified() {
+        let entries = catalogue::all(&[]).unwrap();
+        let stock = entries.iter().find(|e| e.name == "stock").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let spec = Spec {
+            engine: stock.engine().expect("the stock library: run `make dist`").clone(),
+            settings: Settings::default().with("journal_mode", "wal").with("synchronous", "full"),
+            workload: Workload::Proof(proof::Load {
+                workers: 2,
+                commits_each: 5,
+                begin: Begin::Immediate,
+            }),
+            directory: directory.path().to_owned(),
+            seed: 1,
+        };
+        let answer = spec.run();
+        let measured = answer.measured().unwrap_or_else(|| panic!("{answer:?}"));
+        assert_eq!(measured.phases[0].commits, 10);
+        assert_eq!(measured.settings.get("journal_mode"), Some("wal"));
+        assert!(measured.file_bytes > 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! The results of a run: everything the reports are made of, as JSON.
+//!
+//! The schema is documented in docs/benchmark-results.md. [`SCHEMA`] grows when a reader of an older version would
+//! misread a newer file.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::engines::catalogue::Entry;
+use crate::measure::machine::{Disturbance, Machine};
+use crate::measure::phase::Phase;
+use crate::measure::trial::Answer;
+use crate::studies::{Cell, Chart};
+
+/// Version of the schema.
+pub const SCHEMA: u32 = 1;
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`] of the program that wrote it.
+    pub schema: u32,
+    /// Version of that program.
+    pub version: String,
+    /// Its command line, without the name of the program.
+    pub command: Vec<String>,
+    /// Seconds since 1970 when it began.
+    pub started_unix_s: u64,
+    /// Seconds it took.
+    pub took_s: f64,
+    /// Whether it was interrupted: some cells then have fewer trials than others, or none.
+    pub interrupted: bool,
+    /// Trials of each cell that were asked for.
+    pub repeats: u32,
+    /// Seed of keys, values and order.
+    pub seed: u64,
+    /// What was measured on.
+    pub machine: Machine,
+    /// The chosen engines, absent ones among them.
+    pub engines: Vec<Entry>,
+    /// What was measured.
+    pub cells: Vec<CellResult>,
+    /// What is shown of it.
+    pub charts: Vec<Chart>,
+}
+
+/// A cell with its trials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellResult {
+    /// What was measured.
+    pub cell: Cell,
+    /// How often, in the order in which it was done.
+    pub trials: Vec<Trial>,
+}
+
+/// A trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Its number among all trials of the run.
+    pub position: u32,
+    /// What surrounded it.
+    pub disturbance: Disturbance,
+    /// What came of it.
+    #[serde(flatten)]
+    pub answer: Answer,
+}
+
+impl CellResult {
+    /// A phase of each trial that was done; the first phase when no name is given.
+    pub fn phases<'a>(&'a self, name: Option<&'a str>) -> impl Iterator<Item = &'a Phase> {
+        self.trials.iter().filter_map(|trial| trial.answer.measured()).filter_map(move |measured| {
+            match name {
+                None => measured.phases.first(),
+                Some(name) => measured.phases.iter().find(|phase| phase.name == name),
+            }
+        })
+    }
+}
+
+impl Results {
+    /// A cell by its id.
+    #[must_use]
+    pub fn cell(&self, id: &str) -> Option<&CellResult> {
+        self.cells.iter().find(|result| result.cell.id == id)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it is not there, is no result, or one of a newer version.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let value: serde_json::Value = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no JSON", path.display()))?;
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            Some(schema) if schema <= u64::from(SCHEMA) => {}
+            Some(schema) => {
+                bail!("{} has schema {schema}; this version reads up to {SCHEMA}", path.display())
+            }
+            None => bail!("{} is no result of plait bench", path.display()),
+        }
+        serde_json::from_value(value)
+            .with_context(|| format!("{} is no result of plait bench", path.display()))
+    }
+
+    /// Writes a file, whole or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let what = || format!("cannot write {}", path.display());
+        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(what)?;
+        serde_json::to_writer_pretty(&mut file, self).with_context(what)?;
+        file.persist(path).with_context(what)?;
+        Ok(())
+    }
+}

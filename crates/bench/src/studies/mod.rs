@@ -1,0 +1,218 @@
+//! The studies: which cells are measured, and which charts and tables they make.
+//!
+//! A study is a function from a [`Request`] to a [`Plan`]. It measures nothing itself.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::engines::catalogue::Entry;
+use crate::engines::{Durability, Settings};
+use crate::workloads::Workload;
+
+/// The studies by name.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Study {
+    /// SQLite as a key-value database against Berkeley DB
+    Kv,
+    /// Journal mode x synchronous
+    Modes,
+    /// SQLite against the file system
+    Files,
+    /// Berkeley DB SQL against SQLite
+    Writers,
+}
+
+/// As published, or past it. The two never share a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Sizes, threads, transactions and tables exactly as published, with the published figures beside.
+    Historical,
+    /// What today's users ask.
+    Modern,
+}
+
+/// Defaults and best documented tuning are separate rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tuning {
+    /// As the engine comes, but for what the study itself sets.
+    Default,
+    /// As its documentation advises for this work.
+    Tuned,
+}
+
+/// One engine in one setting doing one piece of work: what is measured several times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Unique and stable from run to run: `writers/modern/threads/plait-full-concurrent/100`.
+    pub id: String,
+    /// Of which study.
+    pub study: Study,
+    /// In which mode.
+    pub mode: Mode,
+    /// Name of the engine in the catalogue.
+    pub engine: String,
+    /// What the row or line is called: `Plait FULL, BEGIN CONCURRENT`.
+    pub label: String,
+    /// How the engine is set up.
+    pub settings: Settings,
+    /// What a commit is claimed to survive.
+    pub durability: Durability,
+    /// Defaults or tuned.
+    pub tuning: Tuning,
+    /// What is done.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The medium: which of the given directories.
+    pub medium: PathBuf,
+}
+
+/// What a chart shows of its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// [`rate`](crate::measure::phase::Phase::rate).
+    PerSecond,
+    /// Seconds of the phase.
+    Seconds,
+    /// Processor seconds by seconds, in percent of one processor.
+    CpuPercent,
+    /// Processor microseconds for each operation.
+    CpuPerOperation,
+    /// Processor seconds between begin and commit, for each thousand transactions.
+    TransactionCpu,
+    /// Calls of busy handlers for each thousand transactions.
+    BusyCalls,
+    /// System calls for each transaction, from the traced pass.
+    SystemCalls,
+    /// Repeated transactions in percent.
+    RefusedPercent,
+    /// The whole distribution of latencies.
+    Latency,
+}
+
+/// Shape of a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// A line for each series over a number.
+    Lines,
+    /// A group of bars for each category, a bar for each series.
+    Bars,
+    /// A curve for each series: latency over percentile.
+    Distribution,
+}
+
+/// Where a point stands: a number (threads), or a category ("select int").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum X {
+    /// On a line.
+    Number(f64),
+    /// In a group.
+    Category(String),
+}
+
+/// A point that is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Where it stands.
+    pub x: X,
+    /// The cell's id.
+    pub cell: String,
+    /// The phase of the cell; the first when left out.
+    pub phase: Option<String>,
+}
+
+/// A line, or the bars of one colour.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// What it is called.
+    pub label: String,
+    /// The engine it belongs to, for the filter.
+    pub engine: String,
+    /// Its points. None for an engine that is absent.
+    pub points: Vec<Point>,
+}
+
+/// A line or bars from a publication.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// What it is called: `SQLite 3.6.19, 2009`.
+    pub label: String,
+    /// Which measured engine it is the ghost of.
+    pub engine: String,
+    /// Places and values.
+    pub points: Vec<(X, f64)>,
+}
+
+/// A chart with its table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chart {
+    /// Unique and stable: `writers/modern/threads`.
+    pub id: String,
+    /// Of which study.
+    pub study: Study,
+    /// In which mode.
+    pub mode: Mode,
+    /// What it shows.
+    pub title: String,
+    /// What a reader must know to read it: sizes, settings, source of the published figures.
+    pub note: String,
+    /// Its shape.
+    pub shape: Shape,
+    /// What its points show.
+    pub metric: Metric,
+    /// What stands under the horizontal axis: `threads`.
+    pub x_title: String,
+    /// Whether the vertical axis is better logarithmic.
+    pub logarithmic: bool,
+    /// Measured.
+    pub series: Vec<Series>,
+    /// Published; only in historical mode.
+    pub published: Vec<Published>,
+}
+
+/// What a study measures and shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What is measured.
+    pub cells: Vec<Cell>,
+    /// What is shown.
+    pub charts: Vec<Chart>,
+}
+
+/// What is asked of a study.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// As published or past it.
+    pub mode: Mode,
+    /// Small sizes and few cells, to be done within a minute or so.
+    pub quick: bool,
+    /// The chosen engines, absent ones among them: they keep their place as series without points.
+    pub engines: Vec<Entry>,
+    /// Directories on the media to be measured; at least one.
+    pub media: Vec<PathBuf>,
+}
+
+impl Request {
+    /// A chosen engine by name, here or absent.
+    #[must_use]
+    pub fn engine(&self, name: &str) -> Option<&Entry> {
+        self.engines.iter().find(|entry| entry.name == name)
+    }
+}
+
+impl Study {
+    /// What it measures and shows.
+    #[must_use]
+    pub fn plan(self, _request: &Request) -> Plan {
+        Plan::default()
+    }
+}

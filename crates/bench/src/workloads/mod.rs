@@ -1,0 +1,74 @@
+//! What is done to a store in a trial.
+//!
+//! | module | work | study |
+//! |---|---|---|
+//! | [`proof`] | one-row commits for the traced pass that counts sync calls | all |
+//!
+//! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
+
+pub mod crew;
+pub mod dice;
+pub mod proof;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engines::{Engine, Outcome, Settings};
+use crate::measure::phase::Phase;
+
+/// The work of a trial, with all its sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "workload")]
+pub enum Workload {
+    /// See [`proof`].
+    Proof(proof::Load),
+}
+
+/// Where and with what a workload runs.
+pub struct Site<'a> {
+    /// The engine, loaded.
+    pub engine: &'a dyn Engine,
+    /// How it is set up.
+    pub settings: &'a Settings,
+    /// An empty directory on the medium that is measured.
+    pub directory: PathBuf,
+    /// Seed of keys, values and order.
+    pub seed: u64,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The figures, part by part.
+    pub phases: Vec<Phase>,
+    /// The settings as the engine told them.
+    pub settings: Settings,
+    /// What was verified afterwards, in words: a trial whose verification fails is a failed trial.
+    pub verified: Vec<String>,
+    /// Answers to questions that are no figures.
+    pub findings: Vec<Finding>,
+    /// Size of all files in the directory when the store was closed.
+    pub file_bytes: u64,
+}
+
+/// What an engine did in a behaviour test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The test: "two immediate transactions on different tables".
+    pub question: String,
+    /// What happened.
+    pub answer: String,
+}
+
+impl Workload {
+    /// Does the work and verifies what is left.
+    ///
+    /// # Errors
+    /// See [`Failure`](crate::engines::Failure); a verification that fails is one that is broken.
+    pub fn run(&self, site: &Site<'_>) -> Outcome<Measured> {
+        match self {
+            Self::Proof(load) => load.run(site),
+        }
+    }
+}
