@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
+use super::postgres::{self, PostgresEngine};
 use super::sqlite::SqliteEngine;
 use super::{Engine, Failure, Outcome};
 
@@ -19,6 +20,13 @@ pub enum Kind {
         /// Its path.
         library: PathBuf,
     },
+    /// PostgreSQL.
+    Postgres {
+        /// Folder of the server's programs.
+        programs: PathBuf,
+        /// Path of libpq.
+        library: PathBuf,
+    },
 }
 
 impl Kind {
@@ -29,6 +37,9 @@ impl Kind {
     pub fn load(&self) -> Outcome<Box<dyn Engine>> {
         match self {
             Self::Sqlite { library } => Ok(Box::new(SqliteEngine::load(library)?)),
+            Self::Postgres { programs, library } => {
+                Ok(Box::new(PostgresEngine::load(programs, library)?))
+            }
         }
     }
 }
@@ -87,6 +98,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
     let mut entries = vec![
         sqlite("stock", "SQLite", stock_library(), "make dist"),
         sqlite("plait", "Plait", plait_library(), "make dist"),
+        postgres(),
     ];
     for NamedLibrary { name, path } in libraries {
         if entries.iter().any(|e| e.name == *name) {
@@ -144,6 +156,38 @@ fn sqlite(name: &str, title: &str, library: Option<PathBuf>, install: &str) -> E
         },
     };
     Entry { name: name.to_owned(), title: title.to_owned(), presence }
+}
+
+fn postgres() -> Entry {
+    let absent = |why: String| Presence::Absent { why, install: INSTALL_PEERS.to_owned() };
+    let presence = match postgres::find() {
+        None => {
+            absent("neither its programs nor libpq.so.5 were found, or only one of them".to_owned())
+        }
+        Some((programs, library)) => {
+            let version =
+                PostgresEngine::load(&programs, &library).and_then(|engine| Ok(engine.version()?));
+            match version {
+                Ok(version) => {
+                    Presence::Here { version, engine: Kind::Postgres { programs, library } }
+                }
+                Err(failure) => absent(failure.to_string()),
+            }
+        }
+    };
+    Entry { name: "postgres".to_owned(), title: "PostgreSQL".to_owned(), presence }
+}
+
+/// A shared library in the places where distributions keep them.
+#[must_use]
+pub fn shared_library(name: &str) -> Option<PathBuf> {
+    let architecture = format!("{}-linux-gnu", std::env::consts::ARCH);
+    ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib"]
+        .iter()
+        .flat_map(|folder| {
+            [Path::new(folder).join(&architecture).join(name), Path::new(folder).join(name)]
+        })
+        .find_map(existing)
 }
 
 /// A library in the folder above that of this program, as `make dist` lays it out, or in a `dist` above that: a program

@@ -112,14 +112,13 @@ mod tests {
     use crate::engines::{Begin, catalogue};
     use crate::workloads::proof;
 
-    #[test]
-    fn a_trial_on_stock_sqlite_is_done_and_verified() {
+    fn proof_on(name: &str, settings: Settings) -> Measured {
         let entries = catalogue::all(&[]).unwrap();
-        let stock = entries.iter().find(|e| e.name == "stock").unwrap();
+        let entry = entries.iter().find(|e| e.name == name).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let spec = Spec {
-            engine: stock.engine().expect("the stock library: run `make dist`").clone(),
-            settings: Settings::default().with("journal_mode", "wal").with("synchronous", "full"),
+            engine: entry.engine().unwrap_or_else(|| panic!("{entry:?}")).clone(),
+            settings,
             workload: Workload::Proof(proof::Load {
                 workers: 2,
                 commits_each: 5,
@@ -129,9 +128,26 @@ mod tests {
             seed: 1,
         };
         let answer = spec.run();
-        let measured = answer.measured().unwrap_or_else(|| panic!("{answer:?}"));
+        let measured = answer.measured().unwrap_or_else(|| panic!("{answer:?}")).clone();
         assert_eq!(measured.phases[0].commits, 10);
-        assert_eq!(measured.settings.get("journal_mode"), Some("wal"));
         assert!(measured.file_bytes > 0);
+        measured
+    }
+
+    #[test]
+    fn a_trial_on_stock_sqlite_is_done_and_verified() {
+        let wal = Settings::default().with("journal_mode", "wal").with("synchronous", "full");
+        assert_eq!(proof_on("stock", wal).settings.get("journal_mode"), Some("wal"));
+    }
+
+    #[test]
+    fn a_trial_on_postgres_is_done_and_verified_where_it_is_installed() {
+        if crate::engines::postgres::find().is_none() {
+            println!("skipped: PostgreSQL is not installed");
+            return;
+        }
+        let measured = proof_on("postgres", Settings::default().with("synchronous_commit", "off"));
+        assert_eq!(measured.settings.get("synchronous_commit"), Some("off"));
+        assert_eq!(measured.settings.get("default_transaction_isolation"), Some("serializable"));
     }
 }
