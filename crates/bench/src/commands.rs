@@ -127,6 +127,7 @@ fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<()> {
         seed: args.seed,
         machine: machine::describe(),
         engines: request.engines,
+        proofs: Vec::new(),
         cells: run.cells,
         charts: plan.charts,
     };

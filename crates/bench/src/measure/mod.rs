@@ -7,11 +7,15 @@
 //! | [`phase`] | the figures of a trial |
 //! | [`usage`] | processor time, input and output |
 //! | [`statistics`] | medians and intervals |
+//! | [`trace`] | system calls, counted in a pass of their own |
+//! | [`durability`] | the proof that a commit waits for the disk |
 //! | [`machine`] | what is measured on |
 
+pub mod durability;
 pub mod machine;
 pub mod phase;
 pub mod runner;
 pub mod statistics;
+pub mod trace;
 pub mod trial;
 pub mod usage;

@@ -49,8 +49,10 @@ pub fn run(cells: Vec<Cell>, engines: &[Entry], rules: &Rules) -> anyhow::Result
     // Relaxed: a flag that orders nothing else.
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
         .context("cannot watch for Ctrl-C")?;
-    let mut results: Vec<CellResult> =
-        cells.into_iter().map(|cell| CellResult { cell, trials: Vec::new() }).collect();
+    let mut results: Vec<CellResult> = cells
+        .into_iter()
+        .map(|cell| CellResult { cell, trials: Vec::new(), traced: None })
+        .collect();
     let bar = progress_bar(results.len() as u64 * u64::from(rules.repeats));
     let mut position = 0;
     let mut order: Vec<usize> = (0..results.len()).collect();

@@ -8,9 +8,12 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::engines::Durability;
 use crate::engines::catalogue::Entry;
+use crate::measure::durability::Proof;
 use crate::measure::machine::{Disturbance, Machine};
 use crate::measure::phase::Phase;
+use crate::measure::trace::Traced;
 use crate::measure::trial::Answer;
 use crate::studies::{Cell, Chart};
 
@@ -40,6 +43,9 @@ pub struct Results {
     pub machine: Machine,
     /// The chosen engines, absent ones among them.
     pub engines: Vec<Entry>,
+    /// What the traced passes showed of settings that claim to survive a power cut; see [`Results::unranked`].
+    #[serde(default)]
+    pub proofs: Vec<Proof>,
     /// What was measured.
     pub cells: Vec<CellResult>,
     /// What is shown of it.
@@ -53,6 +59,10 @@ pub struct CellResult {
     pub cell: Cell,
     /// How often, in the order in which it was done.
     pub trials: Vec<Trial>,
+    /// System calls, from a pass that is never ranked; only of cells that a chart of
+    /// [`Metric::SystemCalls`](crate::studies::Metric::SystemCalls) shows.
+    #[serde(default)]
+    pub traced: Option<Traced>,
 }
 
 /// A trial.
@@ -84,6 +94,24 @@ impl Results {
     #[must_use]
     pub fn cell(&self, id: &str) -> Option<&CellResult> {
         self.cells.iter().find(|result| result.cell.id == id)
+    }
+
+    /// Why a cell is listed but not ranked: it claims to survive a power cut, and that was not shown. None for cells
+    /// that claim less or whose every proof holds.
+    #[must_use]
+    pub fn unranked(&self, cell: &Cell) -> Option<String> {
+        if cell.durability != Durability::PowerCut {
+            return None;
+        }
+        let mut proofs = self
+            .proofs
+            .iter()
+            .filter(|proof| proof.engine == cell.engine && proof.settings == cell.settings)
+            .peekable();
+        if proofs.peek().is_none() {
+            return Some("its durability was not put to the proof".to_owned());
+        }
+        proofs.find(|proof| !proof.proven).map(|proof| proof.why.clone())
     }
 
     /// Reads a file.

@@ -89,7 +89,7 @@ pub enum Metric {
     TransactionCpu,
     /// Calls of busy handlers for each thousand transactions.
     BusyCalls,
-    /// System calls for each transaction, from the traced pass.
+    /// System calls for each operation, from the traced pass; every cell in such a chart gets one.
     SystemCalls,
     /// Repeated transactions in percent.
     RefusedPercent,
