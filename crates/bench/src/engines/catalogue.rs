@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::postgres::{self, PostgresEngine};
@@ -12,7 +13,7 @@ use super::sqlite::SqliteEngine;
 use super::{Engine, Failure, Outcome};
 
 /// What a trial's process needs to know to open an engine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Kind {
     /// A library with SQLite's C interface.
@@ -45,7 +46,7 @@ impl Kind {
 }
 
 /// Whether an engine can be used here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "presence")]
 pub enum Presence {
     /// It can.
@@ -65,7 +66,7 @@ pub enum Presence {
 }
 
 /// An engine of the catalogue, or one named on the command line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// What it is called on the command line and in results: `stock`, `plait`, `bdb-sql`.
     pub name: String,

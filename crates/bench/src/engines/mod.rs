@@ -20,13 +20,16 @@ pub mod sqlite;
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use failure::{Failure, Outcome, Refusal};
 pub use settings::Settings;
 
 /// What a commit survives, as claimed by settings. Only what is counted in a traced pass is ranked as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// Lost with the process.
@@ -38,7 +41,9 @@ pub enum Durability {
 }
 
 /// How a transaction begins. Engines without such a choice treat all of them alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Begin {
     /// Reads first, asks for the right to write when it writes.
@@ -65,7 +70,7 @@ impl Begin {
 }
 
 /// Kind of the keys of a key-value table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyKind {
     /// Signed 64-bit integers. Stores of bytes keep them as 8 bytes.
@@ -75,7 +80,7 @@ pub enum KeyKind {
 }
 
 /// A key-value table to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
     /// Its name; for a file system, of a folder.
     pub name: String,
@@ -118,7 +123,7 @@ pub trait Row {
 }
 
 /// What a connection waited for another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
     /// Calls of the busy handler.
     pub busy_handler_calls: u64,

@@ -5,13 +5,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Names and values, for instance `journal_mode=wal synchronous=full`.
 ///
 /// What is asked for and what the engine says it does ([`Store::settings`](super::Store::settings)) have the same
 /// form, so that a setting that did not take is seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Settings(BTreeMap<String, String>);
 

@@ -1,9 +1,10 @@
 //! What is measured on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The machine, as far as it bears on the figures.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Model of the processor.
     pub processor: String,
@@ -14,7 +15,7 @@ pub struct Machine {
 }
 
 /// What disturbs a trial: read just before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disturbance {
     /// Load average over one minute.
     pub load: f64,

@@ -2,12 +2,13 @@
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::Waits;
 
 /// Transactions that had to be repeated, by what was answered. None of them is counted as work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusals {
     /// Somebody else held what was needed, until the busy timeout.
     pub busy: u64,
@@ -33,7 +34,7 @@ impl Refusals {
 }
 
 /// Processor time and input and output of the trial's processes (the engine's server included).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Seconds in user mode.
     pub user_cpu_s: f64,
@@ -48,7 +49,7 @@ pub struct Usage {
 }
 
 /// One measured part of a trial: "insert int", "select int", "transactions".
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phase {
     /// Which part.
     pub name: String,
@@ -96,7 +97,7 @@ impl Phase {
 }
 
 /// A histogram of nanoseconds, as text: base64 of HdrHistogram's V2 format, which every HdrHistogram library reads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Latency(String);
 

@@ -1,10 +1,11 @@
 //! Medians and their intervals.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The median of repeated trials, with an interval that holds the true median in at least 19 of 20 cases where the
 /// number of trials allows it (from six on), and the whole range otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Median {
     /// The median.
     pub median: f64,

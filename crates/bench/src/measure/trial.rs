@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::catalogue::Kind;
@@ -16,7 +17,7 @@ use crate::workloads::{Measured, Site, Workload};
 pub const COMMAND: &str = "trial";
 
 /// What a trial is to do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spec {
     /// The engine.
     pub engine: Kind,
@@ -31,7 +32,7 @@ pub struct Spec {
 }
 
 /// What came of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Answer {
     /// Done and verified.

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::Durability;
@@ -21,7 +22,7 @@ use crate::studies::{Cell, Chart};
 pub const SCHEMA: u32 = 1;
 
 /// A run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
     /// [`SCHEMA`] of the program that wrote it.
     pub schema: u32,
@@ -53,7 +54,7 @@ pub struct Results {
 }
 
 /// A cell with its trials.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellResult {
     /// What was measured.
     pub cell: Cell,
@@ -66,7 +67,7 @@ pub struct CellResult {
 }
 
 /// A trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Its number among all trials of the run.
     pub position: u32,

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::catalogue::Entry;
@@ -13,7 +14,18 @@ use crate::workloads::Workload;
 
 /// The studies by name.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Study {
@@ -28,7 +40,9 @@ pub enum Study {
 }
 
 /// As published, or past it. The two never share a chart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Sizes, threads, transactions and tables exactly as published, with the published figures beside.
@@ -38,7 +52,7 @@ pub enum Mode {
 }
 
 /// Defaults and best documented tuning are separate rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tuning {
     /// As the engine comes, but for what the study itself sets.
@@ -48,7 +62,7 @@ pub enum Tuning {
 }
 
 /// One engine in one setting doing one piece of work: what is measured several times.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// Unique and stable from run to run: `writers/modern/threads/plait-full-concurrent/100`.
     pub id: String,
@@ -74,7 +88,7 @@ pub struct Cell {
 }
 
 /// What a chart shows of its cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// [`rate`](crate::measure::phase::Phase::rate).
@@ -98,7 +112,7 @@ pub enum Metric {
 }
 
 /// Shape of a chart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// A line for each series over a number.
@@ -110,7 +124,7 @@ pub enum Shape {
 }
 
 /// Where a point stands: a number (threads), or a category ("select int").
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum X {
     /// On a line.
@@ -120,7 +134,7 @@ pub enum X {
 }
 
 /// A point that is measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// Where it stands.
     pub x: X,
@@ -131,7 +145,7 @@ pub struct Point {
 }
 
 /// A line, or the bars of one colour.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// What it is called.
     pub label: String,
@@ -142,7 +156,7 @@ pub struct Series {
 }
 
 /// A line or bars from a publication.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
     /// What it is called: `SQLite 3.6.19, 2009`.
     pub label: String,
@@ -153,7 +167,7 @@ pub struct Published {
 }
 
 /// A chart with its table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Chart {
     /// Unique and stable: `writers/modern/threads`.
     pub id: String,
@@ -180,7 +194,7 @@ pub struct Chart {
 }
 
 /// What a study measures and shows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// What is measured.
     pub cells: Vec<Cell>,

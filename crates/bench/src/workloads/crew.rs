@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::{Failure, Outcome, Refusal, Store, Waits};
@@ -20,7 +21,7 @@ use crate::measure::phase::{Latency, Phase, Refusals, new_histogram};
 use crate::measure::usage;
 
 /// When a crew stops.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Amount {
     /// After so many transactions of each worker.
@@ -32,7 +33,7 @@ pub enum Amount {
 }
 
 /// How a crew works.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shift {
     /// Workers at a time.
     pub workers: u32,

@@ -12,13 +12,14 @@ pub mod proof;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::{Engine, Outcome, Settings};
 use crate::measure::phase::Phase;
 
 /// The work of a trial, with all its sizes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "workload")]
 pub enum Workload {
     /// See [`proof`].
@@ -38,7 +39,7 @@ pub struct Site<'a> {
 }
 
 /// What came of a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// The figures, part by part.
     pub phases: Vec<Phase>,
@@ -53,7 +54,7 @@ pub struct Measured {
 }
 
 /// What an engine did in a behaviour test.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The test: "two immediate transactions on different tables".
     pub question: String,

@@ -1,5 +1,6 @@
 //! Commits of one row each, for the pass that counts sync calls.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::crew::{self, Amount, Shift, Worker};
@@ -8,7 +9,7 @@ use super::{Measured, Site};
 use crate::engines::{Begin, Failure, Key, KeyKind, KeyValue, Outcome, Store, Table, Waits};
 
 /// Sizes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
     /// Threads.
     pub workers: u32,
