@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::{Begin, Settings};
 
 /// What one traced pass showed of an engine in settings that claim to survive a power cut.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proof {
     /// Name of the engine in the catalogue.
     pub engine: String,
