@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --package xtask --
 
-.PHONY: all dist demo check test torture bench-ratios
+.PHONY: all dist demo check test torture bench-ratios bench-peers
 
 all: dist
 
@@ -37,3 +37,11 @@ SUITES ?= differential isolation crash
 # Stock SQLite and Plait interleaved: required and measured ratios. ARGS="--case NAME --repeats N".
 bench-ratios: dist
 	$(CARGO) run --release --package plait-tests --bin ratios -- $(ARGS)
+
+# The other stores that `plait bench` can measure: Debian's packages, and the suite built again with all of them.
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+bench-peers:
+	$(SUDO) apt-get update
+	$(SUDO) apt-get install --yes --no-install-recommends \
+		libdb5.3-dev libdb5.3-sql librocksdb7.8 libpq5 postgresql python3
+	$(XTASK) dist --peers

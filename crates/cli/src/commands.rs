@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
 use crate::sqlite::Library;
-use crate::{check, convert, demo, recover, run, status};
+use crate::{bench, check, convert, demo, recover, run, status};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -20,6 +20,7 @@ Examples:
   plait status app.db --watch         what goes on in it
   plait check app.db                  is it sound?
   plait demo                          what it is good for, measured on this machine
+  plait bench all --quick             the same question for other stores and workloads
 
 Exit codes: 0 done, 1 it failed or a check found damage, 2 wrong usage."
 )]
@@ -111,6 +112,9 @@ Examples:
   plait demo --writers 4,16"
     )]
     Demo(demo::DemoArgs),
+    /// Measure this machine: four classic studies, beside other stores
+    #[command(disable_help_flag = true)]
+    Bench(bench::BenchArgs),
     #[command(name = demo::TRIAL_COMMAND, hide = true)]
     DemoTrial,
     #[command(name = demo::WRITER_COMMAND, hide = true)]
@@ -143,6 +147,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Check(args) => check::run(&args),
         Commands::Recover(args) => recover::run(&args),
         Commands::Demo(args) => demo::run(&args),
+        Commands::Bench(args) => bench::run(&args),
         Commands::DemoTrial => hidden(demo::be_trial()),
         Commands::DemoWriter => hidden(demo::be_writer()),
         Commands::DemoVerify => hidden(demo::be_verifier()),

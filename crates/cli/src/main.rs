@@ -8,12 +8,14 @@
 //! | [`check`] | `plait check` |
 //! | [`recover`] | `plait recover` |
 //! | [`demo`] | `plait demo` |
+//! | [`bench`] | `plait bench` |
 //!
 //! Beneath them: [`inspect`] (a database looked at from outside), [`sqlite`] (SQLite's C interface, linked or
 //! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
 
 #![deny(unsafe_code)]
 
+mod bench;
 mod check;
 mod commands;
 mod console;

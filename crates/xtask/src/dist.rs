@@ -5,7 +5,7 @@
 //! ```text
 //! lib/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  pkgconfig/sqlite3.pc
 //! include/sqlite3.h  sqlite3ext.h  plait.h
-//! bin/plait  sqlite3
+//! bin/plait  plait-bench  sqlite3
 //! stock/lib/libsqlite3.so.0  stock/bin/sqlite3      same amalgamation and flags, not spliced
 //! crash/lib/libsqlite3.so.0                         with --crash-points
 //! ```
@@ -21,6 +21,7 @@ mod programs;
 mod shell;
 mod stock;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -36,6 +37,8 @@ pub struct Request {
     pub crash_points: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
+    /// The evaluation suite with the peers that take long to build.
+    pub peers: bool,
 }
 
 /// What every step needs to know.
@@ -48,17 +51,21 @@ struct Context {
     cache: PathBuf,
     /// Where they are copied to.
     out: PathBuf,
+    /// See [`Request::peers`].
+    peers: bool,
 }
 
 /// Builds what is asked for into `out`.
 pub fn run(out: &Path, request: Request) -> Result<()> {
     let workspace = Workspace::locate()?;
+    let cache = workspace.target.join("dist");
     let context = Context {
         toolchain: Toolchain::locate()?,
         amalgamation: upstream::amalgamation(&workspace.root)?,
         shell_source: upstream::shell(&workspace.root)?,
-        cache: workspace.target.join("dist"),
         out: workspace.root.join(out),
+        peers: remember_peers(&cache, request.peers)?,
+        cache,
         workspace,
     };
     let shell = stock::build(&context)?;
@@ -70,4 +77,14 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
         library::build_with_crash_points(&context)?;
     }
     programs::build(&context, &shell)
+}
+
+/// Whether the suite is to have its peers: once asked for, they stay in it.
+fn remember_peers(cache: &Path, asked: bool) -> Result<bool> {
+    let mark = cache.join("peers");
+    if asked {
+        fs::create_dir_all(cache)?;
+        fs::write(&mark, "")?;
+    }
+    Ok(mark.exists())
 }

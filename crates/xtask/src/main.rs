@@ -32,14 +32,17 @@ enum Task {
         /// Build the unspliced library and its shell alone.
         #[arg(long, conflicts_with = "crash_points")]
         stock_only: bool,
+        /// Build the evaluation suite with the peers that take long to build.
+        #[arg(long)]
+        peers: bool,
     },
 }
 
 fn main() -> Result<()> {
     match Cli::parse().task {
         Task::Check => check::run(),
-        Task::Dist { out, crash_points, stock_only } => {
-            let what = dist::Request { crash_points, stock_only };
+        Task::Dist { out, crash_points, stock_only, peers } => {
+            let what = dist::Request { crash_points, stock_only, peers };
             dist::run(&out, what)
         }
     }

@@ -1,0 +1,34 @@
+//! `plait bench` hands over to the program beside it.
+
+mod plait;
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use plait::finish;
+
+/// The command as it lies in an installation of its own.
+fn installed(folder: &Path) -> Command {
+    let program = folder.join("plait");
+    std::fs::copy(env!("CARGO_BIN_EXE_plait"), &program).unwrap();
+    Command::new(program)
+}
+
+#[test]
+fn arguments_reach_the_suite_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("plait-bench");
+    std::fs::write(&suite, "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n").unwrap();
+    std::fs::set_permissions(&suite, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = finish(installed(folder.path()).args(["bench", "kv", "--help", "--engines", "a,b"]));
+    assert_eq!((ran.code, ran.out.as_str()), (3, "<kv><--help><--engines><a,b>"));
+}
+
+#[test]
+fn a_suite_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // A dangling link is no program either.
+    symlink("nowhere", folder.path().join("plait-bench")).unwrap();
+    finish(installed(folder.path()).arg("bench")).failed().says(&["plait-bench", "make dist"]);
+}
