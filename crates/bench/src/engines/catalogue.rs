@@ -99,6 +99,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
     let mut entries = vec![
         sqlite("stock", "SQLite", stock_library(), "make dist"),
         sqlite("plait", "Plait", plait_library(), "make dist"),
+        sqlite("bdb-sql", "Berkeley DB SQL", berkeley_library(), INSTALL_PEERS),
         postgres(),
     ];
     for NamedLibrary { name, path } in libraries {
@@ -205,6 +206,10 @@ fn existing(path: impl AsRef<Path>) -> Option<PathBuf> {
 
 fn stock_library() -> Option<PathBuf> {
     from_environment("PLAIT_STOCK_LIB").or_else(|| in_distribution("stock/lib/libsqlite3.so.0"))
+}
+
+fn berkeley_library() -> Option<PathBuf> {
+    shared_library("libdb_sql-5.3.so")
 }
 
 fn plait_library() -> Option<PathBuf> {

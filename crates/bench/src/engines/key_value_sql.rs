@@ -14,11 +14,17 @@ pub struct Dialect {
     pub blob: &'static str,
     /// What stands after the columns of a table without rowid.
     pub without_rowid: &'static str,
+    /// Type and constraint of an integer primary key for which the engine finds values that the program leaves out.
+    pub automatic_key: &'static str,
 }
 
 /// SQLite and all that follow it.
-pub const SQLITE: Dialect =
-    Dialect { int: "INTEGER", blob: "BLOB", without_rowid: " WITHOUT ROWID" };
+pub const SQLITE: Dialect = Dialect {
+    int: "INTEGER",
+    blob: "BLOB",
+    without_rowid: " WITHOUT ROWID",
+    automatic_key: "INTEGER PRIMARY KEY",
+};
 
 /// Makes the tables `name(k PRIMARY KEY, v)`.
 ///

@@ -24,6 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use failure::{Failure, Outcome, Refusal};
+pub use key_value_sql::Dialect;
 pub use settings::Settings;
 
 /// What a commit survives, as claimed by settings. Only what is counted in a traced pass is ranked as durable.
@@ -232,6 +233,11 @@ pub trait Sql: Connection {
     /// # Errors
     /// See [`Failure`].
     fn script(&mut self, text: &str) -> Outcome<()>;
+
+    /// The words of its SQL where dialects differ.
+    fn dialect(&self) -> Dialect {
+        key_value_sql::SQLITE
+    }
 }
 
 /// An opened store.

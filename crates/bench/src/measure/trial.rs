@@ -67,6 +67,7 @@ impl Spec {
         let measured = self.engine.load().and_then(|engine| {
             let site = Site {
                 engine: engine.as_ref(),
+                kind: Some(&self.engine),
                 settings: &self.settings,
                 directory: self.directory.clone(),
                 seed: self.seed,
@@ -139,6 +140,23 @@ mod tests {
     fn a_trial_on_stock_sqlite_is_done_and_verified() {
         let wal = Settings::default().with("journal_mode", "wal").with("synchronous", "full");
         assert_eq!(proof_on("stock", wal).settings.get("journal_mode"), Some("wal"));
+    }
+
+    #[test]
+    fn a_trial_on_berkeley_db_sql_is_done_and_configured_where_it_is_installed() {
+        let Some(_) = catalogue::shared_library("libdb_sql-5.3.so") else {
+            println!("skipped: Berkeley DB SQL is not installed");
+            return;
+        };
+        let settings = Settings::default()
+            .with("page_size", 16384)
+            .with("cache_size", 40_000)
+            .with("db_config", "set_lg_bsize 4194304; set_lg_max 20971520");
+        let told = proof_on("bdb-sql", settings).settings;
+        assert_eq!(told.get("page_size"), Some("16384"));
+        assert_eq!(told.get("cache_size"), Some("40000"));
+        let log_bytes: u64 = told.parse("log_file_bytes").unwrap().unwrap();
+        assert!((20_000_000..21_000_000).contains(&log_bytes), "set_lg_max did not take: {told}");
     }
 
     #[test]

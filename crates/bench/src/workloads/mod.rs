@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::engines::catalogue::Kind;
 use crate::engines::{Engine, Outcome, Settings};
 use crate::measure::phase::Phase;
 
@@ -30,6 +31,8 @@ pub enum Workload {
 pub struct Site<'a> {
     /// The engine, loaded.
     pub engine: &'a dyn Engine,
+    /// How other processes of the trial load it; none for an engine that exists only in this one.
+    pub kind: Option<&'a Kind>,
     /// How it is set up.
     pub settings: &'a Settings,
     /// An empty directory on the medium that is measured.

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::api::{self, Answer, Api, Conn};
+use crate::engines::key_value_sql::Dialect;
 use crate::engines::{Begin, Connection, Failure, Outcome, Refusal, Row, Sql, Statement, Value};
 
 /// A connection to a server.
@@ -191,6 +192,10 @@ impl Sql for PostgresConnection {
 
     fn script(&mut self, text: &str) -> Outcome<()> {
         self.simple(text)
+    }
+
+    fn dialect(&self) -> Dialect {
+        super::DIALECT
     }
 }
 

@@ -35,11 +35,16 @@ pub const OPEN_FLAGS: c_int = 0x2 | 0x4 | 0x8000;
 /// The callback of `sqlite3_busy_handler`.
 pub type BusyHandler = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
+/// `db_version` of Berkeley DB: three numbers, where they are wanted, and a text.
+type BerkeleyVersion = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int) -> *const c_char;
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident: fn($($argument:ty),*) -> $result:ty = $symbol:literal;)*) => {
         /// The functions of one loaded library.
         pub struct Api {
             $($(#[$doc])* pub $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+            /// `db_version`, which only Berkeley DB's library has.
+            berkeley_version: Option<BerkeleyVersion>,
             /// Keeps the code mapped for as long as it can be called.
             _library: Library,
         }
@@ -58,7 +63,9 @@ macro_rules! functions {
                     let $name = *unsafe { library.get::<unsafe extern "C" fn($($argument),*) -> $result>($symbol) }
                         .with_context(|| format!("{} is no SQLite library", path.display()))?;
                 )*
-                Ok(Self { $($name,)* _library: library })
+                // SAFETY: the type is that of Berkeley DB's documentation for this name.
+                let berkeley_version = unsafe { library.get::<BerkeleyVersion>(b"db_version\0") }.ok().map(|f| *f);
+                Ok(Self { $($name,)* berkeley_version, _library: library })
             }
         }
     };
@@ -117,5 +124,14 @@ impl Api {
         let text = unsafe { (self.libversion)() };
         // SAFETY: a text that ends in a zero byte and lasts as long as the library.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    /// The version of the Berkeley DB below the SQL, where that is what stores: `5.3.28`.
+    #[must_use]
+    pub fn berkeley_version(&self) -> Option<String> {
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: three places of the right type.
+        unsafe { (self.berkeley_version?)(&raw mut major, &raw mut minor, &raw mut patch) };
+        Some(format!("{major}.{minor}.{patch}"))
     }
 }

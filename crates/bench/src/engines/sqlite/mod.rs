@@ -5,15 +5,20 @@
 //! | `file` | `disk` | `disk`, `memory` (`:memory:`) or `temporary` (an unnamed temporary file) |
 //! | `busy_timeout` | 60000 | milliseconds until a wait ends in BUSY |
 //! | `busy` | `handler` | who waits: `handler`, ours with SQLite's delays, which counts; `timeout`, SQLite's own |
+//! | `db_config` | none | lines of Berkeley DB's `DB_CONFIG`, separated by `;`, see [`berkeley`] |
 //! | `wal_autocheckpoint`, `journal_mode`, `synchronous`, `page_size`, `cache_size`, `locking_mode`, `mmap_size`, `plait_begin` … | the library's | pragmas, set on every connection |
 //!
 //! Pragmas are read back on the first connection and reported by [`Store::settings`], whatever was asked.
 //! `:memory:` and temporary files belong to one connection, which all threads then share behind a mutex: the way a
 //! program would have to.
 //!
+//! What an unknown pragma does is nothing: `multiversion` and `snapshot_isolation` are Berkeley DB's, `plait_begin` is
+//! Plait's.
+//!
 //! Unsafe code of this engine is in [`api`], [`connection`] and [`statement`].
 
 mod api;
+mod berkeley;
 mod connection;
 mod shared;
 mod statement;
@@ -31,6 +36,7 @@ use super::{Engine, Failure, KeyValue, Outcome, Settings, Sql, Store, Table};
 /// Pragmas that may be set, in the order in which they are: a page size takes only before a journal mode does.
 const PRAGMAS: &[&str] = &[
     "page_size",
+    "multiversion",
     "auto_vacuum",
     "locking_mode",
     "journal_mode",
@@ -39,8 +45,20 @@ const PRAGMAS: &[&str] = &[
     "mmap_size",
     "wal_autocheckpoint",
     "temp_store",
+    "snapshot_isolation",
     "plait_begin",
     "plait_memory",
+];
+
+/// Pragmas that are read back.
+const TOLD: &[&str] = &[
+    "journal_mode",
+    "synchronous",
+    "page_size",
+    "cache_size",
+    "locking_mode",
+    "multiversion",
+    "snapshot_isolation",
 ];
 
 /// The name of the database in its directory.
@@ -59,7 +77,11 @@ impl SqliteEngine {
     /// If it cannot be loaded or is none of SQLite's interface.
     pub fn load(library: &Path) -> Outcome<Self> {
         let api = Api::load(library)?;
-        Ok(Self { version: api.version(), api: Arc::new(api) })
+        let version = match api.berkeley_version() {
+            Some(berkeley) => format!("{berkeley} with SQLite {}", api.version()),
+            None => api.version(),
+        };
+        Ok(Self { version, api: Arc::new(api) })
     }
 
     /// The version, as the library tells it.
@@ -71,8 +93,10 @@ impl SqliteEngine {
 
 impl Engine for SqliteEngine {
     fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-        let known: Vec<&str> =
-            ["file", "busy_timeout", "busy"].into_iter().chain(PRAGMAS.iter().copied()).collect();
+        let known: Vec<&str> = ["file", "busy_timeout", "busy", "db_config"]
+            .into_iter()
+            .chain(PRAGMAS.iter().copied())
+            .collect();
         settings.only(&known)?;
         let place = match settings.get("file").unwrap_or("disk") {
             "disk" => Place::Disk(directory.join(FILE_NAME)),
@@ -82,6 +106,9 @@ impl Engine for SqliteEngine {
                 return Err(Failure::broken(format!("file={other}: disk, memory or temporary")));
             }
         };
+        if let (Place::Disk(path), Some(lines)) = (&place, settings.get("db_config")) {
+            berkeley::configure(path, lines)?;
+        }
         let mut store = SqliteStore {
             api: Arc::clone(&self.api),
             version: self.version.clone(),
@@ -162,7 +189,7 @@ impl Store for SqliteStore {
     fn settings(&self) -> Outcome<Settings> {
         let mut sql = self.sql()?;
         let mut told = Settings::default().with("version", &self.version);
-        for name in ["journal_mode", "synchronous", "page_size", "cache_size", "locking_mode"] {
+        for name in TOLD {
             let statement = sql.prepare(&format!("PRAGMA {name}"))?;
             let mut value = None;
             sql.query(statement, &[], &mut |row| {
@@ -171,6 +198,9 @@ impl Store for SqliteStore {
             if let Some(value) = value {
                 told.set(name, value);
             }
+        }
+        if let Place::Disk(path) = &self.place {
+            berkeley::tell(path, &mut told)?;
         }
         Ok(told)
     }
