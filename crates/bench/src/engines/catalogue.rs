@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::map::MapEngine;
 use super::postgres::{self, PostgresEngine};
 use super::sqlite::SqliteEngine;
 use super::{Engine, Failure, Outcome};
@@ -28,6 +29,8 @@ pub enum Kind {
         /// Path of libpq.
         library: PathBuf,
     },
+    /// Ordered maps in memory.
+    Map,
 }
 
 impl Kind {
@@ -41,6 +44,7 @@ impl Kind {
             Self::Postgres { programs, library } => {
                 Ok(Box::new(PostgresEngine::load(programs, library)?))
             }
+            Self::Map => Ok(Box::new(MapEngine)),
         }
     }
 }
@@ -101,6 +105,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         sqlite("plait", "Plait", plait_library(), "make dist"),
         sqlite("bdb-sql", "Berkeley DB SQL", berkeley_library(), INSTALL_PEERS),
         postgres(),
+        built_in("map", "BTreeMap behind a mutex", Kind::Map, "of Rust's standard library"),
     ];
     for NamedLibrary { name, path } in libraries {
         if entries.iter().any(|e| e.name == *name) {
@@ -190,6 +195,12 @@ pub fn shared_library(name: &str) -> Option<PathBuf> {
             [Path::new(folder).join(&architecture).join(name), Path::new(folder).join(name)]
         })
         .find_map(existing)
+}
+
+/// An entry for an engine that is part of this program.
+fn built_in(name: &str, title: &str, engine: Kind, version: &str) -> Entry {
+    let presence = Presence::Here { engine, version: version.to_owned() };
+    Entry { name: name.to_owned(), title: title.to_owned(), presence }
 }
 
 /// A library in the folder above that of this program, as `make dist` lays it out, or in a `dist` above that: a program

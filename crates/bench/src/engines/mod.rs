@@ -8,12 +8,15 @@
 //! |---|---|
 //! | [`sqlite`] | every library with SQLite's C interface: stock, Plait, Berkeley DB SQL, any other by path |
 //! | [`postgres`] | PostgreSQL, a cluster of its own for each trial |
+//! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
 
 pub mod catalogue;
 pub mod failure;
 pub mod key_value_sql;
+pub mod keys;
+pub mod map;
 pub mod postgres;
 pub mod settings;
 pub mod sqlite;
