@@ -57,6 +57,9 @@ pub struct Phase {
     pub operations: u64,
     /// Transactions committed that changed something.
     pub commits: u64,
+    /// Transactions begun within a fixed time and committed after it: in the store, but not counted as work.
+    #[serde(default)]
+    pub late_commits: u64,
     /// Seconds from the first operation to the last, or as the study counts them.
     pub seconds: f64,
     /// What had to be repeated.
@@ -80,6 +83,12 @@ impl Phase {
     #[must_use]
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// All commits that were acknowledged, late ones among them: what the store must hold.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.commits + self.late_commits
     }
 
     /// Commits of the slowest thread by those of the fastest; none with fewer than two threads.

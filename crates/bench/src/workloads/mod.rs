@@ -3,12 +3,14 @@
 //! | module | work | study |
 //! |---|---|---|
 //! | [`proof`] | one-row commits for the traced pass that counts sync calls | all |
+//! | [`transactions`] | reads and updates of a table of keys and values | advise |
 //!
 //! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
 
 pub mod crew;
 pub mod dice;
 pub mod proof;
+pub mod transactions;
 
 use std::path::PathBuf;
 
@@ -25,6 +27,8 @@ use crate::measure::phase::Phase;
 pub enum Workload {
     /// See [`proof`].
     Proof(proof::Load),
+    /// See [`transactions`].
+    Transactions(transactions::Load),
 }
 
 /// Where and with what a workload runs.
@@ -73,6 +77,7 @@ impl Workload {
     pub fn run(&self, site: &Site<'_>) -> Outcome<Measured> {
         match self {
             Self::Proof(load) => load.run(site),
+            Self::Transactions(load) => load.run(site),
         }
     }
 }

@@ -42,8 +42,11 @@ impl Load {
         })?;
         let mut rows = 0;
         store.key_value(&tables())?.scan(0, None, u64::MAX, &mut |_| rows += 1)?;
-        if rows != phase.commits {
-            return Err(Failure::broken(format!("{} commits left {rows} rows", phase.commits)));
+        if rows != phase.acknowledged() {
+            return Err(Failure::broken(format!(
+                "{} commits left {rows} rows",
+                phase.acknowledged()
+            )));
         }
         let settings = store.settings()?;
         store.close()?;
