@@ -191,11 +191,13 @@ mod tests {
     fn on_stock(act: impl FnOnce(&Site<'_>)) {
         let entries = catalogue::all(&[]).unwrap();
         let stock = entries.iter().find(|e| e.name == "stock").unwrap();
-        let engine = stock.engine().expect("the stock library: run `make dist`").load().unwrap();
+        let kind = stock.engine().expect("the stock library: run `make dist`");
+        let engine = kind.load().unwrap();
         let settings = Settings::default().with("journal_mode", "wal").with("synchronous", "off");
         let folder = tempfile::tempdir().unwrap();
         act(&Site {
             engine: engine.as_ref(),
+            kind: Some(kind),
             settings: &settings,
             directory: folder.path().to_owned(),
             seed: 1,
