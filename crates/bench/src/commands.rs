@@ -58,6 +58,9 @@ pub struct StudyArgs {
     /// Small sizes: a glance, not a result
     #[arg(long)]
     quick: bool,
+    /// The largest sizes and all combinations: hours
+    #[arg(long, conflicts_with = "quick")]
+    thorough: bool,
     /// Write the results as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -99,6 +102,7 @@ fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<()> {
     let request = Request {
         mode: if args.historical { Mode::Historical } else { Mode::Modern },
         quick: args.quick,
+        thorough: args.thorough,
         engines,
         media: if args.directories.is_empty() {
             vec![std::env::current_dir()?]

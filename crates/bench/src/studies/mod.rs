@@ -209,6 +209,8 @@ pub struct Request {
     pub mode: Mode,
     /// Small sizes and few cells, to be done within a minute or so.
     pub quick: bool,
+    /// The largest sizes and all combinations, however long they take.
+    pub thorough: bool,
     /// The chosen engines, absent ones among them: they keep their place as series without points.
     pub engines: Vec<Entry>,
     /// Directories on the media to be measured; at least one.
