@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::engines::catalogue::{self, Entry, NamedLibrary, Presence};
 use crate::measure::{machine, runner, trial};
 use crate::report::results::{Results, SCHEMA};
+use crate::report::terminal;
 use crate::studies::{Mode, Plan, Request, Study};
 
 /// Which embedded store, in which settings, does this workload want on this machine?
@@ -67,6 +68,9 @@ pub struct StudyArgs {
     /// Write a report as one HTML file
     #[arg(long)]
     html: Option<PathBuf>,
+    /// Also print what each figure cost: retries, processor time, bytes written, fairness
+    #[arg(long)]
+    details: bool,
     /// Seed of keys, values and order
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -138,6 +142,7 @@ fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         results.write(path)?;
     }
+    anstream::print!("{}", terminal::summary(&results, args.details));
     Ok(())
 }
 

@@ -1,0 +1,209 @@
+//! A chart as rows and columns of text, for the terminal and for documents.
+
+use super::evaluate::{Evaluated, Line, Place, State};
+use super::metric::Better;
+use super::numbers::{figure, spread};
+use crate::measure::statistics::Median;
+use crate::studies::{Metric, Mode, Study, X};
+
+/// How a cell of a grid is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// A figure.
+    Plain,
+    /// The best figure of its place, apart from all others by its interval.
+    Best,
+    /// Of a publication.
+    Published,
+    /// No figure, or one that is not ranked.
+    Doubtful,
+    /// Failed.
+    Failed,
+}
+
+/// Text of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// What it says.
+    pub text: String,
+    /// How it is to be read.
+    pub tone: Tone,
+}
+
+/// A chart as a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// What stands over the names of the rows.
+    pub corner: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Rows with their names; as many cells as there are columns.
+    pub rows: Vec<(String, Vec<Text>)>,
+    /// What marks mean, failures and absent engines, in words.
+    pub remarks: Vec<String>,
+}
+
+/// Mark of a figure that is not ranked.
+const UNRANKED: &str = "?";
+/// Mark of a figure with failed trials.
+const SOME_FAILED: &str = "!";
+/// Mark of an open loop that could not keep up.
+const SATURATED: &str = "↓";
+
+/// A row or column: its name and its cells, one for each x.
+type Strip = (String, Vec<Text>);
+
+/// The table of a chart. The first study's historical form has, as published, a line for each test.
+#[must_use]
+pub fn grid(chart: &Evaluated) -> Grid {
+    let mut strips: Vec<Strip> = Vec::new();
+    if chart.metric == Metric::Latency {
+        return of_distribution(chart);
+    }
+    let best: Vec<Option<f64>> = chart.xs.iter().map(|x| best(chart, x)).collect();
+    for line in &chart.series {
+        let cells = chart.xs.iter().zip(&best);
+        let cells = cells.map(|(x, best)| cell(line, line.at(x), *best)).collect();
+        strips.push((line.label.clone(), cells));
+    }
+    for published in &chart.published {
+        let value = |x: &X| published.points.iter().find(|(at, _)| at == x).map(|(_, v)| *v);
+        let text =
+            |x| Text { text: value(x).map_or_else(String::new, figure), tone: Tone::Published };
+        let cells = chart.xs.iter().map(text).collect();
+        strips.push((format!("published: {}", published.label), cells));
+    }
+    let columns: Vec<String> = chart.xs.iter().map(ToString::to_string).collect();
+    let remarks = remarks(chart);
+    if chart.study == Study::Kv && chart.mode == Mode::Historical {
+        let rows = columns
+            .into_iter()
+            .enumerate()
+            .map(|(i, name)| (name, strips.iter().map(|(_, cells)| cells[i].clone()).collect()))
+            .collect();
+        let columns = strips.into_iter().map(|(name, _)| name).collect();
+        return Grid { corner: "n/sec".to_owned(), columns, rows, remarks };
+    }
+    Grid { corner: chart.x_title.clone(), columns, rows: strips, remarks }
+}
+
+/// The best ranked figure at a place, if it is apart from those of all other rows.
+fn best(chart: &Evaluated, x: &X) -> Option<f64> {
+    let better = chart.better?;
+    let ranked: Vec<&Median> =
+        chart.series.iter().filter_map(|line| line.at(x)?.ranked()).collect();
+    let first = ranked.iter().copied().max_by(|a, b| match better {
+        Better::More => a.median.total_cmp(&b.median),
+        Better::Less => b.median.total_cmp(&a.median),
+    })?;
+    let apart = |other: &&Median| std::ptr::eq(*other, first) || first.is_apart_from(other);
+    (ranked.len() > 1 && ranked.iter().all(apart)).then_some(first.median)
+}
+
+fn cell(line: &Line, place: Option<&Place>, best: Option<f64>) -> Text {
+    let text = |text: &str, tone| Text { text: text.to_owned(), tone };
+    if line.absent.is_some() {
+        return text("absent", Tone::Doubtful);
+    }
+    let Some(place) = place else { return text("", Tone::Plain) };
+    match (place.state, &place.value) {
+        (State::Failed, _) => text("failed", Tone::Failed),
+        (State::NotApplicable, _) => text("n/a", Tone::Doubtful),
+        (State::Measured, Some(value)) => {
+            let tone = match place.ranked() {
+                None => Tone::Doubtful,
+                Some(value) if Some(value.median) == best => Tone::Best,
+                Some(_) => Tone::Plain,
+            };
+            Text { text: marked(place, value), tone }
+        }
+        (State::Measured | State::NotMeasured, _) => text("–", Tone::Doubtful),
+    }
+}
+
+fn marked(place: &Place, value: &Median) -> String {
+    let mut text = figure(value.median);
+    if place.saturated {
+        text.push_str(SATURATED);
+    }
+    if place.failed > 0 {
+        text.push_str(SOME_FAILED);
+    } else if place.unranked.is_some() {
+        text.push_str(UNRANKED);
+    }
+    let spread = spread(value);
+    if spread.is_empty() { text } else { format!("{text} {spread}") }
+}
+
+/// A row for each series, columns for percentiles.
+fn of_distribution(chart: &Evaluated) -> Grid {
+    const SHOWN: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
+    let mut rows = Vec::new();
+    for line in &chart.series {
+        let places: Vec<Option<&Place>> = match line.places.len() {
+            0 => vec![None],
+            _ => line.places.iter().map(Some).collect(),
+        };
+        for place in places {
+            let name = match place {
+                Some(place) if chart.xs.len() > 1 => format!("{}, {}", line.label, place.x),
+                _ => line.label.clone(),
+            };
+            let cells = SHOWN.map(|percentile| {
+                let at = place.and_then(|p| p.curve.iter().find(|at| at.percentile == percentile));
+                match (place, at) {
+                    (Some(place), Some(at)) => Text {
+                        text: marked(place, &at.value),
+                        tone: if place.unranked.is_some() { Tone::Doubtful } else { Tone::Plain },
+                    },
+                    // Measured, but too few operations for this percentile.
+                    (Some(place), None) if !place.curve.is_empty() => {
+                        Text { text: "–".to_owned(), tone: Tone::Doubtful }
+                    }
+                    _ => cell(line, place, None),
+                }
+            });
+            rows.push((name, cells.to_vec()));
+        }
+    }
+    let name = |p: &f64| if *p == 100.0 { "max".to_owned() } else { format!("p{p}") };
+    let columns = SHOWN.iter().map(name).collect();
+    Grid { corner: "microseconds".to_owned(), columns, rows, remarks: remarks(chart) }
+}
+
+/// What marks mean, and everything that is missing, each thing once.
+fn remarks(chart: &Evaluated) -> Vec<String> {
+    let mut remarks: Vec<String> = Vec::new();
+    let mut add = |remark: String| {
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    };
+    let places = || chart.series.iter().flat_map(|l| l.places.iter().map(move |p| (l, p)));
+    for (line, place) in places() {
+        let label = &line.label;
+        match (place.state, &place.unranked, &place.why) {
+            (State::Failed, _, Some(why)) => add(format!("failed: {label}: {why}")),
+            (State::NotApplicable, _, Some(why)) => add(format!("n/a: {label}: {why}")),
+            (State::NotMeasured, _, Some(why)) => add(format!("–: {label}: {why}")),
+            (State::Measured, Some(unranked), Some(why)) => {
+                add(format!("{SOME_FAILED} {label}, not ranked: {unranked}: {why}"));
+            }
+            (State::Measured, Some(unranked), None) => {
+                add(format!("{UNRANKED} {label}, not ranked: {unranked}"));
+            }
+            _ => {}
+        }
+    }
+    if places().any(|(_, place)| place.saturated) {
+        add(format!("{SATURATED} saturated: less was done than was due, so latencies only grow"));
+    }
+    for line in &chart.series {
+        if let Some(absent) = &line.absent {
+            add(format!("absent: {}: {}; {}", line.label, absent.why, absent.install));
+        } else if line.places.is_empty() {
+            add(format!("nothing measured: {}", line.label));
+        }
+    }
+    remarks
+}
