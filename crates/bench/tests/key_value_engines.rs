@@ -26,6 +26,9 @@ const SETUPS: &[Setup] = &[
         settings: &[("journal_mode", "concurrent"), ("synchronous", "off")],
         overlapping: true,
     },
+    Setup { name: "lmdb", settings: &[("sync", "nosync")], overlapping: true },
+    Setup { name: "redb", settings: &[("durability", "none")], overlapping: true },
+    Setup { name: "fjall", settings: &[], overlapping: true },
     Setup { name: "map", settings: &[], overlapping: false },
 ];
 

@@ -8,8 +8,10 @@ use anyhow::{Context as _, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::lmdb::{self, LmdbEngine};
 use super::map::MapEngine;
 use super::postgres::{self, PostgresEngine};
+use super::redb::{self, RedbEngine};
 use super::sqlite::SqliteEngine;
 use super::{Engine, Failure, Outcome};
 
@@ -29,6 +31,12 @@ pub enum Kind {
         /// Path of libpq.
         library: PathBuf,
     },
+    /// LMDB.
+    Lmdb,
+    /// redb.
+    Redb,
+    /// fjall, in programs that have it.
+    Fjall,
     /// Ordered maps in memory.
     Map,
 }
@@ -44,6 +52,12 @@ impl Kind {
             Self::Postgres { programs, library } => {
                 Ok(Box::new(PostgresEngine::load(programs, library)?))
             }
+            Self::Lmdb => Ok(Box::new(LmdbEngine)),
+            Self::Redb => Ok(Box::new(RedbEngine)),
+            #[cfg(feature = "fjall")]
+            Self::Fjall => Ok(Box::new(super::fjall::FjallEngine)),
+            #[cfg(not(feature = "fjall"))]
+            Self::Fjall => Err(Failure::broken(WITHOUT_FJALL)),
             Self::Map => Ok(Box::new(MapEngine)),
         }
     }
@@ -105,6 +119,9 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         sqlite("plait", "Plait", plait_library(), "make dist"),
         sqlite("bdb-sql", "Berkeley DB SQL", berkeley_library(), INSTALL_PEERS),
         postgres(),
+        built_in("lmdb", "LMDB", Kind::Lmdb, &lmdb::version()),
+        built_in("redb", "redb", Kind::Redb, redb::VERSION),
+        fjall(),
         built_in("map", "BTreeMap behind a mutex", Kind::Map, "of Rust's standard library"),
     ];
     for NamedLibrary { name, path } in libraries {
@@ -183,6 +200,27 @@ fn postgres() -> Entry {
         }
     };
     Entry { name: "postgres".to_owned(), title: "PostgreSQL".to_owned(), presence }
+}
+
+/// Why fjall is absent from a program without the cargo feature.
+#[cfg(not(feature = "fjall"))]
+const WITHOUT_FJALL: &str = "built without the cargo feature fjall";
+
+#[cfg(feature = "fjall")]
+fn fjall() -> Entry {
+    built_in("fjall", "fjall", Kind::Fjall, super::fjall::VERSION)
+}
+
+#[cfg(not(feature = "fjall"))]
+fn fjall() -> Entry {
+    absent("fjall", "fjall", WITHOUT_FJALL)
+}
+
+/// An entry for a peer that is not here.
+#[cfg(not(feature = "fjall"))]
+fn absent(name: &str, title: &str, why: &str) -> Entry {
+    let presence = Presence::Absent { why: why.to_owned(), install: INSTALL_PEERS.to_owned() };
+    Entry { name: name.to_owned(), title: title.to_owned(), presence }
 }
 
 /// A shared library in the places where distributions keep them.

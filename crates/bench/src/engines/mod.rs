@@ -8,16 +8,23 @@
 //! |---|---|
 //! | [`sqlite`] | every library with SQLite's C interface: stock, Plait, Berkeley DB SQL, any other by path |
 //! | [`postgres`] | PostgreSQL, a cluster of its own for each trial |
+//! | [`lmdb`] | LMDB |
+//! | [`redb`] | redb |
+//! | `fjall` | fjall, with the cargo feature of that name |
 //! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
 
 pub mod catalogue;
 pub mod failure;
+#[cfg(feature = "fjall")]
+pub mod fjall;
 pub mod key_value_sql;
 pub mod keys;
+pub mod lmdb;
 pub mod map;
 pub mod postgres;
+pub mod redb;
 pub mod settings;
 pub mod sqlite;
 
@@ -142,6 +149,14 @@ pub trait Connection {
     /// # Errors
     /// A refusal if the engine gives up waiting; [`Failure::Unsupported`] for a way of beginning it has not.
     fn begin(&mut self, begin: Begin) -> Outcome<()>;
+
+    /// Begins a transaction that will only read, where the engine makes a difference.
+    ///
+    /// # Errors
+    /// As those of [`begin`](Self::begin).
+    fn begin_read(&mut self) -> Outcome<()> {
+        self.begin(Begin::Deferred)
+    }
 
     /// Ends the transaction; what it claims to survive is as the settings say.
     ///
