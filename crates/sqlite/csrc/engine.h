@@ -165,7 +165,9 @@ int  pl_doomed(PlConn *);                /* true after SQLITE_BUSY_SNAPSHOT unti
 
 /* ---- the exclusive path -------------------------------------------------------- */
 /* Right + validation + everything merged into the base; nobody commits or merges until pl_exclusive_end.
-** Then the shim ends its base read transaction, starts a stock write transaction, replays, and goes on as stock SQLite. */
+** Then the shim ends its base read transaction, starts a stock write transaction, replays, and goes on as stock SQLite.
+** PL_RETRY: the own snapshot holds memory that is needed. With all positions saved: end the base read transaction, start over
+** from pin, take (forWrite=1; it sees the same), and call again. */
 int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);

@@ -2,12 +2,38 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
+use std::time::Duration;
 
 use super::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
-use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, fence as fence_state, generation};
+use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, TxnSlot, fence as fence_state, generation};
+use crate::txn::right::Patience;
+use crate::txn::slots::SlotIndex;
+
+/// What came of waiting for an arena.
+pub(crate) enum Arena {
+    /// One has become free, or another transaction holds the writer's right and comes first.
+    LookAgain,
+    /// The caller's own snapshot holds one of them alone, or, if it may not be renewed, all of them.
+    HeldByOwnSnapshot,
+    /// The wait is over; the oldest of those who hold them, for an error text.
+    HeldByReaders(String),
+}
+
+/// Longest sleep between two looks whether a reader has ended: readers wake nobody.
+const NAP_MAX: Duration = Duration::from_millis(10);
+/// Every so many looks someone dead may be among those who hold memtables.
+const LOOKS_PER_SWEEP: u32 = 10;
+
+/// S3: the snapshot of `s` needs the generation in `slot` to read.
+fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
+    let number = slot.number.load(Relaxed);
+    // Acquire: whoever dropped or narrowed the pin uses nothing outside it any more.
+    let low = s.pin_low.load(Acquire);
+    low != NO_PIN && number > low && number <= s.pin_high.load(Acquire)
+}
 
 impl Database {
     /// The memtable in arena `index`.
@@ -92,13 +118,11 @@ impl Database {
             if slot.state.load(Relaxed) != generation::MERGED {
                 continue;
             }
-            let number = slot.number.load(Relaxed);
             let max_ts = slot.max_ts.load(Relaxed);
             let needed = self.slots_in_use().any(|(_, s)| {
-                let low = s.pin_low.load(Acquire);
-                let reads = low != NO_PIN && number > low && number <= s.pin_high.load(Acquire);
-                let validates = low != NO_PIN && max_ts > s.snapshot.load(Relaxed);
-                reads || (keep_history && validates)
+                let pinned = s.pin_low.load(Acquire) != NO_PIN;
+                let validates = pinned && max_ts > s.snapshot.load(Relaxed);
+                is_read_by(slot, s) || (keep_history && validates)
             });
             if !needed {
                 slot.number.store(0, Relaxed);
@@ -139,6 +163,73 @@ impl Database {
         match index {
             Some(i) => self.region().allocate_arena(i).map(|()| true),
             None => Ok(false),
+        }
+    }
+
+    /// Waits until the end of a reader's snapshot frees an arena. If the caller, in `me`, holds the writer's right, what is
+    /// freed stays free, and readers that wait for that right are sent away (R5). `may_renew`: its own snapshot may be taken anew.
+    pub(crate) fn wait_for_arena(
+        &self,
+        me: SlotIndex,
+        may_renew: bool,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<Arena> {
+        let waited = self.wait_for_arena_while(me, may_renew, patience);
+        self.slot(me).waiting_for.store(0, Relaxed);
+        waited
+    }
+
+    fn wait_for_arena_while(
+        &self,
+        me: SlotIndex,
+        may_renew: bool,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<Arena> {
+        let word = &self.control().merge_word;
+        let is_in_the_way = |s: &TxnSlot| self.merged().any(|slot| is_read_by(slot, s));
+        let mut over = false;
+        for look in 1u32.. {
+            let seen = word.load(Acquire);
+            let refused = {
+                let _guard = self.lock_commit()?;
+                let owner = self.control().right_owner.load(Relaxed);
+                if self.free_merged(false) || (owner != 0 && owner != me.word()) {
+                    return Ok(Arena::LookAgain);
+                }
+                if self.is_own_snapshot_in_the_way(me, may_renew) {
+                    return Ok(Arena::HeldByOwnSnapshot);
+                }
+                if owner == 0 { Vec::new() } else { self.refuse_waiters(is_in_the_way) }
+            };
+            self.wake_answered(refused);
+            let oldest = self.oldest_of(is_in_the_way);
+            if over {
+                return Ok(Arena::HeldByReaders(say_oldest(oldest)));
+            }
+            self.slot(me).waiting_for.store(oldest.map_or(0, |(pid, _)| pid), Relaxed);
+            let nap = Duration::from_millis(look.into());
+            patience.sleep(word, seen, nap.min(NAP_MAX))?;
+            if look % LOOKS_PER_SWEEP == 0 {
+                self.reap_dead()?;
+            }
+            over = patience.is_over();
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    fn merged(&self) -> impl Iterator<Item = &GenSlot> {
+        self.control().generations.iter().filter(|g| g.state.load(Relaxed) == generation::MERGED)
+    }
+
+    /// (M) Waiting for others does not help, or not as well as taking the own snapshot anew.
+    fn is_own_snapshot_in_the_way(&self, me: SlotIndex, may_renew: bool) -> bool {
+        let mine = |slot: &GenSlot| is_read_by(slot, self.slot(me));
+        let others =
+            |slot: &GenSlot| self.slots_in_use().any(|(i, s)| i != me && is_read_by(slot, s));
+        if may_renew {
+            self.merged().any(|slot| mine(slot) && !others(slot))
+        } else {
+            self.merged().all(mine)
         }
     }
 
@@ -202,18 +293,26 @@ impl Database {
 
     /// Oldest snapshot's process and the age of its transaction in milliseconds, for error texts and status.
     pub(crate) fn oldest_reader(&self) -> Option<(u32, u64)> {
+        self.oldest_of(|s| s.pin_low.load(Acquire) != NO_PIN)
+    }
+
+    fn oldest_of(&self, is_meant: impl Fn(&TxnSlot) -> bool) -> Option<(u32, u64)> {
         let now = crate::txn::unix_ms();
         self.slots_in_use()
-            .filter(|(_, s)| s.pin_low.load(Acquire) != NO_PIN)
+            .filter(|(_, s)| is_meant(s))
             .map(|(i, s)| (self.pid_of_slot(i), now.saturating_sub(s.started_ms.load(Relaxed))))
             .max_by_key(|&(_, age)| age)
     }
 
     /// The error of a commit that finds no room because something old is still being read.
     pub(crate) fn no_room(&self, what: &str) -> Error {
-        let who = self.oldest_reader().map_or_else(String::new, |(pid, age)| {
-            format!("; oldest reader: process {pid}, {} s", age / 1000)
-        });
+        let who = say_oldest(self.oldest_reader());
         Error::Full(format!("{what}{who}; end long transactions and retry"))
     }
+}
+
+fn say_oldest(oldest: Option<(u32, u64)>) -> String {
+    oldest.map_or_else(String::new, |(pid, age)| {
+        format!("; oldest reader: process {pid}, {} s", age / 1000)
+    })
 }

@@ -34,3 +34,4 @@ mod own;
 mod run;
 
 pub use base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+pub(crate) use freeze::Arena;

@@ -2,12 +2,11 @@
 //! exclusive transaction may last for many calls and change threads.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::futex;
-use crate::txn::right::{TICK, Wait};
+use crate::txn::right::{Patience, TICK, Wait};
 use crate::txn::slots::SlotIndex;
 
 impl Database {
@@ -24,43 +23,32 @@ impl Database {
 
     /// Takes the right to merge, waiting for a running merge as `wait` allows.
     pub(crate) fn own_merge(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
-        let start = Instant::now();
-        let mut calls = 0;
+        let mut patience = Patience::new(wait);
+        let owned = self.own_merge_while(slot, &mut patience);
+        self.slot(slot).waiting_for.store(0, Relaxed);
+        owned
+    }
+
+    fn own_merge_while(&self, slot: SlotIndex, patience: &mut Patience<'_, '_>) -> Result<()> {
+        let word = &self.control().merge_word;
+        let mut over = false;
         loop {
             // Acquire pairs with the Release in `wake_merge_waiters`: no wake is lost between the look and the wait.
-            let seen = self.control().merge_word.load(Acquire);
+            let seen = word.load(Acquire);
             if self.try_own_merge(slot)? {
-                self.slot(slot).waiting_for.store(0, Relaxed);
                 return Ok(());
             }
             let holder = self.pid_of_owner(self.control().merge_owner.load(Relaxed));
-            self.slot(slot).waiting_for.store(holder, Relaxed);
-            let left = match &wait.busy {
-                Some(_) => Duration::from_millis(1),
-                None => wait.timeout.saturating_sub(start.elapsed()),
-            };
-            futex::wait(&self.control().merge_word, seen, Some(left.min(TICK)));
-            if (wait.interrupted)() {
-                self.slot(slot).waiting_for.store(0, Relaxed);
-                return Err(Error::Interrupted);
-            }
-            self.reap_dead()?;
-            let give_up = match wait.busy.as_mut() {
-                Some(busy) => {
-                    calls += 1;
-                    !busy(calls - 1)
-                }
-                None => start.elapsed() >= wait.timeout,
-            };
-            if give_up && !self.try_own_merge(slot)? {
-                self.slot(slot).waiting_for.store(0, Relaxed);
+            if over {
                 self.control().counters.busy.fetch_add(1, Relaxed);
                 return Err(Error::Busy(format!(
                     "process {holder} is merging or runs an exclusive transaction; retry or raise the busy timeout"
                 )));
-            } else if give_up {
-                return Ok(());
             }
+            self.slot(slot).waiting_for.store(holder, Relaxed);
+            patience.sleep(word, seen, TICK)?;
+            self.reap_dead()?;
+            over = patience.is_over();
         }
     }
 

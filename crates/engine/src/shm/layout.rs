@@ -289,7 +289,7 @@ pub struct TxnSlot {
     pub started_ms: AtomicU64,
     /// Kernel thread id.
     pub tid: AtomicU32,
-    /// Futex word: 1 when the writer's right was handed over.
+    /// Futex word: 1 when the writer's right was handed over, 2 when the waiter was refused.
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,

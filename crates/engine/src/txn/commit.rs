@@ -20,7 +20,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::right::Wait;
+use super::right::{Patience, Wait};
 use super::slots::SlotIndex;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len};
 use crate::memtable::{EntryKind, Memtable};
+use crate::merge::Arena;
 use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::mutex::Guard;
@@ -122,7 +123,7 @@ impl Conn {
                 return Err(self.note_conflict(e));
             }
         };
-        self.db.wake_granted(committed.wake);
+        self.db.wake_answered(committed.wake);
         self.has_right = false;
         self.own_commits += 1;
         self.writes.clear();
@@ -420,7 +421,7 @@ impl Conn {
             self.db.disown_merge(self.slot);
             result?;
             if !self.db.prepare_arena()? {
-                return Err(self.db.no_room("commits cannot be kept in shared memory any longer"));
+                return self.wait_for_readers(wait);
             }
             return Ok(());
         }
@@ -430,6 +431,17 @@ impl Conn {
         }
         self.db.reap_dead()?;
         Ok(())
+    }
+
+    /// Everything is merged, and readers hold all of it.
+    fn wait_for_readers(&self, wait: &mut Wait<'_>) -> Result<()> {
+        let mut patience = Patience::new(wait);
+        match self.db.wait_for_arena(self.slot, false, &mut patience)? {
+            Arena::LookAgain => Ok(()),
+            Arena::HeldByOwnSnapshot | Arena::HeldByReaders(_) => {
+                Err(self.db.no_room("commits cannot be kept in shared memory any longer"))
+            }
+        }
     }
 
     /// Open readers of this connection go on: everything that they have read is still so at `ts`.

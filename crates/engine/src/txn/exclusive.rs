@@ -6,22 +6,36 @@
 //! active generation -> SQLite's commit -> a new generation starts
 //! ```
 //!
+//! On the way there
+//!
+//! | what is missing | who may be in the way | then |
+//! |---|---|---|
+//! | the right | another writer | waits in the queue (right.rs) |
+//! | the right to merge | a merge, or nobody | waits as the busy timeout or handler allows, then Busy |
+//! | a free memtable for the rows not merged yet, or one to start the next generation in | readers whose snapshots hold all of them | waits for the first of them to end, as long as the busy timeout or handler allows, then Busy |
+//! | the same | own snapshot, of an old base | `RenewSnapshot`: the caller takes it again over the newest base, which holds nothing old |
+//!
+//! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
+//! become less, and new ones hold nothing that is waited for. After Busy the transaction is what it was before.
+//!
 //! Invariants
 //! - E1 While a transaction is exclusive nobody else commits or merges, and every
 //!   memtable is merged: the base alone is the database.
 //! - E2 (F4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
 //!   base's header tells the next process whether it happened.
 //! - E3 Snapshots of an older base conflict with it when they write: what it changed is in no memtable.
+//! - E4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
+//!   right is refused (R5).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::right::Wait;
+use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
 use super::{Conn, WriteMode};
 use crate::crash_point;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
-use crate::merge::BaseHeader;
+use crate::merge::{Arena, BaseHeader};
 use crate::shm::layout::{generation, txn_state};
 
 /// A step of replaying a transaction's own writes.
@@ -35,27 +49,49 @@ pub enum Replay<'a> {
     Delete(Root, &'a [u8], &'a [u8]),
 }
 
+/// What came of [`Conn::exclusive_begin`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// The transaction is exclusive.
+    Yes,
+    /// Its own snapshot holds the memtables it needs. Save all positions, end the base read transaction, take the snapshot
+    /// anew from [`Conn::pin`] on (it sees the same, since nobody else commits), and call again.
+    RenewSnapshot,
+}
+
+/// What a transaction was before it tried to become exclusive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    mode: Option<WriteMode>,
+    had_right: bool,
+}
+
 impl Conn {
     /// Becomes exclusive. Then end the base read transaction, start a stock write transaction and replay.
     ///
     /// # Errors
-    /// As for [`Conn::write_begin`], and Full when something old still needs all memtables. The transaction is
-    /// then what it was before.
-    pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+    /// As for [`Conn::write_begin`]; Busy also when readers hold the memtables it needs. The transaction is then
+    /// what it was before.
+    pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<Begun> {
         if self.exclusive {
-            return Ok(());
+            return Ok(Begun::Yes);
         }
-        let before = self.mode;
-        let had_right = self.has_right;
-        self.become_writer(wait)?;
-        if let Err(e) = self.become_exclusive(wait) {
+        let now = Before { mode: self.mode, had_right: self.has_right };
+        let before = *self.before_exclusive.get_or_insert(now);
+        let begun = self.become_writer(wait).and_then(|()| self.become_exclusive(wait));
+        if let Ok(Begun::RenewSnapshot) = begun {
+            self.view = self.view.wrapping_add(1);
+            return begun;
+        }
+        self.before_exclusive = None;
+        if begun.is_err() {
             // What was read has been validated up to the snapshot, which has moved with it.
-            self.mode = before;
-            if !had_right {
+            self.mode = before.mode;
+            if !before.had_right {
                 self.give_right_back()?;
             }
             self.relax_pin();
-            return Err(e);
+            return begun;
         }
         self.exclusive = true;
         self.stamped = false;
@@ -66,7 +102,7 @@ impl Conn {
         }
         self.view = self.view.wrapping_add(1);
         crash_point!("exclusive.begun");
-        Ok(())
+        begun
     }
 
     /// Takes the right, turning an optimistic transaction into a queued one.
@@ -80,35 +116,44 @@ impl Conn {
     }
 
     /// The right to merge, and with it an empty overlay.
-    fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+    fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<Begun> {
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         self.db.with_base(|_| Ok(()))?;
         self.db.own_merge(self.slot, wait)?;
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
-        let merged = self.merge_everything();
-        if merged.is_err() {
+        let merged = self.merge_everything(wait);
+        if !matches!(merged, Ok(Begun::Yes)) {
             self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed);
             self.db.disown_merge(self.slot);
         }
         merged
     }
 
-    fn merge_everything(&self) -> Result<()> {
-        // At most two rounds: the first may find no free arena to freeze the active generation into.
-        for _ in 0..3 {
+    fn merge_everything(&self, wait: &mut Wait<'_>) -> Result<Begun> {
+        let mut patience = Patience::new(wait);
+        loop {
             self.db.merge_owned(false)?;
-            let active = self.db.memtable(self.db.active_arena());
-            let frozen = self
-                .db
-                .control()
-                .generations
-                .iter()
-                .any(|g| g.state.load(Relaxed) == generation::FROZEN);
-            if active.is_empty() && !frozen && self.db.prepare_arena()? {
-                return Ok(());
+            if self.db.prepare_arena()? {
+                let active = self.db.memtable(self.db.active_arena());
+                let gens = &self.db.control().generations;
+                let frozen = gens.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN);
+                if active.is_empty() && !frozen {
+                    return Ok(Begun::Yes);
+                }
+                // The active one found none to be frozen into; it does now.
+                continue;
+            }
+            match self.db.wait_for_arena(self.slot, true, &mut patience)? {
+                Arena::LookAgain => {}
+                Arena::HeldByOwnSnapshot => return Ok(Begun::RenewSnapshot),
+                Arena::HeldByReaders(who) => {
+                    self.db.control().counters.busy.fetch_add(1, Relaxed);
+                    return Err(Error::Busy(format!(
+                        "readers hold every memtable{who}; end long transactions, retry or raise the busy timeout"
+                    )));
+                }
             }
         }
-        Err(self.db.no_room("an exclusive transaction finds no free memtable"))
     }
 
     /// The transaction's own writes in order, savepoint by savepoint; they leave the write set.

@@ -88,6 +88,8 @@ pub struct Conn {
     pub(crate) has_right: bool,
     pub(crate) doomed: bool,
     pub(crate) exclusive: bool,
+    /// Set while becoming exclusive takes several calls.
+    pub(crate) before_exclusive: Option<exclusive::Before>,
     /// The exclusive transaction may have written its commit.
     pub(crate) stamped: bool,
     pub(crate) writes: WriteSet,
@@ -110,6 +112,7 @@ impl Conn {
             has_right: false,
             doomed: false,
             exclusive: false,
+            before_exclusive: None,
             stamped: false,
             writes: WriteSet::new(),
             reads: ReadSet::new(),
@@ -328,6 +331,7 @@ impl Conn {
     pub(crate) fn end_writing(&mut self) {
         self.mode = None;
         self.doomed = false;
+        self.before_exclusive = None;
         self.reads.clear();
         let slot = self.db.slot(self.slot);
         if !self.has_right {

@@ -20,7 +20,10 @@
 //! - R3 The owner word alone decides who holds the right; `granted` of a waiter follows it, for its futex.
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
+//! - R5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
+//!   refused, at once and without asking its busy handler.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -29,7 +32,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::futex;
-use crate::shm::layout::{TXN_SLOTS, txn_state};
+use crate::shm::layout::{TXN_SLOTS, TxnSlot, txn_state};
 
 /// Longest sleep before a waiter looks around.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -37,6 +40,19 @@ pub const TICK: Duration = Duration::from_millis(100);
 const FIRST_SLICE: Duration = Duration::from_millis(10);
 /// Every so many ticks a waiter looks for any dead process, not just for the one it waits for.
 const TICKS_PER_SWEEP: u32 = 10;
+
+/// Longest sleep between two calls of a busy handler.
+const BESIDE_HANDLER: Duration = Duration::from_millis(1);
+
+/// Values of a waiter's `granted`.
+mod answer {
+    /// None yet.
+    pub(super) const NONE: u32 = 0;
+    /// The right was handed over.
+    pub(super) const GRANTED: u32 = 1;
+    /// The right's holder waits for the end of this waiter's snapshot.
+    pub(super) const REFUSED: u32 = 2;
+}
 
 /// How a wait may end in BUSY.
 pub struct Wait<'a> {
@@ -52,6 +68,41 @@ impl Wait<'_> {
     /// Runs `f` with a wait that never gives up; for engine-internal waits on bounded work.
     pub fn forever<T>(f: impl FnOnce(&mut Wait<'_>) -> T) -> T {
         f(&mut Wait { timeout: Duration::MAX, busy: None, interrupted: &mut || false })
+    }
+}
+
+/// A wait that has begun: how long it has lasted, and whether its caller wants to go on.
+pub(crate) struct Patience<'a, 'w> {
+    wait: &'a mut Wait<'w>,
+    start: Instant,
+    calls: u32,
+}
+
+impl<'a, 'w> Patience<'a, 'w> {
+    pub(crate) fn new(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+        Patience { wait, start: Instant::now(), calls: 0 }
+    }
+
+    /// Sleeps until `word` is no longer `seen`, and for `nap` at most. A custom busy handler sleeps by itself.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub(crate) fn sleep(&mut self, word: &AtomicU32, seen: u32, nap: Duration) -> Result<()> {
+        let left = match self.wait.busy {
+            Some(_) => BESIDE_HANDLER,
+            None => self.wait.timeout.saturating_sub(self.start.elapsed()),
+        };
+        futex::wait(word, seen, Some(left.min(nap)));
+        if (self.wait.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Whether the timeout has passed, or the handler, which is asked now, has had enough.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let Some(busy) = self.wait.busy.as_mut() else {
+            return self.start.elapsed() >= self.wait.timeout;
+        };
+        self.calls += 1;
+        !busy(self.calls - 1)
     }
 }
 
@@ -76,7 +127,9 @@ impl Database {
         loop {
             match self.acquire_right_within(slot, slice, wait.interrupted) {
                 Err(Error::Busy(text)) => {
-                    let again = wait.busy.as_mut().is_some_and(|busy| busy(calls));
+                    // As in stock SQLite the handler is not asked where waiting would be a deadlock (R5).
+                    let refused = self.slot(slot).granted.load(Relaxed) == answer::REFUSED;
+                    let again = !refused && wait.busy.as_mut().is_some_and(|busy| busy(calls));
                     if !again {
                         return Err(Error::Busy(text));
                     }
@@ -111,13 +164,18 @@ impl Database {
         let granted = &self.slot(slot).granted;
         for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
-            futex::wait(granted, 0, Some(left.min(TICK)));
+            futex::wait(granted, answer::NONE, Some(left.min(TICK)));
             // Acquire pairs with the Releases in `pass_right` (R3). The owner word alone is enough: whoever
             // passed the right on may have died before the rest.
-            if granted.load(Acquire) == 1 || self.control().right_owner.load(Acquire) == slot.word()
+            let answered = granted.load(Acquire);
+            if answered == answer::GRANTED
+                || self.control().right_owner.load(Acquire) == slot.word()
             {
                 self.slot(slot).state.store(txn_state::WRITER, Relaxed);
                 return Ok(());
+            }
+            if answered == answer::REFUSED {
+                return Err(self.refused());
             }
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             let out_of_time = start.elapsed() >= timeout;
@@ -140,6 +198,7 @@ impl Database {
     fn try_right(&self, slot: SlotIndex, may_queue: bool) -> Result<Attempt> {
         let guard = self.lock_commit()?;
         let c = self.control();
+        self.slot(slot).granted.store(answer::NONE, Relaxed);
         let owner = c.right_owner.load(Relaxed);
         if owner == 0 {
             c.right_owner.store(slot.word(), Relaxed);
@@ -151,7 +210,6 @@ impl Database {
             return Ok(Attempt::Busy { holder });
         }
         let s = self.slot(slot);
-        s.granted.store(0, Relaxed);
         s.waiting_for.store(holder, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
         self.enqueue(slot);
@@ -202,6 +260,23 @@ impl Database {
         Ok(false)
     }
 
+    /// (M) Sends waiters away whose snapshots the right's holder waits for: both would wait for each other (R5).
+    /// Returns whom to wake once the mutex is free.
+    pub(crate) fn refuse_waiters(&self, in_the_way: impl Fn(&TxnSlot) -> bool) -> Vec<SlotIndex> {
+        let waiters =
+            self.slots_in_use().filter(|(_, s)| s.state.load(Relaxed) == txn_state::QUEUED);
+        let mut refused = Vec::new();
+        for (i, s) in waiters.filter(|(_, s)| in_the_way(s)) {
+            self.drop_from_queue(i);
+            s.state.store(s.resting_state(), Relaxed);
+            s.waiting_for.store(0, Relaxed);
+            // Release pairs with the Acquire of the waiter: it is out of the queue.
+            s.granted.store(answer::REFUSED, Release);
+            refused.push(i);
+        }
+        refused
+    }
+
     /// (M) Blanks the entry of `slot` in the queue.
     pub(crate) fn drop_from_queue(&self, slot: SlotIndex) {
         let c = self.control();
@@ -242,7 +317,7 @@ impl Database {
                 crash_point!("right.owned");
                 s.state.store(txn_state::WRITER, Relaxed);
                 s.waiting_for.store(0, Relaxed);
-                s.granted.store(1, Release);
+                s.granted.store(answer::GRANTED, Release);
             }
             entry.store(0, Relaxed);
             c.queue_head.store(head.wrapping_add(1), Relaxed);
@@ -252,9 +327,9 @@ impl Database {
         }
     }
 
-    /// Wakes a slot that `pass_right` returned.
-    pub(crate) fn wake_granted(&self, next: Option<SlotIndex>) {
-        if let Some(next) = next {
+    /// Wakes slots that `pass_right` or `refuse_waiters` returned.
+    pub(crate) fn wake_answered(&self, answered: impl IntoIterator<Item = SlotIndex>) {
+        for next in answered {
             futex::wake_one(&self.slot(next).granted);
         }
     }
@@ -270,12 +345,21 @@ impl Database {
             s.state.store(s.resting_state(), Relaxed);
             self.pass_right()
         };
-        self.wake_granted(next);
+        self.wake_answered(next);
         Ok(())
     }
 
     fn right_holder_pid(&self) -> u32 {
         self.pid_of_owner(self.control().right_owner.load(Relaxed))
+    }
+
+    fn refused(&self) -> Error {
+        self.control().counters.busy.fetch_add(1, Relaxed);
+        let holder = self.right_holder_pid();
+        Error::Busy(format!(
+            "a transaction of process {holder} becomes exclusive, or has to make room, and waits for this one to end; \
+             roll back and retry"
+        ))
     }
 
     fn busy(&self, holder: u32, waited: Duration) -> Error {

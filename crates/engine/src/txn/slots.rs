@@ -150,7 +150,7 @@ impl Database {
                 process::clear_dead(self.region(), index);
             }
         }
-        self.wake_granted(wake);
+        self.wake_answered(wake);
         if suspended {
             self.finish_dead_merge(index)?;
         }

@@ -1,0 +1,267 @@
+//! Exclusive transactions (BEGIN EXCLUSIVE, schema changes) beside readers that hold memtables: they wait for them as
+//! for a lock, and end in BUSY, never in FULL.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const SCHEMA: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, filler BLOB);
+    INSERT INTO t VALUES(1, 0, NULL)";
+/// More readers than there are memtables.
+const READERS: usize = 16;
+/// Statements that make a transaction exclusive.
+const EXCLUSIVE: [&str; 2] = [
+    "BEGIN EXCLUSIVE; UPDATE t SET n=n+1 WHERE id=1; COMMIT",
+    "CREATE INDEX IF NOT EXISTS t_n ON t(n); DROP INDEX t_n",
+];
+
+/// Readers, each with a snapshot of another generation, so many that an exclusive transaction has to wait.
+struct Crowd {
+    fixture: Fixture,
+    readers: Vec<Actor>,
+    writer: Actor,
+}
+
+impl Crowd {
+    fn gather(subject: &Subject, place: Place) -> Self {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let start =
+            |name: String| Actor::start(place, &name, &fixture.subject, &fixture.database());
+        let mut writer = start("writer".to_owned());
+        let mut readers = Vec::new();
+        writer.busy_timeout(Duration::ZERO);
+        loop {
+            assert!(readers.len() < READERS, "{READERS} snapshots do not hold every memtable");
+            writer.ok("INSERT INTO t(n) VALUES(0)");
+            let mut reader = start(format!("reader {}", readers.len()));
+            reader.ok("BEGIN; SELECT count(*) FROM t");
+            readers.push(reader);
+            let reply = writer.run(EXCLUSIVE[0]);
+            match reply.error {
+                None => {}
+                Some(error) if error.code == BUSY => break,
+                Some(error) => panic!("beside {} readers: {error}", readers.len()),
+            }
+        }
+        Self { fixture, readers, writer }
+    }
+
+    fn start(&self, place: Place, name: &str) -> Actor {
+        Actor::start(place, name, &self.fixture.subject, &self.fixture.database())
+    }
+}
+
+in_threads_and_processes! {
+    fn an_exclusive_transaction_waits_for_readers_that_hold_every_memtable(place) {
+        let Some(subject) = real_plait("waiting for readers") else { return };
+        for sql in EXCLUSIVE {
+            let mut crowd = Crowd::gather(&subject, place);
+            crowd.writer.busy_timeout(Duration::from_secs(30));
+            crowd.writer.send(sql);
+            std::thread::sleep(Duration::from_millis(300));
+            // Readers come and go while it waits.
+            let mut late = crowd.start(place, "late reader");
+            late.busy_timeout(Duration::ZERO);
+            assert!(late.integer("SELECT count(*) FROM t") > 1);
+            let begun = Instant::now();
+            for mut reader in crowd.readers.drain(..2) {
+                reader.ok("COMMIT");
+            }
+            let reply = crowd.writer.finish();
+            assert_eq!(reply.error, None, "{sql}");
+            assert!(reply.took >= Duration::from_millis(250), "it waited: {:?}", reply.took);
+            assert!(begun.elapsed() < Duration::from_secs(2), "and went on soon: {:?}", begun.elapsed());
+            late.ok("INSERT INTO t(n) VALUES(0)");
+        }
+    }
+
+    fn an_exclusive_transaction_gives_up_with_busy_when_its_timeout_ends(place) {
+        let Some(subject) = real_plait("giving up") else { return };
+        for sql in EXCLUSIVE {
+            let mut crowd = Crowd::gather(&subject, place);
+            crowd.writer.busy_timeout(Duration::from_millis(300));
+            let reply = crowd.writer.run(sql);
+            let error = reply.error.expect("readers hold every memtable");
+            assert_eq!(error.code, BUSY, "{sql}: {error}");
+            assert!(error.message.contains("reader"), "it says for whom it waited: {error}");
+            let took = reply.took;
+            assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(3), "{took:?}");
+            assert!(!reply.in_transaction, "{sql}");
+            // Nothing is left behind: others go on, and it succeeds when the readers are gone.
+            let mut other = crowd.start(place, "other");
+            other.busy_timeout(Duration::ZERO);
+            other.ok("INSERT INTO t(n) VALUES(0); BEGIN IMMEDIATE; UPDATE t SET n=n+1; COMMIT");
+            for reader in &mut crowd.readers {
+                reader.ok("COMMIT");
+            }
+            crowd.writer.ok(sql);
+            assert_eq!(other.ok("PRAGMA integrity_check"), [[plait_tests::value::Value::Text("ok".into())]]);
+        }
+    }
+
+    fn a_transaction_that_cannot_become_exclusive_stays_as_it_was(place) {
+        let Some(subject) = real_plait("escalation that fails") else { return };
+        for begin in ["BEGIN", "BEGIN IMMEDIATE", "BEGIN CONCURRENT"] {
+            let mut crowd = Crowd::gather(&subject, place);
+            crowd.writer.busy_timeout(Duration::from_millis(100));
+            crowd.writer.ok(begin);
+            crowd.writer.ok("SELECT count(*) FROM t; INSERT INTO t(id, n) VALUES(1000, 7)");
+            crowd.writer.fails("CREATE TABLE other(a)", BUSY);
+            assert_eq!(crowd.writer.integer("SELECT n FROM t WHERE id=1000"), 7, "{begin}");
+            crowd.writer.ok("UPDATE t SET n=8 WHERE id=1000; COMMIT");
+            let mut other = crowd.start(place, "other");
+            assert_eq!(other.integer("SELECT n FROM t WHERE id=1000"), 8, "{begin}");
+        }
+    }
+
+    fn a_reader_that_wants_to_write_behind_a_waiting_exclusive_transaction_is_refused_at_once(place) {
+        let Some(subject) = real_plait("deadlock with a reader") else { return };
+        let mut crowd = Crowd::gather(&subject, place);
+        crowd.writer.busy_timeout(Duration::from_secs(30));
+        crowd.writer.send(EXCLUSIVE[0]);
+        std::thread::sleep(Duration::from_millis(200));
+        // All wait for the writer's right with a snapshot for whose end its holder waits.
+        for reader in &mut crowd.readers {
+            let reply = reader.run("UPDATE t SET n=n+1 WHERE id=2");
+            let error = reply.error.expect("both would wait for each other");
+            assert_eq!(error.code, BUSY, "{error}");
+            assert!(reply.took < Duration::from_secs(2), "{:?}", reply.took);
+            reader.ok("ROLLBACK");
+            if !crowd.writer.still_waits_after(Duration::from_millis(100)) {
+                return;
+            }
+        }
+        panic!("the exclusive transaction still waits");
+    }
+
+    fn a_snapshot_of_its_own_does_not_keep_a_transaction_from_becoming_exclusive(place) {
+        let Some(subject) = real_plait("own snapshot") else { return };
+        let mut became = 0;
+        for (begin, generations) in [("BEGIN", 7), ("BEGIN", 8), ("BEGIN CONCURRENT", 8), ("BEGIN", 9)] {
+            let fixture = Fixture::new(subject.clone(), SCHEMA);
+            let start = |name: &str| Actor::start(place, name, &subject, &fixture.database());
+            let (mut old, mut other) = (start("old"), start("other"));
+            other.ok("CREATE TABLE big(id INTEGER PRIMARY KEY, filler BLOB); INSERT INTO big(filler) VALUES(1)");
+            old.busy_timeout(Duration::from_millis(500));
+            old.ok(begin);
+            old.ok("SELECT n FROM t WHERE id=1");
+            // As many generations as there are memtables, all kept for the old transaction's validation.
+            for _ in 0..generations {
+                for _ in 0..2 {
+                    other.ok("INSERT INTO big(filler) VALUES(zeroblob(4500000))");
+                }
+            }
+            other.ok("INSERT INTO big(filler) VALUES(1)");
+            old.open_cursor("scan", "SELECT id FROM t ORDER BY id");
+            let first = old.step_cursor("scan", 1);
+            assert_eq!(first.error, None);
+            let reply = old.run("INSERT INTO t(id, n) VALUES(1000, 1); CREATE TABLE made(a)");
+            if let Some(error) = reply.error {
+                // Its history may be gone, which is a conflict, but there is nobody to wait for.
+                assert_eq!(error.extended, BUSY_SNAPSHOT, "{begin}: {error}");
+                old.close_cursor("scan");
+                old.ok("ROLLBACK");
+                continue;
+            }
+            assert_eq!(old.integer("SELECT count(*) FROM big"), 2 + 2 * generations, "{begin}");
+            assert_eq!(old.step_cursor("scan", 10).error, None, "{begin}: an open statement goes on");
+            old.close_cursor("scan");
+            old.ok("COMMIT");
+            became += 1;
+            assert_eq!(other.integer("SELECT count(*) FROM t WHERE id=1000"), 1);
+            assert_eq!(other.integer("SELECT count(*) FROM made"), 0);
+        }
+        assert!(became >= 2, "{became} of 4 became exclusive");
+    }
+}
+
+#[test]
+fn a_custom_busy_handler_decides_how_long_an_exclusive_transaction_waits_for_readers() {
+    let Some(subject) = real_plait("busy handler") else { return };
+    let mut crowd = Crowd::gather(&subject, Place::Threads);
+    let connection = crowd.fixture.open();
+    let calls = std::sync::Arc::new(AtomicU64::new(0));
+    let seen = calls.clone();
+    connection
+        .busy_handler(move |prior| {
+            seen.fetch_add(1, Relaxed);
+            std::thread::sleep(Duration::from_millis(5));
+            prior < 9
+        })
+        .expect("a handler");
+    let error = connection.execute(EXCLUSIVE[0]).expect_err("readers hold every memtable");
+    assert_eq!((error.code, calls.load(Relaxed)), (BUSY, 10), "{error}");
+    for reader in &mut crowd.readers {
+        reader.ok("COMMIT");
+    }
+    connection.execute(EXCLUSIVE[0]).expect("nobody is in the way");
+}
+
+#[test]
+fn exclusive_transactions_and_schema_changes_go_on_beside_readers_and_writers() {
+    let subject = Subject::plait();
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let over = AtomicBool::new(false);
+    let (begun, exclusives) = (Instant::now(), AtomicU64::new(0));
+    let expired = || over.load(Relaxed) || begun.elapsed() > Duration::from_secs(6);
+    /// Ends the others when its thread fails.
+    struct EndAll<'a>(&'a AtomicBool);
+    impl Drop for EndAll<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.store(true, Relaxed);
+            }
+        }
+    }
+    std::thread::scope(|scope| {
+        for reader in 0..14u64 {
+            let (fixture, expired, over) = (&fixture, &expired, &over);
+            scope.spawn(move || {
+                let _end = EndAll(over);
+                let connection = fixture.open();
+                // Ten short ones and four long ones.
+                let hold = if reader < 10 { 5 + 7 * reader } else { 300 + 50 * reader };
+                while !expired() {
+                    connection.execute("BEGIN; SELECT sum(n) FROM t").expect("readers never fail");
+                    std::thread::sleep(Duration::from_millis(hold));
+                    connection
+                        .execute("SELECT count(*) FROM t; COMMIT")
+                        .expect("readers never fail");
+                }
+            });
+        }
+        for writer in 0..3 {
+            let (fixture, expired, over) = (&fixture, &expired, &over);
+            scope.spawn(move || {
+                let _end = EndAll(over);
+                let connection = fixture.open();
+                connection.execute("PRAGMA synchronous=NORMAL").expect("a pragma");
+                let sql = format!("INSERT INTO t(n, filler) VALUES({writer}, zeroblob(100000))");
+                while !expired() {
+                    connection.execute(&sql).expect("a queued write does not fail");
+                }
+            });
+        }
+        let connection = fixture.open();
+        let _end = EndAll(&over);
+        for round in 0.. {
+            if expired() {
+                break;
+            }
+            let sql = match round % 3 {
+                0 => EXCLUSIVE[0],
+                1 => EXCLUSIVE[1],
+                _ => "ALTER TABLE t ADD COLUMN extra; ALTER TABLE t DROP COLUMN extra",
+            };
+            connection.execute(sql).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            exclusives.fetch_add(1, Relaxed);
+            connection.execute("DELETE FROM t WHERE id>100").expect("a bulk delete");
+        }
+    });
+    assert!(exclusives.load(Relaxed) >= 3, "{} exclusive rounds in 6 s", exclusives.load(Relaxed));
+    assert_eq!(fixture.open().text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
