@@ -92,17 +92,7 @@ impl Conn {
     /// As [`Conn::commit_prepare`], also for a transaction that has written nothing yet.
     pub(crate) fn commit_prepare_always(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
-        if self.has_right {
-            return Ok(());
-        }
-        self.db.acquire_right(self.slot, wait)?;
-        self.has_right = true;
-        if let Err(e) = self.move_snapshot_to_now() {
-            self.relax_pin();
-            self.give_right_back()?;
-            return Err(self.note_conflict(e));
-        }
-        Ok(())
+        if self.has_right { Ok(()) } else { self.write_from_now(wait) }
     }
 
     /// Commits. `keep_reading`: open readers go on at a snapshot that includes this commit.
@@ -211,17 +201,12 @@ impl Conn {
         wait: &mut Wait<'_>,
     ) -> Result<()> {
         match blocked {
-            Blocked::RightTaken => {
-                self.db.acquire_right(self.slot, wait)?;
-                self.has_right = true;
-                Ok(())
-            }
+            Blocked::RightTaken => self.take_right(wait),
             Blocked::ValidateAgain => {
                 *passes += 1;
                 if *passes > PASSES_BESIDE_OTHERS && !self.has_right {
                     // Others commit faster than this one validates: while it holds the right they wait.
-                    self.db.acquire_right(self.slot, wait)?;
-                    self.has_right = true;
+                    self.take_right(wait)?;
                 }
                 *first_pass = Some(self.first_pass()?);
                 Ok(())

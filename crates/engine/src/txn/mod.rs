@@ -170,16 +170,8 @@ impl Conn {
             WriteMode::Optimistic => {
                 self.db.slot(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
             }
-            WriteMode::Queued => {
-                self.db.acquire_right(self.slot, wait)?;
-                self.has_right = true;
-                if let Err(e) = self.move_snapshot_to_now() {
-                    self.relax_pin();
-                    self.give_right_back()?;
-                    // Nothing was written: as a reader the transaction may go on, as in stock SQLite.
-                    return Err(self.note_conflict(e));
-                }
-            }
+            // Nothing was written yet: after a conflict it may go on reading, as in stock SQLite.
+            WriteMode::Queued => self.write_from_now(wait)?,
         }
         self.mode = Some(mode);
         Ok(())
@@ -227,6 +219,27 @@ impl Conn {
         if self.db.log().is_ok_and(|log| log.sync_through(end).is_ok()) {
             readable.fetch_max(winner.get(), AcqRel);
         }
+    }
+
+    /// Waits for the writer's right.
+    pub(crate) fn take_right(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.db.acquire_right(self.slot, wait)?;
+        self.has_right = true;
+        Ok(())
+    }
+
+    /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (X2).
+    ///
+    /// # Errors
+    /// Those of both, after which the right is not held.
+    pub(crate) fn write_from_now(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.take_right(wait)?;
+        if let Err(e) = self.move_snapshot_to_now() {
+            self.relax_pin();
+            self.give_right_back()?;
+            return Err(self.note_conflict(e));
+        }
+        Ok(())
     }
 
     pub(crate) fn give_right_back(&mut self) -> Result<()> {
