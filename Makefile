@@ -38,10 +38,12 @@ SUITES ?= differential isolation crash
 bench-ratios: dist
 	$(CARGO) run --release --package plait-tests --bin ratios -- $(ARGS)
 
-# The other stores that `plait bench` can measure: Debian's packages, and the suite built again with all of them.
+# The other stores that `plait bench` can measure: Debian's packages, and the suite built again with them.
+# PEERS=fjall,turso adds Turso, which takes about eight minutes to build.
+PEERS ?= fjall
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 bench-peers:
 	$(SUDO) apt-get update
 	$(SUDO) apt-get install --yes --no-install-recommends \
 		libdb5.3-dev libdb5.3-sql librocksdb7.8 libpq5 postgresql python3
-	$(XTASK) dist --peers
+	$(XTASK) dist --peers $(PEERS)

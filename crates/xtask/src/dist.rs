@@ -31,14 +31,14 @@ use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
 /// What to build.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Request {
     /// Also the library with crash points.
     pub crash_points: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
-    /// The evaluation suite with the peers that take long to build.
-    pub peers: bool,
+    /// Cargo features of the evaluation suite: peers that take long to build. Those of the last time when left out.
+    pub peers: Option<String>,
 }
 
 /// What every step needs to know.
@@ -52,7 +52,7 @@ struct Context {
     /// Where they are copied to.
     out: PathBuf,
     /// See [`Request::peers`].
-    peers: bool,
+    peers: String,
 }
 
 /// Builds what is asked for into `out`.
@@ -64,7 +64,7 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
         amalgamation: upstream::amalgamation(&workspace.root)?,
         shell_source: upstream::shell(&workspace.root)?,
         out: workspace.root.join(out),
-        peers: remember_peers(&cache, request.peers)?,
+        peers: remembered_peers(&cache, request.peers)?,
         cache,
         workspace,
     };
@@ -79,12 +79,15 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
     programs::build(&context, &shell)
 }
 
-/// Whether the suite is to have its peers: once asked for, they stay in it.
-fn remember_peers(cache: &Path, asked: bool) -> Result<bool> {
+/// The peers that are asked for, or those that were the last time: none at first.
+fn remembered_peers(cache: &Path, asked: Option<String>) -> Result<String> {
     let mark = cache.join("peers");
-    if asked {
-        fs::create_dir_all(cache)?;
-        fs::write(&mark, "")?;
+    match asked {
+        Some(peers) => {
+            fs::create_dir_all(cache)?;
+            fs::write(&mark, &peers)?;
+            Ok(peers)
+        }
+        None => Ok(fs::read_to_string(&mark).unwrap_or_default()),
     }
-    Ok(mark.exists())
 }

@@ -32,9 +32,9 @@ enum Task {
         /// Build the unspliced library and its shell alone.
         #[arg(long, conflicts_with = "crash_points")]
         stock_only: bool,
-        /// Build the evaluation suite with the peers that take long to build.
+        /// Cargo features of the evaluation suite: peers that take long to build. Remembered.
         #[arg(long)]
-        peers: bool,
+        peers: Option<String>,
     },
 }
 

@@ -37,6 +37,8 @@ pub enum Kind {
     Redb,
     /// fjall, in programs that have it.
     Fjall,
+    /// Turso, which is part of this program if its cargo feature was on.
+    Turso,
     /// Ordered maps in memory.
     Map,
 }
@@ -58,6 +60,10 @@ impl Kind {
             Self::Fjall => Ok(Box::new(super::fjall::FjallEngine)),
             #[cfg(not(feature = "fjall"))]
             Self::Fjall => Err(Failure::broken(WITHOUT_FJALL)),
+            #[cfg(feature = "turso")]
+            Self::Turso => Ok(Box::new(super::turso::TursoEngine)),
+            #[cfg(not(feature = "turso"))]
+            Self::Turso => Err(Failure::broken("Turso was left out of this build")),
             Self::Map => Ok(Box::new(MapEngine)),
         }
     }
@@ -122,6 +128,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         built_in("lmdb", "LMDB", Kind::Lmdb, &lmdb::version()),
         built_in("redb", "redb", Kind::Redb, redb::VERSION),
         fjall(),
+        turso(),
         built_in("map", "BTreeMap behind a mutex", Kind::Map, "of Rust's standard library"),
     ];
     for NamedLibrary { name, path } in libraries {
@@ -180,6 +187,18 @@ fn sqlite(name: &str, title: &str, library: Option<PathBuf>, install: &str) -> E
         },
     };
     Entry { name: name.to_owned(), title: title.to_owned(), presence }
+}
+
+fn turso() -> Entry {
+    #[cfg(feature = "turso")]
+    let presence =
+        Presence::Here { engine: Kind::Turso, version: super::turso::VERSION.to_owned() };
+    #[cfg(not(feature = "turso"))]
+    let presence = Presence::Absent {
+        why: "left out of this build, because it takes about eight minutes".to_owned(),
+        install: "make bench-peers PEERS=fjall,turso".to_owned(),
+    };
+    Entry { name: "turso".to_owned(), title: "Turso".to_owned(), presence }
 }
 
 fn postgres() -> Entry {

@@ -11,6 +11,7 @@
 //! | [`lmdb`] | LMDB |
 //! | [`redb`] | redb |
 //! | `fjall` | fjall, with the cargo feature of that name |
+//! | `turso` | Turso, with the cargo feature of that name |
 //! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
@@ -27,6 +28,8 @@ pub mod postgres;
 pub mod redb;
 pub mod settings;
 pub mod sqlite;
+#[cfg(feature = "turso")]
+pub mod turso;
 
 use std::path::Path;
 

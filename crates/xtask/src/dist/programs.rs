@@ -8,9 +8,6 @@ use anyhow::Result;
 use super::{Context, install};
 use crate::toolchain::run_visibly;
 
-/// Peers of the evaluation suite that are left out of it unless asked for, because they take long to build.
-const PEERS: &str = "fjall";
-
 /// Installs the `sqlite3` shell and builds the `plait` command and the evaluation suite.
 ///
 /// The shell is the very file that runs on the stock library: both find theirs beside them.
@@ -18,12 +15,8 @@ pub fn build(context: &Context, shell: &Path) -> Result<()> {
     let bin = context.out.join("bin");
     install::file(shell, &bin, "sqlite3")?;
     build_and_install(context, &["--package", "plait-cli"], "plait")?;
-    let suite: &[&str] = if context.peers {
-        &["--package", "plait-bench", "--features", PEERS]
-    } else {
-        &["--package", "plait-bench"]
-    };
-    build_and_install(context, suite, "plait-bench")
+    let suite = ["--package", "plait-bench", "--features", &context.peers];
+    build_and_install(context, &suite, "plait-bench")
 }
 
 fn build_and_install(context: &Context, package: &[&str], program: &str) -> Result<()> {
