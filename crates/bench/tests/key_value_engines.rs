@@ -26,6 +26,7 @@ const SETUPS: &[Setup] = &[
         settings: &[("journal_mode", "concurrent"), ("synchronous", "off")],
         overlapping: true,
     },
+    Setup { name: "bdb", settings: &[("sync", "nosync")], overlapping: false },
     Setup { name: "lmdb", settings: &[("sync", "nosync")], overlapping: true },
     Setup { name: "redb", settings: &[("durability", "none")], overlapping: true },
     Setup { name: "fjall", settings: &[], overlapping: true },

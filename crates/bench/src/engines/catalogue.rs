@@ -31,6 +31,11 @@ pub enum Kind {
         /// Path of libpq.
         library: PathBuf,
     },
+    /// Berkeley DB by keys, in programs that have it.
+    Bdb {
+        /// Its path.
+        library: PathBuf,
+    },
     /// LMDB.
     Lmdb,
     /// redb.
@@ -54,6 +59,10 @@ impl Kind {
             Self::Postgres { programs, library } => {
                 Ok(Box::new(PostgresEngine::load(programs, library)?))
             }
+            #[cfg(bdb)]
+            Self::Bdb { library } => Ok(Box::new(super::bdb::BdbEngine::load(library)?)),
+            #[cfg(not(bdb))]
+            Self::Bdb { .. } => Err(Failure::broken(WITHOUT_BDB)),
             Self::Lmdb => Ok(Box::new(LmdbEngine)),
             Self::Redb => Ok(Box::new(RedbEngine)),
             #[cfg(feature = "fjall")]
@@ -125,6 +134,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         sqlite("plait", "Plait", plait_library(), "make dist"),
         sqlite("bdb-sql", "Berkeley DB SQL", berkeley_library(), INSTALL_PEERS),
         postgres(),
+        bdb(),
         built_in("lmdb", "LMDB", Kind::Lmdb, &lmdb::version()),
         built_in("redb", "redb", Kind::Redb, redb::VERSION),
         fjall(),
@@ -221,6 +231,27 @@ fn postgres() -> Entry {
     Entry { name: "postgres".to_owned(), title: "PostgreSQL".to_owned(), presence }
 }
 
+/// Why Berkeley DB is absent from a program that was built where its header was not.
+#[cfg(not(bdb))]
+const WITHOUT_BDB: &str = "built without db.h";
+
+#[cfg(bdb)]
+fn bdb() -> Entry {
+    let (name, title, file) = ("bdb", "Berkeley DB", "libdb-5.3.so");
+    let Some(library) = shared_library(file) else {
+        return absent(name, title, &format!("{file} was not found"));
+    };
+    match super::bdb::BdbEngine::load(&library) {
+        Ok(engine) => built_in(name, title, Kind::Bdb { library }, &engine.version()),
+        Err(failure) => absent(name, title, &failure.to_string()),
+    }
+}
+
+#[cfg(not(bdb))]
+fn bdb() -> Entry {
+    absent("bdb", "Berkeley DB", WITHOUT_BDB)
+}
+
 /// Why fjall is absent from a program without the cargo feature.
 #[cfg(not(feature = "fjall"))]
 const WITHOUT_FJALL: &str = "built without the cargo feature fjall";
@@ -236,7 +267,6 @@ fn fjall() -> Entry {
 }
 
 /// An entry for a peer that is not here.
-#[cfg(not(feature = "fjall"))]
 fn absent(name: &str, title: &str, why: &str) -> Entry {
     let presence = Presence::Absent { why: why.to_owned(), install: INSTALL_PEERS.to_owned() };
     Entry { name: name.to_owned(), title: title.to_owned(), presence }

@@ -206,9 +206,7 @@ impl Connection for LmdbConnection<'_> {
 impl KeyValue for LmdbConnection<'_> {
     fn get(&mut self, table: usize, key: Key<'_>, found: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
         let rows = self.tables[table];
-        self.read(|txn| {
-            Ok(rows.get(txn, &KeyOrder::Numeric.bytes(key))?.map(|value| found(value)).is_some())
-        })
+        self.read(|txn| Ok(rows.get(txn, &KeyOrder::Numeric.bytes(key))?.map(found).is_some()))
     }
 
     fn insert(&mut self, table: usize, key: Key<'_>, value: &[u8]) -> Outcome<()> {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`sqlite`] | every library with SQLite's C interface: stock, Plait, Berkeley DB SQL, any other by path |
 //! | [`postgres`] | PostgreSQL, a cluster of its own for each trial |
+//! | `bdb` | Berkeley DB 5.3 by keys, where its header was when this was built |
 //! | [`lmdb`] | LMDB |
 //! | [`redb`] | redb |
 //! | `fjall` | fjall, with the cargo feature of that name |
@@ -16,6 +17,8 @@
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
 
+#[cfg(bdb)]
+pub mod bdb;
 pub mod catalogue;
 pub mod failure;
 #[cfg(feature = "fjall")]
