@@ -10,6 +10,7 @@ use crate::measure::{machine, runner, trial};
 use crate::report::results::{Results, SCHEMA};
 use crate::report::terminal;
 use crate::studies::{Mode, Plan, Request, Study};
+use crate::workloads::crew::member;
 
 /// Which embedded store, in which settings, does this workload want on this machine?
 #[derive(Parser, Debug)]
@@ -36,6 +37,9 @@ enum Command {
     /// One trial (for this program itself)
     #[command(name = trial::COMMAND, hide = true)]
     Trial,
+    /// One process of a trial of several (for this program itself)
+    #[command(name = member::COMMAND, hide = true)]
+    Member,
 }
 
 /// What every study can be told.
@@ -98,6 +102,7 @@ pub fn parse_and_run() -> anyhow::Result<()> {
         }
         Command::Engines(args) => list_engines(&args),
         Command::Trial => trial::be_trial(),
+        Command::Member => member::be_member(),
     }
 }
 

@@ -74,6 +74,9 @@ pub struct Phase {
     pub thread_commits: Vec<u64>,
     /// Time of each operation or transaction from its begin, or in an open loop from when it was due. In nanoseconds.
     pub latency: Option<Latency>,
+    /// Bytes in the trial's directory while the work went on, where a worker looked.
+    #[serde(default)]
+    pub file_bytes: Option<u64>,
     /// In an open loop: operations a second that were due.
     pub due_per_second: Option<f64>,
 }

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::catalogue::Kind;
-use crate::engines::{Engine, Outcome, Settings};
+use crate::engines::{Engine, Failure, Outcome, Settings};
 use crate::measure::phase::Phase;
 
 /// The work of a trial, with all its sizes.
@@ -78,6 +78,18 @@ impl Workload {
         match self {
             Self::Proof(load) => load.run(site),
             Self::Transactions(load) => load.run(site),
+        }
+    }
+
+    /// The workers of its crew, for a process that is one of them.
+    ///
+    /// # Errors
+    /// [`Failure::Unsupported`](crate::engines::Failure) where the workers need the trial's own process.
+    pub fn hire<'a>(&'a self, _site: &'a Site<'a>) -> Outcome<Box<crew::Hire<'a>>> {
+        match self {
+            Self::Proof(_) | Self::Transactions(_) => {
+                Err(Failure::unsupported("this work is done by threads only"))
+            }
         }
     }
 }

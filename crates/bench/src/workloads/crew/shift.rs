@@ -1,0 +1,176 @@
+//! The loop of one worker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::{Amount, Shift, Worker};
+use crate::engines::{Failure, Outcome, Refusal, Waits};
+use crate::measure::phase::{Latency, Refusals, Usage, new_histogram};
+use crate::measure::usage;
+
+/// What one worker did: what a process answers to the trial that started it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tally {
+    /// Transactions that changed something.
+    pub writing: Part,
+    /// Transactions that did not.
+    pub reading: Part,
+    /// Its connection's waits.
+    pub waits: Waits,
+    /// Processor seconds of its thread.
+    pub cpu_s: f64,
+    /// Of its process, where it is alone in one; else nothing.
+    pub usage: Usage,
+    /// Seconds from the start to the end of its last transaction.
+    pub took_s: f64,
+    /// See [`Worker::saw_file_bytes`].
+    pub saw_file_bytes: Option<u64>,
+}
+
+/// Transactions of one worker.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// Done in time.
+    pub done: u64,
+    /// Done after the time was over.
+    pub late: u64,
+    /// What had to be repeated.
+    pub refusals: Refusals,
+    /// Nanoseconds of all that were begun.
+    pub latency: Option<Latency>,
+}
+
+/// When what begins and ends, the same for all workers.
+#[derive(Clone, Copy)]
+pub struct Times {
+    pub start: Instant,
+    pub deadline: Option<Instant>,
+}
+
+impl Times {
+    pub fn from(start: Instant, shift: &Shift) -> Self {
+        let deadline = match shift.amount {
+            Amount::Seconds(seconds) => Some(start + Duration::from_secs_f64(seconds)),
+            Amount::Each(_) | Amount::Together(_) => None,
+        };
+        Self { start, deadline }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| now >= deadline)
+    }
+}
+
+/// A [`Part`] in the making.
+struct Count {
+    done: u64,
+    late: u64,
+    refusals: Refusals,
+    latency: Histogram<u64>,
+}
+
+impl Count {
+    fn new() -> Self {
+        Self { done: 0, late: 0, refusals: Refusals::default(), latency: new_histogram() }
+    }
+
+    fn part(&self) -> Part {
+        Part {
+            done: self.done,
+            late: self.late,
+            refusals: self.refusals,
+            latency: (!self.latency.is_empty()).then(|| Latency::from(&self.latency)),
+        }
+    }
+}
+
+/// Works until the shift is over. `taken` counts the transactions that all workers have taken together.
+pub fn work(
+    worker: &mut dyn Worker,
+    shift: &Shift,
+    index: u32,
+    times: Times,
+    taken: &AtomicU64,
+) -> Outcome<Tally> {
+    let (mut writing, mut reading) = (Count::new(), Count::new());
+    let mut last_end = times.start;
+    let waits_before = worker.waits();
+    let cpu_before = usage::thread_cpu();
+    // Relaxed: the counter hands out numbers and orders nothing else.
+    let next = || match shift.amount {
+        Amount::Together(all) => taken.fetch_add(1, Ordering::Relaxed) < all,
+        Amount::Each(_) | Amount::Seconds(_) => true,
+    };
+    let mut chosen = 0;
+    while !matches!(shift.amount, Amount::Each(each) if chosen == each) && next() {
+        let begun = match shift.due_per_second {
+            Some(rate) => {
+                let due = due(shift, rate, index, chosen, times.start);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                due
+            }
+            None => Instant::now(),
+        };
+        if times.is_over(begun) {
+            break;
+        }
+        chosen += 1;
+        worker.choose();
+        let count = if worker.writes() { &mut writing } else { &mut reading };
+        let done = until_done(worker, times, &mut count.refusals)?;
+        let ended = Instant::now();
+        count.latency.saturating_record(nanoseconds(ended.duration_since(begun)));
+        if !done || times.deadline.is_some_and(|deadline| ended > deadline) {
+            count.late += u64::from(done);
+            break;
+        }
+        count.done += 1;
+        last_end = ended;
+    }
+    let cpu = usage::thread_cpu().saturating_sub(cpu_before);
+    let waits = worker.waits();
+    Ok(Tally {
+        usage: Usage::default(),
+        writing: writing.part(),
+        reading: reading.part(),
+        waits: Waits {
+            busy_handler_calls: waits.busy_handler_calls - waits_before.busy_handler_calls,
+            busy_handler_slept_s: waits.busy_handler_slept_s - waits_before.busy_handler_slept_s,
+        },
+        cpu_s: cpu.as_secs_f64(),
+        took_s: last_end.duration_since(times.start).as_secs_f64(),
+        saw_file_bytes: worker.saw_file_bytes(),
+    })
+}
+
+/// When a worker's transaction of a number is due: all workers' transactions follow each other evenly.
+fn due(shift: &Shift, rate: f64, index: u32, number: u64, start: Instant) -> Instant {
+    let position = number as f64 * f64::from(shift.workers) + f64::from(index);
+    start + Duration::from_secs_f64(position / rate)
+}
+
+/// Tries until the transaction is done; false if the time is over before.
+fn until_done(worker: &mut dyn Worker, times: Times, refusals: &mut Refusals) -> Outcome<bool> {
+    loop {
+        match worker.attempt() {
+            Ok(()) => return Ok(true),
+            Err(Failure::Refused(refusal, _)) => match refusal {
+                Refusal::Busy => refusals.busy += 1,
+                Refusal::Conflict => refusals.conflict += 1,
+                Refusal::Deadlock => refusals.deadlock += 1,
+            },
+            Err(worse) => return Err(worse),
+        }
+        worker.give_up()?;
+        if times.is_over(Instant::now()) {
+            return Ok(false);
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
