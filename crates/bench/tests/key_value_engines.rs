@@ -30,6 +30,7 @@ const SETUPS: &[Setup] = &[
     Setup { name: "lmdb", settings: &[("sync", "nosync")], overlapping: true },
     Setup { name: "redb", settings: &[("durability", "none")], overlapping: true },
     Setup { name: "fjall", settings: &[], overlapping: true },
+    Setup { name: "rocksdb", settings: &[], overlapping: true },
     Setup { name: "map", settings: &[], overlapping: false },
 ];
 

@@ -12,6 +12,7 @@ use super::lmdb::{self, LmdbEngine};
 use super::map::MapEngine;
 use super::postgres::{self, PostgresEngine};
 use super::redb::{self, RedbEngine};
+use super::rocksdb::RocksdbEngine;
 use super::sqlite::SqliteEngine;
 use super::{Engine, Failure, Outcome};
 
@@ -38,6 +39,11 @@ pub enum Kind {
     },
     /// LMDB.
     Lmdb,
+    /// RocksDB.
+    Rocksdb {
+        /// Its path.
+        library: PathBuf,
+    },
     /// redb.
     Redb,
     /// fjall, in programs that have it.
@@ -64,6 +70,7 @@ impl Kind {
             #[cfg(not(bdb))]
             Self::Bdb { .. } => Err(Failure::broken(WITHOUT_BDB)),
             Self::Lmdb => Ok(Box::new(LmdbEngine)),
+            Self::Rocksdb { library } => Ok(Box::new(RocksdbEngine::load(library)?)),
             Self::Redb => Ok(Box::new(RedbEngine)),
             #[cfg(feature = "fjall")]
             Self::Fjall => Ok(Box::new(super::fjall::FjallEngine)),
@@ -138,6 +145,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         built_in("lmdb", "LMDB", Kind::Lmdb, &lmdb::version()),
         built_in("redb", "redb", Kind::Redb, redb::VERSION),
         fjall(),
+        rocksdb(),
         turso(),
         built_in("map", "BTreeMap behind a mutex", Kind::Map, "of Rust's standard library"),
     ];
@@ -250,6 +258,22 @@ fn bdb() -> Entry {
 #[cfg(not(bdb))]
 fn bdb() -> Entry {
     absent("bdb", "Berkeley DB", WITHOUT_BDB)
+}
+
+fn rocksdb() -> Entry {
+    let (name, title) = ("rocksdb", "RocksDB");
+    // Other versions have another C interface; a plain name belongs to whatever was installed last.
+    let files = ["librocksdb.so.7.8", "librocksdb.so.7", "librocksdb.so"];
+    let Some(library) = files.into_iter().find_map(shared_library) else {
+        return absent(name, title, &format!("{} was not found", files[0]));
+    };
+    match RocksdbEngine::load(&library) {
+        Ok(engine) => {
+            let version = engine.version();
+            built_in(name, title, Kind::Rocksdb { library }, &version)
+        }
+        Err(failure) => absent(name, title, &failure.to_string()),
+    }
 }
 
 /// Why fjall is absent from a program without the cargo feature.

@@ -13,6 +13,7 @@
 //! | [`redb`] | redb |
 //! | `fjall` | fjall, with the cargo feature of that name |
 //! | `turso` | Turso, with the cargo feature of that name |
+//! | [`rocksdb`] | RocksDB, by transactions that lock |
 //! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
@@ -29,6 +30,7 @@ pub mod lmdb;
 pub mod map;
 pub mod postgres;
 pub mod redb;
+pub mod rocksdb;
 pub mod settings;
 pub mod sqlite;
 #[cfg(feature = "turso")]
