@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::engines::catalogue::{self, Entry, NamedLibrary, Presence};
 use crate::measure::{machine, runner, trial};
 use crate::report::results::{Results, SCHEMA};
-use crate::report::terminal;
+use crate::report::stored::{self, CompareArgs, ReportArgs};
+use crate::report::{page, terminal};
 use crate::studies::{Mode, Plan, Request, Study};
 use crate::workloads::crew::member;
 
@@ -34,6 +35,13 @@ enum Command {
     All(StudyArgs),
     /// Which engines are here, which are missing, and what installs them
     Engines(EnginesArgs),
+    /// What differs between two stored results
+    Compare(CompareArgs),
+    /// Show a stored result again, as a page or as tables
+    Report(ReportArgs),
+    /// The schema of results
+    #[command(hide = true)]
+    Schema,
     /// One trial (for this program itself)
     #[command(name = trial::COMMAND, hide = true)]
     Trial,
@@ -41,6 +49,18 @@ enum Command {
     #[command(name = member::COMMAND, hide = true)]
     Member,
 }
+
+/// A command line that cannot be done as it is: the program ends with 2.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
 
 /// What every study can be told.
 #[derive(Args, Debug)]
@@ -101,6 +121,12 @@ pub fn parse_and_run() -> anyhow::Result<()> {
             run_studies(&[Study::Kv, Study::Modes, Study::Files, Study::Writers], &args)
         }
         Command::Engines(args) => list_engines(&args),
+        Command::Compare(args) => args.run(),
+        Command::Report(args) => args.run(),
+        Command::Schema => {
+            anstream::print!("{}", stored::schema());
+            Ok(())
+        }
         Command::Trial => trial::be_trial(),
         Command::Member => member::be_member(),
     }
@@ -146,6 +172,9 @@ fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<()> {
     };
     if let Some(path) = &args.json {
         results.write(path)?;
+    }
+    if let Some(path) = &args.html {
+        page::write(&results, path)?;
     }
     anstream::print!("{}", terminal::summary(&results, args.details));
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::evaluate::{Evaluated, Line, Place, State};
 use super::metric::Better;
-use super::numbers::{figure, spread};
+use super::numbers::{figure, interval, spread};
 use crate::measure::statistics::Median;
 use crate::studies::{Metric, Mode, Study, X};
 
@@ -53,17 +53,32 @@ const SATURATED: &str = "↓";
 /// A row or column: its name and its cells, one for each x.
 type Strip = (String, Vec<Text>);
 
-/// The table of a chart. The first study's historical form has, as published, a line for each test.
+/// How the extent of a median is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Half of the interval in percent: `9,612 ±2%`.
+    Spread,
+    /// The interval: `9,612 (9,480–9,790)`.
+    Interval,
+}
+
+/// The table of a chart, its intervals in percent.
 #[must_use]
 pub fn grid(chart: &Evaluated) -> Grid {
+    grid_with(chart, Extent::Spread)
+}
+
+/// The table of a chart. The first study's historical form has, as published, a line for each test.
+#[must_use]
+pub fn grid_with(chart: &Evaluated, extent: Extent) -> Grid {
     let mut strips: Vec<Strip> = Vec::new();
     if chart.metric == Metric::Latency {
-        return of_distribution(chart);
+        return of_distribution(chart, extent);
     }
     let best: Vec<Option<f64>> = chart.xs.iter().map(|x| best(chart, x)).collect();
     for line in &chart.series {
         let cells = chart.xs.iter().zip(&best);
-        let cells = cells.map(|(x, best)| cell(line, line.at(x), *best)).collect();
+        let cells = cells.map(|(x, best)| cell(line, line.at(x), *best, extent)).collect();
         strips.push((line.label.clone(), cells));
     }
     for published in &chart.published {
@@ -100,7 +115,7 @@ fn best(chart: &Evaluated, x: &X) -> Option<f64> {
     (ranked.len() > 1 && ranked.iter().all(apart)).then_some(first.median)
 }
 
-fn cell(line: &Line, place: Option<&Place>, best: Option<f64>) -> Text {
+fn cell(line: &Line, place: Option<&Place>, best: Option<f64>, extent: Extent) -> Text {
     let text = |text: &str, tone| Text { text: text.to_owned(), tone };
     if line.absent.is_some() {
         return text("absent", Tone::Doubtful);
@@ -115,13 +130,13 @@ fn cell(line: &Line, place: Option<&Place>, best: Option<f64>) -> Text {
                 Some(value) if Some(value.median) == best => Tone::Best,
                 Some(_) => Tone::Plain,
             };
-            Text { text: marked(place, value), tone }
+            Text { text: marked(place, value, extent), tone }
         }
         (State::Measured | State::NotMeasured, _) => text("–", Tone::Doubtful),
     }
 }
 
-fn marked(place: &Place, value: &Median) -> String {
+fn marked(place: &Place, value: &Median, extent: Extent) -> String {
     let mut text = figure(value.median);
     if place.saturated {
         text.push_str(SATURATED);
@@ -131,12 +146,15 @@ fn marked(place: &Place, value: &Median) -> String {
     } else if place.unranked.is_some() {
         text.push_str(UNRANKED);
     }
-    let spread = spread(value);
-    if spread.is_empty() { text } else { format!("{text} {spread}") }
+    match extent {
+        Extent::Spread if value.trials > 1 => format!("{text} {}", spread(value)),
+        Extent::Interval if value.trials > 1 => format!("{text} ({})", interval(value)),
+        Extent::Spread | Extent::Interval => text,
+    }
 }
 
 /// A row for each series, columns for percentiles.
-fn of_distribution(chart: &Evaluated) -> Grid {
+fn of_distribution(chart: &Evaluated, extent: Extent) -> Grid {
     const SHOWN: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
     let mut rows = Vec::new();
     for line in &chart.series {
@@ -153,14 +171,14 @@ fn of_distribution(chart: &Evaluated) -> Grid {
                 let at = place.and_then(|p| p.curve.iter().find(|at| at.percentile == percentile));
                 match (place, at) {
                     (Some(place), Some(at)) => Text {
-                        text: marked(place, &at.value),
+                        text: marked(place, &at.value, extent),
                         tone: if place.unranked.is_some() { Tone::Doubtful } else { Tone::Plain },
                     },
                     // Measured, but too few operations for this percentile.
                     (Some(place), None) if !place.curve.is_empty() => {
                         Text { text: "–".to_owned(), tone: Tone::Doubtful }
                     }
-                    _ => cell(line, place, None),
+                    _ => cell(line, place, None, extent),
                 }
             });
             rows.push((name, cells.to_vec()));

@@ -140,11 +140,7 @@ impl Results {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let what = || format!("cannot write {}", path.display());
-        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(what)?;
-        serde_json::to_writer_pretty(&mut file, self).with_context(what)?;
-        file.persist(path).with_context(what)?;
-        Ok(())
+        let text = serde_json::to_vec_pretty(self).context("the results cannot be written")?;
+        super::write_whole(path, &text)
     }
 }

@@ -22,10 +22,10 @@ const NAME_WIDTH: usize = 34;
 /// Wins and losses that are listed of each kind; the page has all.
 const STANDINGS: usize = 8;
 
-const BOLD: Style = Style::new().bold();
+pub(super) const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
 
 /// The summary of a run. With `details` also what each figure cost.
 #[must_use]
@@ -45,12 +45,12 @@ pub fn summary(results: &Results, details: bool) -> String {
     out
 }
 
-fn heading(out: &mut String, text: &str) {
+pub(super) fn heading(out: &mut String, text: &str) {
     let _ = writeln!(out, "\n{BOLD}{text}{BOLD:#}");
 }
 
 /// Text wrapped at the width, each line indented.
-fn paragraph(out: &mut String, style: Style, indent: &str, text: &str) {
+pub(super) fn paragraph(out: &mut String, style: Style, indent: &str, text: &str) {
     let mut line = String::new();
     let mut lines = Vec::new();
     for word in text.split_whitespace() {
@@ -110,7 +110,7 @@ fn write_chart(out: &mut String, chart: &Evaluated) {
 }
 
 /// A table without lines, as wide as it needs to be.
-fn plain_table() -> Table {
+pub(super) fn plain_table() -> Table {
     let mut table = Table::new();
     table
         .load_preset(comfy_table::presets::NOTHING)

@@ -3,19 +3,13 @@
 //! | module | work | study |
 //! |---|---|---|
 //! | [`proof`] | one-row commits for the traced pass that counts sync calls | all |
-//! | [`counter`] | counters raised in transactions | B |
-//! | [`records`] | inserts, one by one or by many writers | C |
-//! | [`tasks`] | tasks created, changed and deleted | C |
 //! | [`transactions`] | reads and updates of a table of keys and values | advise |
 //!
 //! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
 
-pub mod counter;
 pub mod crew;
 pub mod dice;
 pub mod proof;
-pub mod records;
-pub mod tasks;
 pub mod transactions;
 
 use std::path::PathBuf;
@@ -33,12 +27,6 @@ use crate::measure::phase::Phase;
 pub enum Workload {
     /// See [`proof`].
     Proof(proof::Load),
-    /// See [`counter`].
-    Counter(counter::Load),
-    /// See [`records`].
-    Records(records::Load),
-    /// See [`tasks`].
-    Tasks(tasks::Load),
     /// See [`transactions`].
     Transactions(transactions::Load),
 }
@@ -89,9 +77,6 @@ impl Workload {
     pub fn run(&self, site: &Site<'_>) -> Outcome<Measured> {
         match self {
             Self::Proof(load) => load.run(site),
-            Self::Counter(load) => load.run(site),
-            Self::Records(load) => load.run(site),
-            Self::Tasks(load) => load.run(site),
             Self::Transactions(load) => load.run(site),
         }
     }
@@ -102,11 +87,7 @@ impl Workload {
     /// [`Failure::Unsupported`](crate::engines::Failure) where the workers need the trial's own process.
     pub fn hire<'a>(&'a self, _site: &'a Site<'a>) -> Outcome<Box<crew::Hire<'a>>> {
         match self {
-            Self::Proof(_)
-            | Self::Counter(_)
-            | Self::Records(_)
-            | Self::Tasks(_)
-            | Self::Transactions(_) => {
+            Self::Proof(_) | Self::Transactions(_) => {
                 Err(Failure::unsupported("this work is done by threads only"))
             }
         }
