@@ -8,6 +8,8 @@ use anyhow::{Context as _, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::dict::{self, DictEngine};
+use super::files::FilesEngine;
 use super::lmdb::{self, LmdbEngine};
 use super::map::MapEngine;
 use super::postgres::{self, PostgresEngine};
@@ -52,6 +54,13 @@ pub enum Kind {
     Turso,
     /// Ordered maps in memory.
     Map,
+    /// The file system.
+    Files,
+    /// A dictionary in a Python process.
+    Dict {
+        /// The interpreter.
+        python: PathBuf,
+    },
 }
 
 impl Kind {
@@ -81,6 +90,8 @@ impl Kind {
             #[cfg(not(feature = "turso"))]
             Self::Turso => Err(Failure::broken("Turso was left out of this build")),
             Self::Map => Ok(Box::new(MapEngine)),
+            Self::Files => Ok(Box::new(FilesEngine)),
+            Self::Dict { python } => Ok(Box::new(DictEngine::new(python))),
         }
     }
 }
@@ -148,6 +159,8 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         rocksdb(),
         turso(),
         built_in("map", "BTreeMap behind a mutex", Kind::Map, "of Rust's standard library"),
+        built_in("files", "files", Kind::Files, "of this kernel"),
+        dict(),
     ];
     for NamedLibrary { name, path } in libraries {
         if entries.iter().any(|e| e.name == *name) {
@@ -294,6 +307,20 @@ fn fjall() -> Entry {
 fn absent(name: &str, title: &str, why: &str) -> Entry {
     let presence = Presence::Absent { why: why.to_owned(), install: INSTALL_PEERS.to_owned() };
     Entry { name: name.to_owned(), title: title.to_owned(), presence }
+}
+
+fn dict() -> Entry {
+    let python = PathBuf::from(dict::PYTHON);
+    let presence = match DictEngine::new(&python).version() {
+        Ok(version) => {
+            Presence::Here { version: format!("Python {version}"), engine: Kind::Dict { python } }
+        }
+        Err(error) => Presence::Absent {
+            why: format!("{error:#}"),
+            install: "apt-get install python3".to_owned(),
+        },
+    };
+    Entry { name: "dict".to_owned(), title: "Python dict".to_owned(), presence }
 }
 
 /// A shared library in the places where distributions keep them.

@@ -14,6 +14,8 @@
 //! | `fjall` | fjall, with the cargo feature of that name |
 //! | `turso` | Turso, with the cargo feature of that name |
 //! | [`rocksdb`] | RocksDB, by transactions that lock |
+//! | [`files`] | the file system: a record is a file |
+//! | [`dict`] | a dictionary in a Python process |
 //! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
@@ -21,7 +23,9 @@
 #[cfg(bdb)]
 pub mod bdb;
 pub mod catalogue;
+pub mod dict;
 pub mod failure;
+pub mod files;
 #[cfg(feature = "fjall")]
 pub mod fjall;
 pub mod key_value_sql;
@@ -308,4 +312,9 @@ pub trait Engine: Sync {
     /// # Errors
     /// See [`Failure`]; unknown settings are refused by name.
     fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>>;
+
+    /// The interpreter of an engine that lives in a Python process: workloads run there as scripts of their own.
+    fn python(&self) -> Option<&Path> {
+        None
+    }
 }

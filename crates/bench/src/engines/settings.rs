@@ -61,6 +61,24 @@ impl Settings {
         Ok(())
     }
 
+    /// The first of these settings for which an engine tells another value, in words; settings of which it tells
+    /// nothing count as taken. Names that SQLite's pragmas answer as numbers are compared as such.
+    #[must_use]
+    pub fn not_taken(&self, told: &Self) -> Option<String> {
+        self.iter().find_map(|(name, asked)| {
+            let told = told.get(name)?;
+            let number = match (name, asked.to_ascii_lowercase().as_str()) {
+                ("synchronous", "off") => "0",
+                ("synchronous", "normal") => "1",
+                ("synchronous", "full") => "2",
+                ("synchronous", "extra") => "3",
+                _ => asked,
+            };
+            let taken = told.eq_ignore_ascii_case(asked) || told == number;
+            (!taken).then(|| format!("asked for {name}={asked}, it says {told}"))
+        })
+    }
+
     /// All of them in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
@@ -98,6 +116,15 @@ mod tests {
         let settings = Settings::default().with("synchronus", "full");
         let error = settings.only(&["synchronous"]).expect_err("unknown");
         assert!(error.to_string().contains("synchronus"));
+    }
+
+    #[test]
+    fn a_setting_that_did_not_take_is_named() {
+        let asked = Settings::default().with("journal_mode", "WAL").with("synchronous", "full");
+        let told = Settings::default().with("journal_mode", "wal").with("synchronous", "2");
+        assert_eq!(asked.not_taken(&told), None);
+        let why = asked.not_taken(&told.with("synchronous", "1")).unwrap();
+        assert_eq!(why, "asked for synchronous=full, it says 1");
     }
 
     #[test]

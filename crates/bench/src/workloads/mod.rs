@@ -3,13 +3,19 @@
 //! | module | work | study |
 //! |---|---|---|
 //! | [`proof`] | one-row commits for the traced pass that counts sync calls | all |
+//! | [`counter`] | counters raised in transactions | B |
+//! | [`records`] | inserts, one by one or by many writers | C |
+//! | [`tasks`] | tasks created, changed and deleted | C |
 //! | [`transactions`] | reads and updates of a table of keys and values | advise |
 //!
 //! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
 
+pub mod counter;
 pub mod crew;
 pub mod dice;
 pub mod proof;
+pub mod records;
+pub mod tasks;
 pub mod transactions;
 
 use std::path::PathBuf;
@@ -27,6 +33,12 @@ use crate::measure::phase::Phase;
 pub enum Workload {
     /// See [`proof`].
     Proof(proof::Load),
+    /// See [`counter`].
+    Counter(counter::Load),
+    /// See [`records`].
+    Records(records::Load),
+    /// See [`tasks`].
+    Tasks(tasks::Load),
     /// See [`transactions`].
     Transactions(transactions::Load),
 }
@@ -77,6 +89,9 @@ impl Workload {
     pub fn run(&self, site: &Site<'_>) -> Outcome<Measured> {
         match self {
             Self::Proof(load) => load.run(site),
+            Self::Counter(load) => load.run(site),
+            Self::Records(load) => load.run(site),
+            Self::Tasks(load) => load.run(site),
             Self::Transactions(load) => load.run(site),
         }
     }
@@ -87,7 +102,11 @@ impl Workload {
     /// [`Failure::Unsupported`](crate::engines::Failure) where the workers need the trial's own process.
     pub fn hire<'a>(&'a self, _site: &'a Site<'a>) -> Outcome<Box<crew::Hire<'a>>> {
         match self {
-            Self::Proof(_) | Self::Transactions(_) => {
+            Self::Proof(_)
+            | Self::Counter(_)
+            | Self::Records(_)
+            | Self::Tasks(_)
+            | Self::Transactions(_) => {
                 Err(Failure::unsupported("this work is done by threads only"))
             }
         }
