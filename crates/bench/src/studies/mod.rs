@@ -1,6 +1,17 @@
 //! The studies: which cells are measured, and which charts and tables they make.
 //!
 //! A study is a function from a [`Request`] to a [`Plan`]. It measures nothing itself.
+//!
+//! | module | study |
+//! |---|---|
+//! | [`modes`] | B: journal mode by synchronous |
+//! | [`files`] | C: SQLite against the file system |
+//!
+//! [`draft`] keeps cells that several charts of a study share.
+
+pub mod draft;
+pub mod files;
+pub mod modes;
 
 use std::path::PathBuf;
 
@@ -228,7 +239,11 @@ impl Request {
 impl Study {
     /// What it measures and shows.
     #[must_use]
-    pub fn plan(self, _request: &Request) -> Plan {
-        Plan::default()
+    pub fn plan(self, request: &Request) -> Plan {
+        match self {
+            Self::Modes => modes::plan(request),
+            Self::Files => files::plan(request),
+            Self::Kv | Self::Writers => Plan::default(),
+        }
     }
 }
