@@ -4,6 +4,7 @@
 //!
 //! | module | study |
 //! |---|---|
+//! | [`kv`] | A: SQLite as a key-value database, against Berkeley DB and today's stores |
 //! | [`modes`] | B: journal mode by synchronous |
 //! | [`files`] | C: SQLite against the file system |
 //!
@@ -11,6 +12,7 @@
 
 pub mod draft;
 pub mod files;
+pub mod kv;
 pub mod modes;
 
 use std::path::PathBuf;
@@ -241,9 +243,10 @@ impl Study {
     #[must_use]
     pub fn plan(self, request: &Request) -> Plan {
         match self {
+            Self::Kv => kv::plan(request),
             Self::Modes => modes::plan(request),
             Self::Files => files::plan(request),
-            Self::Kv | Self::Writers => Plan::default(),
+            Self::Writers => Plan::default(),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | [`counter`] | counters raised in transactions | B |
 //! | [`records`] | inserts, one by one or by many writers | C |
 //! | [`tasks`] | tasks created, changed and deleted | C |
+//! | [`key_value`] | inserts, selects, scans, mixes and deletes of keys and values | A |
 //! | [`transactions`] | reads and updates of a table of keys and values | advise |
 //!
 //! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
@@ -13,6 +14,7 @@
 pub mod counter;
 pub mod crew;
 pub mod dice;
+pub mod key_value;
 pub mod proof;
 pub mod records;
 pub mod tasks;
@@ -39,6 +41,8 @@ pub enum Workload {
     Records(records::Load),
     /// See [`tasks`].
     Tasks(tasks::Load),
+    /// See [`key_value`].
+    KeyValue(key_value::Load),
     /// See [`transactions`].
     Transactions(transactions::Load),
 }
@@ -93,6 +97,7 @@ impl Workload {
             Self::Records(load) => load.run(site),
             Self::Tasks(load) => load.run(site),
             Self::Transactions(load) => load.run(site),
+            Self::KeyValue(load) => load.run(site),
         }
     }
 
@@ -106,6 +111,7 @@ impl Workload {
             | Self::Counter(_)
             | Self::Records(_)
             | Self::Tasks(_)
+            | Self::KeyValue(_)
             | Self::Transactions(_) => {
                 Err(Failure::unsupported("this work is done by threads only"))
             }
