@@ -34,6 +34,7 @@ impl Metric {
                 let attempts = refused + phase.operations as f64;
                 (attempts > 0.0).then(|| 100.0 * refused / attempts)
             }
+            Self::FileBytes => phase.file_bytes.map(|bytes| bytes as f64),
             Self::SystemCalls | Self::Latency => None,
         }
     }
@@ -50,6 +51,7 @@ impl Metric {
             Self::BusyCalls => "busy-handler calls per 1,000",
             Self::SystemCalls => "system calls per operation",
             Self::RefusedPercent => "% of attempts refused",
+            Self::FileBytes => "bytes",
             Self::Latency => "microseconds",
         }
     }
@@ -66,6 +68,7 @@ impl Metric {
             | Self::BusyCalls
             | Self::SystemCalls
             | Self::RefusedPercent
+            | Self::FileBytes
             | Self::Latency => Some(Better::Less),
         }
     }

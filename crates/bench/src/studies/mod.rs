@@ -1,19 +1,8 @@
 //! The studies: which cells are measured, and which charts and tables they make.
 //!
 //! A study is a function from a [`Request`] to a [`Plan`]. It measures nothing itself.
-//!
-//! | module | study |
-//! |---|---|
-//! | [`kv`] | A: SQLite as a key-value database, against Berkeley DB and today's stores |
-//! | [`modes`] | B: journal mode by synchronous |
-//! | [`files`] | C: SQLite against the file system |
-//!
-//! [`draft`] keeps cells that several charts of a study share.
 
-pub mod draft;
-pub mod files;
-pub mod kv;
-pub mod modes;
+pub mod writers;
 
 use std::path::PathBuf;
 
@@ -120,6 +109,8 @@ pub enum Metric {
     SystemCalls,
     /// Repeated transactions in percent.
     RefusedPercent,
+    /// Bytes in the trial's directory while the work went on.
+    FileBytes,
     /// The whole distribution of latencies.
     Latency,
 }
@@ -243,10 +234,8 @@ impl Study {
     #[must_use]
     pub fn plan(self, request: &Request) -> Plan {
         match self {
-            Self::Kv => kv::plan(request),
-            Self::Modes => modes::plan(request),
-            Self::Files => files::plan(request),
-            Self::Writers => Plan::default(),
+            Self::Kv | Self::Modes | Self::Files => Plan::default(),
+            Self::Writers => writers::plan(request),
         }
     }
 }

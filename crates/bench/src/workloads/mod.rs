@@ -6,19 +6,21 @@
 //! | [`counter`] | counters raised in transactions | B |
 //! | [`records`] | inserts, one by one or by many writers | C |
 //! | [`tasks`] | tasks created, changed and deleted | C |
-//! | [`key_value`] | inserts, selects, scans, mixes and deletes of keys and values | A |
+//! | [`writers`] | one random select and one random update in SQL, and other loads of many writers | D |
+//! | [`behaviour`] | what an engine does when transactions meet | D |
 //! | [`transactions`] | reads and updates of a table of keys and values | advise |
 //!
 //! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
 
+pub mod behaviour;
 pub mod counter;
 pub mod crew;
 pub mod dice;
-pub mod key_value;
 pub mod proof;
 pub mod records;
 pub mod tasks;
 pub mod transactions;
+pub mod writers;
 
 use std::path::PathBuf;
 
@@ -41,10 +43,12 @@ pub enum Workload {
     Records(records::Load),
     /// See [`tasks`].
     Tasks(tasks::Load),
-    /// See [`key_value`].
-    KeyValue(key_value::Load),
     /// See [`transactions`].
     Transactions(transactions::Load),
+    /// See [`writers`].
+    Writers(writers::Load),
+    /// See [`behaviour`].
+    Behaviour(behaviour::Load),
 }
 
 /// Where and with what a workload runs.
@@ -97,7 +101,8 @@ impl Workload {
             Self::Records(load) => load.run(site),
             Self::Tasks(load) => load.run(site),
             Self::Transactions(load) => load.run(site),
-            Self::KeyValue(load) => load.run(site),
+            Self::Writers(load) => load.run(site, self),
+            Self::Behaviour(load) => load.run(site),
         }
     }
 
@@ -105,16 +110,12 @@ impl Workload {
     ///
     /// # Errors
     /// [`Failure::Unsupported`](crate::engines::Failure) where the workers need the trial's own process.
-    pub fn hire<'a>(&'a self, _site: &'a Site<'a>) -> Outcome<Box<crew::Hire<'a>>> {
+    pub fn hire<'a>(&'a self, site: &'a Site<'a>) -> Outcome<Box<crew::Hire<'a>>> {
         match self {
-            Self::Proof(_)
-            | Self::Counter(_)
-            | Self::Records(_)
-            | Self::Tasks(_)
-            | Self::KeyValue(_)
-            | Self::Transactions(_) => {
-                Err(Failure::unsupported("this work is done by threads only"))
+            Self::Writers(load) => {
+                Ok(Box::new(move |store, index| load.client(site, store, index)))
             }
+            _ => Err(Failure::unsupported("this work is done by threads only")),
         }
     }
 }

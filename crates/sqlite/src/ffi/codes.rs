@@ -32,7 +32,6 @@ pub fn of(e: &Error) -> c_int {
         Error::CantOpen(_) => SQLITE_CANTOPEN,
         Error::Misuse(_) => SQLITE_MISUSE,
         Error::Escalate => PL_ESCALATE,
-        Error::RenewSnapshot => PL_RETRY,
         Error::Base { code, .. } => *code,
     }
 }

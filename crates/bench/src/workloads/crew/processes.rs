@@ -6,7 +6,7 @@
 //! when [`Members`] is dropped, and end by themselves when the trial's end of their standard input is closed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +16,7 @@ use super::member::{self, Go, Orders, Said};
 use super::{Amount, Done, Shift, Tally};
 use crate::engines::{Failure, Outcome};
 use crate::measure::trial::Spec;
-use crate::measure::{process, usage};
+use crate::measure::usage;
 use crate::workloads::{Site, Workload};
 
 /// How long members may take to open the store and connect.
@@ -33,6 +33,8 @@ struct Members {
     inputs: Vec<ChildStdin>,
     /// A line of one of them, or none when it has closed its standard output.
     said: Receiver<(usize, Option<String>)>,
+    /// Which of them have closed their standard output.
+    gone: Vec<bool>,
 }
 
 /// Works with processes, each of which opens the store.
@@ -82,9 +84,11 @@ impl Members {
     fn start(spec: &Spec, shift: &Shift) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot tell where this program is")?;
         let (sender, said) = channel();
-        let mut members = Self { children: Vec::new(), inputs: Vec::new(), said };
+        let gone = vec![false; shift.workers as usize];
+        let mut members = Self { children: Vec::new(), inputs: Vec::new(), said, gone };
         for index in 0..shift.workers {
-            let mut child = process::of_this_program(&program, member::COMMAND)
+            let mut child = Command::new(&program)
+                .arg(member::COMMAND)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -128,6 +132,9 @@ impl Members {
     ) -> Outcome<Vec<T>> {
         let until = Instant::now() + limit;
         let mut answers: Vec<Option<T>> = self.children.iter().map(|_| None).collect();
+        if let Some(position) = self.gone.iter().position(|gone| *gone) {
+            return Err(self.obituary(position).into());
+        }
         while answers.iter().any(Option::is_none) {
             let left = until.saturating_duration_since(Instant::now());
             match self.said.recv_timeout(left) {
@@ -146,7 +153,13 @@ impl Members {
                         return Err(anyhow!("member {position} said {line:?}").into());
                     }
                 },
-                Ok((position, None)) => return Err(self.obituary(position).into()),
+                // Whoever has given its last answer may go while others still work.
+                Ok((position, None)) => {
+                    self.gone[position] = true;
+                    if answers[position].is_none() {
+                        return Err(self.obituary(position).into());
+                    }
+                }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let silent: Vec<String> = (0..answers.len())
                         .filter(|p| answers[*p].is_none())

@@ -1,0 +1,112 @@
+//! As published in 2010 and 2011: SQLite in its defaults and Berkeley DB SQL as configured there, five charts.
+
+use super::draft::{Draft, Frame, Place, Row};
+use super::load;
+use crate::studies::{Metric, Plan, Published, Request, Series, Shape, X};
+
+/// Threads of the published charts.
+const THREADS: [u32; 11] = [1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+/// Those of a glance, and of the traced passes.
+const FEW_THREADS: [u32; 4] = [1, 10, 50, 100];
+
+/// The published `DB_CONFIG`.
+pub const DB_CONFIG: &str = "mutex_set_max 1000000; set_tx_max 500000; \
+    set_lg_regionmax 524288; set_lg_bsize 4194304; set_lg_max 20971520; \
+    set_lk_max_locks 10000; set_lk_max_lockers 10000; set_lk_max_objects 10000";
+
+const NOTE: &str = "10,000 rows of about 400 bytes; a transaction is one random select and one random \
+    update between BEGIN IMMEDIATE and COMMIT, repeated when refused. SQLite with its rollback journal and pages of \
+    1 KiB; Berkeley DB SQL with pages of 16 KiB, a cache of 40,000 pages and the published DB_CONFIG. Published: Oracle \
+    2010-11, Berkeley DB 11.1.5.0.26, SQLite 3.6.23, OpenSolaris in a virtual machine; of its charts only the levels \
+    named in the text are known: SQLite 500 at any number of threads, Berkeley DB about 700 with one writer, levelling \
+    at about 4,000.";
+
+fn rows() -> Vec<Row> {
+    let bdb = [("page_size", "16384"), ("cache_size", "40000"), ("db_config", DB_CONFIG)];
+    let normal = ("synchronous", "normal");
+    vec![
+        Row::new("stock", "stock", "SQLite", &[("page_size", "1024")]).default_tuning(),
+        Row::new("bdb-sql", "bdb-sql", "Berkeley DB SQL", &bdb),
+        Row::new(
+            "stock-normal",
+            "stock",
+            "SQLite, synchronous=NORMAL",
+            &[("page_size", "1024"), normal],
+        )
+        .process_only(),
+        Row::new(
+            "bdb-sql-normal",
+            "bdb-sql",
+            "Berkeley DB SQL, synchronous=NORMAL",
+            &[bdb[0], bdb[1], bdb[2], normal],
+        )
+        .process_only(),
+    ]
+}
+
+fn seconds(request: &Request) -> f64 {
+    match (request.quick, request.thorough) {
+        (true, _) => 0.2,
+        (_, true) => 3.0,
+        _ => 0.5,
+    }
+}
+
+/// The published levels.
+fn published() -> Vec<Published> {
+    let level = |threads: &[u32], rate: f64| -> Vec<(X, f64)> {
+        threads.iter().map(|t| (X::Number(f64::from(*t)), rate)).collect()
+    };
+    vec![
+        Published {
+            label: "SQLite 3.6.23, 2010".to_owned(),
+            engine: "stock".to_owned(),
+            points: level(&THREADS, 500.0),
+        },
+        Published {
+            label: "Berkeley DB 11.1.5.0.26, 2010 (ends of its line)".to_owned(),
+            engine: "bdb-sql".to_owned(),
+            points: [level(&[1], 700.0), level(&[100], 4000.0)].concat(),
+        },
+    ]
+}
+
+pub fn plan(request: &Request) -> Plan {
+    let mut draft = Draft::new(request);
+    let threads: &[u32] = if request.quick { &FEW_THREADS } else { &THREADS };
+    let places = |threads: &[u32]| -> Vec<Place> {
+        threads.iter().map(|t| Place::workers(load(*t, seconds(request)))).collect()
+    };
+    let rows = rows();
+    let all: Vec<Series> =
+        rows.iter().filter_map(|row| draft.series("threads", row, places(threads))).collect();
+    // A traced pass takes many times as long: of default durability and few numbers of threads only.
+    let traced: Vec<Series> = rows[..2]
+        .iter()
+        .filter_map(|row| draft.series("threads", row, places(&FEW_THREADS)))
+        .collect();
+    for (id, title, metric) in [
+        ("throughput", "Transactions a second", Metric::PerSecond),
+        ("cpu", "Processor utilisation", Metric::CpuPercent),
+        ("system-calls", "System calls", Metric::SystemCalls),
+        ("transaction-cpu", "Processor time in transactions", Metric::TransactionCpu),
+        ("busy", "Calls of the busy handler", Metric::BusyCalls),
+    ] {
+        let frame = Frame {
+            id,
+            title,
+            note: NOTE,
+            shape: Shape::Lines,
+            metric,
+            x_title: "threads",
+            logarithmic: metric == Metric::PerSecond,
+        };
+        let series = if metric == Metric::SystemCalls { traced.clone() } else { all.clone() };
+        let ghosts = if metric == Metric::PerSecond { published() } else { Vec::new() };
+        draft.chart(&frame, series, ghosts);
+    }
+    for row in &rows[..2] {
+        draft.behaviour(row);
+    }
+    draft.done()
+}

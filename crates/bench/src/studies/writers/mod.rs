@@ -1,0 +1,176 @@
+//! Study D: Berkeley DB's SQL interface against SQLite, 1 to 100 threads.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`historical`] | the published five charts, and both engines' behaviour when transactions meet |
+//! | [`modern`] | today's journal modes, Plait, PostgreSQL and Turso; processes, other loads, latency at given rates |
+//! | [`draft`] | a plan in the making |
+
+mod draft;
+mod historical;
+mod modern;
+
+use super::{Mode, Plan, Request};
+use crate::workloads::crew::{Amount, Place, Shift};
+use crate::workloads::writers::{Load, Mix};
+
+/// What this study measures and shows.
+#[must_use]
+pub fn plan(request: &Request) -> Plan {
+    match request.mode {
+        Mode::Historical => historical::plan(request),
+        Mode::Modern => modern::plan(request),
+    }
+}
+
+/// Rows of the published table.
+const ROWS: u64 = 10_000;
+/// With id, counter and tag about 400 bytes a row, as published.
+const VALUE_BYTES: usize = 384;
+
+/// The published transactions in a closed loop; how they begin is the row's.
+fn load(workers: u32, seconds: f64) -> Load {
+    Load {
+        rows: ROWS,
+        value_bytes: VALUE_BYTES,
+        begin: None,
+        mix: Mix::SelectUpdate,
+        index: false,
+        place: Place::Threads,
+        shift: Shift {
+            workers,
+            amount: Amount::Seconds(seconds),
+            due_per_second: None,
+            count_start_and_stop: false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::engines::catalogue::{Entry, Kind, Presence};
+    use crate::studies::{Cell, Metric, X};
+    use crate::workloads::Workload;
+
+    fn request(mode: Mode, quick: bool, thorough: bool) -> Request {
+        let entry = |name: &str| Entry {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            presence: Presence::Here {
+                engine: Kind::Sqlite { library: "lib".into() },
+                version: "1".to_owned(),
+            },
+        };
+        let engines = ["stock", "plait", "bdb-sql", "postgres", "turso", "mine"].map(entry);
+        Request { mode, quick, thorough, engines: engines.into(), media: vec!["/tmp".into()] }
+    }
+
+    fn writers(cell: &Cell) -> Option<&Load> {
+        match &cell.workload {
+            Workload::Writers(load) => Some(load),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn every_cell_has_a_name_of_its_own_and_every_point_a_cell() {
+        for mode in [Mode::Historical, Mode::Modern] {
+            for (quick, thorough) in [(true, false), (false, false), (false, true)] {
+                let plan = plan(&request(mode, quick, thorough));
+                let ids: HashSet<&str> = plan.cells.iter().map(|c| c.id.as_str()).collect();
+                assert_eq!(ids.len(), plan.cells.len());
+                let charts: HashSet<&str> = plan.charts.iter().map(|c| c.id.as_str()).collect();
+                assert_eq!(charts.len(), plan.charts.len());
+                for chart in &plan.charts {
+                    assert!(mode == Mode::Historical || chart.published.is_empty());
+                    for point in chart.series.iter().flat_map(|s| &s.points) {
+                        assert!(ids.contains(point.cell.as_str()), "{point:?} has no cell");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_historical_cells_are_the_published_ones() {
+        let plan = plan(&request(Mode::Historical, false, false));
+        let cells: Vec<(&Cell, &Load)> =
+            plan.cells.iter().filter_map(|c| Some((c, writers(c)?))).collect();
+        for engine in ["stock", "bdb-sql"] {
+            let threads: HashSet<u32> = cells
+                .iter()
+                .filter(|(cell, _)| cell.engine == engine)
+                .map(|(_, load)| load.shift.workers)
+                .collect();
+            assert_eq!(threads, HashSet::from([1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]));
+        }
+        for (cell, load) in cells {
+            assert_eq!((load.rows, load.mix, load.index), (10_000, Mix::SelectUpdate, false));
+            let get = |name| cell.settings.get(name);
+            if cell.engine == "bdb-sql" {
+                assert_eq!((get("page_size"), get("cache_size")), (Some("16384"), Some("40000")));
+                let config = get("db_config").expect("as published");
+                for line in [
+                    "mutex_set_max 1000000",
+                    "set_tx_max 500000",
+                    "set_lg_regionmax 524288",
+                    "set_lg_bsize 4194304",
+                    "set_lg_max 20971520",
+                    "set_lk_max_locks 10000",
+                    "set_lk_max_lockers 10000",
+                    "set_lk_max_objects 10000",
+                ] {
+                    assert!(config.contains(line), "{line}");
+                }
+            } else {
+                assert_eq!((get("page_size"), get("journal_mode")), (Some("1024"), None));
+            }
+        }
+        let ghosts: Vec<_> = plan.charts.iter().flat_map(|c| &c.published).collect();
+        assert!(
+            ghosts.iter().any(|p| p.engine == "stock" && p.points.iter().all(|x| x.1 == 500.0))
+        );
+        assert!(ghosts.iter().any(|p| p.engine == "bdb-sql"
+            && p.points.contains(&(X::Number(100.0), 4000.0))
+            && p.points.contains(&(X::Number(1.0), 700.0))));
+    }
+
+    #[test]
+    fn the_five_published_charts_are_all_there() {
+        let plan = plan(&request(Mode::Historical, false, false));
+        for metric in [
+            Metric::PerSecond,
+            Metric::CpuPercent,
+            Metric::SystemCalls,
+            Metric::TransactionCpu,
+            Metric::BusyCalls,
+        ] {
+            let chart = plan.charts.iter().find(|c| c.metric == metric);
+            let chart = chart.unwrap_or_else(|| panic!("no chart of {metric:?}"));
+            assert!(chart.series.iter().all(|s| s.points.len() > 2), "{}", chart.id);
+        }
+    }
+
+    #[test]
+    fn an_absent_engine_keeps_its_series_without_points() {
+        let mut request = request(Mode::Modern, true, false);
+        for entry in request.engines.iter_mut().filter(|e| e.name == "bdb-sql") {
+            entry.presence =
+                Presence::Absent { why: "not found".to_owned(), install: String::new() };
+        }
+        let plan = plan(&request);
+        assert!(plan.cells.iter().all(|c| c.engine != "bdb-sql"));
+        let mut series =
+            plan.charts.iter().flat_map(|c| &c.series).filter(|s| s.engine == "bdb-sql");
+        assert!(series.next().is_some_and(|s| s.points.is_empty()));
+    }
+
+    #[test]
+    fn a_library_named_by_the_user_takes_part() {
+        let plan = plan(&request(Mode::Modern, true, false));
+        assert!(plan.cells.iter().any(|c| c.engine == "mine"));
+    }
+}

@@ -1,0 +1,302 @@
+//! Transactions of one random select and one random update in SQL, and what is asked of them since.
+//!
+//! The table is `records(id, n, tag, v)`: `id` is filled by the engine, `v` is random bytes and always new, and every
+//! committed write adds 1 to the sum of `n`. Afterwards that sum must be the number of acknowledged commits: a lost
+//! update, a doubled one and a dropped row all break it.
+//!
+//! Where the load has an index, it is on `tag`, and a count by its values must find every row.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::crew::{self, Amount, Place, Shift, Worker};
+use super::dice::Dice;
+use super::{Measured, Site, Workload};
+use crate::engines::{Begin, Failure, Outcome, Sql, Statement, Store, Value, Waits};
+use crate::measure::trial::size_of;
+
+/// Sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Load {
+    /// Rows at the beginning.
+    pub rows: u64,
+    /// Bytes of `v`.
+    pub value_bytes: usize,
+    /// How transactions begin; none when each statement is one of its own.
+    pub begin: Option<Begin>,
+    /// What the transactions do.
+    pub mix: Mix,
+    /// Whether there is an index on `tag`.
+    pub index: bool,
+    /// Threads or processes.
+    pub place: Place,
+    /// Who works and for how long.
+    pub shift: Shift,
+}
+
+/// What the transactions do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mix {
+    /// Each selects a random row and updates a random row.
+    SelectUpdate,
+    /// As that, but only the first rows are updated, so many.
+    Hot(u64),
+    /// Each inserts a row, whose id the engine chooses.
+    Inserts,
+    /// So many of a hundred only select a row; the others are as [`SelectUpdate`](Self::SelectUpdate).
+    MostlyReads(u64),
+    /// So many workers only select; the others are as [`SelectUpdate`](Self::SelectUpdate).
+    BesideReaders(u32),
+    /// One worker reads all rows, keeps its transaction open for the time of the shift and reads all again; the others
+    /// are as [`SelectUpdate`](Self::SelectUpdate).
+    BesideLongReader,
+}
+
+/// Values of `tag` are below this.
+const TAGS: u64 = 1000;
+
+impl Load {
+    /// Fills the table, lets the crew work, and adds up.
+    pub(super) fn run(&self, site: &Site<'_>, workload: &Workload) -> Outcome<Measured> {
+        let store = site.engine.open(&site.directory, site.settings)?;
+        self.fill(store.as_ref(), site.seed)?;
+        let done = crew::run_in(self.place, site, workload, store.as_ref(), &self.shift)?;
+        let whole = done.whole("transactions");
+        let verified = self.verify(store.as_ref(), whole.acknowledged())?;
+        let mut phases = vec![whole];
+        if self.has_reads_apart() {
+            phases.extend(done.parts("writes", "reads"));
+        }
+        let settings = store.settings()?;
+        store.close()?;
+        Ok(Measured { phases, settings, verified, ..Measured::default() })
+    }
+
+    /// Whether some transactions only read.
+    fn has_reads_apart(&self) -> bool {
+        matches!(self.mix, Mix::MostlyReads(_) | Mix::BesideReaders(_) | Mix::BesideLongReader)
+    }
+
+    fn fill(&self, store: &dyn Store, seed: u64) -> Outcome<()> {
+        let mut sql = store.sql()?;
+        let dialect = sql.dialect();
+        let (int, blob, key) = (dialect.int, dialect.blob, dialect.automatic_key);
+        sql.script(&format!(
+            "CREATE TABLE records(id {key}, n {int} NOT NULL, tag {int} NOT NULL, v {blob} NOT NULL)"
+        ))?;
+        if self.index {
+            sql.script("CREATE INDEX records_by_tag ON records(tag)")?;
+        }
+        let insert = sql.prepare(INSERT)?;
+        let mut dice = Dice::new(seed, u64::MAX);
+        let mut value = vec![0; self.value_bytes];
+        sql.begin(Begin::Deferred)?;
+        for _ in 0..self.rows {
+            dice.fill(&mut value);
+            let tag = dice.below(TAGS).cast_signed();
+            sql.execute(insert, &[Value::Int(0), Value::Int(tag), Value::Blob(&value)])?;
+        }
+        sql.commit()?;
+        let mut ids = (0, 0);
+        let range = sql.prepare("SELECT min(id), max(id) FROM records")?;
+        sql.query(range, &[], &mut |row| ids = (row.int(0), row.int(1)))?;
+        if ids != (1, self.rows.cast_signed()) {
+            return Err(Failure::broken(format!("{} rows got the ids {ids:?}", self.rows)));
+        }
+        Ok(())
+    }
+
+    fn verify(&self, store: &dyn Store, commits: u64) -> Outcome<Vec<String>> {
+        let mut sql = store.sql()?;
+        let (mut rows, mut sum) = (0, 0);
+        let all = sql.prepare("SELECT count(*), sum(n) FROM records")?;
+        sql.query(all, &[], &mut |row| {
+            (rows, sum) = (row.int(0).cast_unsigned(), row.int(1).cast_unsigned());
+        })?;
+        let inserted = if self.mix == Mix::Inserts { commits } else { 0 };
+        let expected = (self.rows + inserted, commits);
+        if (rows, sum) != expected {
+            return Err(Failure::broken(format!(
+                "{commits} acknowledged commits on {} rows left {rows} rows with {sum} of them",
+                self.rows
+            )));
+        }
+        let mut verified = vec![format!("{rows} rows hold the {sum} commits acknowledged")];
+        if self.index {
+            let mut found = 0;
+            let tagged = sql.prepare("SELECT count(*) FROM records WHERE tag=?1")?;
+            for tag in 0..TAGS.cast_signed() {
+                let count =
+                    &mut |row: &dyn crate::engines::Row| found += row.int(0).cast_unsigned();
+                sql.query(tagged, &[Value::Int(tag)], count)?;
+            }
+            if found != rows {
+                return Err(Failure::broken(format!("the index finds {found} of {rows} rows")));
+            }
+            verified.push(format!("the index finds all {found}"));
+        }
+        Ok(verified)
+    }
+
+    /// A worker with a connection of its own.
+    pub(super) fn client<'a>(
+        &'a self,
+        site: &'a Site<'a>,
+        store: &'a dyn Store,
+        index: u32,
+    ) -> Outcome<Box<dyn Worker + 'a>> {
+        let mut sql = store.sql()?;
+        Ok(Box::new(Client {
+            load: self,
+            index,
+            select: sql.prepare("SELECT n, v FROM records WHERE id=?1")?,
+            update: sql.prepare("UPDATE records SET n=n+1, v=?2 WHERE id=?1")?,
+            insert: sql.prepare(INSERT)?,
+            sum: sql.prepare("SELECT count(*), sum(n) FROM records")?,
+            sql,
+            dice: Dice::new(site.seed, u64::from(index)),
+            action: Action::Select,
+            ids: (1, 1),
+            tag: 0,
+            value: vec![0; self.value_bytes],
+            directory: site.directory.clone(),
+            saw_file_bytes: None,
+        }))
+    }
+}
+
+const INSERT: &str = "INSERT INTO records(n, tag, v) VALUES(?1, ?2, ?3)";
+
+/// What a transaction does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Select,
+    SelectUpdate,
+    Insert,
+    ReadForLong,
+}
+
+/// Does transactions.
+struct Client<'a> {
+    load: &'a Load,
+    index: u32,
+    sql: Box<dyn Sql + 'a>,
+    select: Statement,
+    update: Statement,
+    insert: Statement,
+    sum: Statement,
+    dice: Dice,
+    action: Action,
+    /// The row to be selected and the row to be updated.
+    ids: (i64, i64),
+    tag: i64,
+    value: Vec<u8>,
+    directory: PathBuf,
+    saw_file_bytes: Option<u64>,
+}
+
+impl Client<'_> {
+    fn select(&mut self) -> Outcome<()> {
+        let mut bytes = 0;
+        let found = &mut |row: &dyn crate::engines::Row| bytes = row.bytes(1).len();
+        let rows = self.sql.query(self.select, &[Value::Int(self.ids.0)], found)?;
+        if rows == 1 && bytes == self.load.value_bytes {
+            return Ok(());
+        }
+        Err(Failure::broken(format!("row {} is not there, or not as it was written", self.ids.0)))
+    }
+
+    fn write(&mut self) -> Outcome<()> {
+        let changed = if self.action == Action::Insert {
+            let values = [Value::Int(1), Value::Int(self.tag), Value::Blob(&self.value)];
+            self.sql.execute(self.insert, &values)?
+        } else {
+            self.select()?;
+            let values = [Value::Int(self.ids.1), Value::Blob(&self.value)];
+            self.sql.execute(self.update, &values)?
+        };
+        if changed == 1 {
+            return Ok(());
+        }
+        Err(Failure::broken(format!("a write changed {changed} rows instead of one")))
+    }
+
+    fn sums(&mut self) -> Outcome<(i64, i64)> {
+        let mut sums = (0, 0);
+        self.sql.query(self.sum, &[], &mut |row| sums = (row.int(0), row.int(1)))?;
+        Ok(sums)
+    }
+
+    fn read_for_long(&mut self) -> Outcome<()> {
+        let Amount::Seconds(seconds) = self.load.shift.amount else {
+            return Err(Failure::broken("a long reader reads for a time: give the shift one"));
+        };
+        self.sql.begin(Begin::Deferred)?;
+        let before = self.sums()?;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let after = self.sums()?;
+        if before != after {
+            return Err(Failure::broken(format!(
+                "a transaction that reads saw first {before:?}, then {after:?}"
+            )));
+        }
+        self.saw_file_bytes = Some(size_of(&self.directory));
+        self.sql.commit()
+    }
+}
+
+impl Worker for Client<'_> {
+    fn choose(&mut self) {
+        let load = self.load;
+        self.action = match load.mix {
+            Mix::SelectUpdate | Mix::Hot(_) => Action::SelectUpdate,
+            Mix::Inserts => Action::Insert,
+            Mix::MostlyReads(percent) if self.dice.below(100) < percent => Action::Select,
+            Mix::BesideReaders(readers) if self.index < readers => Action::Select,
+            Mix::BesideLongReader if self.index == 0 => Action::ReadForLong,
+            Mix::MostlyReads(_) | Mix::BesideReaders(_) | Mix::BesideLongReader => {
+                Action::SelectUpdate
+            }
+        };
+        let updated = if let Mix::Hot(hot) = load.mix { hot } else { load.rows };
+        let (read, write) = (self.dice.below(load.rows), self.dice.below(updated));
+        self.ids = (read.cast_signed() + 1, write.cast_signed() + 1);
+        self.tag = self.dice.below(TAGS).cast_signed();
+        if self.writes() {
+            self.dice.fill(&mut self.value);
+        }
+    }
+
+    fn attempt(&mut self) -> Outcome<()> {
+        match (self.action, self.load.begin) {
+            (Action::Select, _) => self.select(),
+            (Action::ReadForLong, _) => self.read_for_long(),
+            (_, None) => self.write(),
+            (_, Some(begin)) => {
+                self.sql.begin(begin)?;
+                self.write()?;
+                self.sql.commit()
+            }
+        }
+    }
+
+    fn give_up(&mut self) -> Outcome<()> {
+        self.sql.rollback()
+    }
+
+    fn waits(&self) -> Waits {
+        self.sql.waits()
+    }
+
+    fn writes(&self) -> bool {
+        matches!(self.action, Action::SelectUpdate | Action::Insert)
+    }
+
+    fn saw_file_bytes(&self) -> Option<u64> {
+        self.saw_file_bytes
+    }
+}

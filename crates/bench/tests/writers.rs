@@ -1,0 +1,396 @@
+//! Study D from end to end: threads, processes, an engine that loses an update, and what stock SQLite is known to do.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plait_bench::engines::catalogue::{self, Kind};
+use plait_bench::engines::{
+    Begin, Connection, Engine, KeyValue, Outcome, Row, Settings, Sql, Statement, Store, Table,
+    Value, Waits,
+};
+use plait_bench::measure::trial::{Answer, Spec};
+use plait_bench::workloads::crew::{Amount, Place, Shift};
+use plait_bench::workloads::writers::{Load, Mix};
+use plait_bench::workloads::{Measured, Site, Workload, behaviour};
+
+fn kind(name: &str) -> Option<Kind> {
+    catalogue::all(&[]).unwrap().iter().find(|e| e.name == name)?.engine().cloned()
+}
+
+fn stock() -> Kind {
+    kind("stock").expect("the stock library: run `make dist`")
+}
+
+fn wal() -> Settings {
+    Settings::default().with("journal_mode", "wal").with("synchronous", "off")
+}
+
+fn load(workers: u32, amount: Amount) -> Load {
+    Load {
+        rows: 200,
+        value_bytes: 384,
+        begin: Some(Begin::Immediate),
+        mix: Mix::SelectUpdate,
+        index: false,
+        place: Place::Threads,
+        shift: Shift { workers, amount, due_per_second: None, count_start_and_stop: false },
+    }
+}
+
+fn spec(engine: Kind, settings: Settings, workload: Workload, directory: &Path) -> Spec {
+    Spec { engine, settings, workload, directory: directory.to_owned(), seed: 1 }
+}
+
+/// Starts a trial the way the runner does.
+fn start(spec: &Spec) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_plait-bench"))
+        .arg("trial")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&serde_json::to_vec(spec).unwrap()).unwrap();
+    child
+}
+
+fn answer(child: Child) -> Answer {
+    let output = child.wait_with_output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn measured(answer: Answer) -> Measured {
+    answer.measured().unwrap_or_else(|| panic!("{answer:?}")).clone()
+}
+
+/// Processes that a process has started.
+fn children(of: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|ids| ids.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn processes_do_what_threads_do_and_every_commit_is_found() {
+    for place in [Place::Threads, Place::Processes] {
+        let folder = tempfile::tempdir().unwrap();
+        let load = Load { place, ..load(3, Amount::Together(50)) };
+        let workload = Workload::Writers(load);
+        let measured = measured(answer(start(&spec(stock(), wal(), workload, folder.path()))));
+        let phase = &measured.phases[0];
+        assert_eq!((phase.commits, phase.thread_commits.len()), (50, 3), "{place:?}");
+        let latency = phase.latency.as_ref().unwrap().histogram().unwrap();
+        assert_eq!(latency.len(), 50);
+        assert!(phase.usage.user_cpu_s + phase.usage.system_cpu_s > 0.0);
+        assert!(measured.verified[0].contains("hold the 50 commits"), "{:?}", measured.verified);
+    }
+}
+
+#[test]
+fn a_member_that_is_killed_fails_the_trial_by_name_and_nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = Load { place: Place::Processes, ..load(3, Amount::Seconds(60.0)) };
+    let trial = start(&spec(stock(), wal(), Workload::Writers(load), folder.path()));
+    let begun = Instant::now();
+    let members = loop {
+        let members = children(trial.id());
+        if members.len() == 3 {
+            break members;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "members do not start");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(Command::new("kill").arg("-9").arg(members[1].to_string()).status().unwrap().success());
+    let Answer::Failed { why } = answer(trial) else { panic!("the trial was counted") };
+    assert!(begun.elapsed() < Duration::from_secs(45), "the others were waited for");
+    assert!(why.starts_with("member ") && why.contains("of 3 ended before its answer"), "{why}");
+    assert!(why.contains("signal: 9") || why.contains("cannot talk"), "{why}");
+    for member in members {
+        assert!(!is_alive(member), "a member is left behind");
+    }
+}
+
+#[test]
+fn members_end_with_a_trial_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = Load { place: Place::Processes, ..load(2, Amount::Seconds(60.0)) };
+    let mut trial = start(&spec(stock(), wal(), Workload::Writers(load), folder.path()));
+    let begun = Instant::now();
+    let members = loop {
+        let members = children(trial.id());
+        if members.len() == 2 {
+            break members;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "members do not start");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    trial.kill().unwrap();
+    trial.wait().unwrap();
+    while members.iter().any(|m| is_alive(*m)) {
+        assert!(begun.elapsed() < Duration::from_secs(45), "a member outlives its trial");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn every_load_verifies_on_stock_and_on_plait() {
+    let mut engines = vec![(stock(), wal(), Begin::Immediate)];
+    if let Some(plait) = kind("plait") {
+        let settings = wal().with("journal_mode", "concurrent");
+        engines.push((plait, settings, Begin::Concurrent));
+    }
+    let mixes = [
+        Mix::Hot(1),
+        Mix::Hot(10),
+        Mix::Inserts,
+        Mix::MostlyReads(80),
+        Mix::BesideReaders(2),
+        Mix::BesideLongReader,
+    ];
+    for (engine, settings, begin) in engines {
+        for mix in mixes {
+            let folder = tempfile::tempdir().unwrap();
+            let load = Load {
+                mix,
+                begin: Some(begin),
+                index: mix == Mix::Inserts,
+                ..load(4, Amount::Seconds(0.2))
+            };
+            let workload = Workload::Writers(load);
+            let spec = spec(engine.clone(), settings.clone(), workload, folder.path());
+            let measured = measured(spec.run());
+            assert!(measured.phases[0].commits > 0, "{mix:?}");
+            match mix {
+                Mix::MostlyReads(_) | Mix::BesideReaders(_) => {
+                    let [whole, writes, reads] = &measured.phases[..] else { panic!("{mix:?}") };
+                    assert!(reads.operations > 0 && reads.commits == 0);
+                    assert_eq!(writes.operations, whole.commits);
+                    assert_eq!(whole.operations, writes.operations + reads.operations);
+                }
+                Mix::BesideLongReader => assert!(measured.phases[0].file_bytes > Some(0)),
+                _ => assert_eq!(measured.phases.len(), 1),
+            }
+        }
+    }
+}
+
+#[test]
+fn berkeley_db_sql_repeats_what_it_refuses_and_loses_nothing() {
+    let Some(berkeley) = kind("bdb-sql") else {
+        println!("skipped: Berkeley DB SQL is not installed");
+        return;
+    };
+    let settings = Settings::default().with("page_size", 16384).with("synchronous", "off");
+    for begin in [Some(Begin::Immediate), Some(Begin::Deferred), None] {
+        for place in [Place::Threads, Place::Processes] {
+            let folder = tempfile::tempdir().unwrap();
+            let load = Load { begin, place, ..load(4, Amount::Seconds(0.3)) };
+            let workload = Workload::Writers(load);
+            let spec = spec(berkeley.clone(), settings.clone(), workload, folder.path());
+            let measured = measured(answer(start(&spec)));
+            assert!(measured.phases[0].commits > 0, "{begin:?} {place:?}");
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_has_as_many_transactions_as_were_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut load = load(2, Amount::Seconds(0.5));
+    load.shift.due_per_second = Some(100.0);
+    let measured = measured(spec(stock(), wal(), Workload::Writers(load), folder.path()).run());
+    let phase = &measured.phases[0];
+    assert!((45..=50).contains(&phase.acknowledged()), "{} commits", phase.acknowledged());
+}
+
+/// Stock SQLite, but every seventh update is dropped and said to be done.
+struct Forgetful(Box<dyn Engine>);
+struct ForgetfulStore(Box<dyn Store>);
+struct ForgetfulSql<'a> {
+    sql: Box<dyn Sql + 'a>,
+    update: Option<Statement>,
+    updates: u64,
+}
+
+impl Engine for Forgetful {
+    fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+        Ok(Box::new(ForgetfulStore(self.0.open(directory, settings)?)))
+    }
+}
+
+impl Store for ForgetfulStore {
+    fn create(&self, tables: &[Table]) -> Outcome<()> {
+        self.0.create(tables)
+    }
+    fn key_value(&self, tables: &[Table]) -> Outcome<Box<dyn KeyValue + '_>> {
+        self.0.key_value(tables)
+    }
+    fn sql(&self) -> Outcome<Box<dyn Sql + '_>> {
+        Ok(Box::new(ForgetfulSql { sql: self.0.sql()?, update: None, updates: 0 }))
+    }
+    fn settings(&self) -> Outcome<Settings> {
+        self.0.settings()
+    }
+    fn close(self: Box<Self>) -> Outcome<()> {
+        self.0.close()
+    }
+}
+
+impl Connection for ForgetfulSql<'_> {
+    fn begin(&mut self, begin: Begin) -> Outcome<()> {
+        self.sql.begin(begin)
+    }
+    fn commit(&mut self) -> Outcome<()> {
+        self.sql.commit()
+    }
+    fn rollback(&mut self) -> Outcome<()> {
+        self.sql.rollback()
+    }
+    fn waits(&self) -> Waits {
+        self.sql.waits()
+    }
+}
+
+impl Sql for ForgetfulSql<'_> {
+    fn prepare(&mut self, text: &str) -> Outcome<Statement> {
+        let statement = self.sql.prepare(text)?;
+        if text.starts_with("UPDATE") {
+            self.update = Some(statement);
+        }
+        Ok(statement)
+    }
+    fn execute(&mut self, statement: Statement, values: &[Value<'_>]) -> Outcome<u64> {
+        if self.update == Some(statement) {
+            self.updates += 1;
+            if self.updates.is_multiple_of(7) {
+                return Ok(1);
+            }
+        }
+        self.sql.execute(statement, values)
+    }
+    fn query(
+        &mut self,
+        statement: Statement,
+        values: &[Value<'_>],
+        found: &mut dyn FnMut(&dyn Row),
+    ) -> Outcome<u64> {
+        self.sql.query(statement, values, found)
+    }
+    fn script(&mut self, text: &str) -> Outcome<()> {
+        self.sql.script(text)
+    }
+}
+
+#[test]
+fn an_engine_that_loses_an_update_is_caught() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Forgetful(stock().load().unwrap());
+    let settings = wal();
+    let site = Site {
+        engine: &engine,
+        kind: None,
+        settings: &settings,
+        directory: folder.path().to_owned(),
+        seed: 1,
+    };
+    let error = Workload::Writers(load(2, Amount::Each(10))).run(&site).expect_err("lost updates");
+    let text = error.to_string();
+    assert!(text.contains("20 acknowledged commits on 200 rows left 200 rows with 18"), "{text}");
+}
+
+/// The answer to the question that begins so.
+fn answer_to<'a>(measured: &'a Measured, question: &str) -> &'a str {
+    let finding = measured.findings.iter().find(|f| f.question.starts_with(question));
+    &finding.unwrap_or_else(|| panic!("{question}: {:?}", measured.findings)).answer
+}
+
+fn behaviour_of(engine: Kind, settings: Settings) -> Measured {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = Workload::Behaviour(behaviour::Load { rows: 100 });
+    let begun = Instant::now();
+    let measured = measured(answer(start(&spec(engine, settings, workload, folder.path()))));
+    assert!(begun.elapsed() < Duration::from_secs(60), "a test waited for what never comes");
+    measured
+}
+
+#[test]
+fn stock_sqlite_behaves_as_its_documentation_says() {
+    for settings in [Settings::default(), wal()] {
+        let rollback = settings.is_empty();
+        let stock = behaviour_of(stock(), settings);
+        let is = |question: &str, start: &str| {
+            let answer = answer_to(&stock, question);
+            assert!(answer.starts_with(start), "{question}: {answer}");
+        };
+        is("Open, write", "works");
+        is("Two BEGIN IMMEDIATE", "the second BEGIN waits; after the first COMMIT: done");
+        is("A writer blocked by another, busy timeout 0", "BUSY at once, “database is locked");
+        is("A writer blocked by another, busy timeout 500 ms", "BUSY after about 500 ms");
+        is("After that refusal", "yes");
+        is("A writer blocked by another that commits", "waits, then goes on");
+        is(
+            "A reader that wants to write beside a writer: the reader",
+            "BUSY at once without the busy",
+        );
+        let beside = if rollback { "BUSY after about 500 ms" } else { "done" };
+        is("A reader that wants to write beside a writer: the writer", beside);
+        is("The same, after the reader's ROLLBACK", "done");
+        is("A select of a row", "sees the state before");
+        is("The refused session of that: does ROLLBACK and all of it again help", "yes");
+        is("Two BEGIN CONCURRENT that update one row", "has no BEGIN CONCURRENT");
+    }
+}
+
+#[test]
+fn plait_lets_concurrent_transactions_on_two_tables_commit_and_refuses_one_on_one_row() {
+    let Some(plait) = kind("plait") else {
+        println!("skipped: Plait's library is not built");
+        return;
+    };
+    let plait = behaviour_of(plait, wal().with("journal_mode", "concurrent"));
+    assert_eq!(answer_to(&plait, "Two BEGIN CONCURRENT that update two tables"), "both commit");
+    let one_row = answer_to(&plait, "Two BEGIN CONCURRENT that update one row");
+    assert!(one_row.starts_with("the second: conflict"), "{one_row}");
+}
+
+#[test]
+fn berkeley_db_sql_never_says_busy_and_nothing_hangs() {
+    let Some(berkeley) = kind("bdb-sql") else {
+        println!("skipped: Berkeley DB SQL is not installed");
+        return;
+    };
+    let berkeley = behaviour_of(berkeley, Settings::default());
+    assert_eq!(answer_to(&berkeley, "A writer blocked by another, busy timeout 0"), "waits");
+    assert_eq!(answer_to(&berkeley, "Open, write"), "works");
+}
+
+#[test]
+fn a_quick_run_from_end_to_end_measures_stock_and_plait() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("results.json");
+    let run = Command::new(env!("CARGO_BIN_EXE_plait-bench"))
+        .args(["writers", "--quick", "--repeats", "1", "--engines", "stock,plait", "--dir"])
+        .arg(folder.path())
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let results = plait_bench::report::results::Results::read(&json).unwrap();
+    assert!(results.cells.len() > 10);
+    for result in &results.cells {
+        for trial in &result.trials {
+            assert!(trial.answer.measured().is_some(), "{}: {:?}", result.cell.id, trial.answer);
+        }
+    }
+}
