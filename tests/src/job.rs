@@ -29,6 +29,8 @@ pub enum Work {
     Pairs(jobs::pairs::Pairs),
     /// Transfers between accounts, entered in a book that can be audited.
     Ledger(jobs::ledger::Ledger),
+    /// The same, by several in threads.
+    Crew(jobs::ledger::Crew),
     /// Increments one of a few rows for a time.
     Counter(jobs::counter::Counter),
     /// Reads an invariant over and over.
@@ -54,7 +56,7 @@ pub struct Job {
 
 /// What a job uses to report and to learn that it should end.
 pub struct Reporter {
-    sink: Box<dyn Fn(Json) + Send>,
+    sink: Box<dyn Fn(Json) + Send + Sync>,
     stop: Arc<AtomicBool>,
 }
 
@@ -78,6 +80,7 @@ impl Job {
             Work::History(work) => work.run(self, reporter),
             Work::Pairs(work) => work.run(self, reporter),
             Work::Ledger(work) => work.run(self, reporter),
+            Work::Crew(work) => work.run(self, reporter),
             Work::Counter(work) => work.run(self, reporter),
             Work::Reader(work) => work.run(self, reporter),
             Work::Differential(work) => work.run(self, reporter),

@@ -3,27 +3,39 @@
 //! Long form: `cargo run -p plait-tests --bin torture -- crash --seconds 600`, or `PLAIT_TORTURE_SECONDS`.
 
 use plait_tests::crash::storm::{Memory, Storm};
-use plait_tests::subject::{Synchronous, real_plait};
+use plait_tests::subject::{Subject, Synchronous, real_plait};
 use plait_tests::torture::{seed_or, time_or};
 use std::time::Duration;
 
 fn all_at_once(synchronous: Synchronous, memory: Memory, seed: u64) {
     let Some(subject) = real_plait("kills") else { return };
-    let storm = Storm { seed: seed_or(seed), workers: 3, synchronous, memory };
+    let storm = Storm { seed: seed_or(seed), workers: 3, threads: 1, synchronous, memory };
     storm
         .kill_all_at_once(&subject, time_or(Duration::from_secs(3)))
         .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
+}
+
+fn one_by_one(subject: &Subject, synchronous: Synchronous, workers: i64, threads: i64) {
+    let storm = Storm { seed: seed_or(3), workers, threads, synchronous, memory: Memory::Stays };
+    let deaths = storm
+        .kill_one_by_one(subject, time_or(Duration::from_secs(4)))
+        .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
+    assert!(deaths > 0);
 }
 
 #[test]
 fn workers_that_are_killed_one_by_one_never_stop_the_others() {
     let Some(subject) = real_plait("kills") else { return };
     for synchronous in [Synchronous::Full, Synchronous::Normal] {
-        let storm = Storm { seed: seed_or(3), workers: 4, synchronous, memory: Memory::Stays };
-        let deaths = storm
-            .kill_one_by_one(&subject, time_or(Duration::from_secs(4)))
-            .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
-        assert!(deaths > 0);
+        one_by_one(&subject, synchronous, 4, 1);
+    }
+}
+
+#[test]
+fn processes_with_several_writing_threads_that_are_killed_never_stop_the_others() {
+    let Some(subject) = real_plait("kills") else { return };
+    for synchronous in [Synchronous::Full, Synchronous::Normal] {
+        one_by_one(&subject, synchronous, 3, 4);
     }
 }
 
@@ -31,7 +43,13 @@ fn workers_that_are_killed_one_by_one_never_stop_the_others() {
 fn workers_that_are_killed_while_they_change_the_mode_lose_nothing() {
     let Some(subject) = real_plait("kills") else { return };
     for memory in [Memory::Stays, Memory::Removed] {
-        let storm = Storm { seed: seed_or(5), workers: 1, synchronous: Synchronous::Full, memory };
+        let storm = Storm {
+            seed: seed_or(5),
+            workers: 1,
+            threads: 1,
+            synchronous: Synchronous::Full,
+            memory,
+        };
         storm
             .kill_converters(&subject, time_or(Duration::from_secs(3)))
             .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));

@@ -157,7 +157,9 @@ void pl_read_range(PlConn *, uint32_t iRoot, const uint8_t *pLo, uint32_t nLo, c
 /* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). */
 int  pl_commit_prepare(PlConn *, const PlWait *);
 /* SQLITE_OK: committed, and on disk when sync is FULL.  SQLITE_BUSY: may be repeated.  SQLITE_BUSY_SNAPSHOT: conflict, doomed until rollback.
-** keepReading: open SELECTs go on; the snapshot moves to this commit. A transaction without writes just ends (waits until what it read is durable). */
+** keepReading: open SELECTs go on; the snapshot moves to this commit. A transaction without writes just ends (waits until what it read is durable).
+** PL_RETRY: the own snapshot holds memory that is needed, and the writer's right is held. With all positions saved: end the base
+** read transaction, start over from pin, take (forWrite=1; it sees the same), and call again. */
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 int  pl_maintain(PlConn *);              /* outside any transaction, after it ended: merge when due */
@@ -166,8 +168,7 @@ int  pl_doomed(PlConn *);                /* true after SQLITE_BUSY_SNAPSHOT unti
 /* ---- the exclusive path -------------------------------------------------------- */
 /* Right + validation + everything merged into the base; nobody commits or merges until pl_exclusive_end.
 ** Then the shim ends its base read transaction, starts a stock write transaction, replays, and goes on as stock SQLite.
-** PL_RETRY: the own snapshot holds memory that is needed. With all positions saved: end the base read transaction, start over
-** from pin, take (forWrite=1; it sees the same), and call again. */
+** PL_RETRY: as pl_commit. */
 int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);

@@ -58,19 +58,6 @@ static int plBreak(Btree *p, int rc){
   return rc;
 }
 
-/* The same snapshot over the newest base, so that memory which only an older base needs can be used again. Positions are
-** saved, and the writer's right keeps others from committing meanwhile. */
-static int plRenewSnapshot(Btree *p){
-  PlBtree *pPl = p->pPl;
-  u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly;
-  int rc;
-  plBaseEnd(p);
-  rc = plBeginRead(p, 1, 0);
-  pPl->bUsed = bUsed;
-  pPl->bBaseOnly = bBaseOnly;
-  return rc;
-}
-
 /* Makes the open transaction (reading or writing) exclusive. */
 static int plEscalate(Btree *p){
   PlBtree *pPl = p->pPl;
@@ -85,7 +72,7 @@ static int plEscalate(Btree *p){
   if( rc ) return rc;
   while( (rc = pl_exclusive_begin(pPl->pConn, plWait(p->db, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);
-    if( rc ) return plBreak(p, rc);
+    if( rc ) return rc;
   }
   if( rc ) return plFail(p, rc);
   plBaseEnd(p);

@@ -97,6 +97,20 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   return SQLITE_OK;
 }
 
+/* PL_RETRY: the same snapshot over the newest base, so that memory which only an older base needs can be used again. The
+** writer's right keeps others from committing meanwhile. */
+static int plRenewSnapshot(Btree *p){
+  PlBtree *pPl = p->pPl;
+  u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly;
+  int rc = plHardSaveAll(pPl);
+  if( rc ) return rc;
+  plBaseEnd(p);
+  rc = plBeginRead(p, 1, 0);
+  pPl->bUsed = bUsed;
+  pPl->bBaseOnly = bBaseOnly;
+  return rc ? plBreak(p, rc) : SQLITE_OK;
+}
+
 /* read -> none. */
 static void plEndRead(Btree *p){
   PlBtree *pPl = p->pPl;
@@ -272,7 +286,10 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
     rc = plMoveView(pPl);
     if( rc ) return rc;
   }
-  rc = pl_commit(pPl->pConn, pPl->eSync, bKeep, plWait(p->db, &wait));
+  while( (rc = pl_commit(pPl->pConn, pPl->eSync, bKeep, plWait(p->db, &wait)))==PL_RETRY ){
+    rc = plRenewSnapshot(p);
+    if( rc ) return rc;
+  }
   if( rc ) return plFail(p, rc);
   pPl->bMaintain = pPl->bWrote;
   pPl->nCommit++;

@@ -14,7 +14,7 @@ pub mod storm;
 pub mod torture;
 
 use crate::job::{Job, Running, Work};
-use crate::jobs::ledger::Ledger;
+use crate::jobs::ledger::{Crew, Ledger};
 use crate::place::Place;
 use crate::subject::{Fixture, Subject};
 use anyhow::{Context as _, ensure};
@@ -29,6 +29,13 @@ fn job(subject: Subject, database: PathBuf, ledger: Ledger) -> Job {
 #[must_use]
 pub fn start(fixture: &Fixture, ledger: Ledger) -> Running {
     job(fixture.subject.clone(), fixture.database(), ledger).start(Place::Processes)
+}
+
+/// Starts several bookkeepers in threads of one process.
+#[must_use]
+pub fn start_crew(fixture: &Fixture, crew: Crew) -> Running {
+    let (subject, database) = (fixture.subject.clone(), fixture.database());
+    Job { subject, database, work: Work::Crew(crew) }.start(Place::Processes)
 }
 
 /// Checks a database that everybody has closed: it is plain, and both libraries read the same sound book.

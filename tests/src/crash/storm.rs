@@ -2,10 +2,10 @@
 
 use super::audit::{Acknowledged, Demand, audit};
 use super::case::{await_attached, finish, goes_on};
-use super::{at_rest, start};
+use super::{at_rest, start, start_crew};
 use crate::differential::dice::Dice;
 use crate::job::Running;
-use crate::jobs::ledger::{Kind, Ledger, Line, schema};
+use crate::jobs::ledger::{Crew, Kind, Ledger, Line, schema};
 use crate::os::monotonic_ns;
 use crate::subject::{Fixture, Subject, Synchronous};
 use std::time::{Duration, Instant};
@@ -24,8 +24,10 @@ pub enum Memory {
 pub struct Storm {
     /// Seed of everything random in it.
     pub seed: u64,
-    /// How many workers.
+    /// How many worker processes.
     pub workers: i64,
+    /// In how many threads each writes, where they are killed one by one.
+    pub threads: i64,
     /// Durability.
     pub synchronous: Synchronous,
     /// What becomes of the shared memory when all were killed.
@@ -49,6 +51,11 @@ impl Storm {
         }
     }
 
+    fn crew(&self, process: i64, round: u64) -> Crew {
+        let first = (process - 1) * self.threads + 1;
+        Crew((first..first + self.threads).map(|worker| self.ledger(worker, round)).collect())
+    }
+
     /// The workers run; every now and then one is killed and another takes its place; the others go on each time.
     ///
     /// # Errors
@@ -58,7 +65,7 @@ impl Storm {
         let mut dice = Dice::new(self.seed);
         let mut acknowledged = Acknowledged::default();
         let mut jobs: Vec<Running> =
-            (1..=self.workers).map(|worker| start(&fixture, self.ledger(worker, 0))).collect();
+            (1..=self.workers).map(|process| start_crew(&fixture, self.crew(process, 0))).collect();
         let end = Instant::now() + time;
         let mut deaths = 0;
         while Instant::now() < end {
@@ -67,9 +74,9 @@ impl Storm {
             jobs[unlucky].kill();
             let death = monotonic_ns();
             deaths += 1;
-            let worker = i64::try_from(unlucky).expect("few workers") + 1;
-            let next = self.ledger(worker, deaths);
-            let dead = std::mem::replace(&mut jobs[unlucky], start(&fixture, next));
+            let process = i64::try_from(unlucky).expect("few workers") + 1;
+            let next = start_crew(&fixture, self.crew(process, deaths));
+            let dead = std::mem::replace(&mut jobs[unlucky], next);
             bury(dead, &mut acknowledged)?;
             for job in &mut jobs {
                 goes_on(job, death, &mut acknowledged)?;

@@ -34,6 +34,7 @@ fn round(subject: &Subject, seed: u64) {
     let storm = Storm {
         seed,
         workers: dice.between(2, 6),
+        threads: dice.between(1, 3),
         synchronous: *dice.pick(&[Synchronous::Full, Synchronous::Normal, Synchronous::Off]),
         memory: *dice.pick(&[Memory::Stays, Memory::Removed]),
     };

@@ -133,6 +133,23 @@ pub enum Line {
     },
 }
 
+/// Several bookkeepers in threads of one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Crew(pub Vec<Ledger>);
+
+impl Crew {
+    pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.0.iter().map(|ledger| scope.spawn(|| ledger.run(job, reporter))).collect();
+            let results = threads.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|_| anyhow::bail!("a thread of the crew panicked"))
+            });
+            results.collect::<anyhow::Result<Vec<Json>>>().map(Json::from)
+        })
+    }
+}
+
 impl Ledger {
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
         let mut random = StdRng::seed_from_u64(self.seed);

@@ -16,7 +16,7 @@ use crate::txn::slots::SlotIndex;
 pub(crate) enum Arena {
     /// One has become free, or another transaction holds the writer's right and comes first.
     LookAgain,
-    /// The caller's own snapshot holds one of them alone, or, if it may not be renewed, all of them.
+    /// The caller's own snapshot alone holds one of them.
     HeldByOwnSnapshot,
     /// The wait is over; the oldest of those who hold them, for an error text.
     HeldByReaders(String),
@@ -167,14 +167,13 @@ impl Database {
     }
 
     /// Waits until the end of a reader's snapshot frees an arena. If the caller, in `me`, holds the writer's right, what is
-    /// freed stays free, and readers that wait for that right are sent away (R5). `may_renew`: its own snapshot may be taken anew.
+    /// freed stays free, and readers that wait for that right are sent away (R5).
     pub(crate) fn wait_for_arena(
         &self,
         me: SlotIndex,
-        may_renew: bool,
         patience: &mut Patience<'_, '_>,
     ) -> Result<Arena> {
-        let waited = self.wait_for_arena_while(me, may_renew, patience);
+        let waited = self.wait_for_arena_while(me, patience);
         self.slot(me).waiting_for.store(0, Relaxed);
         waited
     }
@@ -182,7 +181,6 @@ impl Database {
     fn wait_for_arena_while(
         &self,
         me: SlotIndex,
-        may_renew: bool,
         patience: &mut Patience<'_, '_>,
     ) -> Result<Arena> {
         let word = &self.control().merge_word;
@@ -196,7 +194,7 @@ impl Database {
                 if self.free_merged(false) || (owner != 0 && owner != me.word()) {
                     return Ok(Arena::LookAgain);
                 }
-                if self.is_own_snapshot_in_the_way(me, may_renew) {
+                if self.is_own_snapshot_in_the_way(me) {
                     return Ok(Arena::HeldByOwnSnapshot);
                 }
                 if owner == 0 { Vec::new() } else { self.refuse_waiters(is_in_the_way) }
@@ -221,16 +219,12 @@ impl Database {
         self.control().generations.iter().filter(|g| g.state.load(Relaxed) == generation::MERGED)
     }
 
-    /// (M) Waiting for others does not help, or not as well as taking the own snapshot anew.
-    fn is_own_snapshot_in_the_way(&self, me: SlotIndex, may_renew: bool) -> bool {
+    /// (M) The snapshot of `me`, and no other, holds a merged generation: to take it anew helps at once.
+    fn is_own_snapshot_in_the_way(&self, me: SlotIndex) -> bool {
         let mine = |slot: &GenSlot| is_read_by(slot, self.slot(me));
         let others =
             |slot: &GenSlot| self.slots_in_use().any(|(i, s)| i != me && is_read_by(slot, s));
-        if may_renew {
-            self.merged().any(|slot| mine(slot) && !others(slot))
-        } else {
-            self.merged().all(mine)
-        }
+        self.merged().any(|slot| mine(slot) && !others(slot))
     }
 
     /// (M) Brings the generations in line with what the base says it includes. `exclusive`: the last

@@ -98,8 +98,8 @@ impl Conn {
     /// Commits. `keep_reading`: open readers go on at a snapshot that includes this commit.
     ///
     /// # Errors
-    /// Busy and Interrupted may be repeated; Conflict dooms the transaction; Full wrote nothing; I/O
-    /// errors after the commit point poison the database.
+    /// Busy and Interrupted may be repeated, and so must `RenewSnapshot`; Conflict dooms the transaction; Full wrote
+    /// nothing; I/O errors after the commit point poison the database.
     pub fn commit(&mut self, sync: Sync, keep_reading: bool, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         self.db.check_fork()?;
@@ -109,6 +109,9 @@ impl Conn {
         let committed = match self.commit_writes(wait) {
             Ok(committed) => committed,
             Err(e) => {
+                if matches!(e, Error::RenewSnapshot) {
+                    self.view = self.view.wrapping_add(1);
+                }
                 self.relax_pin();
                 return Err(self.note_conflict(e));
             }
@@ -185,7 +188,8 @@ impl Conn {
                 Err(e) => break Err(e),
             }
         };
-        if result.is_err() && !took_right_before {
+        let renew = matches!(result, Err(Error::RenewSnapshot));
+        if result.is_err() && !took_right_before && !renew {
             // An optimistic transaction does not keep the right while its caller thinks.
             self.give_right_back()?;
         }
@@ -418,12 +422,19 @@ impl Conn {
         Ok(())
     }
 
-    /// Everything is merged, and readers hold all of it.
-    fn wait_for_readers(&self, wait: &mut Wait<'_>) -> Result<()> {
-        let mut patience = Patience::new(wait);
-        match self.db.wait_for_arena(self.slot, false, &mut patience)? {
+    /// Everything is merged, and snapshots hold all of it.
+    fn wait_for_readers(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        match self.db.wait_for_arena(self.slot, &mut Patience::new(wait))? {
             Arena::LookAgain => Ok(()),
-            Arena::HeldByOwnSnapshot | Arena::HeldByReaders(_) => {
+            Arena::HeldByOwnSnapshot => {
+                if !self.has_right {
+                    // From here on it is a queued writer, which nothing that others do can make fail.
+                    self.write_from_now(wait)?;
+                    self.mode = Some(super::WriteMode::Queued);
+                }
+                Err(Error::RenewSnapshot)
+            }
+            Arena::HeldByReaders(_) => {
                 Err(self.db.no_room("commits cannot be kept in shared memory any longer"))
             }
         }

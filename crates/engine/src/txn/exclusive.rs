@@ -49,16 +49,6 @@ pub enum Replay<'a> {
     Delete(Root, &'a [u8], &'a [u8]),
 }
 
-/// What came of [`Conn::exclusive_begin`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begun {
-    /// The transaction is exclusive.
-    Yes,
-    /// Its own snapshot holds the memtables it needs. Save all positions, end the base read transaction, take the snapshot
-    /// anew from [`Conn::pin`] on (it sees the same, since nobody else commits), and call again.
-    RenewSnapshot,
-}
-
 /// What a transaction was before it tried to become exclusive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
@@ -71,15 +61,15 @@ impl Conn {
     ///
     /// # Errors
     /// As for [`Conn::write_begin`]; Busy also when readers hold the memtables it needs. The transaction is then
-    /// what it was before.
-    pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<Begun> {
+    /// what it was before. `RenewSnapshot`.
+    pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         if self.exclusive {
-            return Ok(Begun::Yes);
+            return Ok(());
         }
         let now = Before { mode: self.mode, had_right: self.has_right };
         let before = *self.before_exclusive.get_or_insert(now);
         let begun = self.become_writer(wait).and_then(|()| self.become_exclusive(wait));
-        if let Ok(Begun::RenewSnapshot) = begun {
+        if let Err(Error::RenewSnapshot) = begun {
             self.view = self.view.wrapping_add(1);
             return begun;
         }
@@ -116,20 +106,20 @@ impl Conn {
     }
 
     /// The right to merge, and with it an empty overlay.
-    fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<Begun> {
+    fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         self.db.with_base(|_| Ok(()))?;
         self.db.own_merge(self.slot, wait)?;
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         let merged = self.merge_everything(wait);
-        if !matches!(merged, Ok(Begun::Yes)) {
+        if merged.is_err() {
             self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed);
             self.db.disown_merge(self.slot);
         }
         merged
     }
 
-    fn merge_everything(&self, wait: &mut Wait<'_>) -> Result<Begun> {
+    fn merge_everything(&self, wait: &mut Wait<'_>) -> Result<()> {
         let mut patience = Patience::new(wait);
         loop {
             self.db.merge_owned(false)?;
@@ -138,14 +128,14 @@ impl Conn {
                 let gens = &self.db.control().generations;
                 let frozen = gens.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN);
                 if active.is_empty() && !frozen {
-                    return Ok(Begun::Yes);
+                    return Ok(());
                 }
                 // The active one found none to be frozen into; it does now.
                 continue;
             }
-            match self.db.wait_for_arena(self.slot, true, &mut patience)? {
+            match self.db.wait_for_arena(self.slot, &mut patience)? {
                 Arena::LookAgain => {}
-                Arena::HeldByOwnSnapshot => return Ok(Begun::RenewSnapshot),
+                Arena::HeldByOwnSnapshot => return Err(Error::RenewSnapshot),
                 Arena::HeldByReaders(who) => {
                     self.db.control().counters.busy.fetch_add(1, Relaxed);
                     return Err(Error::Busy(format!(

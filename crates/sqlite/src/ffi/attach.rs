@@ -10,7 +10,6 @@ use std::sync::Arc;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
-use plait_engine::txn::exclusive::Begun;
 use plait_engine::{database, session};
 
 use super::base::Opener;
@@ -179,8 +178,7 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
     unsafe {
         with(conn, |c| {
             refuse_company(c.database())?;
-            let begun = with_wait(wait, |w| c.exclusive_begin(w))?;
-            debug_assert_eq!(begun, Begun::Yes, "there is no snapshot to be renewed");
+            with_wait(wait, |w| c.exclusive_begin(w))?;
             // Once more: someone may have come while everything was merged. Whoever comes now finds the mode left.
             if let Err(e) = refuse_company(c.database()) {
                 c.exclusive_end(false);

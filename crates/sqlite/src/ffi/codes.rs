@@ -32,6 +32,7 @@ pub fn of(e: &Error) -> c_int {
         Error::CantOpen(_) => SQLITE_CANTOPEN,
         Error::Misuse(_) => SQLITE_MISUSE,
         Error::Escalate => PL_ESCALATE,
+        Error::RenewSnapshot => PL_RETRY,
         Error::Base { code, .. } => *code,
     }
 }

@@ -5,7 +5,7 @@ use std::os::raw::{c_int, c_void};
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
 use plait_engine::merge::BaseHeader;
-use plait_engine::txn::exclusive::{Begun, Replay};
+use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Sync, WriteMode};
 
@@ -314,14 +314,7 @@ pub unsafe extern "C" fn pl_doomed(conn: *mut PlConn) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
-    unsafe {
-        with(conn, |c| {
-            Ok(match with_wait(wait, |w| c.exclusive_begin(w))? {
-                Begun::Yes => SQLITE_OK,
-                Begun::RenewSnapshot => PL_RETRY,
-            })
-        })
-    }
+    unsafe { with(conn, |c| with_wait(wait, |w| c.exclusive_begin(w)).map(|()| SQLITE_OK)) }
 }
 
 /// A code that a replay callback returned.

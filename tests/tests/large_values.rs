@@ -1,0 +1,117 @@
+//! Values of more than 8 MiB, which no memtable takes: the transaction becomes exclusive around them.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::sqlite::Connection;
+use plait_tests::subject::{Begin, Fixture, Subject};
+
+const BYTES: usize = 9_000_000;
+const SCHEMA: &str = "CREATE TABLE b(id INTEGER PRIMARY KEY, data BLOB); CREATE TABLE small(id INTEGER PRIMARY KEY, n);
+    INSERT INTO small VALUES(1, 1), (2, 2)";
+
+fn bytes(seed: usize) -> Vec<u8> {
+    (0..BYTES).map(|index| (index.wrapping_mul(2_654_435_761 + 2 * seed) >> 13) as u8).collect()
+}
+
+fn put(connection: &Connection, id: i64, data: &[u8]) {
+    let mut insert =
+        connection.prepare("INSERT OR REPLACE INTO b VALUES(?, ?)").expect("it prepares");
+    insert.bind_i64(1, id).expect("a value");
+    insert.bind_blob(2, data).expect("a blob");
+    insert.run().unwrap_or_else(|error| panic!("blob {id}: {error}"));
+}
+
+fn holds(connection: &Connection, id: i64, data: &[u8]) -> bool {
+    let rows = connection.query(&format!("SELECT data FROM b WHERE id={id}")).expect("it reads");
+    rows == [vec![data.to_vec().into()]]
+}
+
+#[test]
+fn writes_before_and_after_a_large_value_belong_to_one_transaction() {
+    for begin in Begin::ALL {
+        let fixture = Fixture::new(Subject::plait(), SCHEMA);
+        let (connection, other) = (fixture.open(), fixture.open());
+        let data = [bytes(1), bytes(2)];
+        for end in ["ROLLBACK", "COMMIT"] {
+            connection.execute(fixture.subject.begin(begin)).expect("it begins");
+            connection.execute("UPDATE small SET n=n+10; SAVEPOINT a").expect("a small write");
+            put(&connection, 1, &data[0]);
+            connection.execute("SAVEPOINT b").expect("a savepoint");
+            put(&connection, 2, &data[1]);
+            put(&connection, 1, &data[1]);
+            connection
+                .execute("UPDATE small SET n=n+100 WHERE id=1; ROLLBACK TO b")
+                .expect("one back");
+            assert!(holds(&connection, 1, &data[0]), "{begin:?}: the first is there");
+            assert_eq!(connection.integer("SELECT count(*) FROM b"), Ok(1), "{begin:?}");
+            put(&connection, 3, &data[1]);
+            connection.execute(end).unwrap_or_else(|error| panic!("{begin:?}, {end}: {error}"));
+            let expected = if end == "COMMIT" { (2, 23) } else { (0, 3) };
+            assert_eq!(other.integer("SELECT count(*) FROM b"), Ok(expected.0), "{begin:?}, {end}");
+            assert_eq!(
+                other.integer("SELECT sum(n) FROM small"),
+                Ok(expected.1),
+                "{begin:?}, {end}"
+            );
+        }
+        assert!(holds(&other, 1, &data[0]) && holds(&other, 3, &data[1]), "{begin:?}");
+        assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+}
+
+#[test]
+fn open_blob_handles_outlive_the_escalation_of_their_transaction() {
+    let fixture = Fixture::new(Subject::plait(), SCHEMA);
+    let connection = fixture.open();
+    let data = [bytes(1), bytes(2)];
+    put(&connection, 1, &data[0]);
+    connection.execute("INSERT INTO b VALUES(2, zeroblob(100000))").expect("a small one");
+    for begin in [Begin::Deferred, Begin::Immediate, Begin::Concurrent] {
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        let mut small = connection.open_blob("b", "data", 2, true).expect("a handle");
+        let mut large = connection.open_blob("b", "data", 1, false).expect("a handle");
+        small.write(10, b"before").expect("a write");
+        assert_eq!(large.read(8_000_000, 100).expect("a read"), data[0][8_000_000..8_000_100]);
+        put(&connection, 3, &data[1]);
+        assert_eq!(
+            large.read(8_000_100, 100).expect("a read"),
+            data[0][8_000_100..8_000_200],
+            "{begin:?}"
+        );
+        assert_eq!(small.read(10, 6).expect("a read"), b"before", "{begin:?}");
+        small.write(20, b"after").expect("a write");
+        small.close().expect("it closes");
+        large.close().expect("it closes");
+        connection.execute("COMMIT").unwrap_or_else(|error| panic!("{begin:?}: {error}"));
+        let other = fixture.open();
+        let mut seen = other.open_blob("b", "data", 2, false).expect("a handle");
+        assert_eq!(seen.read(10, 15).expect("a read"), b"before\0\0\0\0after", "{begin:?}");
+        seen.close().expect("it closes");
+        assert!(holds(&other, 3, &data[1]), "{begin:?}");
+        connection
+            .execute("DELETE FROM b WHERE id=3; UPDATE b SET data=zeroblob(100000) WHERE id=2")
+            .expect("again");
+    }
+}
+
+in_threads_and_processes! {
+    fn a_reader_keeps_its_snapshot_while_large_values_are_replaced(place) {
+        let fixture = Fixture::new(Subject::plait(), SCHEMA);
+        let writer = fixture.open();
+        put(&writer, 1, &bytes(1));
+        let mut reader = Actor::start(place, "reader", &fixture.subject, &fixture.database());
+        let look = "SELECT count(*)*1000000000 + sum(length(data)) + sum(unicode(hex(substr(data, 5000000, 1)))) FROM b";
+        reader.ok("BEGIN");
+        let before = reader.integer(look);
+        for seed in 2..6 {
+            put(&writer, 1, &bytes(seed));
+            writer.execute("UPDATE small SET n=n+1").expect("a small commit between");
+            assert_eq!(reader.integer(look), before, "replacement {seed}");
+        }
+        reader.ok("COMMIT");
+        assert!(holds(&writer, 1, &bytes(5)));
+        writer.execute("DELETE FROM b").expect("a delete");
+        assert_eq!(reader.integer("SELECT count(*) FROM b"), 0);
+        assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+}

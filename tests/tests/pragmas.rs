@@ -1,0 +1,112 @@
+//! Settings of a session: who merges, and what an old reader may cost.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::sqlite::{Connection, ERROR, FULL};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::time::{Duration, Instant};
+
+const SCHEMA: &str =
+    "CREATE TABLE t(id INTEGER PRIMARY KEY, data BLOB); INSERT INTO t VALUES(1, NULL)";
+/// A commit of about 4 MiB.
+const COMMIT: &str = "INSERT INTO t(data) VALUES(zeroblob(4000000))";
+/// More such commits than shared memory holds.
+const TOO_MANY: usize = 60;
+
+fn status(connection: &Connection, name: &str) -> i64 {
+    let sql = format!("SELECT value FROM plait_status WHERE name='{name}'");
+    connection.integer(&sql).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Pragmas of our own answer with text, as SQLite lets files do.
+fn setting(connection: &Connection, name: &str) -> String {
+    connection.text(&format!("PRAGMA {name}")).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn fixture(test: &str) -> Option<Fixture> {
+    real_plait(test).map(|subject: Subject| Fixture::new(subject, SCHEMA))
+}
+
+in_threads_and_processes! {
+    fn past_the_wal_limit_commits_fail_until_the_reader_has_gone(place) {
+        let Some(fixture) = fixture("plait_wal_limit") else { return };
+        let writer = fixture.open();
+        writer.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+        writer.execute("PRAGMA synchronous=NORMAL; PRAGMA plait_wal_limit=20000000").expect("settings");
+        let mut reader = Actor::start(place, "reader", &fixture.subject, &fixture.database());
+        assert_eq!(reader.ok("PRAGMA plait_wal_limit"), [["20000000".into()]], "it holds for the session");
+        reader.ok("BEGIN");
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), 1);
+        let mut committed = 0;
+        let refused = loop {
+            assert!(committed < TOO_MANY, "the limit does not hold");
+            match writer.execute(COMMIT) {
+                Ok(()) => committed += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.code, FULL, "{refused}");
+        for word in ["plait_wal_limit", "oldest reader"] {
+            assert!(refused.message.contains(word), "it does not name {word}: {refused}");
+        }
+        assert!(committed > 10, "shared memory is used first: {committed}");
+        let wal = std::fs::metadata(fixture.side_file("-wal")).expect("there is a WAL").len();
+        // The merge that crosses the limit still counts.
+        assert!(wal < 20_000_000 + 100_000_000, "the WAL has {wal} bytes");
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), 1, "the reader keeps its snapshot");
+        reader.ok("COMMIT");
+        writer.execute(COMMIT).expect("nobody is in the way");
+        let rows = i64::try_from(committed).expect("few") + 2;
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), rows);
+        assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+
+    fn in_the_background_merges_are_made_without_the_committer(place) {
+        let Some(fixture) = fixture("plait_background_merge") else { return };
+        let writer = fixture.open();
+        assert_eq!(setting(&writer, "plait_background_merge"), "0");
+        writer.execute("PRAGMA synchronous=NORMAL; PRAGMA plait_background_merge=1").expect("settings");
+        let mut other = Actor::start(place, "other", &fixture.subject, &fixture.database());
+        assert_eq!(other.ok("PRAGMA plait_background_merge"), [["1".into()]], "it holds for the session");
+        let before = status(&writer, "merges");
+        for _ in 0..3 {
+            writer.execute(COMMIT).expect("a commit");
+        }
+        // No statement runs on either connection: only the thread can do it.
+        std::thread::sleep(Duration::from_secs(2));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while status(&writer, "merges") == before {
+            assert!(Instant::now() < deadline, "nobody merges");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for _ in 0..TOO_MANY {
+            other.ok(COMMIT);
+        }
+        assert_eq!(writer.integer("SELECT count(*) FROM t"), Ok(4 + 60));
+        assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        drop(writer);
+        other.close().expect("the thread ends with its process's last connection");
+        assert!(!fixture.side_file("-plait").exists());
+        let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+        assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(4 + 60));
+    }
+}
+
+#[test]
+fn settings_of_a_session_end_with_it_and_refuse_nonsense() {
+    let Some(fixture) = fixture("session settings") else { return };
+    let connection = fixture.open();
+    connection
+        .execute("PRAGMA plait_wal_limit=5000000; PRAGMA plait_background_merge=1")
+        .expect("settings");
+    for wrong in ["plait_wal_limit='much'", "plait_background_merge='perhaps'", "plait_nonsense=1"]
+    {
+        let error = connection.execute(&format!("PRAGMA {wrong}")).expect_err(wrong);
+        assert_eq!(error.code, ERROR, "{wrong}: {error}");
+    }
+    assert_eq!(setting(&connection, "plait_wal_limit"), "5000000");
+    connection.close().expect("it closes");
+    let again = fixture.open();
+    assert_eq!(setting(&again, "plait_wal_limit"), "1073741824");
+    assert_eq!(setting(&again, "plait_background_merge"), "0");
+}
