@@ -44,6 +44,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "log.lead.synced",
     "log.lead.unlocked",
     "log.lead.written",
+    "log.member.woken",
     "log.retire.done",
     "log.segment.assigned",
     "merge.applied",
@@ -54,7 +55,9 @@ pub const CRASH_POINTS: &[&str] = &[
     "recovery.log_removed",
     "recovery.merged",
     "recovery.unfenced",
+    "right.announced",
     "right.chosen",
+    "right.next",
     "right.owned",
 ];
 

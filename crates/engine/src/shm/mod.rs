@@ -6,3 +6,4 @@ pub mod locks;
 pub mod mutex;
 pub mod process;
 pub mod region;
+pub mod spin;

@@ -20,8 +20,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::right::{Patience, Wait};
-use super::slots::SlotIndex;
+use super::right::{Patience, Wait, Wakes};
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
@@ -70,7 +69,7 @@ impl Drop for PoisonOnPanic<'_> {
 struct Committed {
     ts: CommitTs,
     end: Lsn,
-    wake: Option<SlotIndex>,
+    wakes: Wakes,
 }
 
 /// Result of validating outside the mutex: everything before `lsn` has been checked.
@@ -116,7 +115,7 @@ impl Conn {
                 return Err(self.note_conflict(e));
             }
         };
-        self.db.wake_answered(committed.wake);
+        self.db.wake_answered(committed.wakes);
         self.has_right = false;
         self.own_commits += 1;
         self.writes.clear();
@@ -283,10 +282,10 @@ impl Conn {
         // the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
-        let wake = if owner == 0 { None } else { db.pass_right() };
+        let wakes = if owner == 0 { Wakes::default() } else { db.pass_right() };
         drop(guard);
         crash_point!("commit.unlocked");
-        Ok(Ok(Committed { ts, end, wake }))
+        Ok(Ok(Committed { ts, end, wakes }))
     }
 
     /// (M) X2, or a full validation of a small read set, or the rest after a first pass.

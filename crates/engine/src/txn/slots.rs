@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use super::right::Wakes;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
@@ -118,7 +119,7 @@ impl Database {
     }
 
     fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
-        let mut wake = None;
+        let mut wakes = Wakes::default();
         let mut suspended = false;
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
@@ -141,7 +142,7 @@ impl Database {
                 }
                 self.drop_from_queue(i);
                 if c.right_owner.load(Relaxed) == i.word() {
-                    wake = self.pass_right();
+                    wakes = self.pass_right();
                 }
                 slot.clear();
                 slot.process.store(0, Release);
@@ -150,7 +151,7 @@ impl Database {
                 process::clear_dead(self.region(), index);
             }
         }
-        self.wake_answered(wake);
+        self.wake_answered(wakes);
         if suspended {
             self.finish_dead_merge(index)?;
         }
