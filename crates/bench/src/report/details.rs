@@ -33,6 +33,8 @@ pub struct Details {
     pub fairness: Option<f64>,
     /// Bytes of all files at the end.
     pub file_bytes: Option<f64>,
+    /// Bytes of all files while the work went on, where that was looked at.
+    pub working_bytes: Option<f64>,
     /// Median latency in microseconds.
     pub p50_us: Option<f64>,
     /// 99th percentile of the latency in microseconds.
@@ -79,6 +81,7 @@ impl Details {
             system_calls: result.traced.as_ref().and_then(|traced| traced.per_operation()),
             fairness: median(&Phase::fairness),
             file_bytes: Median::of(&sizes).map(|m| m.median),
+            working_bytes: median(&|p| p.file_bytes.map(|bytes| bytes as f64)),
             p50_us: latency(50.0),
             p99_us: latency(99.0),
             settings: settings(result),

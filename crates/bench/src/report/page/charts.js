@@ -315,7 +315,8 @@ function drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, 
 
 function textOf(row) {
   if (!row.place) return "absent";
-  if (row.place.value) return figure(row.place.value.median) + (row.place.unranked ? " ?" : "") + (row.place.saturated ? " ↓" : "");
+  const doubt = row.place.failed ? " !" : row.place.unranked ? " ?" : "";
+  if (row.place.value) return figure(row.place.value.median) + doubt + (row.place.saturated ? " ↓" : "");
   return { failed: "failed", "not-applicable": "n/a" }[row.place.state] ?? "–";
 }
 

@@ -61,6 +61,7 @@ pub fn head(chart: &Evaluated) -> Vec<String> {
         "p99 µs",
         "fairness",
         "files at end",
+        "files at work",
         "survives",
         "tuning",
     ];
@@ -144,6 +145,7 @@ fn row(line: &Line, place: &Place) -> Row {
         figure_or_dash(details.p99_us),
         figure_or_dash(details.fairness),
         size(details.file_bytes),
+        size(details.working_bytes),
         place.durability.map(survives).unwrap_or_default().to_owned(),
         place.tuning.map(tuning).unwrap_or_default().to_owned(),
     ];
