@@ -103,12 +103,13 @@ int bench_bdb_open(
   return rc ? rc : db->open(db, NULL, file, NULL, DB_BTREE, flags, 0644);
 }
 
-/* Reads back a table's page size and, without an environment, its cache. */
+/* Reads back a table's page size and, if asked, its own cache, which one in an environment has not. */
 int bench_bdb_settings(DB *db, uint32_t *page_bytes, uint64_t *cache_bytes){
   uint32_t gigabytes, bytes;
   int caches;
   int rc = db->get_pagesize(db, page_bytes);
-  if( rc==0 ) rc = db->get_cachesize(db, &gigabytes, &bytes, &caches);
+  if( rc || cache_bytes==NULL ) return rc;
+  rc = db->get_cachesize(db, &gigabytes, &bytes, &caches);
   if( rc==0 ) *cache_bytes = gigabytes * GIGABYTE + bytes;
   return rc;
 }

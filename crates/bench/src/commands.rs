@@ -1,12 +1,16 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::engines::catalogue::{self, Entry, NamedLibrary, Presence};
-use crate::measure::{machine, runner, trial};
+use crate::measure::progress::Verbosity;
+use crate::measure::runner::{Rules, Run, Tracing};
+use crate::measure::{interrupt, machine, preflight, process, runner, trace, trial};
 use crate::report::results::{Results, SCHEMA};
 use crate::report::stored::{self, CompareArgs, ReportArgs};
 use crate::report::{page, terminal};
@@ -42,12 +46,18 @@ enum Command {
     /// The schema of results
     #[command(hide = true)]
     Schema,
+    /// The cells of a plan that was written as JSON (for the suite's tests of itself)
+    #[command(hide = true)]
+    Plan(PlanArgs),
     /// One trial (for this program itself)
     #[command(name = trial::COMMAND, hide = true)]
     Trial,
     /// One process of a trial of several (for this program itself)
     #[command(name = member::COMMAND, hide = true)]
     Member,
+    /// One trial whose system calls are counted (for this program itself)
+    #[command(name = trace::COMMAND, hide = true)]
+    Trace,
 }
 
 /// A command line that cannot be done as it is: the program ends with 2.
@@ -77,9 +87,9 @@ pub struct StudyArgs {
     /// Directory on a medium to be measured; can be given several times [default: the current one]
     #[arg(long = "dir")]
     directories: Vec<PathBuf>,
-    /// Trials of each cell
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    repeats: u32,
+    /// Trials of each cell [default: 5, with --quick 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: Option<u32>,
     /// Small sizes: a glance, not a result
     #[arg(long)]
     quick: bool,
@@ -98,6 +108,23 @@ pub struct StudyArgs {
     /// Seed of keys, values and order
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Seconds after which a trial is killed and has failed
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// What is shown meanwhile [default: bar on a terminal, lines elsewhere]
+    #[arg(long)]
+    verbose: Option<Verbosity>,
+    /// Count no system calls: nothing is then shown to survive a power cut, or ranked as if it did
+    #[arg(long)]
+    no_trace: bool,
+}
+
+#[derive(Args, Debug)]
+struct PlanArgs {
+    /// The plan
+    file: PathBuf,
+    #[command(flatten)]
+    study: StudyArgs,
 }
 
 #[derive(Args, Debug)]
@@ -107,81 +134,132 @@ struct EnginesArgs {
     libraries: Vec<NamedLibrary>,
 }
 
-/// Does what the command line asks.
+/// Does what the command line asks. The exit code is 0 if everything was done, 1 if a trial failed, and 130 after an
+/// interruption, with what was measured until then in the results.
 ///
 /// # Errors
 /// Whatever went wrong, in words for the user.
-pub fn parse_and_run() -> anyhow::Result<()> {
+pub fn parse_and_run() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
-        Command::Kv(args) => run_studies(&[Study::Kv], &args),
-        Command::Modes(args) => run_studies(&[Study::Modes], &args),
-        Command::Files(args) => run_studies(&[Study::Files], &args),
-        Command::Writers(args) => run_studies(&[Study::Writers], &args),
+        Command::Kv(args) => return run_studies(&[Study::Kv], &args),
+        Command::Modes(args) => return run_studies(&[Study::Modes], &args),
+        Command::Files(args) => return run_studies(&[Study::Files], &args),
+        Command::Writers(args) => return run_studies(&[Study::Writers], &args),
         Command::All(args) => {
-            run_studies(&[Study::Kv, Study::Modes, Study::Files, Study::Writers], &args)
+            let all = [Study::Kv, Study::Modes, Study::Files, Study::Writers];
+            return run_studies(&all, &args);
         }
-        Command::Engines(args) => list_engines(&args),
-        Command::Compare(args) => args.run(),
-        Command::Report(args) => args.run(),
-        Command::Schema => {
-            anstream::print!("{}", stored::schema());
-            Ok(())
+        Command::Plan(PlanArgs { file, study }) => {
+            let text = std::fs::read_to_string(&file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            let plan = serde_json::from_str(&text)
+                .with_context(|| format!("{} is no plan", file.display()))?;
+            return run_plan(plan, study.request()?, &study);
         }
-        Command::Trial => trial::be_trial(),
-        Command::Member => member::be_member(),
+        Command::Engines(args) => list_engines(&args)?,
+        Command::Compare(args) => args.run()?,
+        Command::Report(args) => args.run()?,
+        Command::Schema => anstream::print!("{}", stored::schema()),
+        Command::Trial => trial::be_trial()?,
+        Command::Member => member::be_member()?,
+        Command::Trace => trace::be_tracer()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds in which the media are probed, all together.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// Room that the largest trial of a study may need, and of its small sizes.
+const NEEDED_BYTES: u64 = 2 << 30;
+const NEEDED_BYTES_QUICK: u64 = 256 << 20;
+
+impl StudyArgs {
+    fn request(&self) -> anyhow::Result<Request> {
+        let engines = chosen(catalogue::all(&self.libraries)?, &self.engines)?;
+        let media = match &self.directories[..] {
+            [] => vec![std::env::current_dir()?],
+            directories => directories.to_vec(),
+        };
+        let mode = if self.historical { Mode::Historical } else { Mode::Modern };
+        Ok(Request { mode, quick: self.quick, thorough: self.thorough, engines, media })
+    }
+
+    fn rules(&self) -> anyhow::Result<Rules> {
+        let refused = "system calls were not to be counted (--no-trace)".to_owned();
+        Ok(Rules {
+            repeats: self.repeats.unwrap_or(if self.quick { 1 } else { 5 }),
+            quick: self.quick,
+            seed: self.seed,
+            limit: Duration::from_secs(self.limit),
+            tracing: if self.no_trace { Tracing::Refused(refused) } else { Tracing::Wanted },
+            verbosity: self.verbose.unwrap_or_else(Verbosity::fitting),
+            ..Rules::new()?
+        })
     }
 }
 
-fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<()> {
-    let engines = chosen(catalogue::all(&args.libraries)?, &args.engines)?;
-    let request = Request {
-        mode: if args.historical { Mode::Historical } else { Mode::Modern },
-        quick: args.quick,
-        thorough: args.thorough,
-        engines,
-        media: if args.directories.is_empty() {
-            vec![std::env::current_dir()?]
-        } else {
-            args.directories.clone()
-        },
-    };
+fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<ExitCode> {
+    let request = args.request()?;
     let mut plan = Plan::default();
     for study in studies {
         let part = study.plan(&request);
         plan.cells.extend(part.cells);
         plan.charts.extend(part.charts);
     }
+    run_plan(plan, request, args)
+}
+
+fn run_plan(plan: Plan, request: Request, args: &StudyArgs) -> anyhow::Result<ExitCode> {
+    let rules = args.rules()?;
+    let needed = if args.quick { NEEDED_BYTES_QUICK } else { NEEDED_BYTES };
+    preflight::check(&request.media, needed)?;
+    process::adopt_orphans()?;
+    interrupt::watch()?;
     let started = SystemTime::now();
-    let rules =
-        runner::Rules { repeats: args.repeats, seed: args.seed, limit: Duration::from_secs(600) };
-    let run = runner::run(plan.cells, &request.engines, &rules)?;
-    let results = Results {
+    if rules.verbosity != Verbosity::None {
+        anstream::eprintln!(
+            "{} cells, measured {} times each, seed {}",
+            plan.cells.len(),
+            rules.repeats,
+            rules.seed
+        );
+    }
+    let machine = machine::describe_and_probe(&request.media, PROBE);
+    let results = |run: &Run| Results {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args().skip(1).collect(),
         started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         took_s: started.elapsed().map_or(0.0, |d| d.as_secs_f64()),
         interrupted: run.interrupted,
-        repeats: args.repeats,
-        seed: args.seed,
-        machine: machine::describe(),
-        engines: request.engines,
-        proofs: Vec::new(),
-        cells: run.cells,
-        charts: plan.charts,
+        repeats: rules.repeats,
+        seed: rules.seed,
+        machine: machine.clone(),
+        engines: request.engines.clone(),
+        proofs: run.proofs.clone(),
+        cells: run.cells.clone(),
+        charts: plan.charts.clone(),
     };
-    if let Some(path) = &args.json {
-        results.write(path)?;
-    }
+    let run = runner::run(&plan, &request.engines, &rules, &mut |run| match &args.json {
+        Some(path) => results(run).write(path),
+        None => Ok(()),
+    })?;
+    let results = results(&run);
     if let Some(path) = &args.html {
         page::write(&results, path)?;
     }
     anstream::print!("{}", terminal::summary(&results, args.details));
-    Ok(())
+    Ok(match () {
+        () if run.interrupted => ExitCode::from(130),
+        () if run.has_failures() => ExitCode::FAILURE,
+        () => ExitCode::SUCCESS,
+    })
 }
 
 /// The engines that were asked for, or all.
-fn chosen(entries: Vec<Entry>, names: &[String]) -> anyhow::Result<Vec<Entry>> {
+fn chosen(mut entries: Vec<Entry>, names: &[String]) -> anyhow::Result<Vec<Entry>> {
+    entries.extend(catalogue::fakes().into_iter().filter(|fake| names.contains(&fake.name)));
     if let Some(unknown) = names.iter().find(|name| !entries.iter().any(|e| e.name == **name)) {
         let known: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
         anyhow::bail!("no engine is called {unknown}; there are {}", known.join(", "));

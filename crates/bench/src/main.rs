@@ -6,7 +6,7 @@ use plait_bench::commands::UsageError;
 
 fn main() -> ExitCode {
     match plait_bench::commands::parse_and_run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             anstream::eprintln!("plait bench: {error:#}");
             // As clap ends for what it refuses itself.

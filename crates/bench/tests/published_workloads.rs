@@ -275,6 +275,29 @@ fn a_journal_mode_that_does_not_take_is_not_measured() {
 }
 
 #[test]
+fn deferred_transactions_that_read_first_are_refused_and_repeated() {
+    let inner = load("stock").expect("the stock library: run `make dist`");
+    let directory = tempfile::tempdir().unwrap();
+    let load = counter::Load {
+        keys: counter::Keys::Existing(1),
+        begin: Begin::Deferred,
+        // Long enough for all to read before the first one writes.
+        hold_s: 0.02,
+        shift: shift(4, Amount::Each(3)),
+    };
+    let measured = Workload::Counter(load).run(&Site {
+        engine: inner.as_ref(),
+        kind: None,
+        settings: &Settings::default().with("journal_mode", "wal"),
+        directory: directory.path().to_owned(),
+        seed: 1,
+    });
+    let phase = &measured.unwrap().phases[0];
+    assert_eq!(phase.commits, 12);
+    assert!(phase.refusals.conflict > 0, "{:?}", phase.refusals);
+}
+
+#[test]
 fn a_dictionary_counts_in_its_own_process() {
     let Some(dict) = load("dict") else { return };
     let site = |amount, keys| {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dict::{self, DictEngine};
+use super::fake::{self, FakeEngine, Fault};
 use super::files::FilesEngine;
 use super::lmdb::{self, LmdbEngine};
 use super::map::MapEngine;
@@ -61,6 +62,11 @@ pub enum Kind {
         /// The interpreter.
         python: PathBuf,
     },
+    /// One that has a fault, for the suite's tests of itself.
+    Fake {
+        /// Which one.
+        fault: Fault,
+    },
 }
 
 impl Kind {
@@ -92,6 +98,7 @@ impl Kind {
             Self::Map => Ok(Box::new(MapEngine)),
             Self::Files => Ok(Box::new(FilesEngine)),
             Self::Dict { python } => Ok(Box::new(DictEngine::new(python))),
+            Self::Fake { fault } => Ok(Box::new(FakeEngine { fault: *fault })),
         }
     }
 }
@@ -178,6 +185,15 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         entries.push(entry);
     }
     Ok(entries)
+}
+
+/// The engines with a fault, for the suite's tests of itself. Not among [`all`]: they have to be named.
+#[must_use]
+pub fn fakes() -> Vec<Entry> {
+    let entry = |(name, fault): &(&str, Fault)| {
+        built_in(name, name, Kind::Fake { fault: *fault }, "for the suite's tests of itself")
+    };
+    fake::ALL.iter().map(entry).collect()
 }
 
 /// A library with SQLite's C interface, named on the command line as `name=path`.

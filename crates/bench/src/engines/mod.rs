@@ -16,6 +16,7 @@
 //! | [`rocksdb`] | RocksDB, by transactions that lock |
 //! | [`files`] | the file system: a record is a file |
 //! | [`dict`] | a dictionary in a Python process |
+//! | [`fake`] | engines with a fault, which the suite must catch |
 //! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
@@ -25,6 +26,7 @@ pub mod bdb;
 pub mod catalogue;
 pub mod dict;
 pub mod failure;
+pub mod fake;
 pub mod files;
 #[cfg(feature = "fjall")]
 pub mod fjall;

@@ -9,11 +9,21 @@
 //! | [`statistics`] | medians and intervals |
 //! | [`trace`] | system calls, counted in a pass of their own |
 //! | [`durability`] | the proof that a commit waits for the disk |
-//! | [`machine`] | what is measured on |
+//! | [`process`] | the process of a trial, and that nothing outlives it |
+//! | [`interrupt`] | Ctrl-C |
+//! | [`preflight`] | what is refused before anything is measured |
+//! | [`progress`] | what is shown meanwhile, and how long it will take |
+//! | [`machine`], [`medium`], [`disk`] | what is measured on |
 
+pub mod disk;
 pub mod durability;
+pub mod interrupt;
 pub mod machine;
+pub mod medium;
 pub mod phase;
+pub mod preflight;
+pub mod process;
+pub mod progress;
 pub mod runner;
 pub mod statistics;
 pub mod trace;

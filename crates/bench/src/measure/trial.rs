@@ -4,11 +4,13 @@
 //! an [`Answer`] from its standard output. What the engine's library prints goes to standard error and is shown when a
 //! trial fails.
 
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::process;
 use crate::engines::catalogue::Kind;
 use crate::engines::{Failure, Settings};
 use crate::workloads::{Measured, Site, Workload};
@@ -104,9 +106,23 @@ pub fn size_of(directory: &Path) -> u64 {
 /// # Errors
 /// If what stands there is no [`Spec`].
 pub fn be_trial() -> anyhow::Result<()> {
+    process::die_with_parent()?;
+    fail_at_panic();
     let spec: Spec = serde_json::from_reader(std::io::stdin().lock())?;
-    serde_json::to_writer(std::io::stdout().lock(), &spec.run())?;
+    // What a library prints must not stand in the answer.
+    let answers = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    nix::unistd::dup2_stdout(std::io::stderr())?;
+    serde_json::to_writer(answers, &spec.run())?;
     Ok(())
+}
+
+/// A thread that panics takes the process with it: others might wait for it until the trial's time is over.
+fn fail_at_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 #[cfg(test)]

@@ -1,7 +1,20 @@
 //! The studies: which cells are measured, and which charts and tables they make.
 //!
 //! A study is a function from a [`Request`] to a [`Plan`]. It measures nothing itself.
+//!
+//! | module | study |
+//! |---|---|
+//! | [`kv`] | A: SQLite as a key-value database, against Berkeley DB and today's stores |
+//! | [`modes`] | B: journal mode by synchronous |
+//! | [`files`] | C: SQLite against the file system |
+//! | [`writers`] | D: many writers, Berkeley DB SQL against SQLite |
+//!
+//! [`draft`] keeps cells that several charts of a study share.
 
+pub mod draft;
+pub mod files;
+pub mod kv;
+pub mod modes;
 pub mod writers;
 
 use std::path::PathBuf;
@@ -234,7 +247,9 @@ impl Study {
     #[must_use]
     pub fn plan(self, request: &Request) -> Plan {
         match self {
-            Self::Kv | Self::Modes | Self::Files => Plan::default(),
+            Self::Kv => kv::plan(request),
+            Self::Modes => modes::plan(request),
+            Self::Files => files::plan(request),
             Self::Writers => writers::plan(request),
         }
     }

@@ -6,6 +6,7 @@
 //! | [`counter`] | counters raised in transactions | B |
 //! | [`records`] | inserts, one by one or by many writers | C |
 //! | [`tasks`] | tasks created, changed and deleted | C |
+//! | [`key_value`] | inserts, selects, scans, mixes and deletes of keys and values | A |
 //! | [`writers`] | one random select and one random update in SQL, and other loads of many writers | D |
 //! | [`behaviour`] | what an engine does when transactions meet | D |
 //! | [`transactions`] | reads and updates of a table of keys and values | advise |
@@ -16,6 +17,7 @@ pub mod behaviour;
 pub mod counter;
 pub mod crew;
 pub mod dice;
+pub mod key_value;
 pub mod proof;
 pub mod records;
 pub mod tasks;
@@ -43,6 +45,8 @@ pub enum Workload {
     Records(records::Load),
     /// See [`tasks`].
     Tasks(tasks::Load),
+    /// See [`key_value`].
+    KeyValue(key_value::Load),
     /// See [`transactions`].
     Transactions(transactions::Load),
     /// See [`writers`].
@@ -101,6 +105,7 @@ impl Workload {
             Self::Records(load) => load.run(site),
             Self::Tasks(load) => load.run(site),
             Self::Transactions(load) => load.run(site),
+            Self::KeyValue(load) => load.run(site),
             Self::Writers(load) => load.run(site, self),
             Self::Behaviour(load) => load.run(site),
         }

@@ -296,12 +296,20 @@ impl Table {
         Ok(table)
     }
 
-    /// Size of its pages and of its own cache, in bytes.
-    pub fn settings(&self, api: &Api) -> Outcome<(u32, u64)> {
+    /// Size of its pages in bytes.
+    pub fn page_bytes(&self, api: &Api) -> Outcome<u32> {
+        let mut page_bytes = 0;
+        // SAFETY: an open table, a place of the right type, and none for what is not asked.
+        let code = unsafe { bench_bdb_settings(self.0, &raw mut page_bytes, ptr::null_mut()) };
+        api.check(code, "asking a table").map(|()| page_bytes)
+    }
+
+    /// Size of its own cache in bytes; a table in an environment has none.
+    pub fn cache_bytes(&self, api: &Api) -> Outcome<u64> {
         let (mut page_bytes, mut cache_bytes) = (0, 0);
         // SAFETY: an open table and two places of the right types.
         let code = unsafe { bench_bdb_settings(self.0, &raw mut page_bytes, &raw mut cache_bytes) };
-        api.check(code, "asking a table").map(|()| (page_bytes, cache_bytes))
+        api.check(code, "asking a table").map(|()| cache_bytes)
     }
 
     /// Writes its pages and closes it.

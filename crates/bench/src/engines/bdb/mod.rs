@@ -181,10 +181,9 @@ impl Store for BdbStore {
         }
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, table)) = opened.first() {
-            let (page_bytes, cache_bytes) = table.settings(&self.api)?;
-            told.set("page_size", page_bytes);
+            told.set("page_size", table.page_bytes(&self.api)?);
             if self.environment.is_none() {
-                told.set("cache_size", cache_bytes);
+                told.set("cache_size", table.cache_bytes(&self.api)?);
             }
         }
         Ok(told)

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::shift::{self, Times};
 use super::{Shift, Tally};
 use crate::engines::{Failure, Outcome};
+use crate::measure::trace::mark;
 use crate::measure::trial::Spec;
-use crate::measure::usage;
+use crate::measure::{process, usage};
 use crate::workloads::Site;
 
 /// The hidden command that is a member.
@@ -63,6 +64,7 @@ pub enum Said {
 /// # Errors
 /// If what stands there are no orders; what goes wrong with the work is said on standard output.
 pub fn be_member() -> anyhow::Result<()> {
+    process::die_with_parent()?;
     let orders: Orders = next_line()?;
     match follow(&orders) {
         Ok(()) => Ok(()),
@@ -92,7 +94,9 @@ fn follow(orders: &Orders) -> Outcome<()> {
         std::thread::sleep(times.start.saturating_duration_since(Instant::now()));
         let alone = AtomicU64::new(0);
         let before = usage::so_far();
+        let section = mark::section();
         let mut tally = shift::work(worker.as_mut(), &orders.shift, orders.index, times, &alone)?;
+        section.end(tally.transactions());
         tally.usage = usage::between(before, usage::so_far());
         say(&Said::Done(Box::new(tally)))?;
     }

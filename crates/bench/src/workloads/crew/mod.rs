@@ -12,9 +12,11 @@
 //! |---|---|
 //! | [`shift`] | the loop of one worker, the same in every place |
 //! | [`threads`] | workers in threads of the trial's process, on one store |
+//! | `departure` | the end of their work, before anybody closes a connection |
 //! | [`processes`] | workers in processes of their own, each with a store of its own: the trial's side |
 //! | [`member`] | such a process |
 
+mod departure;
 pub mod member;
 mod processes;
 mod shift;

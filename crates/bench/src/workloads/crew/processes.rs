@@ -6,7 +6,7 @@
 //! when [`Members`] is dropped, and end by themselves when the trial's end of their standard input is closed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +16,7 @@ use super::member::{self, Go, Orders, Said};
 use super::{Amount, Done, Shift, Tally};
 use crate::engines::{Failure, Outcome};
 use crate::measure::trial::Spec;
-use crate::measure::usage;
+use crate::measure::{process, usage};
 use crate::workloads::{Site, Workload};
 
 /// How long members may take to open the store and connect.
@@ -87,8 +87,7 @@ impl Members {
         let gone = vec![false; shift.workers as usize];
         let mut members = Self { children: Vec::new(), inputs: Vec::new(), said, gone };
         for index in 0..shift.workers {
-            let mut child = Command::new(&program)
-                .arg(member::COMMAND)
+            let mut child = process::of_this_program(&program, member::COMMAND)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

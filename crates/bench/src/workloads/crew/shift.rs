@@ -43,6 +43,15 @@ pub struct Part {
     pub latency: Option<Latency>,
 }
 
+impl Tally {
+    /// Transactions done, in time or late.
+    #[must_use]
+    pub fn transactions(&self) -> u64 {
+        let of = |part: &Part| part.done + part.late;
+        of(&self.writing) + of(&self.reading)
+    }
+}
+
 /// When what begins and ends, the same for all workers.
 #[derive(Clone, Copy)]
 pub struct Times {

@@ -1,0 +1,166 @@
+//! The published sizes and configurations, for SQLite, Berkeley DB and Plait.
+//!
+//! A block of the published output is a chart, a line of it a group of bars, and a column a series. What is not known
+//! of the original is done as follows: outside the transactional configuration nothing is begun, so that every insert is
+//! a transaction of its own where there are any; selects never are in one. Berkeley DB's handles are opened with
+//! DB_THREAD where there is an environment, and a deadlock detector is set that a single user never needs.
+
+use super::super::{
+    Cell, Chart, Metric, Mode, Plan, Point, Published, Request, Series, Shape, Study, Tuning, X,
+};
+use super::published::{BLOCKS, Block, Configuration, TESTS};
+use super::{Medium, is_named_library, thousands};
+use crate::engines::catalogue::Entry;
+use crate::engines::{Begin, Durability, KeyKind, Settings};
+use crate::workloads::Workload;
+use crate::workloads::key_value::{Load, Part, Step};
+
+/// Length of the values.
+const VALUE_BYTES: usize = 100;
+/// Inserts in each transaction of the transactional configuration.
+const INSERTS_PER_TRANSACTION: u64 = 1000;
+/// The largest size of a quick run.
+const QUICK_ROWS_MAX: u64 = 5_000;
+
+/// All blocks on one medium.
+pub fn plan(request: &Request, medium: Medium<'_>) -> Plan {
+    let mut plan = Plan::default();
+    for block in &BLOCKS {
+        if !request.quick || block.rows <= QUICK_ROWS_MAX {
+            add(&mut plan, request, block, medium);
+        }
+    }
+    plan
+}
+
+fn add(plan: &mut Plan, request: &Request, block: &Block, medium: Medium<'_>) {
+    let (name, title) = match block.configuration {
+        Configuration::Transient => ("transient", "Transient"),
+        Configuration::Persistent => ("persistent", "Persistent, single user"),
+        Configuration::Transactional => ("transactional", "Transactional, multi user"),
+    };
+    let id = format!("kv/historical/{name}-{}", block.rows);
+    let mut series = Vec::new();
+    for entry in &request.engines {
+        let Some(settings) = settings(entry, block.configuration) else { continue };
+        let cell = medium.id(format!("{id}/{}", entry.name));
+        let here = entry.engine().is_some();
+        let point = |test: &&str| Point {
+            x: X::Category((*test).to_owned()),
+            cell: cell.clone(),
+            phase: Some((*test).to_owned()),
+        };
+        series.push(Series {
+            label: entry.title.clone(),
+            engine: entry.name.clone(),
+            points: if here { TESTS.iter().map(point).collect() } else { Vec::new() },
+        });
+        if here {
+            plan.cells.push(Cell {
+                id: cell,
+                study: Study::Kv,
+                mode: Mode::Historical,
+                engine: entry.name.clone(),
+                label: format!("{}, {} rows, {name}", entry.title, thousands(block.rows)),
+                settings,
+                durability: match block.configuration {
+                    Configuration::Transient | Configuration::Persistent => Durability::None,
+                    Configuration::Transactional => Durability::PowerCut,
+                },
+                tuning: Tuning::Default,
+                workload: Workload::KeyValue(load(block)),
+                medium: medium.path(),
+            });
+        }
+    }
+    plan.charts.push(Chart {
+        id: medium.id(id),
+        study: Study::Kv,
+        mode: Mode::Historical,
+        title: medium.title(format!("{} rows, {title}", thousands(block.rows))),
+        note: note(block.configuration),
+        shape: Shape::Bars,
+        metric: Metric::PerSecond,
+        x_title: "test".to_owned(),
+        logarithmic: true,
+        series,
+        published: vec![
+            published("SQLite 3.6.19, 2009", "stock", &block.sqlite),
+            published("Berkeley DB 4.8.24, 2009", "bdb", &block.bdb),
+        ],
+    });
+}
+
+/// How an engine is set up; none for engines that have no part in the study.
+fn settings(entry: &Entry, configuration: Configuration) -> Option<Settings> {
+    let pairs: &[(&str, &str)] = match (entry.name.as_str(), configuration) {
+        ("bdb", Configuration::Transient) => {
+            &[("environment", "none"), ("file", "temporary"), ("int_keys", "native")]
+        }
+        ("bdb", Configuration::Persistent) => {
+            &[("environment", "none"), ("file", "disk"), ("int_keys", "native")]
+        }
+        ("bdb", Configuration::Transactional) => {
+            &[("environment", "transactional"), ("int_keys", "native")]
+        }
+        (name, configuration) if ["stock", "plait"].contains(&name) || is_named_library(entry) => {
+            match configuration {
+                Configuration::Transient => &[("file", "temporary"), ("journal_mode", "off")],
+                Configuration::Persistent => &[
+                    ("journal_mode", "off"),
+                    ("synchronous", "off"),
+                    ("locking_mode", "exclusive"),
+                ],
+                Configuration::Transactional => &[],
+            }
+        }
+        _ => return None,
+    };
+    Some(pairs.iter().copied().collect())
+}
+
+fn load(block: &Block) -> Load {
+    let steps = || vec![Step::Insert, Step::Select];
+    let transactional = block.configuration == Configuration::Transactional;
+    Load {
+        rows: block.rows,
+        value_bytes: VALUE_BYTES,
+        rows_per_transaction: transactional.then_some(INSERTS_PER_TRANSACTION),
+        select_in_transactions: false,
+        begin: Begin::Deferred,
+        without_rowid: false,
+        parts: vec![
+            Part { keys: KeyKind::Int, steps: steps() },
+            Part { keys: KeyKind::Blob, steps: steps() },
+        ],
+    }
+}
+
+fn published(label: &str, engine: &str, figures: &[u32; 4]) -> Published {
+    let points = TESTS
+        .iter()
+        .zip(figures)
+        .map(|(test, figure)| (X::Category((*test).to_owned()), f64::from(*figure)))
+        .collect();
+    Published { label: label.to_owned(), engine: engine.to_owned(), points }
+}
+
+fn note(configuration: Configuration) -> String {
+    let how = match configuration {
+        Configuration::Transient => {
+            "SQLite: an unnamed temporary file, journal_mode=off. Berkeley DB: no environment, no file name."
+        }
+        Configuration::Persistent => {
+            "SQLite: a file, journal_mode=off, synchronous=off, locking_mode=exclusive. Berkeley DB: a file, no \
+             environment."
+        }
+        Configuration::Transactional => {
+            "SQLite: a file, all defaults. Berkeley DB: an environment with lock, log, mpool and txn. 1,000 inserts a \
+             transaction."
+        }
+    };
+    format!(
+        "{how} Random 64-bit integer keys and 24-byte blob keys, values of 100 random bytes, unsorted; every key is \
+         selected in the order of insertion. Published: SQLite's wiki, August 2009, on 32-bit Linux 2.6.27 with ext3."
+    )
+}

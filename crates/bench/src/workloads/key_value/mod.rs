@@ -1,0 +1,430 @@
+//! Inserts, selects, scans, mixes and deletes of keys and values.
+//!
+//! Tables `intkey(k INTEGER PRIMARY KEY, v BLOB)` and `blobkey(k BLOB PRIMARY KEY, v BLOB)`, or what an engine has
+//! instead; keys pseudo-random, unsorted and never repeated, values pseudo-random. One connection does a table's steps
+//! in the order given, except for the steps of crews.
+//!
+//! Every value that is read is compared with what was written, byte by byte. Afterwards all rows are scanned and must
+//! be, in the order of their keys, exactly those that are left, each in the version of its last acknowledged update.
+//!
+//! | module | what |
+//! |---|---|
+//! | `data` | keys and values |
+//! | `clients` | workers of crews |
+
+mod clients;
+mod data;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::clients::{Inserter, Mixer, Rows};
+use self::data::{Data, RowKey, VALUE_BYTES_MIN};
+use super::crew::{self, Amount, Shift};
+use super::dice::Dice;
+use super::{Measured, Site};
+use crate::engines::{Begin, Failure, KeyKind, KeyValue, Outcome, Store, Table};
+use crate::measure::phase::Phase;
+use crate::measure::usage;
+
+/// What is done with a table.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// All rows are inserted.
+    Insert,
+    /// All rows are selected in the order in which they were inserted.
+    Select,
+    /// Ranges from random rows on are scanned.
+    Scan {
+        /// How many.
+        ranges: u64,
+        /// Rows in each.
+        length: u64,
+    },
+    /// Rows are inserted for a time, each in a transaction of its own.
+    InsertOne {
+        /// How long.
+        seconds: f64,
+    },
+    /// Random rows are read or updated for a time, each in a transaction of its own.
+    Mix {
+        /// How many in a hundred are reads.
+        read_percent: u64,
+        /// How long.
+        seconds: f64,
+        /// By how many threads.
+        workers: u32,
+    },
+    /// Every other row is deleted, in the order in which they were inserted.
+    Delete,
+}
+
+impl Step {
+    /// What the phase of this step is called.
+    #[must_use]
+    pub fn phase(&self, keys: KeyKind) -> String {
+        let keys = match keys {
+            KeyKind::Int => "int",
+            KeyKind::Blob => "blob",
+        };
+        match self {
+            Self::Insert => format!("insert {keys}"),
+            Self::Select => format!("select {keys}"),
+            Self::Scan { .. } => format!("scan {keys}"),
+            Self::InsertOne { .. } => format!("insert one {keys}"),
+            Self::Mix { read_percent, workers, .. } => {
+                let by = if *workers == 1 { String::new() } else { format!(" by {workers}") };
+                format!("{read_percent}/{} {keys}{by}", 100 - read_percent)
+            }
+            Self::Delete => format!("delete {keys}"),
+        }
+    }
+}
+
+/// A table and what is done with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Part {
+    /// Its keys.
+    pub keys: KeyKind,
+    /// What is done, in this order.
+    pub steps: Vec<Step>,
+}
+
+/// Sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Load {
+    /// Rows of each table.
+    pub rows: u64,
+    /// Bytes of each value, 16 at least.
+    pub value_bytes: usize,
+    /// Rows in each transaction that inserts or deletes; without, each row is left to itself.
+    pub rows_per_transaction: Option<u64>,
+    /// Whether selects have transactions of as many rows, too.
+    pub select_in_transactions: bool,
+    /// How transactions that write begin.
+    pub begin: Begin,
+    /// Whether the table with blob keys is asked to be without rowid.
+    pub without_rowid: bool,
+    /// The tables.
+    pub parts: Vec<Part>,
+}
+
+impl Load {
+    fn tables(&self) -> Vec<Table> {
+        let table = |part: &Part| match part.keys {
+            KeyKind::Int => {
+                Table { name: "intkey".to_owned(), keys: KeyKind::Int, without_rowid: false }
+            }
+            KeyKind::Blob => Table {
+                name: "blobkey".to_owned(),
+                keys: KeyKind::Blob,
+                without_rowid: self.without_rowid,
+            },
+        };
+        self.parts.iter().map(table).collect()
+    }
+
+    /// Does all steps, and verifies each table after its last.
+    pub(super) fn run(&self, site: &Site<'_>) -> Outcome<Measured> {
+        if self.value_bytes < VALUE_BYTES_MIN {
+            return Err(Failure::broken(format!("values need {VALUE_BYTES_MIN} bytes at least")));
+        }
+        let store = site.engine.open(&site.directory, site.settings)?;
+        let tables = self.tables();
+        store.create(&tables)?;
+        let (mut phases, mut verified) = (Vec::new(), Vec::new());
+        for (table, part) in self.parts.iter().enumerate() {
+            let mut work = Work {
+                load: self,
+                store: store.as_ref(),
+                tables: &tables,
+                table,
+                keys: part.keys,
+                data: Data::new(site.seed, part.keys, self.value_bytes),
+                in_memory_order: site.settings.get("int_keys") == Some("native"),
+                seed: site.seed,
+                versions: Vec::new(),
+                halved: false,
+                connection: None,
+            };
+            for step in &part.steps {
+                phases.push(work.step(step)?);
+            }
+            verified.push(work.verify()?);
+        }
+        let settings = store.settings()?;
+        store.close()?;
+        Ok(Measured { phases, settings, verified, ..Measured::default() })
+    }
+}
+
+/// The work on one table.
+struct Work<'a> {
+    load: &'a Load,
+    store: &'a dyn Store,
+    tables: &'a [Table],
+    table: usize,
+    keys: KeyKind,
+    data: Data,
+    /// Whether the engine orders integer keys as they are in memory.
+    in_memory_order: bool,
+    seed: u64,
+    /// The version of each row there is or was.
+    versions: Vec<AtomicU64>,
+    /// Whether every other row was deleted.
+    halved: bool,
+    connection: Option<Box<dyn KeyValue + 'a>>,
+}
+
+impl<'a> Work<'a> {
+    /// The table's own connection, opened when it is first needed.
+    fn connection(&mut self) -> Outcome<&mut Box<dyn KeyValue + 'a>> {
+        if self.connection.is_none() {
+            self.connection = Some(self.store.key_value(self.tables)?);
+        }
+        Ok(self.connection.as_mut().expect("opened just now"))
+    }
+
+    fn step(&mut self, step: &Step) -> Outcome<Phase> {
+        let name = step.phase(self.keys);
+        match *step {
+            Step::Insert => self.insert(&name),
+            Step::Select => self.select(&name),
+            Step::Scan { ranges, length } => self.scan(&name, ranges, length),
+            Step::InsertOne { seconds } => self.insert_one(&name, seconds),
+            Step::Mix { read_percent, seconds, workers } => {
+                self.mix(&name, read_percent, seconds, workers)
+            }
+            Step::Delete => self.delete(&name),
+        }
+    }
+
+    fn insert(&mut self, name: &str) -> Outcome<Phase> {
+        let (data, table, load) = (self.data, self.table, self.load);
+        let mut value = Vec::new();
+        let connection = self.connection()?;
+        let phase = timed(name, || {
+            in_transactions(connection.as_mut(), load, load.rows, |connection, row| {
+                data.fill(row, 0, &mut value);
+                connection.insert(table, data.key(row).key(), &value)
+            })
+        })?;
+        self.versions.resize_with(index(load.rows), AtomicU64::default);
+        Ok(phase)
+    }
+
+    fn select(&mut self, name: &str) -> Outcome<Phase> {
+        let (data, table, load) = (self.data, self.table, self.load);
+        let mut scratch = Vec::new();
+        let rows = self.versions.len() as u64;
+        let each = load.rows_per_transaction.filter(|_| load.select_in_transactions);
+        let connection = self.connection()?;
+        timed(name, || {
+            for row in 0..rows {
+                if each.is_some_and(|each| row % each == 0) {
+                    connection.begin_read()?;
+                }
+                let mut version = None;
+                connection.get(table, data.key(row).key(), &mut |value| {
+                    version = data.version(row, value, &mut scratch);
+                })?;
+                if version != Some(0) {
+                    return Err(Failure::broken(format!("row {row} is not what was inserted")));
+                }
+                if each.is_some_and(|each| (row + 1) % each == 0 || row + 1 == rows) {
+                    connection.commit()?;
+                }
+            }
+            Ok((rows, 0))
+        })
+    }
+
+    fn scan(&mut self, name: &str, ranges: u64, length: u64) -> Outcome<Phase> {
+        let (data, table, seed) = (self.data, self.table, self.seed);
+        let order = self.rows_in_order();
+        let mut dice = Dice::new(seed, 1);
+        let mut scratch = Vec::new();
+        let connection = self.connection()?;
+        timed(name, || {
+            let mut values = 0;
+            for _ in 0..ranges {
+                let start = index(dice.below(order.len() as u64));
+                let expected = &order[start..order.len().min(start + index(length))];
+                let mut rows = expected.iter();
+                let mut good = 0;
+                let from = data.key(order[start]);
+                let found = connection.scan(table, Some(from.key()), length, &mut |value| {
+                    let row = rows.next().copied().unwrap_or(u64::MAX);
+                    good += u64::from(data.version(row, value, &mut scratch).is_some());
+                })?;
+                if (found, good) != (expected.len() as u64, found) {
+                    return Err(Failure::broken(format!(
+                        "a scan of {} rows found {found}, {good} of them right",
+                        expected.len()
+                    )));
+                }
+                values += found;
+            }
+            Ok((values, 0))
+        })
+    }
+
+    fn insert_one(&mut self, name: &str, seconds: f64) -> Outcome<Phase> {
+        self.connection = None;
+        let count = AtomicU64::new(self.versions.len() as u64);
+        let (tables, table, data) = (self.tables, self.table, self.data);
+        let phase = crew::run(name, self.store, &shift(1, seconds), &|store, _| {
+            Ok(Box::new(Inserter {
+                connection: store.key_value(tables)?,
+                data,
+                table,
+                count: &count,
+                value: Vec::new(),
+                key: None,
+            }))
+        })?;
+        self.versions.resize_with(index(count.into_inner()), AtomicU64::default);
+        Ok(phase)
+    }
+
+    fn mix(&mut self, name: &str, read_percent: u64, seconds: f64, workers: u32) -> Outcome<Phase> {
+        self.connection = None;
+        let (tables, seed) = (self.tables, self.seed);
+        let rows = Rows { data: self.data, table: self.table, versions: &self.versions };
+        crew::run(name, self.store, &shift(workers, seconds), &|store, index| {
+            Ok(Box::new(Mixer {
+                connection: store.key_value(tables)?,
+                rows,
+                read_percent,
+                index: u64::from(index),
+                workers: u64::from(workers),
+                dice: Dice::new(seed, read_percent << 32 | u64::from(index)),
+                chosen: (0, true),
+                value: Vec::new(),
+                scratch: Vec::new(),
+            }))
+        })
+    }
+
+    fn delete(&mut self, name: &str) -> Outcome<Phase> {
+        let (data, table, load) = (self.data, self.table, self.load);
+        let count = self.versions.len() as u64 / 2;
+        let connection = self.connection()?;
+        let phase = timed(name, || {
+            in_transactions(connection.as_mut(), load, count, |connection, number| {
+                let row = 2 * number + 1;
+                if connection.delete(table, data.key(row).key())? {
+                    return Ok(());
+                }
+                Err(Failure::broken(format!("row {row} was not there to be deleted")))
+            })
+        })?;
+        self.halved = true;
+        Ok(phase)
+    }
+
+    /// The rows that are there, in the order in which the engine keeps their keys.
+    fn rows_in_order(&self) -> Vec<u64> {
+        let step = if self.halved { 2 } else { 1 };
+        let mut rows: Vec<u64> = (0..self.versions.len() as u64).step_by(step).collect();
+        rows.sort_by_cached_key(|row| match self.data.key(*row) {
+            RowKey::Int(int) if self.in_memory_order => {
+                RowKey::Int((u64::from_be_bytes(int.to_ne_bytes()) ^ (1 << 63)).cast_signed())
+            }
+            key => key,
+        });
+        rows
+    }
+
+    /// Scans the whole table; tells in words what was found right.
+    fn verify(mut self) -> Outcome<String> {
+        let order = self.rows_in_order();
+        let (data, table) = (self.data, self.table);
+        let versions = std::mem::take(&mut self.versions);
+        let (mut rows, mut updates, mut scratch) = (order.iter(), 0, Vec::new());
+        let mut wrong = None;
+        let connection = self.connection()?;
+        connection.scan(table, None, u64::MAX, &mut |value| {
+            let Some(row) = rows.next() else {
+                wrong.get_or_insert("there are more rows than were left".to_owned());
+                return;
+            };
+            // Relaxed: all workers have ended.
+            let expected = versions[index(*row)].load(Ordering::Relaxed);
+            updates += expected;
+            if data.version(*row, value, &mut scratch) != Some(expected) {
+                wrong.get_or_insert(format!("row {row} is not in its version {expected}"));
+            }
+        })?;
+        if rows.next().is_some() {
+            wrong.get_or_insert("there are fewer rows than were left".to_owned());
+        }
+        match wrong {
+            Some(wrong) => Err(Failure::broken(format!("{}: {wrong}", self.tables[table].name))),
+            None => Ok(format!(
+                "{}: {} rows in the order of their keys, with {updates} updates",
+                self.tables[table].name,
+                order.len()
+            )),
+        }
+    }
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn shift(workers: u32, seconds: f64) -> Shift {
+    Shift {
+        workers,
+        amount: Amount::Seconds(seconds),
+        due_per_second: None,
+        count_start_and_stop: false,
+    }
+}
+
+/// Does something for each number below `count`, in transactions as the load has them; tells operations and commits.
+fn in_transactions(
+    connection: &mut dyn KeyValue,
+    load: &Load,
+    count: u64,
+    mut act: impl FnMut(&mut dyn KeyValue, u64) -> Outcome<()>,
+) -> Outcome<(u64, u64)> {
+    let Some(each) = load.rows_per_transaction else {
+        for number in 0..count {
+            act(connection, number)?;
+        }
+        return Ok((count, count));
+    };
+    let mut commits = 0;
+    for first in (0..count).step_by(index(each)) {
+        connection.begin(load.begin)?;
+        for number in first..count.min(first + each) {
+            act(connection, number)?;
+        }
+        connection.commit()?;
+        commits += 1;
+    }
+    Ok((count, commits))
+}
+
+/// Measures what tells its operations and commits.
+fn timed(name: &str, act: impl FnOnce() -> Outcome<(u64, u64)>) -> Outcome<Phase> {
+    let (before, cpu) = (usage::so_far(), usage::thread_cpu());
+    let begun = Instant::now();
+    let (operations, commits) = act()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(Phase {
+        name: name.to_owned(),
+        operations,
+        commits,
+        seconds,
+        usage: usage::between(before, usage::so_far()),
+        transaction_cpu_s: usage::thread_cpu().saturating_sub(cpu).as_secs_f64(),
+        ..Phase::default()
+    })
+}
