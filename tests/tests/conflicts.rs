@@ -11,6 +11,8 @@ const ROWS: &str = "
     CREATE INDEX t_grp ON t(grp);
     CREATE TABLE w(k TEXT, n INTEGER, val TEXT, PRIMARY KEY(k, n)) WITHOUT ROWID;
     CREATE TABLE own(id INTEGER PRIMARY KEY, val TEXT);
+    CREATE TABLE empty(id INTEGER PRIMARY KEY, n INTEGER);
+    CREATE INDEX empty_n ON empty(n);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100)
     INSERT INTO t SELECT i*10, i, 'v'||i FROM n;
     INSERT INTO w SELECT 'k'||(id/100), id, val FROM t;
@@ -147,6 +149,96 @@ in_threads_and_processes! {
             ("SELECT count(*) FROM t WHERE grp>50", "INSERT INTO t VALUES(2000, 51, 'new')"),
             ("SELECT count(*) FROM w", "INSERT INTO w VALUES('a', 1, 'new')"),
         ]);
+    }
+
+    fn what_was_found_not_to_be_there_conflicts(place) {
+        all_conflict(place, &[
+            ("SELECT * FROM t WHERE id BETWEEN 101 AND 109", "INSERT INTO t VALUES(105, 0, 'new')"),
+            ("SELECT * FROM t WHERE id BETWEEN 101 AND 109 ORDER BY id DESC", "INSERT INTO t VALUES(105, 0, 'new')"),
+            ("SELECT * FROM t WHERE id>5000", "INSERT INTO t VALUES(6000, 0, 'new')"),
+            ("SELECT * FROM t WHERE id<5 ORDER BY id DESC", "INSERT INTO t VALUES(1, 0, 'new')"),
+            ("SELECT grp FROM t INDEXED BY t_grp WHERE grp BETWEEN 2000 AND 3000", "INSERT INTO t VALUES(7, 2500, 'new')"),
+            ("SELECT grp FROM t INDEXED BY t_grp WHERE grp<1 ORDER BY grp DESC", "UPDATE t SET grp=0 WHERE id=500"),
+            ("SELECT count(*) FROM t INDEXED BY t_grp WHERE grp>100", "UPDATE t SET grp=101 WHERE id=500"),
+            ("SELECT EXISTS(SELECT 1 FROM t WHERE grp=1000)", "UPDATE t SET grp=1000 WHERE id=500"),
+            ("SELECT t.id, w.n FROM t LEFT JOIN w ON w.k='zz' AND w.n=t.id WHERE t.id=50", "INSERT INTO w VALUES('zz', 50, 'new')"),
+            ("SELECT t.id, w.n FROM t LEFT JOIN w ON w.k='k3' AND w.n>t.id WHERE t.id=900", "INSERT INTO w VALUES('k3', 901, 'new')"),
+            ("SELECT * FROM empty", "INSERT INTO empty VALUES(1, 1)"),
+            ("SELECT max(id) FROM empty", "INSERT INTO empty VALUES(1, 1)"),
+            ("SELECT * FROM empty WHERE n=5", "INSERT INTO empty VALUES(1, 5)"),
+            ("SELECT count(*) FROM empty", "INSERT INTO empty VALUES(1, 1)"),
+        ]);
+    }
+
+    fn an_open_scan_has_read_what_it_has_passed(place) {
+        let scans = [
+            ("SELECT * FROM t ORDER BY id", "UPDATE t SET val='x' WHERE id=20", "UPDATE t SET val='x' WHERE id=900"),
+            ("SELECT * FROM t WHERE id>=25", "INSERT INTO t VALUES(27, 0, 'new')", "INSERT INTO t VALUES(901, 0, 'new')"),
+            ("SELECT * FROM t ORDER BY id DESC", "DELETE FROM t WHERE id=970", "DELETE FROM t WHERE id=100"),
+            ("SELECT grp FROM t INDEXED BY t_grp WHERE grp>=5", "INSERT INTO t VALUES(7, 6, 'new')", "INSERT INTO t VALUES(7, 90, 'new')"),
+            ("SELECT grp FROM t INDEXED BY t_grp WHERE grp>=5 ORDER BY grp DESC", "INSERT INTO t VALUES(7, 99, 'new')", "INSERT INTO t VALUES(7, 50, 'new')"),
+            ("SELECT * FROM w ORDER BY k, n", "UPDATE w SET val='x' WHERE k='k0' AND n=20", "UPDATE w SET val='x' WHERE k='k8'"),
+        ];
+        for merged in [false, true] {
+            for write_between in [false, true] {
+                for (scan, passed, ahead) in scans {
+                    for (change, conflict) in [(passed, true), (ahead, false)] {
+                        let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, merged) else { return };
+                        reader.ok("BEGIN CONCURRENT");
+                        reader.open_cursor("scan", scan);
+                        reader.step_cursor("scan", if write_between { 1 } else { 5 });
+                        reader.ok("UPDATE own SET val='b' WHERE id=1");
+                        if write_between {
+                            reader.step_cursor("scan", 4);
+                        }
+                        other.ok(change);
+                        reader.close_cursor("scan");
+                        let error = reader.run("COMMIT").error.map(|error| error.extended);
+                        assert_eq!(error, conflict.then_some(BUSY_SNAPSHOT), "{scan} against {change}, merged {merged}, {write_between}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn a_scan_that_began_before_the_transaction_counts(place) {
+        for merged in [false, true] {
+            let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, merged) else { return };
+            reader.open_cursor("scan", "SELECT * FROM t ORDER BY id");
+            reader.step_cursor("scan", 3);
+            reader.ok("BEGIN CONCURRENT");
+            reader.step_cursor("scan", 3);
+            reader.ok("UPDATE own SET val='b' WHERE id=1");
+            reader.step_cursor("scan", 3);
+            other.ok("UPDATE t SET val='x' WHERE id=80");
+            reader.close_cursor("scan");
+            reader.fails("COMMIT", BUSY_SNAPSHOT);
+        }
+    }
+
+    fn a_scan_that_a_write_overtakes_goes_on_being_recorded(place) {
+        for merged in [false, true] {
+            for (change, conflict) in [
+                ("UPDATE t SET val='x' WHERE id=20", true),
+                ("UPDATE t SET val='x' WHERE id=80", true),
+                ("INSERT INTO t VALUES(85, 0, 'new')", true),
+                ("UPDATE t SET val='x' WHERE id=900", false),
+            ] {
+                let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, merged) else { return };
+                reader.ok("BEGIN CONCURRENT; SAVEPOINT s");
+                reader.open_cursor("scan", "SELECT * FROM t ORDER BY id");
+                reader.step_cursor("scan", 3);
+                reader.ok("INSERT INTO t VALUES(65, 0, 'own')");
+                reader.step_cursor("scan", 3);
+                reader.ok("ROLLBACK TO s");
+                reader.step_cursor("scan", 4);
+                reader.close_cursor("scan");
+                reader.ok("UPDATE own SET val='b' WHERE id=1");
+                other.ok(change);
+                let error = reader.run("COMMIT").error.map(|error| error.extended);
+                assert_eq!(error, conflict.then_some(BUSY_SNAPSHOT), "{change}, merged {merged}");
+            }
+        }
     }
 
     fn what_was_not_read_does_not_conflict(place) {

@@ -15,6 +15,11 @@ const ROWS: &str = "
     CREATE INDEX w_c ON w(c);
     CREATE TABLE e(id INTEGER PRIMARY KEY, x);
     CREATE TABLE u(id INTEGER PRIMARY KEY, a UNIQUE, b, c, UNIQUE(b, c));
+    CREATE TABLE t2(id INTEGER PRIMARY KEY, grp, val);
+    CREATE INDEX t2_grp ON t2(grp);
+    CREATE TABLE w2(a TEXT, b INTEGER, c, PRIMARY KEY(a, b)) WITHOUT ROWID;
+    CREATE INDEX w2_c ON w2(c);
+    CREATE TABLE seq(id INTEGER PRIMARY KEY AUTOINCREMENT, x);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<40) INSERT INTO t SELECT i*10, i%7, 'v'||i FROM n;
     INSERT INTO w SELECT 'k'||(id%5), id, grp FROM t;
     INSERT INTO u VALUES(1,1,1,1),(2,2,2,2),(3,3,3,3),(4,NULL,NULL,4),(5,NULL,5,NULL);
@@ -353,6 +358,198 @@ fn savepoints_under_open_cursors() {
         fetch(0, 3),
         Step::Close(0),
         sql("RELEASE a"),
+    ]);
+}
+
+/// Scans in every order, and a join whose inner cursor seeks again for each outer row.
+const SCANS: [&str; 7] = [
+    "SELECT id, val FROM t",
+    "SELECT id, val FROM t ORDER BY id DESC",
+    "SELECT grp, id, val FROM t INDEXED BY t_grp WHERE grp>=0",
+    "SELECT grp FROM t INDEXED BY t_grp WHERE grp>=1 ORDER BY grp DESC",
+    "SELECT * FROM w",
+    "SELECT a, b FROM w INDEXED BY w_c WHERE c>=0 ORDER BY c DESC",
+    "SELECT x.id, y.id, y.val FROM t AS x JOIN t AS y ON y.id>x.id AND y.id<x.id+35",
+];
+
+#[test]
+fn a_scan_goes_on_while_its_own_writes_come_and_go() {
+    for scan in SCANS {
+        same_as_stock(&[
+            sql("SAVEPOINT a"),
+            open(0, scan),
+            fetch(0, 3),
+            sql("UPDATE t SET val='x', grp=grp+1 WHERE id BETWEEN 30 AND 90"),
+            sql("UPDATE w SET c=c+1 WHERE b<150"),
+            fetch(0, 2),
+            sql("ROLLBACK TO a"),
+            fetch(0, 2),
+            sql("SELECT count(*), max(id), max(grp) FROM t; SELECT count(*), max(c) FROM w"),
+            sql("DELETE FROM t WHERE id IN (50, 60, 70, 350, 360); DELETE FROM w WHERE b%60=0"),
+            fetch(0, 3),
+            sql("ROLLBACK TO a"),
+            fetch(0, 1),
+            sql(
+                "INSERT INTO t VALUES(45, 3, 'n'), (355, 3, 'n'); INSERT INTO w VALUES('k1', 45, 3)",
+            ),
+            fetch(0, 250),
+            sql("RELEASE a"),
+        ]);
+    }
+}
+
+#[test]
+fn a_scan_goes_on_through_an_exclusive_transaction_and_out_of_it() {
+    for scan in SCANS {
+        same_as_stock(&[
+            sql("BEGIN"),
+            open(0, scan),
+            fetch(0, 3),
+            sql("CREATE TABLE made(a); INSERT INTO made VALUES(1)"),
+            fetch(0, 2),
+            sql("DELETE FROM t WHERE id IN (40, 50, 60, 340, 350); DELETE FROM w WHERE b%50=0"),
+            fetch(0, 2),
+            sql("INSERT INTO t VALUES(65, 2, 'n'), (335, 2, 'n'); UPDATE w SET c=c+1"),
+            sql("SAVEPOINT s; UPDATE t SET grp=grp+1; ROLLBACK TO s; RELEASE s"),
+            fetch(0, 1),
+            sql("COMMIT"),
+            fetch(0, 2),
+            sql("UPDATE t SET val='later', grp=grp+1; DELETE FROM w WHERE b=200"),
+            fetch(0, 250),
+        ]);
+    }
+}
+
+#[test]
+fn a_row_that_was_deleted_under_a_join_is_left_behind_once() {
+    let join = "SELECT x.id, y.id, x.val FROM t AS x JOIN u AS y";
+    for (delete, insert) in [
+        ("DELETE FROM t WHERE id=10", "INSERT INTO t VALUES(5, 0, 'n')"),
+        ("DELETE FROM t WHERE id<=20", "UPDATE t SET val='x' WHERE id>20"),
+    ] {
+        for order in ["", " ORDER BY x.id DESC"] {
+            for made in ["SELECT 1", "CREATE TABLE made(a)"] {
+                same_as_stock(&[
+                    sql("BEGIN"),
+                    sql(made),
+                    open(0, &format!("{join}{order}")),
+                    fetch(0, 1),
+                    sql(delete),
+                    sql("DELETE FROM t WHERE id=400"),
+                    fetch(0, 1),
+                    sql(insert),
+                    sql("COMMIT"),
+                    fetch(0, 7),
+                    sql("UPDATE t SET grp=0"),
+                    fetch(0, 250),
+                ]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rolled_back_transaction_ends_scans_as_in_stock() {
+    for scan in [SCANS[0], SCANS[3], SCANS[6]] {
+        for made in ["SELECT 1", "CREATE TABLE made(a)"] {
+            same_as_stock(&[
+                sql("BEGIN"),
+                open(0, scan),
+                fetch(0, 3),
+                sql("UPDATE t SET val='x' WHERE id<100; DELETE FROM w WHERE c=2"),
+                sql(made),
+                fetch(0, 2),
+                sql("ROLLBACK"),
+                fetch(0, 5),
+                sql("SELECT count(*), min(val) FROM t; SELECT count(*) FROM w"),
+            ]);
+        }
+    }
+}
+
+#[test]
+fn a_blob_keeps_its_row_through_every_path() {
+    let blob =
+        |rowid, write| Step::BlobOpen { table: "t".into(), column: "val".into(), rowid, write };
+    for write in [false, true] {
+        same_as_stock(&[
+            sql("UPDATE t SET val=zeroblob(5000) WHERE id IN (10, 20, 30)"),
+            Step::Merge,
+            blob(10, write),
+            Step::BlobRead(100, 5),
+            sql("SAVEPOINT a; UPDATE t SET grp=5 WHERE id=20"),
+            Step::BlobRead(4000, 5),
+            Step::BlobWrite(100, 3, 8),
+            sql("ROLLBACK TO a; RELEASE a"),
+            Step::BlobRead(99, 5),
+            sql("CREATE TABLE made(a)"),
+            Step::BlobRead(99, 5),
+            Step::BlobWrite(4000, 5, 9),
+            sql("UPDATE t SET grp=6 WHERE id=30; INSERT INTO made VALUES(1)"),
+            Step::BlobRead(3998, 5),
+            Step::BlobReopen(20),
+            Step::BlobRead(3998, 5),
+            sql("UPDATE t SET grp=7 WHERE id=20"),
+            Step::BlobRead(0, 5),
+            Step::BlobReopen(30),
+            sql("DELETE FROM t"),
+            Step::BlobRead(0, 5),
+            Step::BlobClose,
+        ]);
+    }
+}
+
+#[test]
+fn counts_follow_own_writes_and_their_undoing() {
+    let counts = "SELECT count(*) FROM t; SELECT count(*) FROM w; SELECT count(*) FROM e; SELECT count(*) FROM t WHERE grp=3";
+    same_as_stock(&[
+        open(0, "SELECT id FROM t"),
+        fetch(0, 2),
+        sql(counts),
+        sql(
+            "SAVEPOINT a; INSERT INTO t VALUES(15, 3, 'n'); DELETE FROM w WHERE a='k1'; INSERT INTO e VALUES(1, 1)",
+        ),
+        sql(counts),
+        fetch(0, 2),
+        sql("DELETE FROM t WHERE id>200; REPLACE INTO t VALUES(30, 3, 'r')"),
+        sql(counts),
+        sql("ROLLBACK TO a"),
+        sql(counts),
+        fetch(0, 250),
+        sql("RELEASE a"),
+    ]);
+}
+
+#[test]
+fn rows_are_copied_from_table_to_table() {
+    let copy = "INSERT INTO t2 SELECT * FROM t; INSERT INTO w2 SELECT * FROM w; SELECT * FROM t2; SELECT * FROM w2; DELETE FROM t2; DELETE FROM w2";
+    same_as_stock(&[
+        sql(copy),
+        sql("UPDATE t SET val=zeroblob(3000) WHERE id=30; DELETE FROM w WHERE b=60"),
+        sql(copy),
+        sql("INSERT INTO t2 VALUES(20, 1, 'there'); INSERT INTO t2 SELECT * FROM t"),
+        sql(
+            "INSERT OR REPLACE INTO t2 SELECT * FROM t; SELECT count(*), sum(length(val)) FROM t2; DELETE FROM t2",
+        ),
+        sql("CREATE TABLE made(a)"),
+        sql(copy),
+        sql("PRAGMA integrity_check"),
+    ]);
+}
+
+#[test]
+fn sequences_go_on_from_the_base_and_from_own_rows() {
+    same_as_stock(&[
+        sql("INSERT INTO seq(x) VALUES(1), (2)"),
+        Step::Merge,
+        sql("INSERT INTO seq(x) VALUES(3); SELECT * FROM sqlite_sequence"),
+        sql(
+            "SAVEPOINT a; INSERT INTO seq VALUES(100, 4); INSERT INTO seq(x) VALUES(5); SELECT * FROM seq; ROLLBACK TO a; RELEASE a",
+        ),
+        sql("UPDATE sqlite_sequence SET seq=500 WHERE name='seq'; INSERT INTO seq(x) VALUES(6)"),
+        sql(
+            "DELETE FROM seq; INSERT INTO seq(x) SELECT id FROM t; SELECT min(id), max(id), count(*) FROM seq",
+        ),
     ]);
 }
 

@@ -192,7 +192,7 @@ pub const EDITS: &[Edit] = &[
         section: "vdbe.c",
         anchor: "seek_not_found:",
         place: After,
-        text: "  if( PL_CSR(pC->uc.pCursor) ) plSeekLanded(pC->uc.pCursor, res==0); /* [plait] */",
+        text: "  if( PL_STEP(pC->uc.pCursor) ) plSeekLanded(pC->uc.pCursor, res==0); /* [plait] */",
         why: "OP_SeekXX found a row, or found that there is none: even if the row is never looked at, that it exists \
               has been read. void plSeekLanded(BtCursor*, int bFound)",
     },

@@ -12,7 +12,6 @@
 //! ... backup.c, vdbe.c, ...
 //! ```
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -60,8 +59,8 @@ pub struct Inputs<'a> {
 /// Splices files and writes `sqlite3.c` and the generated headers into the directory `out`.
 pub fn splice_to(inputs: &Inputs<'_>, out: &Path) -> Result<()> {
     let lists = Lists {
-        alternatives: read_list(&inputs.csrc.join("alternatives.txt"))?,
-        handwritten: read_list(&inputs.csrc.join("handwritten.txt"))?,
+        alternatives: read_list(inputs, "alternatives.txt", wrappers::parse_alternatives)?,
+        handwritten: read_list(inputs, "handwritten.txt", wrappers::parse_list)?,
     };
     let spliced = splice(&read(inputs.amalgamation)?, &lists, inputs.edits)?;
     let headers = &spliced.headers;
@@ -78,8 +77,9 @@ pub fn splice_to(inputs: &Inputs<'_>, out: &Path) -> Result<()> {
     Ok(())
 }
 
-fn read_list(path: &Path) -> Result<BTreeSet<String>> {
-    wrappers::parse_list(&read(path)?).with_context(|| path.display().to_string())
+fn read_list<T>(inputs: &Inputs<'_>, name: &str, parse: fn(&str) -> Result<T>) -> Result<T> {
+    let path = inputs.csrc.join(name);
+    parse(&read(&path)?).with_context(|| path.display().to_string())
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
     use crate::edits::EDITS;
-    use crate::{upstream, wrappers::parse_list};
+    use crate::{upstream, wrappers::parse_alternatives};
 
     const SMALL: &str = "\
 /************** Begin file btree.h ****/
@@ -212,7 +212,8 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
     }
 
     fn small(edits: &[Edit]) -> Result<String> {
-        let lists = Lists { alternatives: parse_list("sqlite3BtreeNext")?, ..Lists::default() };
+        let alternatives = parse_alternatives("sqlite3BtreeNext")?;
+        let lists = Lists { alternatives, ..Lists::default() };
         splice(SMALL, &lists, edits).map(|spliced| spliced.source)
     }
 
@@ -314,16 +315,19 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
     }
 
     #[test]
-    fn the_bit_that_marks_our_cursors_is_free() {
+    fn the_bits_that_mark_our_cursors_are_free() {
         let text = pinned_amalgamation();
-        let flags: Vec<u32> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("#define BTCF_"))
-            .filter_map(|line| line.split_whitespace().nth(1)?.strip_prefix("0x"))
-            .map(|digits| u32::from_str_radix(digits, 16).expect("a hexadecimal number"))
-            .collect();
-        assert!(flags.len() >= 6, "{flags:?}");
-        assert!(flags.iter().all(|flag| flag & 0x80 == 0), "{flags:?}");
+        let hints = "sqlite3BtreeCursorHintFlags(pCur->uc.pCursor,\n                               (pOp->p5 & (OPFLAG_BULKCSR|OPFLAG_SEEKEQ)));";
+        assert_eq!(text.matches(hints).count(), 1);
+        assert_eq!(
+            text.matches("sqlite3BtreeCursorHintFlags(").count(),
+            3,
+            "declared, defined, called"
+        );
+        for (name, value) in [("OPFLAG_BULKCSR", "0x01"), ("OPFLAG_SEEKEQ", "0x02")] {
+            let line = text.lines().find(|line| line.starts_with(&format!("#define {name} ")));
+            assert_eq!(line.and_then(|line| line.split_whitespace().nth(2)), Some(value), "{name}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A b-tree function is in one of three states:
 //!
 //! * in `csrc/alternatives.txt`: stock code is renamed to `sqlite3StockBtreeX`, and under the old name
-//!   stands a generated wrapper that calls `plBtreeX` when the handle is a concurrent one;
+//!   stands a generated wrapper that calls `plBtreeX` when the handle is a concurrent one, or the cursor passes
+//!   the test that the list names;
 //! * in `csrc/handwritten.txt`: stock code is renamed, `dispatch.c` defines the old name;
 //! * in neither: untouched.
 //!
@@ -14,7 +15,7 @@
 //! branch is to `plCallBtreeX`, which is marked cold: that moves the branch's code out of the caller. It does
 //! nothing but jump to `plBtreeX`, which is marked hot lest GCC take it for cold as well and optimise it for size.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -37,8 +38,8 @@ pub struct Headers {
 /// Which functions are renamed.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// Functions with a generated wrapper.
-    pub alternatives: BTreeSet<String>,
+    /// Functions with a generated wrapper, each with the test of a cursor.
+    pub alternatives: BTreeMap<String, String>,
     /// Functions whose wrapper is in `dispatch.c`.
     pub handwritten: BTreeSet<String>,
 }
@@ -55,13 +56,28 @@ pub fn parse_list(text: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
+/// Reads a list whose lines may name a test of the cursor behind the function. Without, it is `PL_CSR`.
+pub fn parse_alternatives(text: &str) -> Result<BTreeMap<String, String>> {
+    let mut tests = BTreeMap::new();
+    for line in parse_list(text)? {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default().to_owned();
+        let test = words.next().unwrap_or("PL_CSR").to_owned();
+        ensure!(words.next().is_none(), "{line}: a name and a test are all a line has");
+        ensure!(tests.insert(name.clone(), test).is_none(), "{name} is listed twice");
+    }
+    Ok(tests)
+}
+
 /// Generates all headers. `defined` tells whether `btree.c` defines a function.
 pub fn generate(
     prototypes: &[Prototype],
     lists: &Lists,
     defined: impl Fn(&str) -> bool,
 ) -> Result<Headers> {
-    if let Some(name) = lists.alternatives.intersection(&lists.handwritten).next() {
+    let all: BTreeSet<&String> = lists.alternatives.keys().chain(&lists.handwritten).collect();
+    if let Some(name) = lists.handwritten.iter().find(|name| lists.alternatives.contains_key(*name))
+    {
         bail!("{name} is both in alternatives.txt and in handwritten.txt");
     }
     let mut headers = Headers {
@@ -70,7 +86,7 @@ pub fn generate(
         unrename: preamble("From here on the old names mean the dispatch layer."),
         forward: preamble("Alternatives, and wrappers that choose between them and stock code."),
     };
-    for name in lists.alternatives.union(&lists.handwritten) {
+    for name in all {
         let prototype = prototypes
             .iter()
             .find(|p| p.name == *name)
@@ -83,8 +99,8 @@ pub fn generate(
             .rename
             .push_str(&function.guarded(&format!("#define {name} {}\n", stock_name(name)?)));
         headers.unrename.push_str(&function.guarded(&format!("#undef {name}\n")));
-        if lists.alternatives.contains(name) {
-            let wrapper = function.wrapper()?;
+        if let Some(test) = lists.alternatives.get(name) {
+            let wrapper = function.wrapper(test)?;
             headers.forward.push_str(&function.guarded(&wrapper));
         }
     }
@@ -148,10 +164,10 @@ impl<'a> Function<'a> {
         format!("SQLITE_PRIVATE {} {name}({})", self.prototype.returns, self.declared)
     }
 
-    /// The test for a concurrent handle: by the first parameter that is one.
+    /// The test for a concurrent handle or cursor: by the first parameter that is one.
     ///
     /// SQLite asks some functions (such as `sqlite3BtreeTxnState`) about databases that are not open.
-    fn test(&self) -> Result<String> {
+    fn test(&self, of_cursor: &str) -> Result<String> {
         self.prototype
             .parameters
             .iter()
@@ -161,7 +177,7 @@ impl<'a> Function<'a> {
                     return None;
                 };
                 match ty.replace(' ', "").as_str() {
-                    "BtCursor*" => Some(format!("PL_CSR(a{i})")),
+                    "BtCursor*" => Some(format!("{of_cursor}(a{i})")),
                     "Btree*" => Some(format!("a{i}!=0 && PL_BT(a{i})")),
                     _ => None,
                 }
@@ -174,10 +190,10 @@ impl<'a> Function<'a> {
             })
     }
 
-    fn wrapper(&self) -> Result<String> {
+    fn wrapper(&self, of_cursor: &str) -> Result<String> {
         let Self { prototype, passed, .. } = self;
         let name = &prototype.name;
-        let (test, stock) = (self.test()?, stock_name(name)?);
+        let (test, stock) = (self.test(of_cursor)?, stock_name(name)?);
         let (alternative, jump) = (alternative_name(name)?, jump_name(name)?);
         let returns = &prototype.returns;
         let declared = &self.declared;
@@ -230,7 +246,7 @@ mod tests {
 
     fn lists(alternatives: &str, handwritten: &str) -> Lists {
         Lists {
-            alternatives: parse_list(alternatives).expect("a list"),
+            alternatives: parse_alternatives(alternatives).expect("a list"),
             handwritten: parse_list(handwritten).expect("a list"),
         }
     }
@@ -261,6 +277,16 @@ mod tests {
         ));
         assert!(headers.rename.contains("#define sqlite3BtreeNext sqlite3StockBtreeNext\n"));
         assert!(headers.unrename.contains("#undef sqlite3BtreeNext\n"));
+    }
+
+    #[test]
+    fn a_cursor_may_be_asked_for_more_than_whose_it_is() {
+        let headers =
+            generate(&prototypes(), &lists("sqlite3BtreeNext PL_NEXT # hot", ""), |_| true)
+                .expect("it is declared");
+        assert!(headers.forward.contains("  if( PL_NEXT(a0) ) return plCallBtreeNext(a0, a1);\n"));
+        assert!(parse_alternatives("sqlite3BtreeNext PL_NEXT PL_CSR").is_err());
+        assert!(parse_alternatives("sqlite3BtreeNext\nsqlite3BtreeNext PL_NEXT").is_err());
     }
 
     #[test]

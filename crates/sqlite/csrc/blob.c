@@ -10,17 +10,11 @@
 static int plBlobRow(PlCursor *pX, i64 *piRow){
   BtCursor *pOut = pX->pOut;
   if( pOut->eState==CURSOR_INVALID || pOut->eState==CURSOR_FAULT ) return 0;
-  if( pX->eMode==PLC_MERGE ){
-    *piRow = pX->iKey;
-  }else if( pX->inner.eState==CURSOR_VALID ){
-    *piRow = sqlite3StockBtreeIntegerKey(&pX->inner);
-  }else{
-    *piRow = pX->inner.nKey;
-  }
+  *piRow = pX->eMode==PLC_MERGE ? pX->iKey : sqlite3StockBtreeIntegerKey(pOut);
   return 1;
 }
 
-/* invalidateIncrblobCursors() for facades: row iRow of a table, or (isClear) all of its rows go. */
+/* invalidateIncrblobCursors() on the concurrent path: row iRow of a table, or (isClear) all of its rows go. */
 static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear){
   PlCursor *pX;
   if( !pPl->pBtree->hasIncrblobCur ) return;
@@ -29,19 +23,14 @@ static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear){
     if( (pX->pOut->curFlags & BTCF_Incrblob)==0 || pX->pOut->pgnoRoot!=iRoot ) continue;
     if( !plBlobRow(pX, &i) || (!isClear && i!=iRow) ) continue;
     plForget(pX);
-    if( pX->eMode==PLC_PASS && pX->bInner ) sqlite3StockBtreeClearCursor(&pX->inner);
   }
 }
 
 static int plBtreePayloadChecked(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
   PlCursor *pX = PL_X(pCur);
   int rc;
+  if( pX->eMode==PLC_PASS ) return sqlite3StockBtreePayloadChecked(pCur, offset, amt, pBuf);
   if( pCur->eState==CURSOR_INVALID ) return SQLITE_ABORT;
-  if( pX->eMode==PLC_PASS ){
-    rc = sqlite3StockBtreePayloadChecked(&pX->inner, offset, amt, pBuf);
-    plMirror(pX);
-    return rc;
-  }
   rc = plRestore(pX);
   if( rc ) return rc;
   if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
@@ -49,11 +38,8 @@ static int plBtreePayloadChecked(BtCursor *pCur, u32 offset, u32 amt, void *pBuf
 }
 
 static int plPassPutData(PlCursor *pX, u32 offset, u32 amt, void *z){
-  int rc;
   pX->pPl->bWrote = 1;
-  rc = sqlite3StockBtreePutData(&pX->inner, offset, amt, z);
-  plMirrorAll(pX->pPl);
-  return rc;
+  return sqlite3StockBtreePutData(pX->pOut, offset, amt, z);
 }
 
 static int plBtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
@@ -67,7 +53,7 @@ static int plBtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
   rc = plRestore(pX);
   if( rc ) return rc;
   if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
-  if( (pCur->curFlags & BTCF_WriteFlag)==0 ) return SQLITE_READONLY;
+  if( !pX->bWrite ) return SQLITE_READONLY;
   rc = plWritable(p, 0);
   if( rc ) return rc;
   plToMerge(pX);

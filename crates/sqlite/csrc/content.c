@@ -1,31 +1,30 @@
 /*
 ** content.c - what a cursor's row holds.
 **
-** Rows of the base are read through the inner cursor. Rows of the overlay are one piece of memory, which
+** Rows of the base are read through the stock cursor. Rows of the overlay are one piece of memory, which
 ** stays where it is until this transaction writes the same key, rolls a savepoint back, or ends.
 **
-** Callers have a VALID facade, as the VDBE makes sure.
+** Callers have a VALID facade, as the VDBE makes sure. All but Count come here for PL_ROW only, or from our own code.
 */
 
 static SQLITE_INLINE int plIsOver(PlCursor *pX){
   return pX->eMode==PLC_MERGE && pX->eSrc==SRC_OVER;
 }
 
-/* Makes the inner cursor stand on the facade's row, which is the base's. */
-#define plOnBase(pX) assert( (pX)->bInner && ((pX)->eMode!=PLC_MERGE || (pX)->eBase==PLB_AT) )
+/* The stock cursor, for a row of the base. */
+static SQLITE_INLINE BtCursor *plOnBase(PlCursor *pX){
+  assert( pX->pIn && (pX->eMode!=PLC_MERGE || pX->eBase==PLB_AT) );
+  return pX->pIn;
+}
 
 static i64 plBtreeIntegerKey(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
-  if( pX->eMode==PLC_MERGE ) return pX->iKey;
-  plOnBase(pX);
-  return sqlite3StockBtreeIntegerKey(&pX->inner);
+  return pX->eMode==PLC_MERGE ? pX->iKey : sqlite3StockBtreeIntegerKey(pCur);
 }
 
 static u32 plBtreePayloadSize(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
-  if( plIsOver(pX) ) return pX->cur.nRec;
-  plOnBase(pX);
-  return sqlite3StockBtreePayloadSize(&pX->inner);
+  return plIsOver(pX) ? pX->cur.nRec : sqlite3StockBtreePayloadSize(plOnBase(pX));
 }
 
 static const void *plBtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
@@ -34,8 +33,7 @@ static const void *plBtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
     *pAmt = pX->cur.nRec;
     return pX->cur.rec;
   }
-  plOnBase(pX);
-  return sqlite3StockBtreePayloadFetch(&pX->inner, pAmt);
+  return sqlite3StockBtreePayloadFetch(plOnBase(pX), pAmt);
 }
 
 static int plBtreePayload(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
@@ -45,8 +43,7 @@ static int plBtreePayload(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
     memcpy(pBuf, pX->cur.rec + offset, amt);
     return SQLITE_OK;
   }
-  plOnBase(pX);
-  return sqlite3StockBtreePayload(&pX->inner, offset, amt, pBuf);
+  return sqlite3StockBtreePayload(plOnBase(pX), offset, amt, pBuf);
 }
 
 /* A number that differs between rows of one statement: the VDBE keys its cache of large values by it. Overlay rows have no place
@@ -54,8 +51,7 @@ static int plBtreePayload(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
 static i64 plBtreeOffset(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
   if( plIsOver(pX) ) return -(i64)(uptr)pX->cur.rec;
-  plOnBase(pX);
-  return sqlite3StockBtreeOffset(&pX->inner);
+  return sqlite3StockBtreeOffset(plOnBase(pX));
 }
 
 /* Rows of the overlay may be larger than the file. */
@@ -67,10 +63,10 @@ static i64 plBtreeRowCountEst(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
   int res = 0;
   i64 n;
-  if( pX->eMode!=PLC_MERGE ) return sqlite3StockBtreeRowCountEst(&pX->inner);
+  if( pX->eMode!=PLC_MERGE ) return sqlite3StockBtreeRowCountEst(pCur);
   if( pCur->eState!=CURSOR_VALID ) return 0;
-  if( plKeepKey(pX, 1) || plInnerOpen(pX) || sqlite3StockBtreeFirst(&pX->inner, &res) ) return 1;
-  n = res ? 1 : sqlite3StockBtreeRowCountEst(&pX->inner);
+  if( plKeepKey(pX, 1) || plInnerOpen(pX) || sqlite3StockBtreeFirst(pX->pIn, &res) ) return 1;
+  n = res ? 1 : sqlite3StockBtreeRowCountEst(pX->pIn);
   pX->bBaseKey = 0;
   pX->eBase = PLB_UNSYNC;
   if( pX->eSrc==SRC_BASE ){
@@ -87,19 +83,21 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
   i64 nEntry = 0;
   u32 nStep = 0;
   int bFound, rc;
-  if( pX->eMode==PLC_PASS ){
-    rc = sqlite3StockBtreeCount(db, &pX->inner, pnEntry);
-    plMirror(pX);
+  if( pX->eMode==PLC_PASS ) return sqlite3StockBtreeCount(db, pCur, pnEntry);
+  if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
+  plRdFlush(pX);
+  plRdWhole(pX);
+  if( !plOverlay(pX) ){
+    rc = plGoPure(pX);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, pCur, pnEntry);
+    pCur->eState = CURSOR_INVALID;
     return rc;
   }
-  rc = plSeekStart(pX);
-  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, &pX->inner, &nEntry);
-  if( rc ) return rc;
-  plRdWhole(pX);
+  plToMerge(pX);
   plForget(pX);
-  *pnEntry = nEntry;
-  if( !plOverlay(pX) ) return SQLITE_OK;
-  pX->eMode = PLC_MERGE;
+  rc = plInnerOpen(pX);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, pX->pIn, &nEntry);
+  if( rc ) return rc;
   if( pX->pIter==0 ) pX->pIter = pl_iter_new(pX->pPl->pConn, pCur->pgnoRoot);
   if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
   bFound = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &e);
@@ -110,7 +108,7 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
     if( pCur->pKeyInfo==0 ) pX->iKey = plDecodeRowid(e.key);
     rc = plInnerSeek(pX, &res);
     if( rc ) return rc;
-    if( pX->inner.eState!=CURSOR_VALID ) res = -1;
+    if( pX->pIn->eState!=CURSOR_VALID ) res = -1;
     if( res==0 && e.tombstone ) nEntry--;
     if( res!=0 && !e.tombstone ) nEntry++;
     if( (++nStep & 0xff)==0 && AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;

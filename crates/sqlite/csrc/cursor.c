@@ -2,8 +2,8 @@
 ** cursor.c - opening and closing facade cursors.
 **
 ** The VDBE opens its cursors anew for every run of a statement. What a facade needs beyond the stock struct is
-** therefore pooled per handle, with its buffers. A facade is in PlBtree.pCsr from open to close;
-** the stock list pBt->pCursor holds inner cursors only.
+** therefore pooled per handle, with its buffers. A facade is in PlBtree.pCsr from open to close, and
+** in the stock list pBt->pCursor only while it is a stock cursor itself.
 */
 #define PL_POOL_MAX 16     /* closed cursors that a handle keeps */
 
@@ -48,23 +48,21 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pX = plTakeCursor(pPl);
   if( pX==0 ) return SQLITE_NOMEM_BKPT;
   PL_X(pCur) = pX;
+  pCur->hints = PLH_Facade;
   pCur->pgnoRoot = iTable;
-  pCur->iPage = -1;
   pCur->pKeyInfo = pKeyInfo;
   pCur->curIntKey = pKeyInfo==0;
-  pCur->pBtree = p;
   pCur->pBt = p->pBt;
-  pCur->pNext = 0;
-  pCur->curFlags = BTCF_Plait | (wrFlag ? BTCF_WriteFlag : 0);
-  pCur->curPagerFlags = 0;
   pCur->eState = CURSOR_INVALID;
   pX->pOut = pCur;
-  pX->eMode = PLC_PURE;
+  pX->pIn = 0;
+  pX->bWrite = wrFlag!=0;
+  plFront(pX);
   pX->ePos = POS_NONE;
   pX->eSrc = SRC_BASE;
   pX->eBase = PLB_UNSYNC;
   pX->eOver = PLO_UNSYNC;
-  pX->bInner = pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
+  pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
   pX->bQuiet = pX->bSeeked = pX->bNewRowid = 0;
   pX->rd.eKind = PLR_NONE;
   pX->rd.bLoose = 0;
@@ -75,8 +73,9 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pPl->pCsr = pX;
   if( iTable!=SCHEMA_ROOT ) pPl->bUsed = 1;
   if( pPl->bExcl ){
-    pX->eMode = PLC_PASS;
-    return plInnerOpen(pX);
+    int rc = plStockOpen(pX, pCur);
+    if( rc==SQLITE_OK ) pX->eMode = PLC_PASS;
+    return rc;
   }
   if( !pPl->bTrack && pPl->eWrite!=PL_WRITE_QUEUED ) return plRdCoarse(pPl, iTable);
   return SQLITE_OK;
@@ -85,9 +84,8 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
 static int plBtreeCloseCursor(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
   PlBtree *pPl = pX->pPl;
-  if( pCur->pBtree==0 ) return SQLITE_OK;
   plRdFlush(pX);
-  plInnerClose(pX);
+  if( pX->pIn ) sqlite3StockBtreeCloseCursor(pX->pIn);
   plDropIter(pX);
   *pX->ppPrev = pX->pNext;
   if( pX->pNext ) pX->pNext->ppPrev = pX->ppPrev;
@@ -100,7 +98,7 @@ static int plBtreeCloseCursor(BtCursor *pCur){
     plFreeCursor(pX);
   }
   pCur->pBtree = 0;
-  pCur->curFlags = 0;
+  pCur->hints = pCur->curFlags = 0;
   pCur->eState = CURSOR_INVALID;
   return SQLITE_OK;
 }
@@ -141,6 +139,11 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCursor(
   }
   if( PL_BT(p) ) return plOpen(p, iTable, wrFlag, pKeyInfo, pCur);
   return sqlite3StockBtreeCursor(p, iTable, wrFlag, pKeyInfo, pCur);
+}
+
+/* The VDBE's hints share their byte with our marks. */
+SQLITE_PRIVATE void sqlite3BtreeCursorHintFlags(BtCursor *pCur, unsigned x){
+  pCur->hints = (u8)(x | (pCur->hints & (PLH_Facade|PLH_Front)));
 }
 
 SQLITE_PRIVATE int sqlite3BtreeCursorSize(void){

@@ -1,12 +1,13 @@
 /*
 ** dispatch.c - the dispatch layer at the btree.h boundary.
 **
-** Included by the spliced amalgamation after btree.c, whose public functions of the two lists below are renamed to
+** Included by the spliced amalgamation after btree.c, whose public functions of the lists named below are renamed to
 ** sqlite3StockBtreeXxx. Everything after this point, and everything before it that sees btree.h alone, calls the wrappers.
 **
 ** What happens to every function of btree.h when the handle is attached to a concurrent database (PL_BT) or the cursor
-** is a facade (PL_CSR). A: alternatives.txt, generated wrapper; H: handwritten.txt, wrapper in csrc; -: stock code as it is,
-** because it looks only at what facades and attached handles keep true.
+** is a facade (PL_CSR). A: alternatives.txt, generated wrapper; S and R: the same, but only for cursors whose steps (PL_NEXT,
+** PL_PREV, PL_STEP for either) or rows (PL_ROW) are ours, because the others are stock cursors; H: handwritten.txt, wrapper in
+** csrc; -: stock code as it is, because it looks only at what facades and attached handles keep true.
 **
 **  Open                    -  a handle becomes concurrent when a transaction first sees the mark
 **  Close                   H  attach.c: leaves the session after the stock handle is gone
@@ -27,12 +28,16 @@
 **  Cursor                  H  cursor.c: opens a facade; refuses to mix files (T6)
 **  CursorSize              H  cursor.c: room for one pointer behind the stock struct
 **  CursorZero, FakeValidCursor, CursorHasMoved, CursorIsValid, CursorIsValidNN   -  eState is kept true
-**  CursorHintFlags, CursorHasHint, CursorPin, CursorUnpin, IncrblobCursor   -  flags of the facade
+**  CursorHasHint, CursorPin, CursorUnpin, IncrblobCursor   -  flags of the facade
+**  CursorHintFlags         H  cursor.c: keeps the marks
 **  CloseCursor             A  cursor.c
-**  ClearCursor             A  position.c
-**  CursorRestore, First, Last, IsEmpty, Next, Previous, Eof   A  step.c
+**  ClearCursor             S  position.c
+**  First, Last, IsEmpty    A  step.c
+**  Next, Previous, Eof     S  step.c
+**  CursorRestore           R  step.c
 **  TableMoveto, IndexMoveto   A  seek.c
-**  IntegerKey, PayloadSize, PayloadFetch, Payload, Offset, MaxRecordSize, RowCountEst, Count   A  content.c
+**  IntegerKey, PayloadSize, PayloadFetch, Payload, Offset, MaxRecordSize, RowCountEst   R  content.c
+**  Count                   A  content.c
 **  PayloadChecked, PutData A  blob.c
 **  Insert, Delete          A  write.c
 **  TransferRow             H  write.c: either of its two cursors may be a facade
@@ -45,13 +50,11 @@ static int plEscalate(Btree *p);
 static int plBreak(Btree *p, int rc);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
 static i64 plDecodeRowid(const u8 *aKey);
-static void plMirror(PlCursor *pX);
-static void plMirrorAll(PlBtree *pPl);
-static int plPassEnd(PlCursor *pX, int dir, int *pRes);
 static int plIsSequence(PlCursor *pX);
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);
 static int plRefuseMixed(Btree *p);
+static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear);
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
 static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);

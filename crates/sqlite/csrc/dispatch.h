@@ -6,10 +6,13 @@
 **
 ** PlBtree    hangs on the stock Btree (field pPl). 0: a handle that never met a concurrent file. PL_BT(p) is true
 **            only while the handle is attached to a live session (pConn!=0).
-** PlFacade   what the VDBE allocates for a cursor: the stock BtCursor (the "facade") and one pointer. PL_CSR(p)
-**            looks at bit 0x80 of curFlags, which stock code leaves alone, in a byte that it reads anyway.
-** PlCursor   the rest of a facade cursor, pooled per handle: the inner stock cursor on the base, the
-**            position in the merge of base and overlay, what it has read.
+** PlFacade   what the VDBE allocates for a cursor: the stock BtCursor (the "facade") and one pointer. The upper half of
+**            its byte hints tells what is ours of it: PL_CSR(p), that it was opened on an attached handle, and so seeks and
+**            writes; PL_NEXT(p) and PL_PREV(p), steps; PL_ROW(p), what its row holds. A cursor whose b-tree has no
+**            overlay, and one on the exclusive path, is a stock cursor but for PL_CSR, and for steps while it has to be
+**            noted where they start.
+** PlCursor   the rest of a facade, pooled per handle: the stock cursor on the base while it is not the facade itself,
+**            the position in the merge of base and overlay, what it has read.
 **
 ** Threads: as in stock SQLite, all of it belongs to the connection whose mutex is held.
 */
@@ -32,7 +35,11 @@ typedef struct PlCursor PlCursor;
 typedef struct PlFacade PlFacade;
 typedef struct PlReads PlReads;
 
-#define BTCF_Plait        0x80        /* BtCursor.curFlags: the first member of a PlFacade */
+#define PLH_Facade        0x80        /* BtCursor.hints: the first member of a PlFacade */
+#define PLH_Next          0x40        /* its steps forward are ours */
+#define PLH_Prev          0x20        /* its steps backward are */
+#define PLH_Row           0x10        /* its row is */
+#define PLH_Front         (PLH_Next|PLH_Prev|PLH_Row)
 #define PL_OPEN_BASE      0x20000000  /* sqlite3.openFlags: a hidden connection, always on SQLite's own path */
 #define DBFLAG_PlConcurrent 0x01000000 /* sqlite3.mDbFlags: the open transaction was begun with BEGIN CONCURRENT */
 #define DBFLAG_PlBegin    0x02000000  /* sqlite3.mDbFlags: PRAGMA plait_begin=concurrent */
@@ -85,13 +92,16 @@ struct PlReads {
 };
 
 /* One facade cursor. Invariants:
-**  P1 eMode==PLC_PURE: the inner cursor alone is the truth; facade eState is VALID, INVALID or FAULT.
-**  P2 eMode==PLC_PASS: facade eState and skipNext mirror the inner cursor's.
-**  P3 eMode==PLC_MERGE: ePos, K, eBase and eOver are the truth:
+**  P1 eMode==PLC_PURE: the facade is a stock cursor on the base (pIn==pOut) in state VALID or INVALID, without PLH_Row. With
+**     bTrack it has PLH_Next (PLH_Prev), unless the pending range follows it forward (backward).
+**  P2 eMode==PLC_PASS: the facade is a stock cursor of an exclusive transaction (pIn==pOut), without any of PLH_Front.
+**  P3 eMode==PLC_MERGE: all of PLH_Front is set, the stock cursor is inner (pIn==&inner) or not open (pIn==0), and
+**     ePos, K, eBase and eOver are the truth:
 **       facade VALID       ePos==POS_ROW
 **       facade REQUIRESEEK ePos==POS_ROW, the row must be looked up again before use
 **       facade SKIPNEXT    any ePos but POS_ROW and POS_NONE: the row that was here is gone
 **       facade INVALID     any ePos but POS_ROW: a gap that Next, Previous and Eof can start from, or POS_NONE
+**       facade FAULT       tripped
 **  P4 K (iKey, or plKey()) does not lie in memory that an own write of the same key could free,
 **     unless the facade is VALID. */
 struct PlCursor {
@@ -99,19 +109,20 @@ struct PlCursor {
   PlCursor *pNext;        /* next of PlBtree.pCsr or pPool */
   PlCursor **ppPrev;      /* what points to this one */
   PlBtree *pPl;
+  BtCursor *pIn;          /* the stock cursor: pOut, &inner, or 0 while not open */
   u8 eMode;               /* PLC_x */
   u8 ePos;                /* POS_x */
   u8 eSrc;                /* SRC_x: where the row comes from */
-  u8 eBase;               /* PLB_x: where the inner cursor stands */
+  u8 eBase;               /* PLB_x: where the stock cursor stands */
   u8 eOver;               /* PLO_x: where the iterator stands */
-  u8 bInner;              /* inner is open */
+  u8 bWrite;              /* opened for writing */
   u8 bKey;                /* key holds K */
-  u8 bBaseKey;            /* baseKey holds the key of inner's row */
+  u8 bBaseKey;            /* baseKey holds the key of the stock cursor's row */
   u8 bRec;                /* aRec holds the record of K */
   u8 bShape;              /* aShape is computed */
   u8 bCustom;             /* an application-defined collation: exclusive path only */
   u8 bQuiet;              /* AUTOINCREMENT reads sqlite_sequence: not recorded */
-  u8 bSeeked;             /* PLC_PASS: inner was positioned by a seek of this mode */
+  u8 bSeeked;             /* PLC_PASS: positioned by a seek of this mode */
   i64 iKey;               /* K of a table */
   u8 bNewRowid;           /* iNewRowid came from the shared counter */
   i64 iNewRowid;          /* last automatic rowid given out through this cursor */
@@ -120,7 +131,7 @@ struct PlCursor {
   PlEntry look;           /* where the iterator stands, when not at K */
   PlIter *pIter;
   PlBuf key;              /* encoded K of an index */
-  PlBuf baseKey;          /* encoded key of inner's row */
+  PlBuf baseKey;          /* encoded key of the stock cursor's row */
   PlBuf newKey;           /* encoded key of an entry being inserted */
   u8 *aRec;               /* record of K: the row to seek back to */
   u32 nRec;
@@ -130,12 +141,12 @@ struct PlCursor {
   u8 *aShape;             /* PL_COLL_x|PL_FIELD_DESC per key field */
   int nShape, nShapeAlloc;
   PlReads rd;
-  BtCursor inner;         /* stock cursor on the base */
+  BtCursor inner;         /* room for the stock cursor beside the facade */
 };
 
 struct PlFacade {
   BtCursor outer;         /* must be first */
-  PlCursor *pX;           /* valid only with BTCF_Plait */
+  PlCursor *pX;           /* valid only with PLH_Facade */
 };
 
 #define PLC_PURE   0
@@ -173,7 +184,11 @@ struct PlFacade {
 #define PLR_RANGE  4      /* lo..hi */
 
 #define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
-#define PL_CSR(p)  PL_UNLIKELY(((p)->curFlags & BTCF_Plait)!=0)
+#define PL_CSR(p)  PL_UNLIKELY(((p)->hints & PLH_Facade)!=0)
+#define PL_NEXT(p) PL_UNLIKELY(((p)->hints & PLH_Next)!=0)
+#define PL_PREV(p) PL_UNLIKELY(((p)->hints & PLH_Prev)!=0)
+#define PL_STEP(p) PL_UNLIKELY(((p)->hints & (PLH_Next|PLH_Prev))!=0)
+#define PL_ROW(p)  PL_UNLIKELY(((p)->hints & PLH_Row)!=0)
 #define PL_X(p)    (((PlFacade*)(p))->pX)
 
 /* Small functions of SQLite with one or two callers, which GCC therefore inlines. Our calls of the first three and our tests

@@ -3,7 +3,7 @@
 **
 **   plEscalate()   reads told -> positions kept as keys -> engine: right, validation, everything merged ->
 **                  base read transaction ends -> stock write transaction at the newest base -> own writes replayed,
-**                  savepoint by savepoint -> facades become thin covers of stock cursors
+**                  savepoint by savepoint -> facades become stock cursors
 **   commit         header stamped with what the engine says (F4), stock commit with full syncs, engine told
 **   rollback       stock rollback, engine told
 **
@@ -114,9 +114,7 @@ static int plStampExclusive(Btree *p){
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
   int rc = SQLITE_OK;
   if( p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
-  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
-  plMirrorAll(p->pPl);                    /* auto-vacuum may have moved pages */
-  return rc;
+  return rc ? rc : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
 }
 
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */
@@ -183,19 +181,14 @@ static int plBtreeCreateTable(Btree *p, Pgno *piTable, int flags){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
-  rc = sqlite3StockBtreeCreateTable(p, piTable, flags);
-  plMirrorAll(p->pPl);
-  return rc;
+  return sqlite3StockBtreeCreateTable(p, piTable, flags);
 }
 
 static int plBtreeDropTable(Btree *p, int iTable, int *piMoved){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
-  plInvalidateBlobs(p->pPl, (Pgno)iTable, 0, 1);
-  rc = sqlite3StockBtreeDropTable(p, iTable, piMoved);
-  plMirrorAll(p->pPl);
-  return rc;
+  return sqlite3StockBtreeDropTable(p, iTable, piMoved);
 }
 
 static int plBtreeUpdateMeta(Btree *p, int idx, u32 value){
@@ -211,9 +204,7 @@ static int plBtreeIncrVacuum(Btree *p){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
-  rc = sqlite3StockBtreeIncrVacuum(p);
-  plMirrorAll(p->pPl);
-  return rc;
+  return sqlite3StockBtreeIncrVacuum(p);
 }
 
 /* VACUUM and backup put the pages of another database here and then set the version of a WAL database: the moment to

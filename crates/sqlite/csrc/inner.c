@@ -1,65 +1,143 @@
 /*
-** inner.c - the stock cursor on the base inside a facade cursor.
+** inner.c - the stock cursor on the base that belongs to a facade.
 **
-** It is opened when the base is first needed. On the concurrent path it only reads, and since the base does
-** not change under a read transaction it keeps its place whatever this transaction writes. On the exclusive path it is
-** the real cursor.
+** It is opened when the base is first needed. While the overlay has nothing for its root, the facade is that cursor. When the
+** overlay has something, or gets it, the cursor moves to PlCursor.inner with its place, and the facade becomes the
+** front of the merge. On the concurrent path it only reads, and since the base does not change under a
+** read transaction it keeps its place whatever this transaction writes.
 **
-** Invariant: an open inner cursor is in pBt->pCursor, and closed before its base transaction ends.
+** Invariant: an open stock cursor is in pBt->pCursor, and closed before its base transaction ends.
 */
 
-static int plInnerOpenSlow(PlCursor *pX){
-  BtCursor *pOut = pX->pOut;
-  int wrFlag = pX->eMode==PLC_PASS && (pOut->curFlags & BTCF_WriteFlag) ? BTREE_WRCSR : 0;
-  int rc;
-  sqlite3BtreeCursorZero(&pX->inner);
-  rc = sqlite3StockBtreeCursor(pOut->pBtree, pOut->pgnoRoot, wrFlag, pOut->pKeyInfo, &pX->inner);
-  if( rc==SQLITE_OK ){
-    pX->bInner = 1;
-    pX->inner.hints = pOut->hints;
-    pX->inner.curFlags |= pOut->curFlags & BTCF_Incrblob;
+#define PL_KEEP_FLAGS (BTCF_Incrblob|BTCF_Pinned)   /* belong to the facade, wherever the stock cursor is */
+
+static void plDropIter(PlCursor *pX){
+  if( pX->pIter ){
+    pl_iter_free(pX->pIter);
+    pX->pIter = 0;
   }
+  pX->eOver = PLO_UNSYNC;
+}
+
+/* Makes the facade a front without stock cursor. eState and skipNext stay. */
+static void plFront(PlCursor *pX){
+  BtCursor *pOut = pX->pOut;
+  pOut->pBtree = pX->pPl->pBtree;
+  pOut->curFlags &= PL_KEEP_FLAGS;
+  pOut->hints |= PLH_Front;
+  pOut->aOverflow = 0;
+  pOut->pKey = 0;
+  pOut->pNext = 0;
+  pOut->iPage = -1;
+  pX->eMode = PLC_MERGE;
+}
+
+/* Opens the stock cursor at pAt: the facade, or &inner. */
+static int plStockOpen(PlCursor *pX, BtCursor *pAt){
+  BtCursor *pOut = pX->pOut;
+  Btree *p = pX->pPl->pBtree;
+  Pgno iRoot = pOut->pgnoRoot;
+  KeyInfo *pKeyInfo = pOut->pKeyInfo;
+  u8 keep = pOut->curFlags & PL_KEEP_FLAGS;
+  u8 hints = pOut->hints;
+  int wrFlag = pX->pPl->bExcl && pX->bWrite ? BTREE_WRCSR : 0;
+  int rc;
+  if( pAt!=pOut ) sqlite3BtreeCursorZero(pAt);
+  rc = sqlite3StockBtreeCursor(p, iRoot, wrFlag, pKeyInfo, pAt);
+  if( pAt==pOut ){
+    pOut->curFlags |= keep;
+    pOut->hints = hints & ~PLH_Front;
+    if( rc ){
+      /* Out of memory: stock code has cleared the struct. */
+      pOut->pgnoRoot = iRoot;
+      pOut->pKeyInfo = pKeyInfo;
+      pOut->pBt = p->pBt;
+      pOut->eState = CURSOR_INVALID;
+      plFront(pX);
+    }
+  }else{
+    pAt->hints = hints & ~(PLH_Facade|PLH_Front);
+  }
+  if( rc==SQLITE_OK ) pX->pIn = pAt;
   return rc;
 }
 static SQLITE_INLINE int plInnerOpen(PlCursor *pX){
-  return pX->bInner ? SQLITE_OK : plInnerOpenSlow(pX);
+  return pX->pIn ? SQLITE_OK : plStockOpen(pX, &pX->inner);
 }
 
-static void plInnerClose(PlCursor *pX){
-  if( pX->bInner ){
-    sqlite3StockBtreeCloseCursor(&pX->inner);
-    pX->bInner = 0;
-    pX->bBaseKey = 0;
+/* Closes the stock cursor; the facade is a front without one then. */
+static void plStockClose(PlCursor *pX){
+  BtCursor *pIn = pX->pIn;
+  pX->pIn = 0;
+  pX->bBaseKey = 0;
+  if( pIn==0 ) return;
+  sqlite3StockBtreeCloseCursor(pIn);
+  if( pIn==pX->pOut ) plFront(pX);
+}
+
+/* Moves the stock cursor from the facade to inner, with its place. */
+static void plStockAside(PlCursor *pX){
+  BtCursor **pp;
+  assert( pX->pIn==pX->pOut );
+  memcpy(&pX->inner, pX->pOut, sizeof(BtCursor));
+  pX->inner.curFlags &= ~PL_KEEP_FLAGS;
+  pX->inner.hints &= ~(PLH_Facade|PLH_Front);
+  for(pp=&pX->pOut->pBt->pCursor; *pp!=pX->pOut; pp=&(*pp)->pNext){}
+  *pp = &pX->inner;
+  pX->pIn = &pX->inner;
+  plFront(pX);
+}
+
+/* The next step of a PLC_PURE cursor is ours if what it reads is recorded and no range follows it yet. */
+static SQLITE_INLINE void plMarkPure(PlCursor *pX){
+  if( pX->pPl->bTrack ){
+    pX->pOut->hints |= PLH_Next|PLH_Prev;
+  }else{
+    pX->pOut->hints &= ~(PLH_Next|PLH_Prev);
   }
 }
 
-/* The whole payload of inner's row: on its page, or copied to aTmp with room for overreads. */
+/* Before a seek on the base alone: the facade becomes the stock cursor. */
+static int plGoPure(PlCursor *pX){
+  if( pX->eMode!=PLC_PURE ){
+    int rc;
+    plStockClose(pX);
+    plDropIter(pX);
+    rc = plStockOpen(pX, pX->pOut);
+    if( rc ) return rc;
+    pX->eMode = PLC_PURE;
+  }
+  plMarkPure(pX);
+  return SQLITE_OK;
+}
+
+/* The whole payload of the stock cursor's row: on its page, or copied to aTmp with room for overreads. */
 static int plInnerPayload(PlCursor *pX, const u8 **pa, u32 *pn){
-  u32 n = sqlite3StockBtreePayloadSize(&pX->inner);
+  u32 n = sqlite3StockBtreePayloadSize(pX->pIn);
   u32 nLocal = 0;
-  const u8 *a = sqlite3StockBtreePayloadFetch(&pX->inner, &nLocal);
+  const u8 *a = sqlite3StockBtreePayloadFetch(pX->pIn, &nLocal);
   int rc;
   *pn = n;
   if( nLocal>=n ){
     *pa = a;
     return SQLITE_OK;
   }
-  if( n>sqlite3BtreeMaxRecordSize(&pX->inner) ) return SQLITE_CORRUPT_PGNO(pX->pOut->pgnoRoot);
+  if( n>sqlite3StockBtreeMaxRecordSize(pX->pIn) ) return SQLITE_CORRUPT_PGNO(pX->pOut->pgnoRoot);
   rc = plReserve(&pX->aTmp, &pX->nTmpAlloc, (u64)n + 18);
-  if( rc==SQLITE_OK ) rc = sqlite3StockBtreePayload(&pX->inner, 0, n, pX->aTmp);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreePayload(pX->pIn, 0, n, pX->aTmp);
   if( rc==SQLITE_OK ) memset(&pX->aTmp[n], 0, 18);
   *pa = pX->aTmp;
   return rc;
 }
 
-/* Encodes the key of inner's row into baseKey, from the part of the record on its page if that is enough. */
+/* Encodes the key of the stock cursor's row into baseKey, from the part of the record on its page if that is enough. */
 static int plInnerKey(PlCursor *pX){
   const u8 *a;
   u32 n, nLocal = 0;
   int rc;
   if( pX->bBaseKey ) return SQLITE_OK;
-  n = sqlite3StockBtreePayloadSize(&pX->inner);
-  a = sqlite3StockBtreePayloadFetch(&pX->inner, &nLocal);
+  n = sqlite3StockBtreePayloadSize(pX->pIn);
+  a = sqlite3StockBtreePayloadFetch(pX->pIn, &nLocal);
   if( nLocal<n && nLocal>0 && plEncodeRecord(pX, a, nLocal, &pX->baseKey)==SQLITE_OK ){
     pX->bBaseKey = 1;
     return SQLITE_OK;
@@ -79,7 +157,7 @@ static int plKey(PlCursor *pX, const u8 **pa, u32 *pn){
   }else if( pX->eSrc==SRC_OVER ){
     *pa = pX->cur.key;
     *pn = pX->cur.nKey;
-  }else if( pX->eBase==PLB_AT && pX->bInner ){
+  }else if( pX->eBase==PLB_AT && pX->pIn ){
     rc = plInnerKey(pX);
     *pa = pX->baseKey.p;
     *pn = pX->baseKey.n;
@@ -92,13 +170,13 @@ static int plKey(PlCursor *pX, const u8 **pa, u32 *pn){
   return rc;
 }
 
-/* Compares inner's row with K: <0 the row lies before. */
+/* Compares the stock cursor's row with K: <0 the row lies before. */
 static int plInnerVsKey(PlCursor *pX, int *pc){
   const u8 *a;
   u32 n;
   int rc;
   if( pX->pOut->pKeyInfo==0 ){
-    i64 i = sqlite3StockBtreeIntegerKey(&pX->inner);
+    i64 i = sqlite3StockBtreeIntegerKey(pX->pIn);
     *pc = i<pX->iKey ? -1 : i>pX->iKey;
     return SQLITE_OK;
   }
@@ -108,11 +186,11 @@ static int plInnerVsKey(PlCursor *pX, int *pc){
   return rc;
 }
 
-/* Compares inner's row with the overlay entry that the iterator stands on. */
+/* Compares the stock cursor's row with the overlay entry that the iterator stands on. */
 static int plInnerVsLook(PlCursor *pX, int *pc){
   int rc;
   if( pX->pOut->pKeyInfo==0 ){
-    i64 i = sqlite3StockBtreeIntegerKey(&pX->inner);
+    i64 i = sqlite3StockBtreeIntegerKey(pX->pIn);
     i64 j = plDecodeRowid(pX->look.key);
     *pc = i<j ? -1 : i>j;
     return SQLITE_OK;
@@ -122,16 +200,16 @@ static int plInnerVsLook(PlCursor *pX, int *pc){
   return rc;
 }
 
-/* Steps inner and tells whether it still stands on a row. */
+/* Steps the stock cursor and tells whether it still stands on a row. */
 static int plInnerStep(PlCursor *pX, int dir, int *pbRow){
   int rc;
   pX->bBaseKey = 0;
-  rc = dir>0 ? sqlite3StockBtreeNext(&pX->inner, 0) : sqlite3StockBtreePrevious(&pX->inner, 0);
+  rc = dir>0 ? sqlite3StockBtreeNext(pX->pIn, 0) : sqlite3StockBtreePrevious(pX->pIn, 0);
   *pbRow = rc==SQLITE_OK;
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Moves inner to K (a table's rowid, or an index record in aRec). *pRes as sqlite3BtreeTableMoveto; inner is not
+/* Moves the stock cursor to K (a table's rowid, or an index record in aRec). *pRes as sqlite3BtreeTableMoveto; it is not
 ** valid when the base is empty. */
 static int plInnerSeek(PlCursor *pX, int *pRes){
   int rc = plInnerOpen(pX);
@@ -139,7 +217,7 @@ static int plInnerSeek(PlCursor *pX, int *pRes){
   if( rc ) return rc;
   pX->bBaseKey = 0;
   if( pX->pOut->pKeyInfo==0 ){
-    rc = sqlite3StockBtreeTableMoveto(&pX->inner, pX->iKey, 0, pRes);
+    rc = sqlite3StockBtreeTableMoveto(pX->pIn, pX->iKey, 0, pRes);
   }else{
     KeyInfo *pInfo = pX->pOut->pKeyInfo;
     const u8 *aRec = pX->aRec;
@@ -151,7 +229,7 @@ static int plInnerSeek(PlCursor *pX, int *pRes){
     }
     pKey = plUnpack(pInfo, aRec, nRec);
     if( pKey==0 ) return SQLITE_NOMEM_BKPT;
-    rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
+    rc = sqlite3StockBtreeIndexMoveto(pX->pIn, pKey, pRes);
     sqlite3DbFree(pInfo->db, pKey);
   }
   return rc;

@@ -2,9 +2,9 @@
 ** position.c - keeping a cursor's place while things move under it.
 **
 ** Own writes go to the overlay and leave the base alone, so a cursor that is saved because of a write keeps
-** its inner cursor where it is: only an overlay entry, which the write may free, is copied ("soft"). When the
+** its stock cursor where it is: only an overlay entry, which the write may free, is copied ("soft"). When the
 ** base transaction itself ends (exclusive path, COMMIT with open readers) rows are copied
-** as rowids or records and inner cursors are closed ("hard").
+** as rowids or records and stock cursors are closed ("hard").
 **
 ** This replaces saveCursorPosition(), saveAllCursors() and sqlite3BtreeTripAllCursors() of stock SQLite and
 ** keeps their contracts (T1), the error for pinned cursors included.
@@ -12,21 +12,21 @@
 
 static int plPassInstall(PlCursor *pX);
 
-/* From the base alone to the merge of base and overlay. */
+/* From the base alone to the merge of base and overlay: the stock cursor moves aside with its place. */
 static void plToMerge(PlCursor *pX){
   if( pX->eMode!=PLC_PURE ) return;
-  pX->eMode = PLC_MERGE;
   pX->bKey = pX->bRec = pX->bBaseKey = 0;
   pX->eOver = PLO_UNSYNC;
   if( pX->pOut->eState==CURSOR_VALID ){
     pX->ePos = POS_ROW;
     pX->eSrc = SRC_BASE;
     pX->eBase = PLB_AT;
-    if( pX->pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(&pX->inner);
+    if( pX->pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(pX->pIn);
   }else{
     pX->ePos = POS_NONE;
     pX->eBase = PLB_UNSYNC;
   }
+  plStockAside(pX);
 }
 
 /* Copies a record to aRec, the record of K. */
@@ -40,7 +40,7 @@ static int plKeepRecord(PlCursor *pX, const u8 *a, u32 n){
   return SQLITE_OK;
 }
 
-/* Makes K independent of overlay memory (P4), and of inner's place if bHard. */
+/* Makes K independent of overlay memory (P4), and of the stock cursor's place if bHard. */
 static int plKeepKey(PlCursor *pX, int bHard){
   const u8 *a;
   u32 n;
@@ -49,7 +49,7 @@ static int plKeepKey(PlCursor *pX, int bHard){
   if( pX->ePos!=POS_ROW && pX->ePos!=POS_GONE ) return SQLITE_OK;
   if( pX->eSrc==SRC_OVER ){
     rc = plKeepRecord(pX, pX->cur.rec, pX->cur.nRec);
-  }else if( bHard && pX->eBase==PLB_AT && pX->bInner ){
+  }else if( bHard && pX->eBase==PLB_AT && pX->pIn ){
     rc = plInnerPayload(pX, &a, &n);
     if( rc==SQLITE_OK ) rc = plKeepRecord(pX, a, n);
   }else{
@@ -87,25 +87,16 @@ static int plSaveAll(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
   return SQLITE_OK;
 }
 
-static void plDropIter(PlCursor *pX){
-  if( pX->pIter ){
-    pl_iter_free(pX->pIter);
-    pX->pIter = 0;
-  }
-  pX->eOver = PLO_UNSYNC;
-}
-
-/* Takes the place of a PLC_PASS cursor over into the terms of PLC_MERGE. */
+/* Takes the place of a PLC_PASS cursor over into the terms of PLC_MERGE, and closes it. */
 static int plHardPass(PlCursor *pX){
-  BtCursor *pIn = &pX->inner;
+  BtCursor *pIn = pX->pIn;
+  u8 eState = CURSOR_INVALID;
   int rc = SQLITE_OK;
-  pX->eMode = PLC_MERGE;
   pX->ePos = POS_NONE;
   pX->eSrc = SRC_BASE;
   pX->bKey = pX->bRec = pX->bBaseKey = 0;
-  if( !pX->bInner || pX->pOut->eState==CURSOR_FAULT ) return SQLITE_OK;
   if( pIn->eState==CURSOR_VALID || pIn->eState==CURSOR_SKIPNEXT ){
-    if( pX->pOut->pKeyInfo==0 ){
+    if( pIn->pKeyInfo==0 ){
       sqlite3StockBtreePayloadSize(pIn);
       pX->iKey = pIn->info.nKey;
     }else{
@@ -114,32 +105,34 @@ static int plHardPass(PlCursor *pX){
       rc = plInnerPayload(pX, &a, &n);
       if( rc==SQLITE_OK ) rc = plKeepRecord(pX, a, n);
     }
+    eState = CURSOR_REQUIRESEEK;
     pX->ePos = POS_ROW;
-    if( pIn->eState==CURSOR_SKIPNEXT ) pX->ePos = pIn->skipNext>0 ? POS_BEFORE : POS_AFTER;
+    if( pIn->eState==CURSOR_SKIPNEXT ){
+      eState = CURSOR_SKIPNEXT;
+      pX->ePos = pIn->skipNext>0 ? POS_BEFORE : POS_AFTER;
+    }
   }else if( pIn->eState==CURSOR_REQUIRESEEK ){
     pX->iKey = pIn->nKey;
-    if( pX->pOut->pKeyInfo ) rc = plKeepRecord(pX, pIn->pKey, (u32)pIn->nKey);
-    pX->ePos = POS_ROW;
+    if( pIn->pKeyInfo ) rc = plKeepRecord(pX, pIn->pKey, (u32)pIn->nKey);
+    eState = pIn->skipNext ? CURSOR_SKIPNEXT : CURSOR_REQUIRESEEK;
+    pX->ePos = pIn->skipNext>0 ? POS_BEFORE : pIn->skipNext<0 ? POS_AFTER : POS_ROW;
   }
   if( rc==SQLITE_OK && pX->bRec ){
     rc = plEncodeRecord(pX, pX->aRec, pX->nRec, &pX->key);
     pX->bKey = rc==SQLITE_OK;
   }
-  if( pX->ePos==POS_ROW ){
-    pX->pOut->eState = CURSOR_REQUIRESEEK;
-  }else{
-    pX->pOut->eState = pX->ePos==POS_NONE ? CURSOR_INVALID : CURSOR_SKIPNEXT;
-  }
+  plStockClose(pX);
+  pX->pOut->eState = eState;
   return rc;
 }
 
-/* Before the base transaction ends: every row position becomes a key, every inner cursor closes. */
+/* Before the base transaction ends: every row position becomes a key, every stock cursor closes. */
 static int plHardSave(PlCursor *pX){
-  u8 eState = pX->pOut->eState;
   int rc = SQLITE_OK;
   if( pX->eMode==PLC_PASS ){
     rc = plHardPass(pX);
-  }else if( eState!=CURSOR_FAULT ){
+  }else if( pX->pOut->eState!=CURSOR_FAULT ){
+    u8 eState = pX->pOut->eState;
     plToMerge(pX);
     rc = plKeepKey(pX, 1);
     if( eState==CURSOR_VALID ){
@@ -149,7 +142,7 @@ static int plHardSave(PlCursor *pX){
       pX->ePos = POS_NONE;
     }
   }
-  plInnerClose(pX);
+  plStockClose(pX);
   plDropIter(pX);
   pX->eBase = PLB_UNSYNC;
   if( rc && pX->pOut->eState!=CURSOR_FAULT ){
@@ -174,15 +167,16 @@ static void plForget(PlCursor *pX){
   pX->ePos = POS_NONE;
   pX->bKey = pX->bRec = 0;
   pX->eOver = PLO_UNSYNC;
+  if( pX->pIn==pX->pOut ) sqlite3StockBtreeClearCursor(pX->pOut);
   pX->pOut->eState = CURSOR_INVALID;
 }
 
 /* Makes a cursor fail with errCode from now on. It leaves the exclusive path: everything else asks for CURSOR_FAULT. */
 static void plTrip(PlCursor *pX, int errCode){
   plForget(pX);
-  plInnerClose(pX);
+  plStockClose(pX);
   plDropIter(pX);
-  pX->eMode = PLC_MERGE;
+  plFront(pX);
   pX->pOut->eState = CURSOR_FAULT;
   pX->pOut->skipNext = errCode;
 }
@@ -192,7 +186,7 @@ static int plTripAll(PlBtree *pPl, int errCode, int writeOnly){
   PlCursor *pX;
   int rc = SQLITE_OK;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){
-    if( writeOnly && (pX->pOut->curFlags & BTCF_WriteFlag)==0 ){
+    if( writeOnly && !pX->bWrite ){
       rc = pX->eMode==PLC_PASS ? plHardSave(pX) : plSave(pX);
       if( rc ){
         (void)plTripAll(pPl, rc, 0);
@@ -212,7 +206,5 @@ static int plBtreeTripAllCursors(Btree *p, int errCode, int writeOnly){
 }
 
 static void plBtreeClearCursor(BtCursor *pCur){
-  PlCursor *pX = PL_X(pCur);
-  plForget(pX);
-  if( pX->eMode==PLC_PASS && pX->bInner ) sqlite3StockBtreeClearCursor(&pX->inner);
+  plForget(PL_X(pCur));
 }

@@ -4,8 +4,9 @@
 ** A seek that finds its row reads a point. A seek that lands beside its key has read nothing but the key, until
 ** the landing is used: then it becomes a range that reaches from the seek key to the current row, and follows the
 ** cursor while it moves. The range is told to the engine when the cursor seeks elsewhere, closes, or when the transaction
-** is validated. So a step costs one comparison, and keys of base rows are encoded at the ends of
-** ranges only.
+** is validated: its end is where the cursor is then, and unbounded if that is nowhere. So the steps of a cursor on the base
+** alone cost nothing but the first, which may start a range, and keys of base rows are encoded at the ends of ranges
+** only.
 **
 ** Recording happens in explicit transactions that do not hold the writer's right (PlBtree.bTrack). For statements in
 ** autocommit it is enough to note the roots that they opened: their reads matter only if
@@ -27,7 +28,7 @@ static int plRdCurrent(PlCursor *pX, PlBuf *pBuf, i64 *pi, int *pbNone){
     if( pX->pOut->eState!=CURSOR_VALID ){
       *pbNone = 1;
     }else if( pX->pOut->pKeyInfo==0 ){
-      *pi = sqlite3StockBtreeIntegerKey(&pX->inner);
+      *pi = sqlite3StockBtreeIntegerKey(pX->pIn);
     }else{
       const u8 *a;
       u32 n;
@@ -46,7 +47,7 @@ static int plRdCurrent(PlCursor *pX, PlBuf *pBuf, i64 *pi, int *pbNone){
     int rc;
     if( pX->bRec ) return plEncodeRecord(pX, pX->aRec, pX->nRec, pBuf);
     if( pX->eSrc==SRC_OVER ) return plEncodeRecord(pX, pX->cur.rec, pX->cur.nRec, pBuf);
-    if( pX->eBase!=PLB_AT || !pX->bInner ){
+    if( pX->eBase!=PLB_AT || pX->pIn==0 ){
       *pbNone = 1;
       return SQLITE_OK;
     }
@@ -82,6 +83,7 @@ static SQLITE_NOINLINE void plRdFlushSlow(PlCursor *pX){
   int bNone = 0;
   r->eKind = PLR_NONE;
   r->bLoose = 0;
+  if( pX->eMode==PLC_PURE ) plMarkPure(pX);
   if( pConn==0 ) return;
   switch( eKind ){
     case PLR_ROW:

@@ -60,16 +60,12 @@ static int plNewRowidCandidate(VdbeCursor *pC, i64 *piRowid){
   PlCursor *pX = PL_X(pC->uc.pCursor);
   int bEmpty = 0, rc;
   if( pC->useRandomRowid ) return SQLITE_OK;
-  if( pX->eMode==PLC_PASS ){
-    rc = plPassEnd(pX, -1, &bEmpty);
-  }else{
-    rc = plSeekEnd(pX, -1, &bEmpty);
-  }
+  rc = plSeekEnd(pX, -1, &bEmpty);
   if( rc ) return rc;
   pX->iMaxRowid = SMALLEST_INT64;
   *piRowid = 1;
   if( !bEmpty ){
-    pX->iMaxRowid = plBtreeIntegerKey(pC->uc.pCursor);
+    pX->iMaxRowid = sqlite3BtreeIntegerKey(pC->uc.pCursor);
     if( pX->iMaxRowid==LARGEST_INT64 ){
       pC->useRandomRowid = 1;
     }else{

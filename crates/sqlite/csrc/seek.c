@@ -18,23 +18,20 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   int res = 0, rc;
   PlEntry e;
   if( pX->eMode==PLC_PASS ){
-    rc = sqlite3StockBtreeTableMoveto(&pX->inner, intKey, bias, pRes);
     pX->bSeeked = 1;
-    plMirror(pX);
-    return rc;
+    return sqlite3StockBtreeTableMoveto(pCur, intKey, bias, pRes);
   }
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
   pX->bQuiet = 0;
   if( !plOverlay(pX) ){
-    rc = plInnerOpen(pX);
-    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(&pX->inner, intKey, bias, pRes);
-    pX->eMode = PLC_PURE;
-    pCur->eState = rc ? CURSOR_INVALID : pX->inner.eState;
-    if( rc==SQLITE_OK ) plRdTableSeek(pX, intKey, *pRes);
+    rc = plGoPure(pX);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(pCur, intKey, bias, pRes);
+    if( rc ) pCur->eState = CURSOR_INVALID;
+    else plRdTableSeek(pX, intKey, *pRes);
     return rc;
   }
-  pX->eMode = PLC_MERGE;
+  plToMerge(pX);
   pX->bKey = pX->bRec = pX->bBaseKey = 0;
   pX->eOver = PLO_UNSYNC;
   plEncodeRowid(aKey, intKey);
@@ -46,7 +43,7 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
     res = e.tombstone ? -1 : 0;
   }else{
     rc = plInnerOpen(pX);
-    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(&pX->inner, intKey, bias, &res);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(pX->pIn, intKey, bias, &res);
     if( rc ){
       pX->ePos = POS_NONE;
       pCur->eState = CURSOR_INVALID;
@@ -54,7 +51,7 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
     }
     pX->iKey = intKey;
     pX->eSrc = SRC_BASE;
-    if( pX->inner.eState!=CURSOR_VALID ) pX->eBase = PLB_NONE;
+    if( pX->pIn->eState!=CURSOR_VALID ) pX->eBase = PLB_NONE;
     else pX->eBase = res==0 ? PLB_AT : res<0 ? PLB_BWD : PLB_FWD;
     if( res>0 ) res = -1;
   }
@@ -65,19 +62,20 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   return SQLITE_OK;
 }
 
-/* Seeks the base for a search key and notes where inner stands. */
+/* Seeks the base for a search key and notes where the stock cursor stands. */
 static int plBaseIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   int rc = plInnerOpen(pX);
   pX->bBaseKey = 0;
-  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(pX->pIn, pKey, pRes);
   if( rc ) return rc;
-  if( pX->inner.eState!=CURSOR_VALID ) pX->eBase = PLB_NONE;
+  if( pX->pIn->eState!=CURSOR_VALID ) pX->eBase = PLB_NONE;
   else pX->eBase = *pRes==0 ? PLB_AT : *pRes<0 ? PLB_BWD : PLB_FWD;
   return SQLITE_OK;
 }
 
 /* Compares a record with the whole search key, default_rc included. */
 static int plCompareRecord(PlCursor *pX, const u8 *aRec, u32 nRec, UnpackedRecord *pKey, int *pRes){
+  (void)pX;    /* SQLITE_CORRUPT_PGNO() drops its argument in most builds */
   pKey->errCode = 0;
   *pRes = sqlite3VdbeRecordCompare((int)nRec, aRec, pKey);
   return pKey->errCode ? SQLITE_CORRUPT_PGNO(pX->pOut->pgnoRoot) : SQLITE_OK;
@@ -159,22 +157,21 @@ static int plBtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pKey, int *pRes){
   PlCursor *pX = PL_X(pCur);
   int n, rc;
   if( pX->eMode==PLC_PASS ){
-    rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
     pX->bSeeked = 1;
-    plMirror(pX);
-    return rc;
+    return sqlite3StockBtreeIndexMoveto(pCur, pKey, pRes);
   }
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
   if( !plOverlay(pX) ){
-    rc = plInnerOpen(pX);
-    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(&pX->inner, pKey, pRes);
-    pX->eMode = PLC_PURE;
-    pCur->eState = rc ? CURSOR_INVALID : pX->inner.eState;
-    if( rc==SQLITE_OK ) rc = plRdIndexSeek(pX, pKey, *pRes, *pRes==0);
-    return rc;
+    rc = plGoPure(pX);
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(pCur, pKey, pRes);
+    if( rc ){
+      pCur->eState = CURSOR_INVALID;
+      return rc;
+    }
+    return plRdIndexSeek(pX, pKey, *pRes, *pRes==0);
   }
-  pX->eMode = PLC_MERGE;
+  plToMerge(pX);
   pX->bRec = pX->bBaseKey = 0;
   pX->eOver = PLO_UNSYNC;
   n = MIN(pKey->nField, pCur->pKeyInfo->nKeyField);

@@ -6,7 +6,7 @@
 ** hides both. Where each source stands relative to K is kept in eBase and eOver, so that a step in
 ** the same direction moves each source at most once per row.
 **
-** While a root has no overlay its cursors are PLC_PURE: a step is one stock call and one comparison.
+** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a range follows them.
 */
 
 static SQLITE_INLINE int plOverlay(PlCursor *pX){
@@ -69,14 +69,14 @@ static int plBaseStart(PlCursor *pX, int dir, int *pbRow, int *pbStep, int *pbCh
     case PLB_ENDF:
     case PLB_ENDB:
       pX->bBaseKey = 0;
-      rc = dir>0 ? sqlite3StockBtreeFirst(&pX->inner, &res) : sqlite3StockBtreeLast(&pX->inner, &res);
+      rc = dir>0 ? sqlite3StockBtreeFirst(pX->pIn, &res) : sqlite3StockBtreeLast(pX->pIn, &res);
       *pbRow = !res;
       *pbCheck = 1;
       break;
     default:
       rc = plInnerSeek(pX, &res);
       if( rc ) return rc;
-      *pbRow = pX->inner.eState==CURSOR_VALID;
+      *pbRow = pX->pIn->eState==CURSOR_VALID;
       if( res==0 ){
         *pbStep = pX->ePos==POS_BEFORE ? dir<0 : pX->ePos==POS_AFTER ? dir>0 : 1;
       }else{
@@ -127,7 +127,7 @@ static int plMergeStep(PlCursor *pX, int dir){
     if( dir<0 ) c = -c;
     pX->bKey = pX->bRec = 0;
     if( bBase && (!bOver || c<0) ){
-      if( pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(&pX->inner);
+      if( pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(pX->pIn);
       pX->eSrc = SRC_BASE;
       pX->eBase = PLB_AT;
       pX->ePos = POS_ROW;
@@ -152,80 +152,62 @@ static int plMergeStep(PlCursor *pX, int dir){
   }
 }
 
-/* Next and Previous, when it is not the simple case. */
-static SQLITE_NOINLINE int plStepSlow(PlCursor *pX, int dir, int flags){
-  BtCursor *pOut = pX->pOut;
+/* Next (dir>0) and Previous, where the merge is needed, or a note of where a range starts. */
+static SQLITE_INLINE int plStep(BtCursor *pCur, int dir, int flags){
+  PlCursor *pX = PL_X(pCur);
   int rc;
-  if( pX->eMode==PLC_PASS ){
-    rc = dir>0 ? sqlite3StockBtreeNext(&pX->inner, flags) : sqlite3StockBtreePrevious(&pX->inner, flags);
-    plMirror(pX);
-    return rc;
+  if( pX->eMode==PLC_PURE ){
+    if( pCur->eState!=CURSOR_VALID ) return SQLITE_DONE;
+    plRdStep(pX, dir);
+    if( pX->rd.eKind==PLR_RANGE && pX->rd.iTail==dir ) pCur->hints &= ~(dir>0 ? PLH_Next : PLH_Prev);
+    rc = dir>0 ? sqlite3StockBtreeNext(pCur, flags) : sqlite3StockBtreePrevious(pCur, flags);
+  }else{
+    if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
+    if( pX->ePos==POS_NONE ) return SQLITE_DONE;
+    plRdStep(pX, dir);
+    rc = plMergeStep(pX, dir);
   }
-  if( pOut->eState==CURSOR_FAULT ) return pOut->skipNext;
-  if( pX->eMode==PLC_PURE || pX->ePos==POS_NONE ) return SQLITE_DONE;
-  plRdStep(pX, dir);
-  rc = plMergeStep(pX, dir);
   if( rc==SQLITE_DONE ) plRdEof(pX, dir);
   return rc;
 }
 
 static int plBtreeNext(BtCursor *pCur, int flags){
-  PlCursor *pX = PL_X(pCur);
-  int rc;
-  if( pX->eMode!=PLC_PURE || pCur->eState!=CURSOR_VALID ) return plStepSlow(pX, +1, flags);
-  plRdStep(pX, +1);
-  rc = sqlite3StockBtreeNext(&pX->inner, flags);
-  if( rc ){
-    pCur->eState = pX->inner.eState;
-    if( rc==SQLITE_DONE ) plRdEof(pX, +1);
-  }
-  return rc;
+  return plStep(pCur, +1, flags);
 }
 
 static int plBtreePrevious(BtCursor *pCur, int flags){
-  PlCursor *pX = PL_X(pCur);
-  int rc;
-  if( pX->eMode!=PLC_PURE || pCur->eState!=CURSOR_VALID ) return plStepSlow(pX, -1, flags);
-  plRdStep(pX, -1);
-  rc = sqlite3StockBtreePrevious(&pX->inner, flags);
-  if( rc ){
-    pCur->eState = pX->inner.eState;
-    if( rc==SQLITE_DONE ) plRdEof(pX, -1);
-  }
-  return rc;
-}
-
-/* Every seek starts here: forgets the old position. Returns the error of a tripped cursor. */
-static SQLITE_INLINE int plSeekStart(PlCursor *pX){
-  if( pX->pOut->eState==CURSOR_FAULT ) return pX->pOut->skipNext;
-  plRdFlush(pX);
-  pX->bKey = pX->bRec = pX->bBaseKey = 0;
-  return plInnerOpen(pX);
+  return plStep(pCur, -1, flags);
 }
 
 /* First (dir>0) and Last. *pRes: 1 if the b-tree is empty. */
 static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   BtCursor *pOut = pX->pOut;
-  int res = 0, rc = plSeekStart(pX);
-  if( rc ) return rc;
-  rc = dir>0 ? sqlite3StockBtreeFirst(&pX->inner, &res) : sqlite3StockBtreeLast(&pX->inner, &res);
-  if( rc ){
-    pOut->eState = CURSOR_INVALID;
+  int res = 0, rc;
+  if( pX->eMode==PLC_PASS ){
+    pX->bSeeked = 1;
+    return dir>0 ? sqlite3StockBtreeFirst(pOut, pRes) : sqlite3StockBtreeLast(pOut, pRes);
+  }
+  if( pOut->eState==CURSOR_FAULT ) return pOut->skipNext;
+  plRdFlush(pX);
+  if( !plOverlay(pX) ){
+    rc = plGoPure(pX);
+    if( rc==SQLITE_OK ) rc = dir>0 ? sqlite3StockBtreeFirst(pOut, pRes) : sqlite3StockBtreeLast(pOut, pRes);
+    if( rc ) pOut->eState = CURSOR_INVALID;
     return rc;
   }
-  if( !plOverlay(pX) ){
-    pX->eMode = PLC_PURE;
-    pOut->eState = pX->inner.eState;
-    *pRes = res;
-    return SQLITE_OK;
-  }
-  pX->eMode = PLC_MERGE;
-  pX->eBase = res ? PLB_NONE : dir>0 ? PLB_FWD : PLB_BWD;
-  pX->ePos = POS_GONE;
+  plToMerge(pX);
+  pX->bKey = pX->bRec = pX->bBaseKey = 0;
+  pX->ePos = POS_NONE;
+  pOut->eState = CURSOR_INVALID;
+  rc = plInnerOpen(pX);
+  if( rc==SQLITE_OK ) rc = dir>0 ? sqlite3StockBtreeFirst(pX->pIn, &res) : sqlite3StockBtreeLast(pX->pIn, &res);
+  if( rc ) return rc;
   if( pX->pIter==0 ){
     pX->pIter = pl_iter_new(pX->pPl->pConn, pOut->pgnoRoot);
     if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
   }
+  pX->eBase = res ? PLB_NONE : dir>0 ? PLB_FWD : PLB_BWD;
+  pX->ePos = POS_GONE;
   if( dir>0 ){
     pX->eOver = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &pX->look) ? PLO_FWD : PLO_ENDF;
   }else{
@@ -238,9 +220,7 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
 
 static int plBtreeFirst(BtCursor *pCur, int *pRes){
   PlCursor *pX = PL_X(pCur);
-  int rc;
-  if( pX->eMode==PLC_PASS ) return plPassEnd(pX, +1, pRes);
-  rc = plSeekEnd(pX, +1, pRes);
+  int rc = plSeekEnd(pX, +1, pRes);
   pX->bQuiet = plIsSequence(pX);
   if( rc==SQLITE_OK ){
     plRdEnd(pX, +1);
@@ -251,9 +231,7 @@ static int plBtreeFirst(BtCursor *pCur, int *pRes){
 
 static int plBtreeLast(BtCursor *pCur, int *pRes){
   PlCursor *pX = PL_X(pCur);
-  int rc;
-  if( pX->eMode==PLC_PASS ) return plPassEnd(pX, -1, pRes);
-  rc = plSeekEnd(pX, -1, pRes);
+  int rc = plSeekEnd(pX, -1, pRes);
   if( rc==SQLITE_OK ){
     plRdEnd(pX, -1);
     if( *pRes ) plRdEof(pX, -1);
@@ -262,6 +240,7 @@ static int plBtreeLast(BtCursor *pCur, int *pRes){
 }
 
 static int plBtreeIsEmpty(BtCursor *pCur, int *pRes){
+  if( PL_X(pCur)->eMode==PLC_PASS ) return sqlite3StockBtreeIsEmpty(pCur, pRes);
   if( pCur->eState==CURSOR_VALID ){
     *pRes = 0;
     return SQLITE_OK;
@@ -304,7 +283,7 @@ static int plRestore(PlCursor *pX){
     int res;
     rc = plInnerSeek(pX, &res);
     if( rc ) return rc;
-    pX->eBase = pX->inner.eState!=CURSOR_VALID ? PLB_NONE : res==0 ? PLB_AT : res<0 ? PLB_BWD : PLB_FWD;
+    pX->eBase = pX->pIn->eState!=CURSOR_VALID ? PLB_NONE : res==0 ? PLB_AT : res<0 ? PLB_BWD : PLB_FWD;
   }
   bAt = pX->eBase==PLB_AT;
   if( bAt ) pX->eSrc = SRC_BASE;
@@ -314,14 +293,7 @@ static int plRestore(PlCursor *pX){
 }
 
 static int plBtreeCursorRestore(BtCursor *pCur, int *pDifferentRow){
-  PlCursor *pX = PL_X(pCur);
-  int rc;
-  if( pX->eMode==PLC_PASS ){
-    rc = sqlite3StockBtreeCursorRestore(&pX->inner, pDifferentRow);
-    plMirror(pX);
-    return rc;
-  }
-  rc = plRestore(pX);
+  int rc = plRestore(PL_X(pCur));
   *pDifferentRow = rc!=SQLITE_OK || pCur->eState!=CURSOR_VALID;
   return rc;
 }

@@ -53,7 +53,14 @@ static int plMoveView(PlBtree *pPl){
 /* Is record-keeping of reads needed from here on? */
 static void plSetTrack(Btree *p){
   PlBtree *pPl = p->pPl;
-  pPl->bTrack = !p->db->autoCommit && pPl->eWrite!=PL_WRITE_QUEUED && !pPl->bExcl;
+  u8 bTrack = !p->db->autoCommit && pPl->eWrite!=PL_WRITE_QUEUED && !pPl->bExcl;
+  if( bTrack!=pPl->bTrack ){
+    PlCursor *pX;
+    pPl->bTrack = bTrack;
+    for(pX=pPl->pCsr; pX; pX=pX->pNext){
+      if( pX->eMode==PLC_PURE ) plMarkPure(pX);
+    }
+  }
 }
 
 /* none -> read. forWrite: the newest commit, durable or not. */
@@ -368,9 +375,7 @@ static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
   nLeft = iSavepoint + (op==SAVEPOINT_ROLLBACK);
   if( pPl->nSavepoint>nLeft ) pPl->nSavepoint = nLeft;
   if( pPl->bExcl ){
-    rc = sqlite3StockBtreeSavepoint(p, op, iSavepoint);
-    plMirrorAll(pPl);
-    return rc;
+    return sqlite3StockBtreeSavepoint(p, op, iSavepoint);
   }
   if( op==SAVEPOINT_RELEASE ){
     pl_savepoint_release(pPl->pConn, iSavepoint);

@@ -45,7 +45,7 @@ static int plPut(PlCursor *pX, const BtreePayload *pPayload){
   u8 aKey[8];
   int rc;
   if( pOut->pKeyInfo==0 ){
-    int bOverwrite = pOut->eState==CURSOR_VALID && plBtreeIntegerKey(pOut)==pPayload->nKey;
+    int bOverwrite = pOut->eState==CURSOR_VALID && sqlite3BtreeIntegerKey(pOut)==pPayload->nKey;
     plEncodeRowid(aKey, pPayload->nKey);
     if( plIsSequence(pX) ){
       rc = plPutSequence(pX, aKey, pPayload);
@@ -173,10 +173,8 @@ static int plBtreeDelete(BtCursor *pCur, u8 flags){
 /* Copies the row of pSrc towards pDest; sqlite3BtreeInsert() with BTREE_PREFORMAT finishes it. */
 SQLITE_PRIVATE int sqlite3BtreeTransferRow(BtCursor *pDest, BtCursor *pSrc, i64 iKey){
   PlCursor *pFrom = PL_CSR(pSrc) ? PL_X(pSrc) : 0;
-  PlCursor *pTo = PL_CSR(pDest) ? PL_X(pDest) : 0;
-  BtCursor *pStockDest = pTo && pTo->eMode==PLC_PASS ? &pTo->inner : pDest;
-  if( pTo && pTo->eMode!=PLC_PASS ){
-    PlBtree *pPl = pTo->pPl;
+  if( PL_CSR(pDest) && PL_X(pDest)->eMode!=PLC_PASS ){
+    PlBtree *pPl = PL_X(pDest)->pPl;
     u32 n = sqlite3BtreePayloadSize(pSrc);
     if( pPl->nScratchAlloc<(i64)n+18 ){
       u8 *aNew = sqlite3Realloc(pPl->aScratch, (u64)n + 18);
@@ -199,10 +197,13 @@ SQLITE_PRIVATE int sqlite3BtreeTransferRow(BtCursor *pDest, BtCursor *pSrc, i64 
       x.pKey = pFrom->cur.rec;
       x.nKey = pFrom->cur.nRec;
     }
-    return fillInCell(pStockDest->pPage, pStockDest->pBt->pTmpSpace, &x, &pStockDest->pBt->nPreformatSize);
+    return fillInCell(pDest->pPage, pDest->pBt->pTmpSpace, &x, &pDest->pBt->nPreformatSize);
   }
-  if( pFrom ) sqlite3StockBtreePayloadSize(&pFrom->inner);
-  return sqlite3StockBtreeTransferRow(pStockDest, pFrom ? &pFrom->inner : pSrc, iKey);
+  if( pFrom ){
+    pSrc = pFrom->pIn;
+    sqlite3StockBtreePayloadSize(pSrc);
+  }
+  return sqlite3StockBtreeTransferRow(pDest, pSrc, iKey);
 }
 
 /* Deletes every row that an own cursor finds. PL_ESCALATE: the rest is for the exclusive path. */
@@ -229,12 +230,12 @@ static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   i64 nRow = 0;
   int rc = plWritable(p, 0);
   if( rc ) return rc;
-  plInvalidateBlobs(pPl, (Pgno)iTable, 0, 1);
   if( !pPl->bExcl ){
     KeyInfo *pInfo = 0;
     PlFacade f;
     rc = plKeyInfoOfRoot(p->db, plDbIndex(p), (Pgno)iTable, &pInfo);
     if( rc ) return rc;
+    plInvalidateBlobs(pPl, (Pgno)iTable, 0, 1);
     rc = plSaveAll(pPl, (Pgno)iTable, 0);
     sqlite3BtreeCursorZero(&f.outer);
     if( rc==SQLITE_OK ) rc = plOpen(p, (Pgno)iTable, BTREE_WRCSR, pInfo, &f.outer);
@@ -251,7 +252,6 @@ static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   if( pPl->bExcl ){
     pPl->bWrote = 1;
     rc = sqlite3StockBtreeClearTable(p, iTable, &nRow);
-    plMirrorAll(pPl);
   }
   if( pnChange ) *pnChange += nRow;
   return rc;
