@@ -62,6 +62,26 @@ in_threads_and_processes! {
         assert_eq!(second.integer("SELECT n FROM t WHERE id=1"), 6);
     }
 
+    fn after_reading_the_file_by_pages_an_upgrade_succeeds_if_nobody_has_committed_since(place) {
+        for read in ["PRAGMA integrity_check", "SELECT sum(pgsize) FROM dbstat", "SELECT count(*) FROM sqlite_dbpage"] {
+            for change in [None, Some("UPDATE t SET n=1 WHERE id=500")] {
+                actors!(place, first, second);
+                first.ok("BEGIN");
+                first.ok(read);
+                first.ok("SELECT n FROM t WHERE id=1");
+                if let Some(change) = change {
+                    second.ok(change);
+                    first.fails("UPDATE t SET n=n+10 WHERE id=1", BUSY_SNAPSHOT);
+                    first.ok("ROLLBACK");
+                    first.ok("BEGIN; UPDATE t SET n=n+10 WHERE id=1; COMMIT");
+                } else {
+                    first.ok("UPDATE t SET n=n+10 WHERE id=1; COMMIT");
+                }
+                assert_eq!(second.integer("SELECT n FROM t WHERE id=1"), 10, "{read}, {change:?}");
+            }
+        }
+    }
+
     fn a_deferred_transaction_waits_for_the_writer_before_it(place) {
         actors!(place, first, second);
         first.ok("BEGIN; UPDATE t SET n=1 WHERE id=1");

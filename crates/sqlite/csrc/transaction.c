@@ -142,16 +142,21 @@ static void plEndWrite(PlBtree *pPl){
   pPl->rcBroken = 0;
 }
 
-/* A transaction that has read the file page by page wants to write. What it has read is not in the read set: it may go on,
-** exclusively, if the base has not changed since. */
+/* A transaction that has read the file page by page wants to write. It may have seen anything: every b-tree counts as read
+** as a whole, and if none has changed it goes on, exclusively. */
 static int plWriteAfterPages(Btree *p){
   PlBtree *pPl = p->pPl;
-  u64 iCookie = plContentCookie(p->pBt->pPager);
-  int rc = plEscalate(p);
-  if( rc==SQLITE_OK && iCookie!=plContentCookie(p->pBt->pPager) ){
-    rc = plBreak(p, plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
-        "database is locked: others have committed since this transaction read the file page by page; ROLLBACK and retry")));
+  Schema *pSchema = p->db->aDb[plDbIndex(p)].pSchema;
+  HashElem *k;
+  int rc;
+  for(k=sqliteHashFirst(&pSchema->tblHash); k; k=sqliteHashNext(k)){
+    Pgno iRoot = ((Table*)sqliteHashData(k))->tnum;
+    if( iRoot ) pl_read_range(pPl->pConn, iRoot, 0, 0, 0, 0);
   }
+  for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
+    pl_read_range(pPl->pConn, ((Index*)sqliteHashData(k))->tnum, 0, 0, 0, 0);
+  }
+  rc = plEscalate(p);
   if( rc==SQLITE_OK ) pPl->eWrite = PL_WRITE_QUEUED;
   return rc;
 }
