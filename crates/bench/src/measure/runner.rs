@@ -124,7 +124,7 @@ pub fn run(
         watch: Watch::begin(),
         run: Run { cells, ..Run::default() },
         save,
-        saved: Instant::now(),
+        saved: None,
     };
     let all_done = runner.prove(&claims)? && runner.measure()? && runner.trace(&traced)?;
     runner.progress.finish();
@@ -183,7 +183,8 @@ struct Runner<'a> {
     watch: Watch,
     run: Run,
     save: &'a mut dyn FnMut(&Run) -> anyhow::Result<()>,
-    saved: Instant,
+    /// When results were last saved.
+    saved: Option<Instant>,
 }
 
 impl Runner<'_> {
@@ -227,6 +228,8 @@ impl Runner<'_> {
         let mut order: Vec<usize> = (0..self.run.cells.len()).collect();
         let mut hung = vec![false; order.len()];
         let mut position = 0;
+        // The first trial is saved at once: a file that cannot be written is noticed early.
+        self.saved = None;
         for round in 0..self.rules.repeats {
             Dice::new(self.rules.seed, u64::from(round)).shuffle(&mut order);
             for &index in &order {
@@ -366,14 +369,14 @@ impl Runner<'_> {
     }
 
     fn save_now_and_then(&mut self) -> anyhow::Result<()> {
-        if self.saved.elapsed() < SAVE_EVERY {
+        if self.saved.is_some_and(|saved| saved.elapsed() < SAVE_EVERY) {
             return Ok(());
         }
         // Until the end it counts as interrupted: that is what a file left by a kill -9 is.
         self.run.interrupted = true;
         (self.save)(&self.run)?;
         self.run.interrupted = false;
-        self.saved = Instant::now();
+        self.saved = Some(Instant::now());
         Ok(())
     }
 }
