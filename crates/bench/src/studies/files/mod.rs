@@ -18,6 +18,9 @@ const RECORD_BYTES: usize = 100;
 /// How often a task's output is updated, as published.
 const OUTPUTS: u32 = 10;
 
+/// PostgreSQL's default isolation, enough for steps of one statement; the engine asks for serializable otherwise.
+const READ_COMMITTED: (&str, &str) = ("default_transaction_isolation", "read committed");
+
 /// What the study measures and shows.
 #[must_use]
 pub fn plan(request: &Request) -> Plan {

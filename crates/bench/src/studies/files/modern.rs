@@ -1,7 +1,7 @@
 //! Study C past its publication: files in four forms and two layouts, SQLite in the durability classes of these forms,
 //! Plait's concurrent mode, PostgreSQL as the third arm and the map as ceiling.
 
-use super::{records, tasks};
+use super::{READ_COMMITTED, records, tasks};
 use crate::engines::Durability::{self, PowerCut, Process};
 use crate::studies::draft::{Arm, Draft, Look, category, has_journals, series};
 use crate::studies::{Metric, Mode, Plan, Request, Series, Shape, Study, X};
@@ -57,8 +57,11 @@ fn arms(request: &Request, layouts: &[&str]) -> Vec<Arm> {
                 }
             }
             "postgres" => {
-                add("", &[], PowerCut);
-                add("no sync", &[("synchronous_commit", "off")], Process);
+                add("", &[READ_COMMITTED], PowerCut);
+                add("no sync", &[READ_COMMITTED, ("synchronous_commit", "off")], Process);
+                if !request.quick {
+                    add("serializable", &[], PowerCut);
+                }
             }
             "map" => add("", &[], Durability::None),
             _ if has_journals(entry) => {
@@ -124,7 +127,8 @@ fn inserts(draft: &mut Draft<'_>, request: &Request, sizes: &Sizes) {
     let arms = arms(request, &["flat"]);
     let all = over_writers(draft, &arms, sizes);
     let note = "Records of 100 bytes, each a transaction or a file of its own. FULL, fsync and PostgreSQL's default are \
-                meant to survive a power cut; NORMAL, plain and rename the death of the process; the map nothing.";
+                meant to survive a power cut; NORMAL, plain and rename the death of the process; the map nothing. \
+                PostgreSQL is at read committed, its default, unless serializable stands beside.";
     let look = Look {
         id: "inserts",
         title: "Inserts a second by number of writers",
@@ -263,6 +267,6 @@ mod tests {
         let series = chart.expect("the chart of inserts").series;
         let engines = |name: &str| series.iter().filter(|s| s.engine == name).count();
         assert_eq!((engines("files"), engines("stock"), engines("plait")), (4, 2, 4));
-        assert_eq!((engines("postgres"), engines("map")), (2, 1));
+        assert_eq!((engines("postgres"), engines("map")), (3, 1));
     }
 }
