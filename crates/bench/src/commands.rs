@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
-use crate::engines::catalogue::{self, Entry, NamedLibrary, Presence};
-use crate::measure::progress::Verbosity;
-use crate::measure::runner::{Rules, Run, Tracing};
-use crate::measure::{interrupt, machine, preflight, process, runner, trace, trial};
-use crate::report::results::{Results, SCHEMA};
+use crate::advise::{self, candidates, show, verdict};
+use crate::engines::catalogue::{self, NamedLibrary, Presence};
+use crate::measure::{trace, trial};
 use crate::report::stored::{self, CompareArgs, ReportArgs};
-use crate::report::{page, terminal};
+use crate::report::terminal;
+use crate::run::RunArgs;
 use crate::studies::{Mode, Plan, Request, Study};
 use crate::workloads::crew::member;
 
@@ -37,6 +35,8 @@ enum Command {
     Writers(StudyArgs),
     /// All four studies
     All(StudyArgs),
+    /// Which engine, in which settings, for a workload that a few answers describe
+    Advise(AdviseArgs),
     /// Which engines are here, which are missing, and what installs them
     Engines(EnginesArgs),
     /// What differs between two stored results
@@ -78,45 +78,20 @@ pub struct StudyArgs {
     /// Exactly as published, with the published figures beside
     #[arg(long)]
     historical: bool,
-    /// Only these engines, by the names that `plait bench engines` lists
-    #[arg(long, value_delimiter = ',')]
-    engines: Vec<String>,
-    /// Another library with SQLite's C interface, as name=path
-    #[arg(long = "library")]
-    libraries: Vec<NamedLibrary>,
-    /// Directory on a medium to be measured; can be given several times [default: the current one]
-    #[arg(long = "dir")]
-    directories: Vec<PathBuf>,
-    /// Trials of each cell [default: 5, with --quick 1]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    repeats: Option<u32>,
     /// Small sizes: a glance, not a result
     #[arg(long)]
     quick: bool,
     /// The largest sizes and all combinations: hours
     #[arg(long, conflicts_with = "quick")]
     thorough: bool,
-    /// Write the results as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write a report as one HTML file
-    #[arg(long)]
-    html: Option<PathBuf>,
     /// Also print what each figure cost: retries, processor time, bytes written, fairness
     #[arg(long)]
     details: bool,
-    /// Seed of keys, values and order
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Seconds after which a trial is killed and has failed
-    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    limit: u64,
-    /// What is shown meanwhile [default: bar on a terminal, lines elsewhere]
-    #[arg(long)]
-    verbose: Option<Verbosity>,
-    /// Count no system calls: nothing is then shown to survive a power cut, or ranked as if it did
-    #[arg(long)]
-    no_trace: bool,
+    /// Trials of each cell [default: 5, with --quick 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: Option<u32>,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Args, Debug)]
@@ -125,6 +100,20 @@ struct PlanArgs {
     file: PathBuf,
     #[command(flatten)]
     study: StudyArgs,
+}
+
+#[derive(Args, Debug)]
+struct AdviseArgs {
+    #[command(flatten)]
+    answers: advise::Answers,
+    /// Seconds of each trial
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Trials of each candidate
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Args, Debug)]
@@ -156,6 +145,7 @@ pub fn parse_and_run() -> anyhow::Result<ExitCode> {
                 .with_context(|| format!("{} is no plan", file.display()))?;
             return run_plan(plan, study.request()?, &study);
         }
+        Command::Advise(args) => return advise(&args),
         Command::Engines(args) => list_engines(&args)?,
         Command::Compare(args) => args.run()?,
         Command::Report(args) => args.run()?,
@@ -167,34 +157,14 @@ pub fn parse_and_run() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Seconds in which the media are probed, all together.
-const PROBE: Duration = Duration::from_secs(2);
-
-/// Room that the largest trial of a study may need, and of its small sizes.
-const NEEDED_BYTES: u64 = 2 << 30;
-const NEEDED_BYTES_QUICK: u64 = 256 << 20;
-
 impl StudyArgs {
     fn request(&self) -> anyhow::Result<Request> {
-        let engines = chosen(catalogue::all(&self.libraries)?, &self.engines)?;
-        let media = match &self.directories[..] {
-            [] => vec![std::env::current_dir()?],
-            directories => directories.to_vec(),
-        };
-        let mode = if self.historical { Mode::Historical } else { Mode::Modern };
-        Ok(Request { mode, quick: self.quick, thorough: self.thorough, engines, media })
-    }
-
-    fn rules(&self) -> anyhow::Result<Rules> {
-        let refused = "system calls were not to be counted (--no-trace)".to_owned();
-        Ok(Rules {
-            repeats: self.repeats.unwrap_or(if self.quick { 1 } else { 5 }),
+        Ok(Request {
+            mode: if self.historical { Mode::Historical } else { Mode::Modern },
             quick: self.quick,
-            seed: self.seed,
-            limit: Duration::from_secs(self.limit),
-            tracing: if self.no_trace { Tracing::Refused(refused) } else { Tracing::Wanted },
-            verbosity: self.verbose.unwrap_or_else(Verbosity::fitting),
-            ..Rules::new()?
+            thorough: self.thorough,
+            engines: self.run.chosen_engines()?,
+            media: self.run.media()?,
         })
     }
 }
@@ -211,60 +181,21 @@ fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<ExitCode> 
 }
 
 fn run_plan(plan: Plan, request: Request, args: &StudyArgs) -> anyhow::Result<ExitCode> {
-    let rules = args.rules()?;
-    let needed = if args.quick { NEEDED_BYTES_QUICK } else { NEEDED_BYTES };
-    preflight::check(&request.media, needed)?;
-    process::adopt_orphans()?;
-    interrupt::watch()?;
-    let started = SystemTime::now();
-    if rules.verbosity != Verbosity::None {
-        anstream::eprintln!(
-            "{} cells, measured {} times each, seed {}",
-            plan.cells.len(),
-            rules.repeats,
-            rules.seed
-        );
-    }
-    let machine = machine::describe_and_probe(&request.media, PROBE);
-    let results = |run: &Run| Results {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().skip(1).collect(),
-        started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        took_s: started.elapsed().map_or(0.0, |d| d.as_secs_f64()),
-        interrupted: run.interrupted,
-        repeats: rules.repeats,
-        seed: rules.seed,
-        machine: machine.clone(),
-        engines: request.engines.clone(),
-        proofs: run.proofs.clone(),
-        cells: run.cells.clone(),
-        charts: plan.charts.clone(),
-    };
-    let run = runner::run(&plan, &request.engines, &rules, &mut |run| match &args.json {
-        Some(path) => results(run).write(path),
-        None => Ok(()),
-    })?;
-    let results = results(&run);
-    if let Some(path) = &args.html {
-        page::write(&results, path)?;
-    }
-    anstream::print!("{}", terminal::summary(&results, args.details));
-    Ok(match () {
-        () if run.interrupted => ExitCode::from(130),
-        () if run.has_failures() => ExitCode::FAILURE,
-        () => ExitCode::SUCCESS,
-    })
+    let repeats = args.repeats.unwrap_or(if args.quick { 1 } else { 5 });
+    let done = args.run.measure(&plan, request.engines, &request.media, repeats, args.quick)?;
+    anstream::print!("{}", terminal::summary(&done.results, args.details));
+    Ok(done.exit_code())
 }
 
-/// The engines that were asked for, or all.
-fn chosen(mut entries: Vec<Entry>, names: &[String]) -> anyhow::Result<Vec<Entry>> {
-    entries.extend(catalogue::fakes().into_iter().filter(|fake| names.contains(&fake.name)));
-    if let Some(unknown) = names.iter().find(|name| !entries.iter().any(|e| e.name == **name)) {
-        let known: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
-        anyhow::bail!("no engine is called {unknown}; there are {}", known.join(", "));
-    }
-    Ok(entries.into_iter().filter(|e| names.is_empty() || names.contains(&e.name)).collect())
+/// Asks what is needed, measures what can serve it and says what is best.
+fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
+    let need = advise::complete(&args.answers)?;
+    let (engines, media) = (args.run.chosen_engines()?, args.run.media()?);
+    let (plan, others) = candidates::plan(&need, &engines, &media[0], args.seconds);
+    let done = args.run.measure(&plan, engines, &media, args.repeats, false)?;
+    let verdict = verdict::draw(&done.results);
+    anstream::print!("{}", show::advice(&need, &verdict, &others));
+    Ok(done.exit_code())
 }
 
 fn list_engines(args: &EnginesArgs) -> anyhow::Result<()> {

@@ -10,13 +10,17 @@
 //! | [`engines`] | the stores |
 //! | [`measure`] | trials, their order, their figures |
 //! | [`report`] | results as JSON, on the terminal and as a page |
+//! | [`advise`] | which engine for a workload that is described in a few answers |
+//! | [`run`] | a plan measured into results |
 //! | [`commands`] | the command line |
 
 #![deny(unsafe_code)]
 
+pub mod advise;
 pub mod commands;
 pub mod engines;
 pub mod measure;
 pub mod report;
+pub mod run;
 pub mod studies;
 pub mod workloads;

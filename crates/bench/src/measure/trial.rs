@@ -52,6 +52,15 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Why there are no figures.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Done(_) => None,
+            Self::NotApplicable { why } | Self::Failed { why } => Some(why),
+        }
+    }
+
     /// The figures of a trial that was done.
     #[must_use]
     pub fn measured(&self) -> Option<&Measured> {

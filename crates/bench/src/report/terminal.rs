@@ -81,6 +81,7 @@ pub fn part(study: Study, mode: Mode) -> &'static str {
         (Study::Files, Mode::Modern) => "files",
         (Study::Writers, Mode::Historical) => "writers, as published",
         (Study::Writers, Mode::Modern) => "writers",
+        (Study::Advise, _) => "advise",
     }
 }
 

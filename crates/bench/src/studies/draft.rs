@@ -163,6 +163,7 @@ impl<'a> Draft<'a> {
             Study::Modes => "modes",
             Study::Files => "files",
             Study::Writers => "writers",
+            Study::Advise => "advise",
         };
         let mode = match self.mode {
             Mode::Historical => "historical",

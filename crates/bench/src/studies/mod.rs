@@ -52,6 +52,9 @@ pub enum Study {
     Files,
     /// Berkeley DB SQL against SQLite
     Writers,
+    /// What `advise` measures: one need, all engines that can serve it
+    #[value(skip)]
+    Advise,
 }
 
 /// As published, or past it. The two never share a chart.
@@ -251,6 +254,8 @@ impl Study {
             Self::Modes => modes::plan(request),
             Self::Files => files::plan(request),
             Self::Writers => writers::plan(request),
+            // Its plan depends on the need, not on a request.
+            Self::Advise => Plan::default(),
         }
     }
 }

@@ -120,6 +120,7 @@ impl Workload {
             Self::Writers(load) => {
                 Ok(Box::new(move |store, index| load.client(site, store, index)))
             }
+            Self::Transactions(load) => Ok(load.hire(site)),
             _ => Err(Failure::unsupported("this work is done by threads only")),
         }
     }

@@ -7,9 +7,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::crew::{self, Shift, Worker};
+use super::crew::{self, Hire, Place, Shift, Worker};
 use super::dice::Dice;
-use super::{Measured, Site};
+use super::{Measured, Site, Workload};
 use crate::engines::{Begin, Failure, Key, KeyKind, KeyValue, Outcome, Store, Table, Waits};
 
 /// Sizes.
@@ -27,6 +27,8 @@ pub struct Load {
     pub begin: Begin,
     /// Who works and for how long.
     pub shift: Shift,
+    /// In threads or processes.
+    pub place: Place,
 }
 
 /// Rows in a transaction while the table is filled.
@@ -49,9 +51,9 @@ impl Load {
         let store = site.engine.open(&site.directory, site.settings)?;
         store.create(&tables())?;
         self.fill(store.as_ref(), site.seed)?;
-        let phase = crew::run("transactions", store.as_ref(), &self.shift, &|store, index| {
-            Ok(Box::new(Client::new(self, store, site.seed, index)?))
-        })?;
+        let workload = Workload::Transactions(self.clone());
+        let done = crew::run_in(self.place, site, &workload, store.as_ref(), &self.shift)?;
+        let phase = done.whole("transactions");
         let verified = self.verify(store.as_ref(), phase.acknowledged())?;
         let settings = store.settings()?;
         store.close()?;
@@ -61,6 +63,11 @@ impl Load {
             verified: vec![verified],
             ..Measured::default()
         })
+    }
+
+    /// The workers, for the trial's process or one of their own.
+    pub(super) fn hire<'a>(&'a self, site: &'a Site<'a>) -> Box<Hire<'a>> {
+        Box::new(|store, index| Ok(Box::new(Client::new(self, store, site.seed, index)?)))
     }
 
     fn fill(&self, store: &dyn Store, seed: u64) -> Outcome<()> {
@@ -177,7 +184,6 @@ impl Worker for Client<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Workload;
     use super::super::crew::Amount;
     use super::*;
     use crate::engines::{Settings, catalogue};
@@ -185,7 +191,15 @@ mod tests {
     fn load(workers: u32) -> Load {
         let amount = Amount::Each(20);
         let shift = Shift { workers, amount, due_per_second: None, count_start_and_stop: false };
-        Load { rows: 10, value_bytes: 16, reads: 1, updates: 2, begin: Begin::Immediate, shift }
+        Load {
+            rows: 10,
+            value_bytes: 16,
+            reads: 1,
+            updates: 2,
+            begin: Begin::Immediate,
+            shift,
+            place: Place::Threads,
+        }
     }
 
     fn on_stock(act: impl FnOnce(&Site<'_>)) {

@@ -185,6 +185,7 @@ fn says(study: Study) -> &'static str {
         Study::Modes => "Journal mode × synchronous",
         Study::Files => "SQLite against the file system",
         Study::Writers => "Berkeley DB SQL against SQLite",
+        Study::Advise => "What can serve a need",
     }
 }
 

@@ -1,0 +1,94 @@
+//! What the measurements say.
+//!
+//! The candidates that were done, verified and, where a power cut must be survived, proven durable are ranked by the
+//! median of their commits a second. The best is advised. Every other whose interval reaches into that of the best is
+//! named as its equal, because the measurements do not tell them apart.
+
+use crate::engines::Settings;
+use crate::measure::statistics::Median;
+use crate::report::results::{CellResult, Results};
+
+/// A candidate that can be advised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// What it is called.
+    pub label: String,
+    /// How it is set up.
+    pub settings: Settings,
+    /// Commits a second.
+    pub rate: Median,
+    /// Median and 99th percentile of the time from begin to commit, in milliseconds, over all trials.
+    pub latency_ms: Option<(f64, f64)>,
+    /// Repeated transactions by those that were done.
+    pub refused: f64,
+}
+
+/// A candidate that cannot be, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excluded {
+    /// What it is called.
+    pub label: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// From the best down.
+    pub ranked: Vec<Ranked>,
+    /// How many of the first cannot be told apart from the best, itself included.
+    pub equals: usize,
+    /// What was measured and does not count.
+    pub excluded: Vec<Excluded>,
+}
+
+/// Draws it.
+#[must_use]
+pub fn draw(results: &Results) -> Verdict {
+    let mut verdict = Verdict::default();
+    for result in &results.cells {
+        match judge(results, result) {
+            Ok(ranked) => verdict.ranked.push(ranked),
+            Err(why) => verdict.excluded.push(Excluded { label: result.cell.label.clone(), why }),
+        }
+    }
+    verdict.ranked.sort_by(|a, b| b.rate.median.total_cmp(&a.rate.median));
+    if let Some(best) = verdict.ranked.first().map(|best| best.rate) {
+        verdict.equals = verdict.ranked.iter().take_while(|r| !r.rate.is_apart_from(&best)).count();
+    }
+    verdict
+}
+
+fn judge(results: &Results, result: &CellResult) -> Result<Ranked, String> {
+    if let Some(why) = result.trials.iter().find_map(|trial| trial.answer.reason()) {
+        return Err(why.to_owned());
+    }
+    if let Some(why) = results.unranked(&result.cell) {
+        return Err(why);
+    }
+    let rates: Vec<f64> = result.phases(None).map(|phase| phase.rate()).collect();
+    let rate = Median::of(&rates).ok_or_else(|| "interrupted before it was measured".to_owned())?;
+    let (mut done, mut refused) = (0, 0);
+    let mut latency: Option<hdrhistogram::Histogram<u64>> = None;
+    for phase in result.phases(None) {
+        done += phase.acknowledged();
+        refused += phase.refusals.total();
+        let Some(part) = phase.latency.as_ref().and_then(|text| text.histogram().ok()) else {
+            continue;
+        };
+        match &mut latency {
+            None => latency = Some(part),
+            Some(sum) => sum.add(&part).map_err(|error| error.to_string())?,
+        }
+    }
+    Ok(Ranked {
+        label: result.cell.label.clone(),
+        settings: result.cell.settings.clone(),
+        rate,
+        latency_ms: latency.map(|sum| {
+            (sum.value_at_quantile(0.5) as f64 / 1e6, sum.value_at_quantile(0.99) as f64 / 1e6)
+        }),
+        refused: if done > 0 { refused as f64 / done as f64 } else { 0.0 },
+    })
+}
