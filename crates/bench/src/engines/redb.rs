@@ -101,6 +101,7 @@ impl Store for RedbStore {
     /// redb tells none of its settings: these are those that it was given and did not refuse.
     fn settings(&self) -> Outcome<Settings> {
         let mut told = Settings::default()
+            .with("version", VERSION)
             .with("durability", format!("{:?}", self.durability).to_lowercase())
             .with("two_phase_commit", self.two_phase_commit)
             .with("quick_repair", self.quick_repair);

@@ -79,7 +79,7 @@ fn class(durability: Durability) -> (&'static str, &'static str) {
     match durability {
         Durability::PowerCut => ("power-cut", "survives a power cut"),
         Durability::Process => ("process", "survives the process, the last commits no power cut"),
-        Durability::None => ("none", "survives nothing"),
+        Durability::None => ("none", "promises nothing"),
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! A row is [`Tuning::Default`] if all it sets is how durable a commit is (for SQLite's libraries also the journal that
 //! goes with it); whatever else is set makes it tuned. LMDB's map size is set everywhere, for its own 10 MiB hold
-//! nothing. redb's documentation names no setting that would help here: its cache is 1 GiB from the start.
+//! nothing. Without a sync it may lose its whole file in a power cut, and is counted among those that promise nothing,
+//! as is SQLite without a journal. redb's documentation names no setting that would help here: its cache is 1 GiB from
+//! the start.
 
 use super::super::{Request, Tuning};
 use super::is_named_library;
@@ -153,6 +155,13 @@ const BDB: &[Row] = &[
         &[("sync", "sync"), ("cache_size", "268435456"), ("log_buffer", "4194304")],
     ),
     row("write-nosync", "write_nosync", Process, Default, &[("sync", "write_nosync")]),
+    row(
+        "write-nosync-tuned",
+        "write_nosync, tuned",
+        Process,
+        Tuned,
+        &[("sync", "write_nosync"), ("cache_size", "268435456"), ("log_buffer", "4194304")],
+    ),
     row("nosync", "nosync", Nothing, Default, &[("sync", "nosync")]),
     row(
         "no-environment-tuned",
@@ -187,8 +196,8 @@ const LMDB: &[Row] = &[
     ),
     row(
         "nosync",
-        "NOSYNC, may break in a power cut",
-        Process,
+        "NOSYNC, outlives the process",
+        Nothing,
         Default,
         &[("sync", "nosync"), ("map_size", "4294967296")],
     ),
