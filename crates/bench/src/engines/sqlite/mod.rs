@@ -158,12 +158,28 @@ impl SqliteStore {
             other => return Err(Failure::broken(format!("busy={other}: handler or timeout"))),
         }
         for name in PRAGMAS {
-            if let Some(value) = self.settings.get(name) {
-                connection.script(&format!("PRAGMA {name}={value};"))?;
+            let Some(value) = self.settings.get(name) else { continue };
+            let set = connection.script(&format!("PRAGMA {name}={value};"));
+            // Berkeley DB has this one for all connections of a process: the first sets it, the others are refused.
+            let is_set = *name == "multiversion"
+                && set.is_err()
+                && told(&mut connection, name)?.as_deref() == Some(value);
+            if !is_set {
+                set?;
             }
         }
         Ok(connection)
     }
+}
+
+/// What a pragma answers; none where the library does not know it.
+fn told(sql: &mut dyn Sql, name: &str) -> Outcome<Option<String>> {
+    let statement = sql.prepare(&format!("PRAGMA {name}"))?;
+    let mut value = None;
+    sql.query(statement, &[], &mut |row| {
+        value = Some(String::from_utf8_lossy(row.bytes(0)).into_owned());
+    })?;
+    Ok(value)
 }
 
 impl Store for SqliteStore {
@@ -188,21 +204,16 @@ impl Store for SqliteStore {
 
     fn settings(&self) -> Outcome<Settings> {
         let mut sql = self.sql()?;
-        let mut told = Settings::default().with("version", &self.version);
+        let mut all = Settings::default().with("version", &self.version);
         for name in TOLD {
-            let statement = sql.prepare(&format!("PRAGMA {name}"))?;
-            let mut value = None;
-            sql.query(statement, &[], &mut |row| {
-                value = Some(String::from_utf8_lossy(row.bytes(0)).into_owned());
-            })?;
-            if let Some(value) = value {
-                told.set(name, value);
+            if let Some(value) = told(sql.as_mut(), name)? {
+                all.set(name, value);
             }
         }
         if let Place::Disk(path) = &self.place {
-            berkeley::tell(path, &mut told)?;
+            berkeley::tell(path, &mut all)?;
         }
-        Ok(told)
+        Ok(all)
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

@@ -77,7 +77,10 @@ impl Place {
     fn word(&self) -> String {
         match &self.x {
             X::Number(number) => number.to_string(),
-            X::Category(name) => name.replace([' ', '/', ','], "-"),
+            X::Category(name) => {
+                let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+                words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+            }
         }
     }
 }

@@ -190,10 +190,21 @@ fn serve(
     sql.rollback()
 }
 
-/// The engine's words, without the statement that stands before them.
+/// The engine's words, without the statement that stands before them, and without numbers that differ each time
+/// (processes, transactions, milliseconds), so that the same answer is the same in each trial.
 fn engines_own(text: &str) -> String {
-    let text = text.rsplit_once(": ").map_or(text, |(_, own)| own);
-    format!("“{}”", text.lines().next().unwrap_or(""))
+    let text = text.lines().next().unwrap_or("");
+    let text = text.rsplit_once(": ").map_or(text, |(_, own)| own).trim();
+    let (words, code) = text.rsplit_once(" (").unwrap_or((text, ""));
+    let mut own = String::new();
+    for character in words.chars() {
+        if !character.is_ascii_digit() {
+            own.push(character);
+        } else if !own.ends_with('N') {
+            own.push('N');
+        }
+    }
+    if code.is_empty() { format!("“{own}”") } else { format!("“{own}” ({code}") }
 }
 
 fn act(sql: &mut dyn Sql, step: Step, number: usize) -> Outcome<Option<i64>> {
@@ -216,4 +227,17 @@ fn act(sql: &mut dyn Sql, step: Step, number: usize) -> Outcome<Option<i64>> {
         Step::Rollback => sql.rollback()?,
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::engines_own;
+
+    #[test]
+    fn engines_are_quoted_without_what_differs_each_time() {
+        let plait = "BEGIN: process 7112 holds the right (waited 100 ms); retry (code 5)";
+        assert_eq!(engines_own(plait), "“process N holds the right (waited N ms); retry” (code 5)");
+        let postgres = "UPDATE a: ERROR:  deadlock detected\nDETAIL:  Process 12 waits: 13";
+        assert_eq!(engines_own(postgres), "“deadlock detected”");
+    }
 }
