@@ -31,7 +31,7 @@ fn the_summary_names_what_failed_is_absent_or_not_ranked() {
         "? redb, not ranked: 0 sync calls for 400 commits",
         "–: Berkeley DB SQL: the run ended before its turn",
         "INTERRUPTED",
-        "↓ saturated",
+        "↓ redb, saturated",
         "two immediate transactions on different",
     ] {
         assert!(flat.contains(needed), "{needed}\n{text}");

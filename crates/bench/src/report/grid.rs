@@ -3,6 +3,7 @@
 use super::evaluate::{Evaluated, Line, Place, State};
 use super::metric::Better;
 use super::numbers::{figure, interval, spread};
+use super::standing::are_apart;
 use crate::measure::statistics::Median;
 use crate::studies::{Metric, Mode, Study, X};
 
@@ -111,7 +112,7 @@ fn best(chart: &Evaluated, x: &X) -> Option<f64> {
         Better::More => a.median.total_cmp(&b.median),
         Better::Less => b.median.total_cmp(&a.median),
     })?;
-    let apart = |other: &&Median| std::ptr::eq(*other, first) || first.is_apart_from(other);
+    let apart = |other: &&Median| std::ptr::eq(*other, first) || are_apart(first, other);
     (ranked.len() > 1 && ranked.iter().all(apart)).then_some(first.median)
 }
 
@@ -189,39 +190,49 @@ fn of_distribution(chart: &Evaluated, extent: Extent) -> Grid {
     Grid { corner: "microseconds".to_owned(), columns, rows, remarks: remarks(chart) }
 }
 
-/// What marks mean, and everything that is missing, each thing once.
+/// What stands before the rows, the rows, and what is true of them.
+type Remark<'a> = (&'static str, Vec<&'a str>, String);
+
+fn note<'a>(found: &mut Vec<Remark<'a>>, before: &'static str, label: &'a str, after: String) {
+    match found.iter_mut().find(|(b, _, a)| *b == before && *a == after) {
+        Some((_, labels, _)) if labels.contains(&label) => {}
+        Some((_, labels, _)) => labels.push(label),
+        None => found.push((before, vec![label], after)),
+    }
+}
+
+/// What marks mean, and everything that is missing, each thing once with all rows that it is true of.
 fn remarks(chart: &Evaluated) -> Vec<String> {
-    let mut remarks: Vec<String> = Vec::new();
-    let mut add = |remark: String| {
-        if !remarks.contains(&remark) {
-            remarks.push(remark);
-        }
-    };
+    let mut found: Vec<Remark<'_>> = Vec::new();
+    let mut add = |before, label, after| note(&mut found, before, label, after);
     let places = || chart.series.iter().flat_map(|l| l.places.iter().map(move |p| (l, p)));
     for (line, place) in places() {
-        let label = &line.label;
+        let label = line.label.as_str();
         match (place.state, &place.unranked, &place.why) {
-            (State::Failed, _, Some(why)) => add(format!("failed: {label}: {why}")),
-            (State::NotApplicable, _, Some(why)) => add(format!("n/a: {label}: {why}")),
-            (State::NotMeasured, _, Some(why)) => add(format!("–: {label}: {why}")),
+            (State::Failed, _, Some(why)) => add("failed: ", label, format!(": {why}")),
+            (State::NotApplicable, _, Some(why)) => add("n/a: ", label, format!(": {why}")),
+            (State::NotMeasured, _, Some(why)) => add("–: ", label, format!(": {why}")),
             (State::Measured, Some(unranked), Some(why)) => {
-                add(format!("{SOME_FAILED} {label}, not ranked: {unranked}: {why}"));
+                add("! ", label, format!(", not ranked: {unranked}: {why}"));
             }
             (State::Measured, Some(unranked), None) => {
-                add(format!("{UNRANKED} {label}, not ranked: {unranked}"));
+                add("? ", label, format!(", not ranked: {unranked}"));
             }
             _ => {}
         }
-    }
-    if places().any(|(_, place)| place.saturated) {
-        add(format!("{SATURATED} saturated: less was done than was due, so latencies only grow"));
+        if place.saturated {
+            let after = ", saturated: less was done than was due, so latencies only grow";
+            add("↓ ", label, after.to_owned());
+        }
     }
     for line in &chart.series {
         if let Some(absent) = &line.absent {
-            add(format!("absent: {}: {}; {}", line.label, absent.why, absent.install));
+            add("absent: ", &line.label, format!(": {}; {}", absent.why, absent.install));
         } else if line.places.is_empty() {
-            add(format!("nothing measured: {}", line.label));
+            add("nothing measured: ", &line.label, String::new());
         }
     }
-    remarks
+    let text =
+        |(before, labels, after): Remark<'_>| format!("{before}{}{after}", labels.join("; "));
+    found.into_iter().map(text).collect()
 }

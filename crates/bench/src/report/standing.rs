@@ -3,7 +3,7 @@
 //! 1. Only ranked places compete ([`Place::ranked`](super::evaluate::Place::ranked)).
 //! 2. A rival's row competes with Plait's if it claims to survive at least as much.
 //! 3. Defaults meet defaults and tuned meets tuned; a rival that has no row of that kind there enters with the other.
-//! 4. A difference is claimed only where the intervals separate.
+//! 4. A difference is claimed only where the intervals of enough trials separate ([`are_apart`]).
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ const LEAST_DIFFERENCE: f64 = 0.005;
 pub enum Verdict {
     /// Worse, and the intervals separate.
     Loss,
-    /// The intervals overlap.
+    /// The intervals overlap, or there are too few trials.
     NoDifference,
     /// Better, and the intervals separate.
     Win,
@@ -90,12 +90,22 @@ pub fn times_as_good(better: Better, ours: f64, theirs: f64) -> Option<f64> {
     if above == below { Some(1.0) } else { Some(above / below).filter(|ratio| ratio.is_finite()) }
 }
 
+/// Trials of each of two rows from which on a difference between them is claimed: the whole ranges of four and four
+/// equal rows separate by chance in 1 of 35 cases, those of three and three in 1 of 10.
+const LEAST_TRIALS: usize = 4;
+
+/// Whether two figures differ: their intervals separate, and come from enough trials to mean something.
+#[must_use]
+pub fn are_apart(a: &Median, b: &Median) -> bool {
+    a.trials.min(b.trials) >= LEAST_TRIALS && a.is_apart_from(b)
+}
+
 /// A figure beside another: ratio, its least and its most, and what it says.
 #[must_use]
 pub fn compare(better: Better, ours: &Median, theirs: &Median) -> Comparison {
     let ratio = times_as_good(better, ours.median, theirs.median);
     let alike = ratio.is_some_and(|ratio| (ratio - 1.0).abs() < LEAST_DIFFERENCE);
-    let verdict = if alike || !ours.is_apart_from(theirs) {
+    let verdict = if alike || !are_apart(ours, theirs) {
         Verdict::NoDifference
     } else if (ours.median > theirs.median) == (better == Better::More) {
         Verdict::Win
@@ -293,6 +303,13 @@ mod tests {
     #[test]
     fn overlapping_intervals_show_no_difference() {
         let compared = compare(Better::More, &median(5.0, 20.0, 30.0), &median(9.0, 10.0, 11.0));
+        assert_eq!(compared.verdict, Verdict::NoDifference);
+    }
+
+    #[test]
+    fn single_trials_show_no_difference() {
+        let single = |value| Median { trials: 1, ..median(value, value, value) };
+        let compared = compare(Better::More, &single(900.0), &single(10.0));
         assert_eq!(compared.verdict, Verdict::NoDifference);
     }
 

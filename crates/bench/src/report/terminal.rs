@@ -32,8 +32,12 @@ pub(super) const BAD: Style = AnsiColor::Red.on_default();
 pub fn summary(results: &Results, details: bool) -> String {
     let charts = evaluate(results);
     let mut out = String::new();
+    let mut note = "";
     for chart in &charts {
-        write_chart(&mut out, chart);
+        // Charts of a study often share their note; once is enough.
+        let repeated = note == chart.note;
+        note = &chart.note;
+        write_chart(&mut out, chart, if repeated { "" } else { note });
         if details {
             write_details(&mut out, chart);
         }
@@ -96,11 +100,11 @@ pub fn unit(chart: &Evaluated) -> String {
     format!("{}, {better}", chart.unit)
 }
 
-fn write_chart(out: &mut String, chart: &Evaluated) {
+fn write_chart(out: &mut String, chart: &Evaluated, note: &str) {
     heading(out, &format!("{} ({})", chart.title, part(chart.study, chart.mode)));
     let below =
         if chart.x_title.is_empty() { String::new() } else { format!(" by {}", chart.x_title) };
-    paragraph(out, DIM, "", &format!("{}{below}. {}", unit(chart), chart.note));
+    paragraph(out, DIM, "", &format!("{}{below}. {}", unit(chart), note));
     let grid = grid(chart);
     for table in tables(&grid) {
         let _ = writeln!(out, "{table}");

@@ -79,7 +79,7 @@ function drawStandings() {
     box.append(tag("p", { class: "note" }, "Nothing to compare: Plait or all ranked rivals are absent, filtered away or not ranked."));
     return;
   }
-  const kinds = [["loss", "Losses", "Plait is worse"], ["no-difference", "No difference shown", "the intervals overlap"], ["win", "Wins", "Plait is better"]];
+  const kinds = [["loss", "Losses", "Plait is worse"], ["no-difference", "No difference shown", "the intervals overlap, or there are fewer than four trials"], ["win", "Wins", "Plait is better"]];
   const tally = tag("ul", { class: "tally" });
   const lists = [];
   for (const [verdict, title, says] of kinds) {
