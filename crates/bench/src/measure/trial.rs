@@ -5,6 +5,7 @@
 //! trial fails.
 
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -96,7 +97,8 @@ impl Spec {
     }
 }
 
-/// Bytes of all files below a directory; what cannot be read counts nothing.
+/// Bytes that all files below a directory take on disk: a file that is preallocated and mostly a hole counts what it
+/// holds. What cannot be read counts nothing.
 #[must_use]
 pub fn size_of(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
@@ -104,7 +106,7 @@ pub fn size_of(directory: &Path) -> u64 {
         .flatten()
         .map(|entry| match entry.file_type() {
             Ok(kind) if kind.is_dir() => size_of(&entry.path()),
-            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |m| m.len()),
+            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |m| m.blocks() * 512),
             _ => 0,
         })
         .sum()

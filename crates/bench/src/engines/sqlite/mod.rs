@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `file` | `disk` | `disk`, `memory` (`:memory:`) or `temporary` (an unnamed temporary file) |
 //! | `busy_timeout` | 60000 | milliseconds until a wait ends in BUSY |
-//! | `busy` | `handler` | who waits: `handler`, ours with SQLite's delays, which counts; `timeout`, SQLite's own |
+//! | `busy` | `handler`; `timeout` with journal_mode=concurrent | who waits: `handler`, ours with SQLite's delays, which counts; `timeout`, SQLite's own. Plait waits in the kernel in order of arrival, and calls no handler while it does: one of ours would change how it waits |
 //! | `db_config` | none | lines of Berkeley DB's `DB_CONFIG`, separated by `;`, see [`berkeley`] |
 //! | `wal_autocheckpoint`, `journal_mode`, `synchronous`, `page_size`, `cache_size`, `locking_mode`, `mmap_size`, `plait_begin` … | the library's | pragmas, set on every connection |
 //!
@@ -15,6 +15,11 @@
 //! What an unknown pragma does is nothing: `multiversion` and `snapshot_isolation` are Berkeley DB's, `plait_begin` is
 //! Plait's.
 //!
+//! The process that makes a database keeps one connection open until the store is closed, as a program with a pool of
+//! connections does. Otherwise WAL and Plait would bring the database to rest and wake it up again between the parts
+//! of a trial, and the first commit of the measured part would pay for it. Not with locking_mode=exclusive, where that
+//! connection would keep all others out.
+//!
 //! Unsafe code of this engine is in [`api`], [`connection`] and [`statement`].
 
 mod api;
@@ -24,7 +29,7 @@ mod shared;
 mod statement;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use api::Api;
 use connection::SqliteConnection;
@@ -57,6 +62,7 @@ const TOLD: &[&str] = &[
     "page_size",
     "cache_size",
     "locking_mode",
+    "mmap_size",
     "multiversion",
     "snapshot_isolation",
 ];
@@ -109,16 +115,20 @@ impl Engine for SqliteEngine {
         if let (Place::Disk(path), Some(lines)) = (&place, settings.get("db_config")) {
             berkeley::configure(path, lines)?;
         }
+        let is_new = matches!(&place, Place::Disk(path) if !path.exists());
         let mut store = SqliteStore {
             api: Arc::clone(&self.api),
             version: self.version.clone(),
             place,
             settings: settings.clone(),
             shared: None,
+            idle: None,
         };
         let first = store.open()?;
         if matches!(store.place, Place::Own(_)) {
             store.shared = Some(Shared::new(first));
+        } else if is_new && settings.get("locking_mode") != Some("exclusive") {
+            store.idle = Some(Mutex::new(first));
         }
         Ok(Box::new(store))
     }
@@ -139,6 +149,9 @@ struct SqliteStore {
     settings: Settings,
     /// The only connection there can be, for [`Place::Own`].
     shared: Option<Shared>,
+    /// Kept open by the process that made the database, and never used: see the head of this file. Behind a mutex only
+    /// because the threads share the store.
+    idle: Option<Mutex<SqliteConnection>>,
 }
 
 impl SqliteStore {
@@ -152,7 +165,9 @@ impl SqliteStore {
         };
         let mut connection = SqliteConnection::open(&self.api, path)?;
         let timeout_ms = self.settings.parse("busy_timeout")?.unwrap_or(60_000);
-        match self.settings.get("busy").unwrap_or("handler") {
+        let concurrent = self.settings.get("journal_mode") == Some("concurrent");
+        let usual = if concurrent { "timeout" } else { "handler" };
+        match self.settings.get("busy").unwrap_or(usual) {
             "handler" => connection.count_busy_handler_calls(timeout_ms),
             "timeout" => connection.set_busy_timeout(timeout_ms),
             other => return Err(Failure::broken(format!("busy={other}: handler or timeout"))),
@@ -217,6 +232,7 @@ impl Store for SqliteStore {
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
+        drop(self.idle);
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 //! Open loop: transactions are due at times fixed beforehand, and each is timed from when it was due, so that a stall
 //! is felt by all that it delays (Schroeder, Wierman, Harchol-Balter: Open Versus Closed, NSDI 2006).
 //!
-//! A refused transaction is rolled back and tried again with the same keys until it is done; it counts as one, timed
-//! from its first begin. With a fixed time, only what was committed within it counts as work; what was begun within it and
+//! A refused transaction is rolled back and tried again with the same keys until it is done, at once at first and after
+//! growing pauses of up to 10 ms later; it counts as one, timed from its first begin. With a fixed time, only what was committed within it counts as work; what was begun within it and
 //! committed later is kept apart, because it is in the store and its latency belongs to the distribution.
 //!
 //! | module | what |

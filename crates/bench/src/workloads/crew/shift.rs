@@ -161,9 +161,25 @@ fn due(shift: &Shift, rate: f64, index: u32, number: u64, start: Instant) -> Ins
     start + Duration::from_secs_f64(position / rate)
 }
 
+/// Refusals of one transaction that are answered by trying again at once.
+const AT_ONCE: u32 = 2;
+/// The longest pause before another try.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+/// How long to wait before a transaction that was refused so often is tried again: engines that refuse instead of
+/// waiting would otherwise be measured by how fast their callers can spin. The same for all engines.
+fn pause(refused: u32) -> Duration {
+    let doublings = refused.saturating_sub(AT_ONCE + 1).min(16);
+    if refused <= AT_ONCE {
+        Duration::ZERO
+    } else {
+        (Duration::from_micros(100) * (1 << doublings)).min(PAUSE_MAX)
+    }
+}
+
 /// Tries until the transaction is done; false if the time is over before.
 fn until_done(worker: &mut dyn Worker, times: Times, refusals: &mut Refusals) -> Outcome<bool> {
-    loop {
+    for refused in 1.. {
         match worker.attempt() {
             Ok(()) => return Ok(true),
             Err(Failure::Refused(refusal, _)) => match refusal {
@@ -177,7 +193,9 @@ fn until_done(worker: &mut dyn Worker, times: Times, refusals: &mut Refusals) ->
         if times.is_over(Instant::now()) {
             return Ok(false);
         }
+        std::thread::sleep(pause(refused));
     }
+    unreachable!("4 billion refusals take longer than a trial may")
 }
 
 fn nanoseconds(time: Duration) -> u64 {
