@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::advise::{self, candidates, show, verdict};
-use crate::engines::catalogue::{self, NamedLibrary, Presence};
+use crate::engines::catalogue::{self, NamedLibrary};
 use crate::measure::{trace, trial};
 use crate::report::stored::{self, CompareArgs, ReportArgs};
-use crate::report::terminal;
+use crate::report::{engine_list, terminal};
 use crate::run::RunArgs;
 use crate::studies::{Mode, Plan, Request, Study};
 use crate::workloads::crew::member;
@@ -199,13 +199,6 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn list_engines(args: &EnginesArgs) -> anyhow::Result<()> {
-    for entry in catalogue::all(&args.libraries)? {
-        match entry.presence {
-            Presence::Here { version, .. } => anstream::println!("{}  {version}", entry.name),
-            Presence::Absent { why, install } => {
-                anstream::println!("{}  absent: {why}; {install}", entry.name);
-            }
-        }
-    }
+    anstream::println!("{}", engine_list::table(&catalogue::all(&args.libraries)?));
     Ok(())
 }

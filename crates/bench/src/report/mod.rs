@@ -8,6 +8,7 @@
 //! | [`standing`] | where Plait wins and where it loses |
 //! | [`findings`] | what engines did in behaviour tests |
 //! | [`grid`], [`numbers`] | a chart as rows and columns of text |
+//! | [`engine_list`] | which engines are here and what installs the others |
 //! | [`terminal`] | the summary on a terminal |
 //! | [`page`] | the report as one HTML file |
 //! | [`markdown`] | the tables for a document |
@@ -16,6 +17,7 @@
 
 pub mod compare;
 pub mod details;
+pub mod engine_list;
 pub mod evaluate;
 pub mod findings;
 pub mod grid;

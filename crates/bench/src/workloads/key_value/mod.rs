@@ -28,6 +28,7 @@ use super::dice::Dice;
 use super::{Measured, Site};
 use crate::engines::{Begin, Failure, KeyKind, KeyValue, Outcome, Store, Table};
 use crate::measure::phase::Phase;
+use crate::measure::trace::mark;
 use crate::measure::usage;
 
 /// What is done with a table.
@@ -415,9 +416,11 @@ fn in_transactions(
 /// Measures what tells its operations and commits.
 fn timed(name: &str, act: impl FnOnce() -> Outcome<(u64, u64)>) -> Outcome<Phase> {
     let (before, cpu) = (usage::so_far(), usage::thread_cpu());
+    let section = mark::section();
     let begun = Instant::now();
     let (operations, commits) = act()?;
     let seconds = begun.elapsed().as_secs_f64();
+    section.end(operations);
     Ok(Phase {
         name: name.to_owned(),
         operations,
