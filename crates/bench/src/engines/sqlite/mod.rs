@@ -17,8 +17,8 @@
 //!
 //! The process that makes a database keeps one connection open until the store is closed, as a program with a pool of
 //! connections does. Otherwise WAL and Plait would bring the database to rest and wake it up again between the parts
-//! of a trial, and the first commit of the measured part would pay for it. Not with locking_mode=exclusive, where that
-//! connection would keep all others out.
+//! of a trial, and the first commit of the measured part would pay for it. Not where that connection would keep all
+//! others out.
 //!
 //! Unsafe code of this engine is in [`api`], [`connection`] and [`statement`].
 
@@ -127,11 +127,17 @@ impl Engine for SqliteEngine {
         let first = store.open()?;
         if matches!(store.place, Place::Own(_)) {
             store.shared = Some(Shared::new(first));
-        } else if is_new && settings.get("locking_mode") != Some("exclusive") {
+        } else if is_new && !keeps_others_out(settings) {
             store.idle = Some(Mutex::new(first));
         }
         Ok(Box::new(store))
     }
+}
+
+/// Whether a second connection cannot come while a first one is open: one of Berkeley DB's settings can only be made by
+/// a process's first connection, and the next ones do not see that it is.
+fn keeps_others_out(settings: &Settings) -> bool {
+    settings.get("locking_mode") == Some("exclusive") || settings.get("multiversion").is_some()
 }
 
 /// Where a database is.
