@@ -44,7 +44,6 @@ pub const CRASH_POINTS: &[&str] = &[
     "log.lead.synced",
     "log.lead.unlocked",
     "log.lead.written",
-    "log.member.woken",
     "log.retire.done",
     "log.segment.assigned",
     "merge.applied",
@@ -55,9 +54,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "recovery.log_removed",
     "recovery.merged",
     "recovery.unfenced",
-    "right.announced",
     "right.chosen",
-    "right.next",
     "right.owned",
 ];
 

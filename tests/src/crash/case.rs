@@ -58,7 +58,7 @@ impl Case {
                 Synchronous::Off,
             ])
         };
-        let leads = point.starts_with("log.lead") || point == "log.member.woken";
+        let leads = point.starts_with("log.lead");
         let synchronous = if leads { Synchronous::Full } else { synchronous };
         Self { point, passage, scene, synchronous, seed }
     }
@@ -152,8 +152,6 @@ impl Case {
             commits: Some(match self.scene {
                 Scene::LastClose => 10,
                 _ if grows => 60,
-                // Queues of three are rare while everybody waits for the disk.
-                _ if family == "right" => 5000,
                 Scene::Conversion => 40,
                 _ => 300,
             }),

@@ -49,7 +49,7 @@ impl Scene {
             ("close", _) => &[LastClose],
             ("disable", _) => &[Conversion],
             ("recovery", _) => &[Recovery],
-            ("right", _) | (_, "log.member.woken") => &[Crowd],
+            ("right", _) => &[Crowd],
             ("exclusive" | "merge", _) => &[Crowd, Alone, AloneThenReboot, Conversion],
             _ => &[Crowd, Alone, AloneThenReboot],
         }

@@ -9,18 +9,12 @@
 //! covered by it sleeps on that parity's word, any other on the other word; both words change when a
 //! group ends, so a waiter that decided by an old state does not fall asleep.
 //!
-//! The members of a finished group are woken by one another: the leader wakes as many as there are processors, and each of
-//! them one more. Woken all at once they would queue for the processors anyway, and those who go on to write would find
-//! the writer's right taken and sleep a second time; one by one most of them find it free or nearly so. Sleepers of one
-//! word are woken first come, first served, so members of a group wake before those who came later.
-//!
 //! A leader that has company lets others run first, as long as that brings frames: the members of the last group
 //! have just been woken and are about to commit again, and without this two half groups would take turns.
 //!
 //! Killed leader: the mutex is robust and sleepers look again every [`LOOK_AGAIN`], so one of them takes
 //! over and writes again from `written_through` (invariant 2 of the log makes that harmless). After it,
-//! everybody is woken, since members of the dead group sleep on either word. A member that is killed or
-//! stopped before it has woken the next delays those behind it by as much.
+//! everybody is woken, since members of the dead group sleep on either word.
 //!
 //! Failure (C4): a failed write or sync poisons the log for every process. It is not retried, since after a
 //! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
@@ -42,7 +36,6 @@ use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::shm::futex;
 use crate::shm::mutex::Guard;
-use crate::shm::spin;
 
 /// How long a sleeper trusts that somebody leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -121,7 +114,7 @@ impl Log {
         let shared = self.shared();
         debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
-        let mut slept_on: Option<usize> = None;
+        let mut slept = false;
         loop {
             // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
             // second look at `run` suffice.
@@ -131,9 +124,6 @@ impl Log {
             let mine = if covered { parity } else { 1 - parity };
             let seen = group.words[mine].load(Acquire);
             if shared.durable_through() >= lsn {
-                if let Some(word) = slept_on {
-                    self.wake_next_member(word);
-                }
                 return Ok(());
             }
             self.check_poison()?;
@@ -141,24 +131,14 @@ impl Log {
                 continue;
             }
             if let Some(sync) = shared.sync_mutex.try_lock() {
-                self.lead(sync, slept_on.is_some())?;
+                self.lead(sync, slept)?;
                 continue;
             }
             // SeqCst pairs with the SeqCst in `end_group`: either it sees this sleeper, or the word has changed.
             group.sleepers[mine].fetch_add(1, SeqCst);
             futex::wait(&group.words[mine], seen, Some(LOOK_AGAIN));
-            slept_on = Some(mine);
+            slept = true;
             group.sleepers[mine].fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// Passes on the wake-up that this member of a finished group got.
-    fn wake_next_member(&self, word: usize) {
-        let group = &self.shared().group;
-        crash_point!("log.member.woken");
-        // Relaxed: a sleeper that is not seen here came after the end of the group.
-        if group.sleepers[word].load(Relaxed) > 0 {
-            futex::wake_one(&group.words[word]);
         }
     }
 
@@ -224,7 +204,7 @@ impl Log {
         }
     }
 
-    /// Lets go of the sync mutex and wakes: first one who may lead the next group, then the first members of this one.
+    /// Lets go of the sync mutex and wakes: first one who may lead the next group, then the members of this one.
     fn end_group(&self, sync: Guard<'_>, everybody: bool) {
         let group = &self.shared().group;
         // Relaxed: changes under the sync mutex only, which is still held.
@@ -236,11 +216,14 @@ impl Log {
         group.words[next].fetch_add(1, SeqCst);
         group.words[parity].fetch_add(1, SeqCst);
         if group.sleepers[next].load(SeqCst) > 0 {
-            futex::wake(&group.words[next], if everybody { usize::MAX } else { 1 });
+            if everybody {
+                futex::wake_all(&group.words[next]);
+            } else {
+                futex::wake_one(&group.words[next]);
+            }
         }
         if group.sleepers[parity].load(SeqCst) > 0 {
-            let count = if everybody { usize::MAX } else { spin::processors() };
-            futex::wake(&group.words[parity], count);
+            futex::wake_all(&group.words[parity]);
         }
     }
 

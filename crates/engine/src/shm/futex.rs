@@ -56,12 +56,10 @@ pub fn wake_one(word: &AtomicU32) {
 
 /// Wakes every waiter of `word`.
 pub fn wake_all(word: &AtomicU32) {
-    wake(word, usize::MAX);
+    wake(word, i32::MAX);
 }
 
-/// Wakes at most `count` waiters, those who have waited longest first.
-pub fn wake(word: &AtomicU32, count: usize) {
-    let count = count.min(i32::MAX as usize) as i32;
+fn wake(word: &AtomicU32, count: i32) {
     // SAFETY: `word` is a live, aligned 32-bit word; FUTEX_WAKE does not touch its value.
     let rc = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
     debug_assert!(rc >= 0, "futex wake failed");

@@ -21,7 +21,7 @@ use super::mutex::RobustMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 2;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -217,8 +217,6 @@ pub struct Control {
     pub queue: [AtomicU32; TXN_SLOTS],
     /// Slots in use lie below this index.
     pub slots_high_water: AtomicU32,
-    /// How often of late a waiter for the right stayed awake in vain; see `shm/spin.rs`.
-    pub right_spin: AtomicU32,
     /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock time.
     pub relaxed_write_ms: AtomicU64,
     /// Merge in a background thread of whichever process has one.
@@ -291,7 +289,7 @@ pub struct TxnSlot {
     pub started_ms: AtomicU64,
     /// Kernel thread id.
     pub tid: AtomicU32,
-    /// Futex word of a waiter for the writer's right: granted, refused, next, asleep (bits in `txn/right.rs`).
+    /// Futex word: 1 when the writer's right was handed over, 2 when the waiter was refused.
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,

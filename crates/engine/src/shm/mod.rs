@@ -6,4 +6,3 @@ pub mod locks;
 pub mod mutex;
 pub mod process;
 pub mod region;
-pub mod spin;

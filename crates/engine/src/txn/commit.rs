@@ -20,7 +20,8 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::right::{Patience, Wait, Wakes};
+use super::right::{Patience, Wait};
+use super::slots::SlotIndex;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
@@ -69,7 +70,7 @@ impl Drop for PoisonOnPanic<'_> {
 struct Committed {
     ts: CommitTs,
     end: Lsn,
-    wakes: Wakes,
+    wake: Option<SlotIndex>,
 }
 
 /// Result of validating outside the mutex: everything before `lsn` has been checked.
@@ -115,7 +116,7 @@ impl Conn {
                 return Err(self.note_conflict(e));
             }
         };
-        self.db.wake_answered(committed.wakes);
+        self.db.wake_answered(committed.wake);
         self.has_right = false;
         self.own_commits += 1;
         self.writes.clear();
@@ -282,10 +283,10 @@ impl Conn {
         // the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
-        let wakes = if owner == 0 { Wakes::default() } else { db.pass_right() };
+        let wake = if owner == 0 { None } else { db.pass_right() };
         drop(guard);
         crash_point!("commit.unlocked");
-        Ok(Ok(Committed { ts, end, wakes }))
+        Ok(Ok(Committed { ts, end, wake }))
     }
 
     /// (M) X2, or a full validation of a small read set, or the rest after a first pass.

@@ -22,22 +22,17 @@
 //!   timeout, its interrupt flag and whether the holder's process lives.
 //! - R5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
 //!   refused, at once and without asking its busy handler.
-//! - R6 Being next is a hint. Whoever passes the right on also wakes the waiter after the new holder,
-//!   who then stays awake for a moment (`shm/spin.rs`) and takes the right without a wake-up on its
-//!   way. Nobody relies on that one being awake or alive: the right is handed over and its sleeper woken
-//!   as for any other.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::slots::SlotIndex;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::futex::{self, WaitResult};
+use crate::shm::futex;
 use crate::shm::layout::{TXN_SLOTS, TxnSlot, txn_state};
-use crate::shm::spin;
 
 /// Longest sleep before a waiter looks around.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -49,7 +44,7 @@ const TICKS_PER_SWEEP: u32 = 10;
 /// Longest sleep between two calls of a busy handler.
 const BESIDE_HANDLER: Duration = Duration::from_millis(1);
 
-/// Bits of a waiter's `granted`.
+/// Values of a waiter's `granted`.
 mod answer {
     /// None yet.
     pub(super) const NONE: u32 = 0;
@@ -57,27 +52,6 @@ mod answer {
     pub(super) const GRANTED: u32 = 1;
     /// The right's holder waits for the end of this waiter's snapshot.
     pub(super) const REFUSED: u32 = 2;
-    /// When it was set nobody stood before this waiter in the queue: it is worth staying awake (R6).
-    pub(super) const NEXT: u32 = 4;
-    /// The waiter sleeps or is about to: whoever changes the word wakes it.
-    pub(super) const ASLEEP: u32 = 8;
-}
-
-/// Whom to wake once the commit mutex is free.
-#[derive(Debug, Default, Clone, Copy)]
-#[must_use = "the new holder sleeps until it is woken"]
-pub(crate) struct Wakes {
-    holder: Option<SlotIndex>,
-    next: Option<SlotIndex>,
-}
-
-impl IntoIterator for Wakes {
-    type Item = SlotIndex;
-    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<SlotIndex>, 2>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        [self.holder, self.next].into_iter().flatten()
-    }
 }
 
 /// How a wait may end in BUSY.
@@ -139,32 +113,6 @@ enum Attempt {
     Busy { holder: u32 },
 }
 
-/// Waits until the word of a waiter changes, at most `longest`; false if nothing woke it. One who is next spins first,
-/// if `may_spin` gives the word with the misses.
-fn wait_for_answer<'a>(
-    granted: &AtomicU32,
-    longest: Duration,
-    may_spin: impl FnOnce() -> Option<&'a AtomicU32>,
-) -> bool {
-    let is_answered = |word: u32| word & (answer::GRANTED | answer::REFUSED) != 0;
-    // Acquire pairs with the Releases of who answers, here and below.
-    if granted.load(Acquire) & answer::NEXT != 0
-        && let Some(misses) = may_spin()
-    {
-        crash_point!("right.next");
-        if spin::until(misses, || is_answered(granted.load(Acquire))) {
-            return true;
-        }
-    }
-    // Either the changer of the word sees that this one sleeps, or the value is not the one that is waited on.
-    let seen = granted.fetch_or(answer::ASLEEP, AcqRel) | answer::ASLEEP;
-    let woken =
-        is_answered(seen) || futex::wait(granted, seen, Some(longest)) != WaitResult::TimedOut;
-    // Relaxed: without it there is one wake-up too many.
-    granted.fetch_and(!answer::ASLEEP, Relaxed);
-    woken
-}
-
 impl Database {
     /// Takes the writer's right for `slot`, waiting as `wait` allows.
     pub(crate) fn acquire_right(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
@@ -180,7 +128,7 @@ impl Database {
             match self.acquire_right_within(slot, slice, wait.interrupted) {
                 Err(Error::Busy(text)) => {
                     // As in stock SQLite the handler is not asked where waiting would be a deadlock (R5).
-                    let refused = self.slot(slot).granted.load(Relaxed) & answer::REFUSED != 0;
+                    let refused = self.slot(slot).granted.load(Relaxed) == answer::REFUSED;
                     let again = !refused && wait.busy.as_mut().is_some_and(|busy| busy(calls));
                     if !again {
                         return Err(Error::Busy(text));
@@ -214,23 +162,19 @@ impl Database {
             Attempt::Queued => {}
         }
         let granted = &self.slot(slot).granted;
-        let mut may_spin = true;
-        let mut ticks = 0;
-        loop {
+        for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
-            let woken = wait_for_answer(granted, left.min(TICK), || {
-                std::mem::take(&mut may_spin).then_some(&self.control().right_spin)
-            });
+            futex::wait(granted, answer::NONE, Some(left.min(TICK)));
             // Acquire pairs with the Releases in `pass_right` (R3). The owner word alone is enough: whoever
             // passed the right on may have died before the rest.
             let answered = granted.load(Acquire);
-            if answered & answer::GRANTED != 0
+            if answered == answer::GRANTED
                 || self.control().right_owner.load(Acquire) == slot.word()
             {
                 self.slot(slot).state.store(txn_state::WRITER, Relaxed);
                 return Ok(());
             }
-            if answered & answer::REFUSED != 0 {
+            if answered == answer::REFUSED {
                 return Err(self.refused());
             }
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
@@ -242,16 +186,13 @@ impl Database {
                 }
                 return Err(stop.unwrap_or_else(|| self.busy(holder, timeout)));
             }
-            if woken {
-                continue;
-            }
-            ticks += 1;
-            if ticks % TICKS_PER_SWEEP == 0
+            if tick % TICKS_PER_SWEEP == 0
                 || !self.is_owner_alive(self.control().right_owner.load(Relaxed))
             {
                 self.reap_dead()?;
             }
         }
+        unreachable!("the loop ends by returning")
     }
 
     fn try_right(&self, slot: SlotIndex, may_queue: bool) -> Result<Attempt> {
@@ -269,9 +210,6 @@ impl Database {
             return Ok(Attempt::Busy { holder });
         }
         let s = self.slot(slot);
-        if c.queue_head.load(Relaxed) == c.queue_tail.load(Relaxed) {
-            s.granted.store(answer::NEXT, Relaxed);
-        }
         s.waiting_for.store(holder, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
         self.enqueue(slot);
@@ -333,7 +271,7 @@ impl Database {
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
             // Release pairs with the Acquire of the waiter: it is out of the queue.
-            s.granted.fetch_or(answer::REFUSED, Release);
+            s.granted.store(answer::REFUSED, Release);
             refused.push(i);
         }
         refused
@@ -353,15 +291,15 @@ impl Database {
     }
 
     /// (M) Hands the right to the first waiter or frees it. Returns whom to wake once the mutex is free.
-    pub(crate) fn pass_right(&self) -> Wakes {
+    #[must_use = "the new holder sleeps until it is woken"]
+    pub(crate) fn pass_right(&self) -> Option<SlotIndex> {
         let c = self.control();
         let tail = c.queue_tail.load(Relaxed);
-        let mut holder = None;
         loop {
             let head = c.queue_head.load(Relaxed);
             if head == tail {
                 c.right_owner.store(0, Relaxed);
-                return Wakes::default();
+                return None;
             }
             let entry = &c.queue[head as usize % TXN_SLOTS];
             let next = SlotIndex::from_word(entry.load(Relaxed)).filter(|&next| {
@@ -379,34 +317,14 @@ impl Database {
                 crash_point!("right.owned");
                 s.state.store(txn_state::WRITER, Relaxed);
                 s.waiting_for.store(0, Relaxed);
-                let before = s.granted.fetch_or(answer::GRANTED, Release);
-                holder = (before & answer::ASLEEP != 0).then_some(next);
+                s.granted.store(answer::GRANTED, Release);
             }
             entry.store(0, Relaxed);
             c.queue_head.store(head.wrapping_add(1), Relaxed);
             if next.is_some() {
-                return Wakes { holder, next: self.announce_next() };
+                return next;
             }
         }
-    }
-
-    /// (M) Tells the first waiter that it is next (R6). Returns it if it has to be woken for that.
-    fn announce_next(&self) -> Option<SlotIndex> {
-        let c = self.control();
-        if !spin::is_promising(&c.right_spin) {
-            return None;
-        }
-        let (mut at, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
-        while at != tail {
-            let entry = c.queue[at as usize % TXN_SLOTS].load(Relaxed);
-            if let Some(next) = SlotIndex::from_word(entry) {
-                let before = self.slot(next).granted.fetch_or(answer::NEXT, Release);
-                crash_point!("right.announced");
-                return (before & answer::ASLEEP != 0).then_some(next);
-            }
-            at = at.wrapping_add(1);
-        }
-        None
     }
 
     /// Wakes slots that `pass_right` or `refuse_waiters` returned.

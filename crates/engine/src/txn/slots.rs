@@ -10,7 +10,6 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::right::Wakes;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
@@ -119,7 +118,7 @@ impl Database {
     }
 
     fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
-        let mut wakes = Wakes::default();
+        let mut wake = None;
         let mut suspended = false;
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
@@ -142,7 +141,7 @@ impl Database {
                 }
                 self.drop_from_queue(i);
                 if c.right_owner.load(Relaxed) == i.word() {
-                    wakes = self.pass_right();
+                    wake = self.pass_right();
                 }
                 slot.clear();
                 slot.process.store(0, Release);
@@ -151,7 +150,7 @@ impl Database {
                 process::clear_dead(self.region(), index);
             }
         }
-        self.wake_answered(wakes);
+        self.wake_answered(wake);
         if suspended {
             self.finish_dead_merge(index)?;
         }

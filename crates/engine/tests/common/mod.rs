@@ -177,11 +177,7 @@ impl Client {
         self.snapshot(true);
     }
     pub fn begin_immediate(&mut self, ms: u64) -> Result<()> {
-        self.begin_immediate_within(Duration::from_millis(ms))
-    }
-    pub fn begin_immediate_within(&mut self, timeout: Duration) -> Result<()> {
-        let mut wait = Wait { timeout, busy: None, interrupted: &mut || false };
-        self.conn().write_begin(WriteMode::Queued, &mut wait)?;
+        wait_ms(ms, |w| self.conn().write_begin(WriteMode::Queued, w))?;
         self.snapshot(true);
         Ok(())
     }
