@@ -29,6 +29,8 @@ mod shared;
 mod statement;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use api::Api;
@@ -123,21 +125,16 @@ impl Engine for SqliteEngine {
             settings: settings.clone(),
             shared: None,
             idle: None,
+            multiversion_is_set: AtomicBool::new(false),
         };
         let first = store.open()?;
         if matches!(store.place, Place::Own(_)) {
             store.shared = Some(Shared::new(first));
-        } else if is_new && !keeps_others_out(settings) {
+        } else if is_new && settings.get("locking_mode") != Some("exclusive") {
             store.idle = Some(Mutex::new(first));
         }
         Ok(Box::new(store))
     }
-}
-
-/// Whether a second connection cannot come while a first one is open: one of Berkeley DB's settings can only be made by
-/// a process's first connection, and the next ones do not see that it is.
-fn keeps_others_out(settings: &Settings) -> bool {
-    settings.get("locking_mode") == Some("exclusive") || settings.get("multiversion").is_some()
 }
 
 /// Where a database is.
@@ -158,6 +155,8 @@ struct SqliteStore {
     /// Kept open by the process that made the database, and never used: see the head of this file. Behind a mutex only
     /// because the threads share the store.
     idle: Option<Mutex<SqliteConnection>>,
+    /// Whether a connection of this store has made Berkeley DB keep versions of pages.
+    multiversion_is_set: AtomicBool,
 }
 
 impl SqliteStore {
@@ -180,14 +179,13 @@ impl SqliteStore {
         }
         for name in PRAGMAS {
             let Some(value) = self.settings.get(name) else { continue };
-            let set = connection.script(&format!("PRAGMA {name}={value};"));
-            // Berkeley DB has this one for all connections of a process: the first sets it, the others are refused.
-            let is_set = *name == "multiversion"
-                && set.is_err()
-                && told(&mut connection, name)?.as_deref() == Some(value);
-            if !is_set {
-                set?;
+            // Berkeley DB has this one for all connections of a process: the first sets it, the others are refused and
+            // need not see that it is set. Relaxed: connections that race are refused alike, and then fail the trial.
+            if *name == "multiversion" && self.multiversion_is_set.load(Relaxed) {
+                continue;
             }
+            connection.script(&format!("PRAGMA {name}={value};"))?;
+            self.multiversion_is_set.fetch_or(*name == "multiversion", Relaxed);
         }
         Ok(connection)
     }
