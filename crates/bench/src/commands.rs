@@ -17,7 +17,7 @@ use crate::workloads::crew::member;
 
 /// Which embedded store, in which settings, does this workload want on this machine?
 #[derive(Parser, Debug)]
-#[command(name = "plait bench", version, max_term_width = 100)]
+#[command(name = "plait bench", bin_name = "plait bench", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -52,6 +52,16 @@ const SQLITE: &[Option] = &[
     ),
 ];
 
+/// Berkeley DB SQL has one journal mode, whatever is asked for.
+const BDB_SQL: &[Option] = &[
+    safe("as it comes", Begin::Immediate, &[("busy", "timeout")]),
+    quick(
+        "synchronous=NORMAL",
+        Begin::Immediate,
+        &[("synchronous", "normal"), ("busy", "timeout")],
+    ),
+];
+
 const PLAIT: &[Option] = &[
     safe(
         "concurrent, FULL, BEGIN IMMEDIATE",
@@ -127,6 +137,7 @@ const FJALL: &[Option] = &[
 fn options(entry: &Entry, kind: &Kind) -> &'static [Option] {
     match kind {
         Kind::Sqlite { .. } if entry.name == "plait" => PLAIT,
+        Kind::Sqlite { .. } if entry.name == "bdb-sql" => BDB_SQL,
         Kind::Sqlite { .. } => SQLITE,
         Kind::Postgres { .. } => POSTGRES,
         Kind::Turso => TURSO,
