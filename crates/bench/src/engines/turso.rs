@@ -82,11 +82,11 @@ impl Store for TursoStore {
         let client = self.connect()?;
         let mut told = Settings::default().with("version", VERSION);
         for name in ["journal_mode", "synchronous", "page_size", "cache_size"] {
-            let read = client.connection.pragma_query(name, |row| {
-                told.set(name, text(&row.get_value(0)?));
-                Ok(())
-            });
-            block_on(read).map_err(|e| failure(e, name))?;
+            let read = async {
+                let mut statement = client.connection.prepare(format!("PRAGMA {name}")).await?;
+                statement.query_row(()).await?.get_value(0)
+            };
+            told.set(name, text(&block_on(read).map_err(|e| failure(e, name))?));
         }
         Ok(told)
     }
