@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use clap::Args;
 
 use crate::engines::catalogue::{self, Entry, NamedLibrary};
@@ -87,15 +88,17 @@ impl RunArgs {
         Ok(entries.into_iter().filter(|e| names.is_empty() || names.contains(&e.name)).collect())
     }
 
-    /// The directories that were given, or the current one.
+    /// The directories that were given, or the current one, absolute: as the description of the machine names them.
     ///
     /// # Errors
-    /// If there is no current directory.
+    /// If one is not there.
     pub fn media(&self) -> anyhow::Result<Vec<PathBuf>> {
-        match &self.directories[..] {
-            [] => Ok(vec![std::env::current_dir()?]),
-            directories => Ok(directories.to_vec()),
-        }
+        let current = [PathBuf::from(".")];
+        let given = if self.directories.is_empty() { &current[..] } else { &self.directories[..] };
+        let absolute = |path: &PathBuf| {
+            path.canonicalize().with_context(|| format!("cannot measure in {}", path.display()))
+        };
+        given.iter().map(absolute).collect()
     }
 
     /// Measures a plan. Results are written while it goes on, so that an interruption keeps what was measured.

@@ -2,7 +2,10 @@
 
 mod samples;
 
+use std::path::PathBuf;
+
 use plait_bench::engines::Durability;
+use plait_bench::measure::machine::Medium;
 use plait_bench::measure::trial::Answer;
 use plait_bench::report::compare::{self, Difference, compare};
 use plait_bench::report::evaluate::{Evaluated, Place, State, evaluate};
@@ -37,6 +40,28 @@ fn what_claims_a_power_cut_without_proof_is_listed_and_not_ranked() {
 fn without_proofs_nothing_durable_is_ranked_ours_no_more_than_others() {
     let results = Results { proofs: Vec::new(), ..samples::results(1) };
     assert_eq!(standings(&evaluate(&results)), Vec::new());
+}
+
+#[test]
+fn nothing_durable_is_ranked_on_a_medium_that_is_memory() {
+    let on = |file_system: &str| {
+        let mut results = samples::results(1);
+        results.machine.media = vec![Medium {
+            directory: PathBuf::from("/synthetic"),
+            file_system: file_system.to_owned(),
+            device: String::new(),
+            options: String::new(),
+            rotational: None,
+            caution: None,
+            free_bytes: 0,
+            probes: Vec::new(),
+        }];
+        let charts = evaluate(&results);
+        place(chart(&charts, "writers/modern/threads"), "lmdb", &X::Number(1.0)).clone()
+    };
+    assert!(on("ext4").ranked().is_some());
+    let in_memory = on("tmpfs");
+    assert!(in_memory.value.is_some() && in_memory.ranked().is_none(), "{in_memory:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::engines::Durability;
 use crate::engines::catalogue::Entry;
 use crate::measure::durability::Proof;
-use crate::measure::machine::{Disturbance, Machine};
+use crate::measure::machine::{Disturbance, Machine, Medium};
 use crate::measure::phase::Phase;
 use crate::measure::trace::Traced;
 use crate::measure::trial::Answer;
@@ -97,12 +97,16 @@ impl Results {
         self.cells.iter().find(|result| result.cell.id == id)
     }
 
-    /// Why a cell is listed but not ranked: it claims to survive a power cut, and that was not shown. None for cells
-    /// that claim less or whose every proof holds.
+    /// Why a cell is listed but not ranked: it claims to survive a power cut, and that was not shown, or its medium is
+    /// memory, where counted sync calls prove nothing. None for cells that claim less or whose every proof holds.
     #[must_use]
     pub fn unranked(&self, cell: &Cell) -> Option<String> {
         if cell.durability != Durability::PowerCut {
             return None;
+        }
+        let on = |medium: &&Medium| medium.directory == cell.medium && medium.is_memory();
+        if let Some(medium) = self.machine.media.iter().find(on) {
+            return medium.caution.clone().or_else(|| Some("its medium is memory".to_owned()));
         }
         let mut proofs = self
             .proofs
