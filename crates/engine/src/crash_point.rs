@@ -54,6 +54,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "recovery.log_removed",
     "recovery.merged",
     "recovery.unfenced",
+    "right.freed",
     "right.chosen",
     "right.owned",
 ];

@@ -225,3 +225,32 @@ fn many_merges_under_load_lose_nothing() {
     let merges = a.conn().database().status().into_iter().find(|(n, _)| *n == "merges").unwrap().1;
     assert!(merges > 3, "{merges} merges");
 }
+
+#[test]
+fn who_waits_for_the_right_is_served_though_others_never_pause() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for name in [b"a", b"b", b"c"] {
+            let mut busy = Client::open(&path);
+            scope.spawn(move || {
+                while !stopped() {
+                    busy.begin_immediate(5000).unwrap();
+                    busy.put(name, b"v");
+                    busy.commit(Sync::Off).unwrap();
+                }
+            });
+        }
+        let mut late = Client::open(&path);
+        let served = (0..200).all(|_| {
+            late.begin_immediate(2000).is_ok_and(|()| {
+                late.put(b"late", b"v");
+                late.commit(Sync::Off).is_ok()
+            })
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(served);
+    });
+}

@@ -21,7 +21,7 @@ use super::mutex::RobustMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -235,6 +235,8 @@ pub struct Control {
     pub conflicts: [ConflictSlot; CONFLICT_SLOTS],
     /// Counters.
     pub counters: Counters,
+    /// (M) When somebody from the queue last got the writer's right, in nanoseconds of the monotonic clock.
+    pub right_served_ns: AtomicU64,
 }
 
 /// A process that has the database open. It holds an open-file-description
@@ -289,7 +291,7 @@ pub struct TxnSlot {
     pub started_ms: AtomicU64,
     /// Kernel thread id.
     pub tid: AtomicU32,
-    /// Futex word: 1 when the writer's right was handed over, 2 when the waiter was refused.
+    /// Futex word: 1 when the writer's right was handed over, 2 when the waiter was refused, 3 when it is free to be taken.
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,

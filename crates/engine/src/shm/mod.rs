@@ -1,5 +1,6 @@
 //! Shared memory: waiting, mutexes, layout.
 
+pub mod clock;
 pub mod futex;
 pub mod layout;
 pub mod locks;

@@ -6,22 +6,31 @@
 //! only if it found the right taken. It is passed on at the commit point, before
 //! the disk is awaited, so that queued writers share one sync.
 //!
+//! Who finds it taken waits in a queue, asleep. Handing it from sleeper to sleeper would leave it idle for as long
+//! as it takes to wake one, each time. So it is set free and the first of the queue is *called*, and whoever
+//! runs and asks meanwhile may overtake: the members of a group commit, woken together, go through one after the
+//! other without sleeping again. Overtaking ends when the queue has not been served for [`OVERTAKING_NS`]: then the
+//! right is *handed over* to the first. The n-th in the queue so waits for n such periods and n transactions at most.
+//!
 //! State (all words change only under the commit mutex)
 //!
 //! | right_owner | queue | meaning |
 //! |---|---|---|
 //! | 0 | empty | free: anyone may take it or commit |
-//! | s | any | slot s holds it; waiters are served first come, first served |
+//! | 0 | waiters | free as well; the first of them has been called |
+//! | s | any | slot s holds it |
 //!
 //! Invariants
-//! - R1 If the right is free the queue has no live waiter: release hands it to the
-//!   first of them in the same critical section.
+//! - R1 If the right is free and somebody waits, the first who waits has been called. Should the one that is called
+//!   die, the others find the right free within a [`TICK`].
 //! - R2 A slot stands in the queue at most once and only in state QUEUED.
 //! - R3 The owner word alone decides who holds the right; `granted` of a waiter follows it, for its futex.
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
 //! - R5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
 //!   refused, at once and without asking its busy handler.
+//! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release hands the right
+//!   to the first of it.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -31,13 +40,19 @@ use super::slots::SlotIndex;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::futex;
 use crate::shm::layout::{TXN_SLOTS, TxnSlot, txn_state};
+use crate::shm::{clock, futex};
 
+/// How long arrivals may go before those who wait; then the first of these is served. Transactions longer than
+/// this are served in the order of their coming.
+const OVERTAKING_NS: u64 = 500_000;
+/// How often one who finds the right taken lets others run before it joins the queue. The holder is mostly about to
+/// commit, and coming back costs a fraction of being put to sleep and woken.
+const YIELDS_BEFORE_QUEUE: u32 = 8;
 /// Longest sleep before a waiter looks around.
 pub const TICK: Duration = Duration::from_millis(100);
-/// First stay in the queue between two calls of a busy handler.
-const FIRST_SLICE: Duration = Duration::from_millis(10);
+/// Shortest stay in the queue between two calls of a busy handler.
+const SHORTEST_STAY: Duration = Duration::from_millis(1);
 /// Every so many ticks a waiter looks for any dead process, not just for the one it waits for.
 const TICKS_PER_SWEEP: u32 = 10;
 
@@ -52,6 +67,8 @@ mod answer {
     pub(super) const GRANTED: u32 = 1;
     /// The right's holder waits for the end of this waiter's snapshot.
     pub(super) const REFUSED: u32 = 2;
+    /// The right is free: come and take it, unless somebody who runs is faster.
+    pub(super) const CALLED: u32 = 3;
 }
 
 /// How a wait may end in BUSY.
@@ -120,21 +137,22 @@ impl Database {
             return self.acquire_right_within(slot, wait.timeout, wait.interrupted);
         }
         // A custom handler decides how long to wait in all. Between two calls of it this waiter stands in
-        // the queue for a while, since the right goes from hand to hand; while it runs, and perhaps
-        // sleeps, the place is given up so that it stalls nobody.
-        let mut slice = Duration::ZERO;
+        // the queue, for as long as the handler took, or the right might never be free when it is asked for; while the
+        // handler runs, and perhaps sleeps, the place is given up so that it stalls nobody.
+        let mut stay = Duration::ZERO;
         let mut calls = 0;
         loop {
-            match self.acquire_right_within(slot, slice, wait.interrupted) {
+            match self.acquire_right_within(slot, stay, wait.interrupted) {
                 Err(Error::Busy(text)) => {
                     // As in stock SQLite the handler is not asked where waiting would be a deadlock (R5).
                     let refused = self.slot(slot).granted.load(Relaxed) == answer::REFUSED;
+                    let asked = Instant::now();
                     let again = !refused && wait.busy.as_mut().is_some_and(|busy| busy(calls));
                     if !again {
                         return Err(Error::Busy(text));
                     }
                     calls += 1;
-                    slice = (slice * 2).clamp(FIRST_SLICE, TICK);
+                    stay = asked.elapsed().clamp(SHORTEST_STAY, TICK);
                 }
                 other => return other,
             }
@@ -148,6 +166,13 @@ impl Database {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let start = Instant::now();
+        for _ in 0..YIELDS_BEFORE_QUEUE {
+            // Relaxed: a hint.
+            if self.control().right_owner.load(Relaxed) == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
         match self.try_right(slot, !timeout.is_zero())? {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
@@ -176,6 +201,10 @@ impl Database {
             }
             if answered == answer::REFUSED {
                 return Err(self.refused());
+            }
+            let is_free = self.control().right_owner.load(Relaxed) == 0;
+            if (is_free || answered == answer::CALLED) && self.take_from_queue(slot)? {
+                return Ok(());
             }
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             let out_of_time = start.elapsed() >= timeout;
@@ -217,6 +246,29 @@ impl Database {
         Ok(Attempt::Queued)
     }
 
+    /// A waiter that was called, or finds the right free, takes it if it still is; if not it may be called again.
+    fn take_from_queue(&self, slot: SlotIndex) -> Result<bool> {
+        let _guard = self.lock_commit()?;
+        let c = self.control();
+        let s = self.slot(slot);
+        let owner = c.right_owner.load(Relaxed);
+        let answered = s.granted.load(Relaxed);
+        if answered == answer::REFUSED || (owner != 0 && owner != slot.word()) {
+            if answered == answer::CALLED {
+                s.granted.store(answer::NONE, Relaxed);
+            }
+            return Ok(false);
+        }
+        if owner == 0 {
+            c.right_owner.store(slot.word(), Relaxed);
+            self.drop_from_queue(slot);
+            c.right_served_ns.store(clock::monotonic_ns(), Relaxed);
+        }
+        s.waiting_for.store(0, Relaxed);
+        s.state.store(txn_state::WRITER, Relaxed);
+        Ok(true)
+    }
+
     /// (M) Appends to the queue.
     fn enqueue(&self, slot: SlotIndex) {
         let c = self.control();
@@ -248,7 +300,7 @@ impl Database {
 
     /// Leaves the queue. True if the right was granted in the meantime: then it is held.
     fn leave_queue(&self, slot: SlotIndex) -> Result<bool> {
-        let _guard = self.lock_commit()?;
+        let guard = self.lock_commit()?;
         if self.control().right_owner.load(Relaxed) == slot.word() {
             self.slot(slot).state.store(txn_state::WRITER, Relaxed);
             return Ok(true);
@@ -257,6 +309,9 @@ impl Database {
         let s = self.slot(slot);
         s.state.store(s.resting_state(), Relaxed);
         s.waiting_for.store(0, Relaxed);
+        let wake = self.call_first();
+        drop(guard);
+        self.wake_answered(wake);
         Ok(false)
     }
 
@@ -285,46 +340,76 @@ impl Database {
             let word = &c.queue[at as usize % TXN_SLOTS];
             if word.load(Relaxed) == slot.word() {
                 word.store(0, Relaxed);
+                return;
             }
             at = at.wrapping_add(1);
         }
     }
 
-    /// (M) Hands the right to the first waiter or frees it. Returns whom to wake once the mutex is free.
-    #[must_use = "the new holder sleeps until it is woken"]
-    pub(crate) fn pass_right(&self) -> Option<SlotIndex> {
+    /// (M) The first of the queue that still waits; entries before it are dropped.
+    fn first_waiter(&self) -> Option<SlotIndex> {
         let c = self.control();
         let tail = c.queue_tail.load(Relaxed);
-        loop {
-            let head = c.queue_head.load(Relaxed);
-            if head == tail {
-                c.right_owner.store(0, Relaxed);
-                return None;
-            }
+        let mut head = c.queue_head.load(Relaxed);
+        while head != tail {
             let entry = &c.queue[head as usize % TXN_SLOTS];
             let next = SlotIndex::from_word(entry.load(Relaxed)).filter(|&next| {
                 let s = self.slot(next);
                 s.process.load(Relaxed) != 0 && s.state.load(Relaxed) == txn_state::QUEUED
             });
-            if let Some(next) = next {
-                let s = self.slot(next);
-                // The owner word is the handing over: a death before it leaves the right with the dead one, whose
-                // reaper passes it on again; after it the waiter finds itself the owner. What is left
-                // of its entry is skipped later, since it is not QUEUED any more.
-                crash_point!("right.chosen");
-                // Release pairs with the Acquire of the waiter (R3).
-                c.right_owner.store(next.word(), Release);
-                crash_point!("right.owned");
-                s.state.store(txn_state::WRITER, Relaxed);
-                s.waiting_for.store(0, Relaxed);
-                s.granted.store(answer::GRANTED, Release);
-            }
-            entry.store(0, Relaxed);
-            c.queue_head.store(head.wrapping_add(1), Relaxed);
             if next.is_some() {
                 return next;
             }
+            entry.store(0, Relaxed);
+            head = head.wrapping_add(1);
+            c.queue_head.store(head, Relaxed);
         }
+        None
+    }
+
+    /// (M) Frees the right and calls the first waiter, or hands it over if arrivals have overtaken the queue
+    /// for long enough (R6). Returns whom to wake once the mutex is free.
+    #[must_use = "the new holder sleeps until it is woken"]
+    pub(crate) fn pass_right(&self) -> Option<SlotIndex> {
+        let c = self.control();
+        let Some(next) = self.first_waiter() else {
+            c.right_owner.store(0, Relaxed);
+            return None;
+        };
+        let now = clock::monotonic_ns();
+        if now.saturating_sub(c.right_served_ns.load(Relaxed)) < OVERTAKING_NS {
+            c.right_owner.store(0, Release);
+            crash_point!("right.freed");
+            return self.call_first();
+        }
+        c.right_served_ns.store(now, Relaxed);
+        let s = self.slot(next);
+        // The owner word is the handing over: a death before it leaves the right with the dead one, whose
+        // reaper passes it on again; after it the waiter finds itself the owner. What is left
+        // of its entry is skipped later, since it is not QUEUED any more.
+        crash_point!("right.chosen");
+        // Release pairs with the Acquire of the waiter (R3).
+        c.right_owner.store(next.word(), Release);
+        crash_point!("right.owned");
+        s.state.store(txn_state::WRITER, Relaxed);
+        s.waiting_for.store(0, Relaxed);
+        s.granted.store(answer::GRANTED, Release);
+        Some(next)
+    }
+
+    /// (M) If the right is free and somebody waits, there is one who has been called (R1). Returns whom to wake.
+    #[must_use = "the one that is called sleeps until it is woken"]
+    pub(crate) fn call_first(&self) -> Option<SlotIndex> {
+        if self.control().right_owner.load(Relaxed) != 0 {
+            return None;
+        }
+        let next = self.first_waiter()?;
+        let s = self.slot(next);
+        if s.granted.load(Relaxed) == answer::CALLED {
+            return None;
+        }
+        s.granted.store(answer::CALLED, Release);
+        Some(next)
     }
 
     /// Wakes slots that `pass_right` or `refuse_waiters` returned.

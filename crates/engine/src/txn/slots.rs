@@ -146,6 +146,7 @@ impl Database {
                 slot.clear();
                 slot.process.store(0, Release);
             }
+            wake = wake.or_else(|| self.call_first());
             if !suspended {
                 process::clear_dead(self.region(), index);
             }
