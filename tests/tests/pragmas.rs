@@ -4,6 +4,7 @@ use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
 use plait_tests::sqlite::{Connection, ERROR, FULL};
 use plait_tests::subject::{Fixture, Subject, real_plait};
+use plait_tests::value::Value;
 use std::time::{Duration, Instant};
 
 const SCHEMA: &str =
@@ -18,9 +19,8 @@ fn status(connection: &Connection, name: &str) -> i64 {
     connection.integer(&sql).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Pragmas of our own answer with text, as SQLite lets files do.
-fn setting(connection: &Connection, name: &str) -> String {
-    connection.text(&format!("PRAGMA {name}")).unwrap_or_else(|error| panic!("{name}: {error}"))
+fn setting(connection: &Connection, name: &str) -> i64 {
+    connection.integer(&format!("PRAGMA {name}")).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn fixture(test: &str) -> Option<Fixture> {
@@ -34,7 +34,7 @@ in_threads_and_processes! {
         writer.busy_timeout(Duration::from_millis(50)).expect("a timeout");
         writer.execute("PRAGMA synchronous=NORMAL; PRAGMA plait_wal_limit=20000000").expect("settings");
         let mut reader = Actor::start(place, "reader", &fixture.subject, &fixture.database());
-        assert_eq!(reader.ok("PRAGMA plait_wal_limit"), [["20000000".into()]], "it holds for the session");
+        assert_eq!(reader.ok("PRAGMA plait_wal_limit"), [[20_000_000.into()]], "it holds for the session");
         reader.ok("BEGIN");
         assert_eq!(reader.integer("SELECT count(*) FROM t"), 1);
         let mut committed = 0;
@@ -64,10 +64,10 @@ in_threads_and_processes! {
     fn in_the_background_merges_are_made_without_the_committer(place) {
         let Some(fixture) = fixture("plait_background_merge") else { return };
         let writer = fixture.open();
-        assert_eq!(setting(&writer, "plait_background_merge"), "0");
+        assert_eq!(setting(&writer, "plait_background_merge"), 0);
         writer.execute("PRAGMA synchronous=NORMAL; PRAGMA plait_background_merge=1").expect("settings");
         let mut other = Actor::start(place, "other", &fixture.subject, &fixture.database());
-        assert_eq!(other.ok("PRAGMA plait_background_merge"), [["1".into()]], "it holds for the session");
+        assert_eq!(other.ok("PRAGMA plait_background_merge"), [[1.into()]], "it holds for the session");
         let before = status(&writer, "merges");
         for _ in 0..3 {
             writer.execute(COMMIT).expect("a commit");
@@ -104,9 +104,27 @@ fn settings_of_a_session_end_with_it_and_refuse_nonsense() {
         let error = connection.execute(&format!("PRAGMA {wrong}")).expect_err(wrong);
         assert_eq!(error.code, ERROR, "{wrong}: {error}");
     }
-    assert_eq!(setting(&connection, "plait_wal_limit"), "5000000");
+    assert_eq!(setting(&connection, "plait_wal_limit"), 5_000_000);
     connection.close().expect("it closes");
     let again = fixture.open();
-    assert_eq!(setting(&again, "plait_wal_limit"), "1073741824");
-    assert_eq!(setting(&again, "plait_background_merge"), "0");
+    assert_eq!(setting(&again, "plait_wal_limit"), 1 << 30);
+    assert_eq!(setting(&again, "plait_background_merge"), 0);
+}
+
+#[test]
+fn numbers_are_integers_and_words_are_text() {
+    let Some(fixture) = fixture("types of pragmas") else { return };
+    let connection = fixture.open();
+    for (pragma, value) in [
+        ("plait_wal_limit", Value::Integer(1 << 30)),
+        ("plait_wal_limit=5000000", Value::Integer(5_000_000)),
+        ("plait_wal_limit=0x10000000000", Value::Integer(1 << 40)),
+        ("plait_background_merge", Value::Integer(0)),
+        ("plait_background_merge=on", Value::Integer(1)),
+        ("plait_begin", "deferred".into()),
+        ("plait_begin=concurrent", "concurrent".into()),
+    ] {
+        let answer = connection.query(&format!("PRAGMA {pragma}"));
+        assert_eq!(answer.as_deref(), Ok(&[vec![value]][..]), "{pragma}");
+    }
 }

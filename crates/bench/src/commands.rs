@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::advise::{self, candidates, show, verdict};
@@ -12,7 +11,7 @@ use crate::measure::{trace, trial};
 use crate::report::stored::{self, CompareArgs, ReportArgs};
 use crate::report::{engine_list, terminal};
 use crate::run::RunArgs;
-use crate::studies::{Mode, Plan, Request, Study};
+use crate::studies::{Mode, Plan, Request, Study, written};
 use crate::workloads::crew::member;
 
 /// Which embedded store, in which settings, does this workload want on this machine?
@@ -139,11 +138,7 @@ pub fn parse_and_run() -> anyhow::Result<ExitCode> {
             return run_studies(&all, &args);
         }
         Command::Plan(PlanArgs { file, study }) => {
-            let text = std::fs::read_to_string(&file)
-                .with_context(|| format!("cannot read {}", file.display()))?;
-            let plan = serde_json::from_str(&text)
-                .with_context(|| format!("{} is no plan", file.display()))?;
-            return run_plan(plan, study.request()?, &study);
+            return run_plan(written::read(&file)?, study.request()?, &study);
         }
         Command::Advise(args) => return advise(&args),
         Command::Engines(args) => list_engines(&args)?,
@@ -189,9 +184,14 @@ fn run_plan(plan: Plan, request: Request, args: &StudyArgs) -> anyhow::Result<Ex
 
 /// Asks what is needed, measures what can serve it and says what is best.
 fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
+    let media = args.run.media()?;
+    let [medium] = &media[..] else {
+        let text = "advise measures on one medium: give --dir once".to_owned();
+        return Err(UsageError(text).into());
+    };
     let need = advise::complete(&args.answers)?;
-    let (engines, media) = (args.run.chosen_engines()?, args.run.media()?);
-    let (plan, others) = candidates::plan(&need, &engines, &media[0], args.seconds);
+    let engines = args.run.chosen_engines()?;
+    let (plan, others) = candidates::plan(&need, &engines, medium, args.seconds);
     let done = args.run.measure(&plan, engines, &media, args.repeats, false)?;
     let verdict = verdict::draw(&done.results);
     anstream::print!("{}", show::advice(&need, &verdict, &others));

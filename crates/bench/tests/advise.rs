@@ -30,6 +30,13 @@ const NEED: [&str; 12] = [
 ];
 
 #[test]
+fn advice_is_about_one_medium() {
+    let said = advise(&["--dir", "."]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("give --dir once"), "{said:?}");
+}
+
+#[test]
 fn missing_answers_are_asked_for_by_name_where_nobody_can_be_asked() {
     let said = advise(&["--rows", "100"]);
     let text = String::from_utf8_lossy(&said.stderr);

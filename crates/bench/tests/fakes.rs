@@ -1,44 +1,23 @@
 //! The suite's tests of itself: engines that lie, lose, stall, crash and hang are caught.
 
-use std::path::{Path, PathBuf};
+mod proofs;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plait_bench::engines::catalogue::{self, Entry};
-use plait_bench::engines::{
-    Begin, Durability, Key, KeyKind, KeyValue, Outcome, Settings, Table, Waits,
-};
+use plait_bench::engines::{Begin, Key, KeyKind, KeyValue, Outcome, Settings, Table, Waits};
 use plait_bench::measure::machine::Machine;
 use plait_bench::measure::phase::Phase;
 use plait_bench::measure::progress::Verbosity;
 use plait_bench::measure::runner::{self, Rules, Run, Tracing};
 use plait_bench::measure::trial::Answer;
 use plait_bench::report::results::{Results, SCHEMA};
-use plait_bench::studies::{Cell, Mode, Plan, Study, Tuning};
+use plait_bench::studies::Plan;
 use plait_bench::workloads::crew::{self, Amount, Shift, Worker};
-use plait_bench::workloads::{Workload, proof};
 
 fn fake(name: &str) -> Entry {
     catalogue::fakes().into_iter().find(|entry| entry.name == name).expect("a fake")
-}
-
-/// A cell of one-row commits by one worker.
-fn cell(engine: &str, commits: u64, medium: &Path) -> Cell {
-    Cell {
-        id: format!("fakes/{engine}"),
-        study: Study::Kv,
-        mode: Mode::Modern,
-        engine: engine.to_owned(),
-        label: engine.to_owned(),
-        settings: Settings::default(),
-        durability: Durability::PowerCut,
-        tuning: Tuning::Default,
-        workload: Workload::Proof(proof::Load {
-            workers: 1,
-            commits_each: commits,
-            begin: Begin::Immediate,
-        }),
-        medium: medium.to_owned(),
-    }
 }
 
 fn rules(tracing: Tracing) -> Rules {
@@ -56,7 +35,9 @@ fn rules(tracing: Tracing) -> Rules {
 /// Runs one cell for each of some fakes; the results as they are stored.
 fn results(names: &[&str], commits: u64, rules: &Rules) -> Results {
     let medium = tempfile::tempdir().unwrap();
-    let cells = names.iter().map(|name| cell(name, commits, medium.path())).collect();
+    let id = |name| format!("fakes/{name}");
+    let cells =
+        names.iter().map(|name| proofs::cell(id(name), name, commits, medium.path())).collect();
     let plan = Plan { cells, charts: Vec::new() };
     let engines: Vec<Entry> = names.iter().map(|name| fake(name)).collect();
     let Run { proofs, cells, interrupted } =

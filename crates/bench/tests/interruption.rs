@@ -1,5 +1,7 @@
 //! A run that is interrupted keeps what it measured and leaves nothing behind.
 
+mod proofs;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,11 +10,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use plait_bench::engines::fake::LEFT_SLEEPS_S;
-use plait_bench::engines::{Begin, Durability, Settings};
 use plait_bench::report::results::Results;
-use plait_bench::studies::{Cell, Mode, Plan, Study, Tuning};
+use plait_bench::studies::{Cell, Plan};
 use plait_bench::workloads::dice::Dice;
-use plait_bench::workloads::{Workload, proof};
 
 /// A run of the program on some fakes.
 struct Started {
@@ -74,26 +74,8 @@ fn in_order(fakes: &[&str], medium: &Path, seed: u64) -> Vec<Cell> {
     Dice::new(seed, 0).shuffle(&mut order);
     let places: BTreeMap<usize, &str> =
         order.iter().zip(fakes).map(|(place, fake)| (*place, *fake)).collect();
-    places.into_values().map(|fake| cell(fake, medium)).collect()
-}
-
-fn cell(engine: &str, medium: &Path) -> Cell {
-    Cell {
-        id: engine.to_owned(),
-        study: Study::Kv,
-        mode: Mode::Modern,
-        engine: engine.to_owned(),
-        label: engine.to_owned(),
-        settings: Settings::default(),
-        durability: Durability::PowerCut,
-        tuning: Tuning::Default,
-        workload: Workload::Proof(proof::Load {
-            workers: 1,
-            commits_each: 25,
-            begin: Begin::Immediate,
-        }),
-        medium: medium.to_owned(),
-    }
+    let cell = |fake: &str| proofs::cell(fake.to_owned(), fake, 25, medium);
+    places.into_values().map(cell).collect()
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {

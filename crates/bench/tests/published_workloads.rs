@@ -1,140 +1,12 @@
 //! The workloads of studies B and C notice what a store loses.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod forgetful;
 
+use forgetful::Forgetful;
 use plait_bench::engines::catalogue;
-use plait_bench::engines::{
-    Begin, Connection, Engine, Failure, Key, KeyValue, Outcome, Row, Settings, Sql, Statement,
-    Store, Table, Value, Waits,
-};
+use plait_bench::engines::{Begin, Engine, Failure, Outcome, Settings};
 use plait_bench::workloads::crew::{Amount, Shift};
 use plait_bench::workloads::{Measured, Site, Workload, counter, records, tasks};
-
-/// An engine whose stores say that a write is done and forget it, once.
-struct Forgetful {
-    inner: Box<dyn Engine>,
-    /// Number of the write that is forgotten; the first is 0.
-    forgets: u64,
-}
-
-struct ForgetfulStore {
-    inner: Box<dyn Store>,
-    forgets: u64,
-    writes: AtomicU64,
-}
-
-struct ForgetfulConnection<'a, C: ?Sized> {
-    inner: Box<C>,
-    store: &'a ForgetfulStore,
-}
-
-impl ForgetfulStore {
-    fn forgets_now(&self) -> bool {
-        self.writes.fetch_add(1, Ordering::Relaxed) == self.forgets
-    }
-}
-
-impl Engine for Forgetful {
-    fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-        Ok(Box::new(ForgetfulStore {
-            inner: self.inner.open(directory, settings)?,
-            forgets: self.forgets,
-            writes: AtomicU64::new(0),
-        }))
-    }
-}
-
-impl Store for ForgetfulStore {
-    fn create(&self, tables: &[Table]) -> Outcome<()> {
-        self.inner.create(tables)
-    }
-
-    fn key_value(&self, tables: &[Table]) -> Outcome<Box<dyn KeyValue + '_>> {
-        Ok(Box::new(ForgetfulConnection { inner: self.inner.key_value(tables)?, store: self }))
-    }
-
-    fn sql(&self) -> Outcome<Box<dyn Sql + '_>> {
-        Ok(Box::new(ForgetfulConnection { inner: self.inner.sql()?, store: self }))
-    }
-
-    fn settings(&self) -> Outcome<Settings> {
-        self.inner.settings()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        self.inner.close()
-    }
-}
-
-impl<C: Connection + ?Sized> Connection for ForgetfulConnection<'_, C> {
-    fn begin(&mut self, begin: Begin) -> Outcome<()> {
-        self.inner.begin(begin)
-    }
-
-    fn commit(&mut self) -> Outcome<()> {
-        self.inner.commit()
-    }
-
-    fn rollback(&mut self) -> Outcome<()> {
-        self.inner.rollback()
-    }
-
-    fn waits(&self) -> Waits {
-        self.inner.waits()
-    }
-}
-
-impl KeyValue for ForgetfulConnection<'_, dyn KeyValue + '_> {
-    fn get(&mut self, table: usize, key: Key<'_>, found: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
-        self.inner.get(table, key, found)
-    }
-
-    fn insert(&mut self, table: usize, key: Key<'_>, value: &[u8]) -> Outcome<()> {
-        if self.store.forgets_now() { Ok(()) } else { self.inner.insert(table, key, value) }
-    }
-
-    fn update(&mut self, table: usize, key: Key<'_>, value: &[u8]) -> Outcome<()> {
-        if self.store.forgets_now() { Ok(()) } else { self.inner.update(table, key, value) }
-    }
-
-    fn delete(&mut self, table: usize, key: Key<'_>) -> Outcome<bool> {
-        if self.store.forgets_now() { Ok(true) } else { self.inner.delete(table, key) }
-    }
-
-    fn scan(
-        &mut self,
-        table: usize,
-        from: Option<Key<'_>>,
-        count: u64,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> Outcome<u64> {
-        self.inner.scan(table, from, count, found)
-    }
-}
-
-impl Sql for ForgetfulConnection<'_, dyn Sql + '_> {
-    fn prepare(&mut self, text: &str) -> Outcome<Statement> {
-        self.inner.prepare(text)
-    }
-
-    fn execute(&mut self, statement: Statement, values: &[Value<'_>]) -> Outcome<u64> {
-        if self.store.forgets_now() { Ok(1) } else { self.inner.execute(statement, values) }
-    }
-
-    fn query(
-        &mut self,
-        statement: Statement,
-        values: &[Value<'_>],
-        found: &mut dyn FnMut(&dyn Row),
-    ) -> Outcome<u64> {
-        self.inner.query(statement, values, found)
-    }
-
-    fn script(&mut self, text: &str) -> Outcome<()> {
-        self.inner.script(text)
-    }
-}
 
 /// No write has this number.
 const NEVER: u64 = u64::MAX;
@@ -145,12 +17,12 @@ fn load(engine: &str) -> Option<Box<dyn Engine>> {
     Some(entry.engine()?.load().unwrap())
 }
 
-/// Runs a workload on an engine that forgets a write.
+/// Runs a workload on an engine that forgets the write of a number.
 fn run(engine: &str, forgets: u64, workload: &Workload) -> Outcome<Measured> {
     let inner = load(engine).unwrap_or_else(|| panic!("{engine} is absent: run `make dist`"));
     let directory = tempfile::tempdir().unwrap();
     workload.run(&Site {
-        engine: &Forgetful { inner, forgets },
+        engine: &Forgetful::new(inner, "", move |write| write == forgets),
         kind: None,
         settings: &Settings::default(),
         directory: directory.path().to_owned(),

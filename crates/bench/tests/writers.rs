@@ -1,15 +1,15 @@
 //! Study D from end to end: threads, processes, an engine that loses an update, and what stock SQLite is known to do.
 
+mod forgetful;
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use forgetful::Forgetful;
 use plait_bench::engines::catalogue::{self, Kind};
-use plait_bench::engines::{
-    Begin, Connection, Engine, KeyValue, Outcome, Row, Settings, Sql, Statement, Store, Table,
-    Value, Waits,
-};
+use plait_bench::engines::{Begin, Settings};
 use plait_bench::measure::trial::{Answer, Spec};
 use plait_bench::workloads::crew::{Amount, Place, Shift};
 use plait_bench::workloads::writers::{Load, Mix};
@@ -75,6 +75,19 @@ fn children(of: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Waits until a trial has started so many members.
+fn await_members(trial: &Child, count: usize) -> Vec<u32> {
+    let begun = Instant::now();
+    loop {
+        let members = children(trial.id());
+        if members.len() == count {
+            return members;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "members do not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn is_alive(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -102,14 +115,7 @@ fn a_member_that_is_killed_fails_the_trial_by_name_and_nothing_is_left_behind() 
     let load = Load { place: Place::Processes, ..load(3, Amount::Seconds(60.0)) };
     let trial = start(&spec(stock(), wal(), Workload::Writers(load), folder.path()));
     let begun = Instant::now();
-    let members = loop {
-        let members = children(trial.id());
-        if members.len() == 3 {
-            break members;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30), "members do not start");
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let members = await_members(&trial, 3);
     assert!(Command::new("kill").arg("-9").arg(members[1].to_string()).status().unwrap().success());
     let Answer::Failed { why } = answer(trial) else { panic!("the trial was counted") };
     assert!(begun.elapsed() < Duration::from_secs(45), "the others were waited for");
@@ -126,14 +132,7 @@ fn members_end_with_a_trial_that_is_killed() {
     let load = Load { place: Place::Processes, ..load(2, Amount::Seconds(60.0)) };
     let mut trial = start(&spec(stock(), wal(), Workload::Writers(load), folder.path()));
     let begun = Instant::now();
-    let members = loop {
-        let members = children(trial.id());
-        if members.len() == 2 {
-            break members;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30), "members do not start");
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let members = await_members(&trial, 2);
     trial.kill().unwrap();
     trial.wait().unwrap();
     while members.iter().any(|m| is_alive(*m)) {
@@ -213,88 +212,10 @@ fn an_open_loop_has_as_many_transactions_as_were_due() {
     assert!((45..=50).contains(&phase.acknowledged()), "{} commits", phase.acknowledged());
 }
 
-/// Stock SQLite, but every seventh update is dropped and said to be done.
-struct Forgetful(Box<dyn Engine>);
-struct ForgetfulStore(Box<dyn Store>);
-struct ForgetfulSql<'a> {
-    sql: Box<dyn Sql + 'a>,
-    update: Option<Statement>,
-    updates: u64,
-}
-
-impl Engine for Forgetful {
-    fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-        Ok(Box::new(ForgetfulStore(self.0.open(directory, settings)?)))
-    }
-}
-
-impl Store for ForgetfulStore {
-    fn create(&self, tables: &[Table]) -> Outcome<()> {
-        self.0.create(tables)
-    }
-    fn key_value(&self, tables: &[Table]) -> Outcome<Box<dyn KeyValue + '_>> {
-        self.0.key_value(tables)
-    }
-    fn sql(&self) -> Outcome<Box<dyn Sql + '_>> {
-        Ok(Box::new(ForgetfulSql { sql: self.0.sql()?, update: None, updates: 0 }))
-    }
-    fn settings(&self) -> Outcome<Settings> {
-        self.0.settings()
-    }
-    fn close(self: Box<Self>) -> Outcome<()> {
-        self.0.close()
-    }
-}
-
-impl Connection for ForgetfulSql<'_> {
-    fn begin(&mut self, begin: Begin) -> Outcome<()> {
-        self.sql.begin(begin)
-    }
-    fn commit(&mut self) -> Outcome<()> {
-        self.sql.commit()
-    }
-    fn rollback(&mut self) -> Outcome<()> {
-        self.sql.rollback()
-    }
-    fn waits(&self) -> Waits {
-        self.sql.waits()
-    }
-}
-
-impl Sql for ForgetfulSql<'_> {
-    fn prepare(&mut self, text: &str) -> Outcome<Statement> {
-        let statement = self.sql.prepare(text)?;
-        if text.starts_with("UPDATE") {
-            self.update = Some(statement);
-        }
-        Ok(statement)
-    }
-    fn execute(&mut self, statement: Statement, values: &[Value<'_>]) -> Outcome<u64> {
-        if self.update == Some(statement) {
-            self.updates += 1;
-            if self.updates.is_multiple_of(7) {
-                return Ok(1);
-            }
-        }
-        self.sql.execute(statement, values)
-    }
-    fn query(
-        &mut self,
-        statement: Statement,
-        values: &[Value<'_>],
-        found: &mut dyn FnMut(&dyn Row),
-    ) -> Outcome<u64> {
-        self.sql.query(statement, values, found)
-    }
-    fn script(&mut self, text: &str) -> Outcome<()> {
-        self.sql.script(text)
-    }
-}
-
 #[test]
 fn an_engine_that_loses_an_update_is_caught() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Forgetful(stock().load().unwrap());
+    let engine = Forgetful::new(stock().load().unwrap(), "UPDATE", |update| update % 7 == 6);
     let settings = wal();
     let site = Site {
         engine: &engine,

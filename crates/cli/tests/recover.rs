@@ -2,104 +2,83 @@
 
 mod plait;
 
-use plait::{Dist, beside, contents, plait_in};
+use plait::Scene;
 
 #[test]
 fn recovery_merges_the_log_and_leaves_a_plain_file() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.killed(dir.path(), 4);
-    std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
-    assert_ne!(dist.stock(&path, "SELECT 1 FROM t").code, 0, "fenced while the log holds commits");
-    plait_in(dir.path(), &["recover", "app.db"]).done().says(&["4 commits merged from the log"]);
-    assert_eq!(dist.stock(&path, "SELECT count(*) FROM t").done().out, "5\n");
-    assert_eq!(contents(dir.path()).len(), 1, "no side file stays");
-    plait_in(dir.path(), &["recover", "app.db"]).done().says(&["nothing to recover"]);
+    let Some(scene) = Scene::killed(4) else { return };
+    scene.remove("-plait-shm");
+    assert_ne!(scene.stock("SELECT 1 FROM t").code, 0, "fenced while the log holds commits");
+    scene.plait(&["recover"]).done().says(&["4 commits merged from the log"]);
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "5\n");
+    assert_eq!(scene.contents().len(), 1, "no side file stays");
+    scene.plait(&["recover"]).done().says(&["nothing to recover"]);
 }
 
 #[test]
 fn recovery_goes_on_with_shared_memory_of_killed_programs() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.killed(dir.path(), 4);
-    plait_in(dir.path(), &["recover", "app.db"]).done().says(&["shared memory"]);
-    assert_eq!(dist.stock(&path, "SELECT count(*) FROM t").done().out, "5\n");
+    let Some(scene) = Scene::killed(4) else { return };
+    scene.plait(&["recover"]).done().says(&["shared memory"]);
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "5\n");
 }
 
 #[test]
 fn a_database_without_its_log_is_accepted_only_on_demand() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.killed(dir.path(), 4);
-    std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
-    std::fs::remove_file(beside(&path, "-plait")).unwrap();
-    plait_in(dir.path(), &["recover", "app.db"])
-        .failed()
-        .says(&["log is missing", "--accept-base"]);
-    let asked = plait_in(dir.path(), &["recover", "app.db", "--accept-base"]);
+    let Some(scene) = Scene::killed(4) else { return };
+    scene.remove("-plait-shm");
+    scene.remove("-plait");
+    scene.plait(&["recover"]).failed().says(&["log is missing", "--accept-base"]);
+    let asked = scene.plait(&["recover", "--accept-base"]);
     assert_eq!(asked.code, 2, "without a terminal nobody can agree: {asked:?}");
-    plait_in(dir.path(), &["recover", "app.db", "--accept-base", "--yes"])
-        .done()
-        .says(&["accepted as it is"]);
-    assert_eq!(dist.stock(&path, "SELECT count(*) FROM t").done().out, "1\n");
-    assert_eq!(
-        dist.ours(&path, "INSERT INTO t(n) VALUES(1); SELECT count(*) FROM t").done().out,
-        "2\n"
-    );
+    scene.plait(&["recover", "--accept-base", "--yes"]).done().says(&["accepted as it is"]);
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "1\n");
+    assert_eq!(scene.ours("INSERT INTO t(n) VALUES(1); SELECT count(*) FROM t").done().out, "2\n");
 }
 
 #[test]
 fn a_log_that_is_given_up_is_kept_under_another_name() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.killed(dir.path(), 4);
-    let log = std::fs::read(beside(&path, "-plait")).unwrap();
-    plait_in(dir.path(), &["recover", "app.db", "--accept-base", "--yes"])
-        .done()
-        .says(&["app.db-plait-given-up-1"]);
-    assert_eq!(std::fs::read(beside(&path, "-plait-given-up-1")).unwrap(), log);
-    assert!(!beside(&path, "-plait").exists());
-    assert_eq!(dist.stock(&path, "SELECT count(*) FROM t").done().out, "1\n");
+    let Some(scene) = Scene::killed(4) else { return };
+    let log = std::fs::read(scene.beside("-plait")).unwrap();
+    scene.plait(&["recover", "--accept-base", "--yes"]).done().says(&["app.db-plait-given-up-1"]);
+    assert_eq!(std::fs::read(scene.beside("-plait-given-up-1")).unwrap(), log);
+    assert!(!scene.beside("-plait").exists());
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "1\n");
 }
 
 #[test]
 fn a_database_in_use_needs_no_recovery() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.concurrent(dir.path());
-    let mut shell = dist.shell(&path);
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
     shell.run("INSERT INTO t VALUES(2, 20);");
     for more in [&[][..], &["--accept-base", "--yes"]] {
-        let args = [&["recover", "app.db"], more].concat();
-        plait_in(dir.path(), &args).failed().says(&["is open in process"]);
+        scene.plait(&[&["recover"], more].concat()).failed().says(&["is open in process"]);
     }
     shell.run("INSERT INTO t VALUES(3, 30);");
     shell.close();
-    assert_eq!(dist.ours(&path, "SELECT count(*) FROM t").done().out, "3\n");
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "3\n");
 }
 
 #[test]
 fn users_whose_shared_memory_was_removed_come_first() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.concurrent(dir.path());
-    let mut shell = dist.shell(&path);
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
     shell.run("INSERT INTO t VALUES(2, 20);");
-    std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
-    let before = contents(dir.path());
+    scene.remove("-plait-shm");
+    let before = scene.contents();
     for more in [&[][..], &["--accept-base", "--yes"]] {
-        let args = [&["recover", "app.db"], more].concat();
-        plait_in(dir.path(), &args).failed().says(&["removed or replaced", "close the programs"]);
+        scene
+            .plait(&[&["recover"], more].concat())
+            .failed()
+            .says(&["removed or replaced", "close the programs"]);
     }
-    assert_eq!(contents(dir.path()), before);
+    assert_eq!(scene.contents(), before);
     shell.kill();
-    plait_in(dir.path(), &["recover", "app.db"]).done().says(&["1 commit merged"]);
+    scene.plait(&["recover"]).done().says(&["1 commit merged"]);
 }
 
 #[test]
 fn an_ordinary_database_is_left_to_sqlite() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    dist.stock(&dir.path().join("app.db"), "CREATE TABLE t(x)").done();
-    plait_in(dir.path(), &["recover", "app.db"]).done().says(&["mode delete"]);
+    let Some(scene) = Scene::empty() else { return };
+    scene.stock("CREATE TABLE t(x)").done();
+    scene.plait(&["recover"]).done().says(&["mode delete"]);
 }

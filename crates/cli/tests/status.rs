@@ -2,35 +2,31 @@
 
 mod plait;
 
-use plait::{Dist, beside, command, contents, plait_in};
+use plait::{Scene, command};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 #[test]
 fn a_database_that_nobody_has_open_is_only_looked_at() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.killed(dir.path(), 3);
-    let before = contents(dir.path());
-    plait_in(dir.path(), &["status", "app.db"]).done().says(&["left by programs that were killed"]);
-    std::fs::remove_file(beside(&path, "-plait-shm")).unwrap();
-    plait_in(dir.path(), &["status", "app.db"]).done().says(&["3 commits in the log"]);
-    assert_eq!(contents(dir.path()).len(), before.len() - 1);
-    plait_in(dir.path(), &["recover", "app.db"]).done();
-    plait_in(dir.path(), &["status", "app.db"]).done().says(&["concurrent mode, at rest"]);
-    plait_in(dir.path(), &["disable", "app.db"]).done();
-    plait_in(dir.path(), &["status", "app.db"]).done().says(&["in mode wal", "plait enable"]);
+    let Some(scene) = Scene::killed(3) else { return };
+    let before = scene.contents();
+    scene.plait(&["status"]).done().says(&["left by programs that were killed"]);
+    scene.remove("-plait-shm");
+    scene.plait(&["status"]).done().says(&["3 commits in the log"]);
+    assert_eq!(scene.contents().len(), before.len() - 1);
+    scene.plait(&["recover"]).done();
+    scene.plait(&["status"]).done().says(&["concurrent mode, at rest"]);
+    scene.plait(&["disable"]).done();
+    scene.plait(&["status"]).done().says(&["in mode wal", "plait enable"]);
 }
 
 #[test]
 fn users_and_their_transactions_are_shown() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.concurrent(dir.path());
-    let mut shell = dist.shell(&path);
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
     shell.run("INSERT INTO t VALUES(2, 20); BEGIN IMMEDIATE; INSERT INTO t VALUES(3, 30);");
     let person = format!("{} (sqlite3)", shell.pid());
-    plait_in(dir.path(), &["status", "app.db"]).done().says(&[
+    scene.plait(&["status"]).done().says(&[
         "open in process",
         &person,
         "1 connection",
@@ -43,12 +39,10 @@ fn users_and_their_transactions_are_shown() {
 
 #[test]
 fn json_has_the_numbers_and_the_rows() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.concurrent(dir.path());
-    let mut shell = dist.shell(&path);
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
     shell.run("INSERT INTO t VALUES(2, 20); BEGIN; SELECT * FROM t;");
-    let said = plait_in(dir.path(), &["status", "app.db", "--json"]).done();
+    let said = scene.plait(&["status", "--json"]).done();
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(json["mode"], "concurrent");
     assert_eq!(json["in_use"], true);
@@ -57,20 +51,18 @@ fn json_has_the_numbers_and_the_rows() {
     assert_eq!(json["transactions"][0]["pid"], shell.pid(), "{json}");
     assert_eq!(json["transactions"][0]["state"], "reading");
     shell.close();
-    let said = plait_in(dir.path(), &["status", "app.db", "--json"]).done();
+    let said = scene.plait(&["status", "--json"]).done();
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&json["in_use"], &json["fenced"]), (&false.into(), &false.into()));
 }
 
 #[test]
 fn watching_goes_on_and_keeps_nothing_open() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dist.concurrent(dir.path());
-    let mut shell = dist.shell(&path);
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
     shell.run("INSERT INTO t VALUES(2, 20);");
     let mut watching = command(&["status", "app.db", "--watch", "--interval", "0.1", "--json"])
-        .current_dir(dir.path())
+        .current_dir(scene.folder())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -83,7 +75,7 @@ fn watching_goes_on_and_keeps_nothing_open() {
     shell.close();
     while in_use() {}
     assert_eq!(
-        dist.stock(&path, "SELECT count(*) FROM t").done().out,
+        scene.stock("SELECT count(*) FROM t").done().out,
         "2\n",
         "at rest while it is watched"
     );

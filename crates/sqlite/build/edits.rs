@@ -293,4 +293,12 @@ pub const EDITS: &[Edit] = &[
         why: "PRAGMA plait_...; int plPragma(sqlite3*, const char *zDb, char **aFcntl) with the contract of \
               SQLITE_FCNTL_PRAGMA (aFcntl[1] name, [2] argument, [0] result), which falls back to the replaced call",
     },
+    Edit {
+        section: "pragma.c",
+        anchor: "    returnSingleText(v, aFcntl[0]);",
+        place: Replace,
+        text: "    if( aFcntl[3] ) returnSingleInt(v, plPragmaNumber(aFcntl[3])); /* [plait] */\n    else returnSingleText(v, aFcntl[0]); /* [plait] */",
+        why: "numbers are integers, as those of other pragmas; i64 plPragmaNumber(const char*) of the result where \
+              plPragma has said by aFcntl[3], which SQLite leaves 0, that it is one",
+    },
 ];

@@ -69,7 +69,9 @@ static int plLook(Btree *p){
 }
 
 /* PRAGMA plait_background_merge = on | off, PRAGMA plait_wal_limit = bytes: settings of the session. */
-static int plPragmaSetting(Btree *p, const char *zName, int which, const char *zArg, char **pzOut){
+static int plPragmaSetting(Btree *p, int which, char **aFcntl){
+  char **pzOut = &aFcntl[0];
+  const char *zName = aFcntl[1], *zArg = aFcntl[2];
   i64 iValue = -1;
   int rc = plLook(p);
   if( rc ){
@@ -92,21 +94,31 @@ static int plPragmaSetting(Btree *p, const char *zName, int which, const char *z
       return SQLITE_ERROR;
     }
   }
-  *pzOut = sqlite3_mprintf("%lld", (i64)pl_setting(p->pPl->pConn, which, iValue));
+  *pzOut = aFcntl[3] = sqlite3_mprintf("%lld", (i64)pl_setting(p->pPl->pConn, which, iValue));
   return SQLITE_OK;
 }
 
-/* SQLITE_FCNTL_PRAGMA: aFcntl[1] is the pragma, [2] its argument or 0, [0] the result. */
+/* The number in a result of plPragma. */
+static i64 plPragmaNumber(const char *z){
+  i64 iValue = 0;
+  sqlite3DecOrHexToI64(z, &iValue);
+  return iValue;
+}
+
+/*
+** SQLITE_FCNTL_PRAGMA: aFcntl[1] is the pragma, [2] its argument or 0, [0] the result. Besides, [3] is the result if it
+** is a number and stays 0 otherwise.
+*/
 static int plPragma(sqlite3 *db, const char *zDb, char **aFcntl){
   const char *zName = aFcntl[1];
   if( sqlite3StrNICmp(zName, "plait_", 6)==0 ){
     Btree *p = sqlite3DbNameToBtree(db, zDb);
     if( sqlite3StrICmp(zName, "plait_begin")==0 ) return plPragmaBegin(db, aFcntl[2], aFcntl);
     if( p && sqlite3StrICmp(zName, "plait_background_merge")==0 ){
-      return plPragmaSetting(p, zName, PL_SET_BACKGROUND_MERGE, aFcntl[2], aFcntl);
+      return plPragmaSetting(p, PL_SET_BACKGROUND_MERGE, aFcntl);
     }
     if( p && sqlite3StrICmp(zName, "plait_wal_limit")==0 ){
-      return plPragmaSetting(p, zName, PL_SET_WAL_LIMIT_BYTES, aFcntl[2], aFcntl);
+      return plPragmaSetting(p, PL_SET_WAL_LIMIT_BYTES, aFcntl);
     }
     *aFcntl = sqlite3_mprintf("no such pragma: %s", zName);
     return SQLITE_ERROR;

@@ -5,12 +5,14 @@
 //! ([`shrink`]) and printed, and can be saved and run again.
 //!
 //! What is deliberately absent: anything whose result SQLite does not define (random numbers, times, plans that depend
-//! on the size of the file), and statements over several attached databases in one transaction.
+//! on the size of the file, rows rewritten under a [`scan`] of a WITHOUT ROWID table), and statements over several
+//! attached databases in one transaction.
 
 pub mod dice;
 pub mod generate;
 pub mod queries;
 pub mod run;
+pub mod scan;
 pub mod schema;
 pub mod shrink;
 pub mod statements;

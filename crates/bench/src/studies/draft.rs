@@ -22,10 +22,12 @@ pub struct Arm {
     pub settings: Settings,
     /// What a commit is claimed to survive.
     pub durability: Durability,
+    /// Defaults or tuned.
+    pub tuning: Tuning,
 }
 
 impl Arm {
-    /// An engine of the catalogue in a setting; `setting` is added to name and label.
+    /// An engine of the catalogue in a setting that counts as its default; `setting` is added to name and label.
     #[must_use]
     pub fn new(
         entry: &Entry,
@@ -45,6 +47,7 @@ impl Arm {
             label: parts(&entry.title, setting, " "),
             settings: settings.iter().copied().collect(),
             durability,
+            tuning: Tuning::Default,
         }
     }
 }
@@ -102,15 +105,15 @@ impl<'a> Draft<'a> {
         self.suffix = if number == 0 { String::new() } else { format!(" on {}", medium.display()) };
     }
 
-    /// Adds a cell, unless it is there, and gives the point that shows it; none for an engine that is absent.
+    /// Adds a cell, unless it is there, and gives its id, which ends in `place`; none for an engine that is absent.
     ///
     /// # Panics
     /// If there is a cell of the same id that does something else: a mistake in a study.
-    pub fn point(&mut self, arm: &Arm, work: &str, x: X, workload: &Workload) -> Option<Point> {
+    pub fn cell(&mut self, arm: &Arm, place: &str, workload: &Workload) -> Option<String> {
         if !arm.here {
             return None;
         }
-        let id = format!("{}/{work}/{}{}", self.prefix(), arm.id, self.suffix);
+        let id = format!("{}/{place}{}", self.prefix(), self.suffix);
         let cell = Cell {
             id: id.clone(),
             study: self.study,
@@ -119,7 +122,7 @@ impl<'a> Draft<'a> {
             label: arm.label.clone(),
             settings: arm.settings.clone(),
             durability: arm.durability,
-            tuning: Tuning::Default,
+            tuning: arm.tuning,
             workload: workload.clone(),
             medium: self.medium.to_owned(),
         };
@@ -131,7 +134,13 @@ impl<'a> Draft<'a> {
                 "two cells are called {id}"
             ),
         }
-        Some(Point { x, cell: id, phase: None })
+        Some(id)
+    }
+
+    /// A point that shows a cell of an arm at some work, which is added if it is not there; see [`cell`](Self::cell).
+    pub fn point(&mut self, arm: &Arm, work: &str, x: X, workload: &Workload) -> Option<Point> {
+        let cell = self.cell(arm, &format!("{work}/{}", arm.id), workload)?;
+        Some(Point { x, cell, phase: None })
     }
 
     /// Adds a chart.

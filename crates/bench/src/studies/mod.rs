@@ -9,13 +9,14 @@
 //! | [`files`] | C: SQLite against the file system |
 //! | [`writers`] | D: many writers, Berkeley DB SQL against SQLite |
 //!
-//! [`draft`] keeps cells that several charts of a study share.
+//! [`draft`] keeps cells that several charts of a study share, [`written`] reads a plan from a file.
 
 pub mod draft;
 pub mod files;
 pub mod kv;
 pub mod modes;
 pub mod writers;
+pub mod written;
 
 use std::path::PathBuf;
 

@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 /// What the command said.
 #[derive(Debug)]
 pub struct Ran {
@@ -62,11 +64,6 @@ pub fn command(args: &[&str]) -> Command {
 
 pub fn finish(command: &mut Command) -> Ran {
     Ran::of(command.output().expect("a program that is there can be started"))
-}
-
-/// Runs the command in a directory.
-pub fn plait_in(directory: &Path, args: &[&str]) -> Ran {
-    finish(command(args).current_dir(directory))
 }
 
 /// What `make dist` builds.
@@ -126,28 +123,89 @@ impl Dist {
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         Shell { child, input: Some(input), output }
     }
+}
 
-    /// A database with a row in concurrent mode.
-    pub fn concurrent(&self, directory: &Path) -> PathBuf {
-        let path = directory.join("app.db");
-        self.ours(
-            &path,
-            "CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 10)",
-        )
-        .done();
-        plait_in(directory, &["enable", "app.db"]).done();
-        path
+/// A database `app.db` in a folder of its own.
+pub struct Scene {
+    dist: Dist,
+    folder: TempDir,
+    pub path: PathBuf,
+}
+
+impl Scene {
+    /// Before the database is made. `None` where there is no dist.
+    pub fn empty() -> Option<Scene> {
+        let dist = Dist::find()?;
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("app.db");
+        Some(Scene { dist, folder, path })
+    }
+
+    /// With a row, in concurrent mode.
+    pub fn concurrent() -> Option<Scene> {
+        let scene = Scene::empty()?;
+        let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 10)";
+        scene.ours(sql).done();
+        scene.plait(&["enable"]).done();
+        Some(scene)
     }
 
     /// The same, left by a shell that was killed after this many commits.
-    pub fn killed(&self, directory: &Path, commits: u32) -> PathBuf {
-        let path = self.concurrent(directory);
-        let mut shell = self.shell(&path);
+    pub fn killed(commits: u32) -> Option<Scene> {
+        let scene = Scene::concurrent()?;
+        let mut shell = scene.shell();
         for n in 0..commits {
             shell.run(&format!("INSERT INTO t(n) VALUES({n});"));
         }
         shell.kill();
-        path
+        Some(scene)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs the command in the folder, with the database as its last argument.
+    pub fn plait(&self, args: &[&str]) -> Ran {
+        finish(command(&[args, &["app.db"]].concat()).current_dir(self.folder()))
+    }
+
+    /// Runs SQL in the stock shell.
+    pub fn stock(&self, sql: &str) -> Ran {
+        self.dist.stock(&self.path, sql)
+    }
+
+    /// Runs SQL in our shell.
+    pub fn ours(&self, sql: &str) -> Ran {
+        self.dist.ours(&self.path, sql)
+    }
+
+    /// Our shell with the database open.
+    pub fn shell(&self) -> Shell {
+        self.dist.shell(&self.path)
+    }
+
+    /// A file beside the database.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    }
+
+    /// Removes a file beside the database.
+    pub fn remove(&self, suffix: &str) {
+        std::fs::remove_file(self.beside(suffix)).expect("it is there");
+    }
+
+    /// Names and contents of all files in the folder.
+    pub fn contents(&self) -> Vec<(String, Vec<u8>)> {
+        let mut files: Vec<_> = std::fs::read_dir(self.folder())
+            .expect("the folder is there")
+            .map(|entry| entry.expect("it can be read").path())
+            .map(|path| (path.display().to_string(), std::fs::read(&path).expect("it can be read")))
+            .collect();
+        files.sort();
+        files
     }
 }
 
@@ -187,22 +245,4 @@ impl Shell {
         self.child.kill().expect("a running child can be killed");
         self.child.wait().expect("a child can be waited for");
     }
-}
-
-/// A file beside a database.
-pub fn beside(database: &Path, suffix: &str) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// Names and contents of all files in a directory but SQLite's own shared memory, which mere looking may touch.
-pub fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<_> = std::fs::read_dir(directory)
-        .expect("the directory is there")
-        .map(|entry| entry.expect("it can be read").path())
-        .map(|path| (path.display().to_string(), std::fs::read(&path).expect("it can be read")))
-        .collect();
-    files.sort();
-    files
 }

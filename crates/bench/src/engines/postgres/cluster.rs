@@ -112,7 +112,8 @@ impl Server {
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
             if begun.elapsed() > PATIENCE {
-                self.child.kill()?;
+                self.child.kill().context("cannot kill the server")?;
+                self.child.wait().context("cannot wait for the killed server")?;
                 bail!("the server did not stop within {} s and was killed", PATIENCE.as_secs());
             }
             std::thread::sleep(Duration::from_millis(10));

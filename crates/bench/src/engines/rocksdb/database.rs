@@ -250,6 +250,19 @@ impl Drop for Database {
     }
 }
 
+/// Gives the bytes of a value to `found`. An empty one may be anywhere, so that it is not looked at.
+///
+/// # Safety
+/// If there are any, so many bytes can be read at `data` during the call.
+unsafe fn hand(data: Bytes, size: usize, found: &mut dyn FnMut(&[u8])) {
+    if size == 0 {
+        found(&[]);
+    } else {
+        // SAFETY: the caller's promise.
+        found(unsafe { std::slice::from_raw_parts(data.cast(), size) });
+    }
+}
+
 /// Gives a looked-up value to `found`; tells whether there is one.
 fn give(api: &Api, slice: Object, found: &mut dyn FnMut(&[u8])) -> bool {
     if slice.is_null() {
@@ -258,12 +271,8 @@ fn give(api: &Api, slice: Object, found: &mut dyn FnMut(&[u8])) -> bool {
     let mut size = 0;
     // SAFETY: a slice that is not destroyed yet and a place of the right type.
     let data = unsafe { (api.pinnableslice_value)(slice, &raw mut size) };
-    if size == 0 {
-        found(&[]);
-    } else {
-        // SAFETY: the slice pins that many bytes there.
-        found(unsafe { std::slice::from_raw_parts(data.cast(), size) });
-    }
+    // SAFETY: the slice pins that many bytes there.
+    unsafe { hand(data, size, found) };
     // SAFETY: nobody uses the slice or its bytes after this.
     unsafe { (api.pinnableslice_destroy)(slice) };
     true
@@ -286,12 +295,8 @@ fn walk(
         let mut size = 0;
         // SAFETY: the iterator stands on a row.
         let data = unsafe { (api.iter_value)(rows, &raw mut size) };
-        if size == 0 {
-            found(&[]);
-        } else {
-            // SAFETY: that many bytes stay there until the iterator moves.
-            found(unsafe { std::slice::from_raw_parts(data.cast(), size) });
-        }
+        // SAFETY: that many bytes stay there until the iterator moves.
+        unsafe { hand(data, size, found) };
         values += 1;
         // SAFETY: the iterator stands on a row.
         unsafe { (api.iter_next)(rows) };

@@ -1,8 +1,9 @@
 //! As published in 2010 and 2011: SQLite in its defaults and Berkeley DB SQL as configured there, five charts.
 
-use super::draft::{Draft, Frame, Place, Row};
 use super::load;
-use crate::studies::{Metric, Plan, Published, Request, Series, Shape, X};
+use super::rows::{Place, Row};
+use crate::studies::draft::{Draft, Look};
+use crate::studies::{Metric, Mode, Plan, Published, Request, Series, Shape, Study, X};
 
 /// Threads of the published charts.
 const THREADS: [u32; 11] = [1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
@@ -21,20 +22,21 @@ const NOTE: &str = "10,000 rows of about 400 bytes; a transaction is one random 
     named in the text are known: SQLite 500 at any number of threads, Berkeley DB about 700 with one writer, levelling \
     at about 4,000.";
 
-fn rows() -> Vec<Row> {
+fn rows(request: &Request) -> Vec<Row> {
+    let row = |id, engine, label, settings: &[_]| Row::new(request, id, engine, label, settings);
     let bdb = [("page_size", "16384"), ("cache_size", "40000"), ("db_config", DB_CONFIG)];
     let normal = ("synchronous", "normal");
     vec![
-        Row::new("stock", "stock", "SQLite", &[("page_size", "1024")]).default_tuning(),
-        Row::new("bdb-sql", "bdb-sql", "Berkeley DB SQL", &bdb),
-        Row::new(
+        row("stock", "stock", "SQLite", &[("page_size", "1024")]).default_tuning(),
+        row("bdb-sql", "bdb-sql", "Berkeley DB SQL", &bdb),
+        row(
             "stock-normal",
             "stock",
             "SQLite, synchronous=NORMAL",
             &[("page_size", "1024"), normal],
         )
         .process_only(),
-        Row::new(
+        row(
             "bdb-sql-normal",
             "bdb-sql",
             "Berkeley DB SQL, synchronous=NORMAL",
@@ -72,18 +74,31 @@ fn published() -> Vec<Published> {
 }
 
 pub fn plan(request: &Request) -> Plan {
-    let mut draft = Draft::new(request);
+    let rows = rows(request);
+    let mut draft = Draft::new(Study::Writers, Mode::Historical);
+    for (number, medium) in request.media.iter().enumerate() {
+        draft.on(number, medium);
+        threads(&mut draft, request, &rows);
+        // What an engine does when transactions meet does not depend on the medium.
+        if number == 0 {
+            rows[..2].iter().for_each(|row| row.behaviour(&mut draft));
+        }
+    }
+    draft.finish()
+}
+
+/// The published charts.
+fn threads(draft: &mut Draft<'_>, request: &Request, rows: &[Row]) {
     let threads: &[u32] = if request.quick { &FEW_THREADS } else { &THREADS };
     let places = |threads: &[u32]| -> Vec<Place> {
         threads.iter().map(|t| Place::workers(load(*t, seconds(request)))).collect()
     };
-    let rows = rows();
     let all: Vec<Series> =
-        rows.iter().filter_map(|row| draft.series("threads", row, places(threads))).collect();
+        rows.iter().filter_map(|row| row.series(draft, "threads", places(threads))).collect();
     // A traced pass takes many times as long: of default durability and few numbers of threads only.
     let traced: Vec<Series> = rows[..2]
         .iter()
-        .filter_map(|row| draft.series("threads", row, places(&FEW_THREADS)))
+        .filter_map(|row| row.series(draft, "threads", places(&FEW_THREADS)))
         .collect();
     for (id, title, metric) in [
         ("throughput", "Transactions a second", Metric::PerSecond),
@@ -92,7 +107,7 @@ pub fn plan(request: &Request) -> Plan {
         ("transaction-cpu", "Processor time in transactions", Metric::TransactionCpu),
         ("busy", "Calls of the busy handler", Metric::BusyCalls),
     ] {
-        let frame = Frame {
+        let look = Look {
             id,
             title,
             note: NOTE,
@@ -103,10 +118,6 @@ pub fn plan(request: &Request) -> Plan {
         };
         let series = if metric == Metric::SystemCalls { traced.clone() } else { all.clone() };
         let ghosts = if metric == Metric::PerSecond { published() } else { Vec::new() };
-        draft.chart(&frame, series, ghosts);
+        draft.chart(look, series, ghosts);
     }
-    for row in &rows[..2] {
-        draft.behaviour(row);
-    }
-    draft.done()
 }

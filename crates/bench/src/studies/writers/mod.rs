@@ -4,11 +4,11 @@
 //! |---|---|
 //! | [`historical`] | the published five charts, and both engines' behaviour when transactions meet |
 //! | [`modern`] | today's journal modes, Plait, PostgreSQL and Turso; processes, other loads, latency at given rates |
-//! | [`draft`] | a plan in the making |
+//! | [`rows`] | engines in a setting with a way to begin, and the cells that measure them |
 
-mod draft;
 mod historical;
 mod modern;
+mod rows;
 
 use super::{Mode, Plan, Request};
 use crate::workloads::crew::{Amount, Place, Shift};
@@ -166,6 +166,22 @@ mod tests {
         let mut series =
             plan.charts.iter().flat_map(|c| &c.series).filter(|s| s.engine == "bdb-sql");
         assert!(series.next().is_some_and(|s| s.points.is_empty()));
+    }
+
+    #[test]
+    fn every_medium_has_all_charts_and_only_the_first_tells_behaviour() {
+        for mode in [Mode::Historical, Mode::Modern] {
+            let one = plan(&request(mode, false, false));
+            let media = vec!["/tmp".into(), "/var/tmp".into()];
+            let two = plan(&Request { media, ..request(mode, false, false) });
+            let figures = one.cells.iter().filter(|cell| writers(cell).is_some()).count();
+            assert_eq!(two.cells.len(), one.cells.len() + figures);
+            assert_eq!(two.charts.len(), 2 * one.charts.len());
+            let second: Vec<&Cell> =
+                two.cells.iter().filter(|cell| cell.medium.ends_with("var/tmp")).collect();
+            assert_eq!(second.len(), figures);
+            assert!(second.iter().all(|cell| cell.id.ends_with(" on /var/tmp")));
+        }
     }
 
     #[test]

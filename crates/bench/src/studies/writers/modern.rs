@@ -1,11 +1,12 @@
 //! Past the publication: journal modes of today, other engines, processes, other loads, latency at given rates.
 
-use super::draft::{Draft, Frame, Place, Row};
 use super::historical::DB_CONFIG;
 use super::load;
+use super::rows::{Place, Row};
 use crate::engines::Begin;
 use crate::engines::catalogue::Kind;
-use crate::studies::{Metric, Plan, Request, Series, Shape, X};
+use crate::studies::draft::{Draft, Look};
+use crate::studies::{Metric, Mode, Plan, Request, Series, Shape, Study, X};
 use crate::workloads::crew;
 use crate::workloads::writers::{Load, Mix};
 
@@ -41,61 +42,53 @@ struct Rows {
 }
 
 fn rows(request: &Request) -> Rows {
+    let row = |id: &str, engine: &str, label: &str, settings: &[_]| {
+        Row::new(request, id, engine, label, settings)
+    };
     let concurrent = Some(Begin::Concurrent);
     let normal = ("synchronous", "normal");
-    let postgres = Row::new("postgres", "postgres", "PostgreSQL, serializable", &[])
+    let postgres = row("postgres", "postgres", "PostgreSQL, serializable", &[])
         .default_tuning()
         .begin(concurrent);
     let turso_settings = [("journal_mode", "mvcc"), ("synchronous", "full")];
     let mut further = vec![
-        Row::new("stock-default", "stock", "SQLite, defaults", &[]).default_tuning(),
-        Row::new("bdb-sql-default", "bdb-sql", "Berkeley DB SQL, defaults", &[]).default_tuning(),
-        Row::new("bdb-sql-snapshots", "bdb-sql", "Berkeley DB SQL, snapshots", &BDB_SNAPSHOTS),
-        Row::new("turso", "turso", "Turso MVCC, CONCURRENT", &turso_settings).begin(concurrent),
+        row("stock-default", "stock", "SQLite, defaults", &[]).default_tuning(),
+        row("bdb-sql-default", "bdb-sql", "Berkeley DB SQL, defaults", &[]).default_tuning(),
+        row("bdb-sql-snapshots", "bdb-sql", "Berkeley DB SQL, snapshots", &BDB_SNAPSHOTS),
+        row("turso", "turso", "Turso MVCC, CONCURRENT", &turso_settings).begin(concurrent),
         postgres.clone(),
     ];
     let known = ["stock", "plait", "bdb-sql", "postgres", "turso"];
     for entry in &request.engines {
         if matches!(entry.engine(), Some(Kind::Sqlite { .. })) && !known.contains(&&*entry.name) {
             let label = format!("{}, WAL", entry.title);
-            further.push(Row::new(&entry.name, &entry.name, &label, &WAL_FULL));
+            further.push(row(&entry.name, &entry.name, &label, &WAL_FULL));
         }
     }
     Rows {
         main: vec![
-            Row::new("stock-wal", "stock", "SQLite WAL", &WAL_FULL),
-            Row::new("plait-immediate", "plait", "Plait, IMMEDIATE", &CONCURRENT_FULL)
-                .default_tuning(),
-            Row::new("plait-concurrent", "plait", "Plait, CONCURRENT", &CONCURRENT_FULL)
+            row("stock-wal", "stock", "SQLite WAL", &WAL_FULL),
+            row("plait-immediate", "plait", "Plait, IMMEDIATE", &CONCURRENT_FULL).default_tuning(),
+            row("plait-concurrent", "plait", "Plait, CONCURRENT", &CONCURRENT_FULL)
                 .begin(concurrent),
-            Row::new("bdb-sql", "bdb-sql", "Berkeley DB SQL", &BDB),
+            row("bdb-sql", "bdb-sql", "Berkeley DB SQL", &BDB),
         ],
         further,
         reduced: vec![
-            Row::new("stock-wal-normal", "stock", "SQLite WAL NORMAL", &WAL_NORMAL).process_only(),
-            Row::new(
-                "plait-immediate-normal",
-                "plait",
-                "Plait NORMAL, IMMEDIATE",
-                &CONCURRENT_NORMAL,
-            )
-            .process_only(),
-            Row::new(
-                "plait-concurrent-normal",
-                "plait",
-                "Plait NORMAL, CONCURRENT",
-                &CONCURRENT_NORMAL,
-            )
-            .begin(concurrent)
-            .process_only(),
-            Row::new(
+            row("stock-wal-normal", "stock", "SQLite WAL NORMAL", &WAL_NORMAL).process_only(),
+            row("plait-immediate-normal", "plait", "Plait NORMAL, IMMEDIATE", &CONCURRENT_NORMAL)
+                .process_only(),
+            row("plait-concurrent-normal", "plait", "Plait NORMAL, CONCURRENT", &CONCURRENT_NORMAL)
+                .begin(concurrent)
+                .process_only(),
+            row(
                 "bdb-sql-normal",
                 "bdb-sql",
                 "Berkeley DB SQL NORMAL",
                 &[BDB[0], BDB[1], BDB[2], normal],
             )
             .process_only(),
-            Row::new(
+            row(
                 "postgres-off",
                 "postgres",
                 "PostgreSQL, synchronous_commit=off",
@@ -156,25 +149,36 @@ impl Scale {
 
 pub fn plan(request: &Request) -> Plan {
     let (rows, scale) = (rows(request), Scale::of(request));
-    let mut draft = Draft::new(request);
-    threads(&mut draft, &rows, &scale);
-    processes(&mut draft, &rows, &scale);
-    loads(&mut draft, &rows, &scale);
-    begins(&mut draft, &rows, &scale);
-    rates(&mut draft, &rows, &scale);
+    let mut draft = Draft::new(Study::Writers, Mode::Modern);
+    for (number, medium) in request.media.iter().enumerate() {
+        draft.on(number, medium);
+        threads(&mut draft, &rows, &scale);
+        processes(&mut draft, &rows, &scale);
+        loads(&mut draft, &rows, &scale);
+        begins(&mut draft, &rows, &scale);
+        rates(&mut draft, &rows, &scale);
+        // What an engine does then does not depend on the medium.
+        if number == 0 {
+            behaviours(&mut draft, &rows, &scale);
+        }
+    }
+    draft.finish()
+}
+
+/// What engines do when transactions meet.
+fn behaviours(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
     let all = rows.main.iter().chain(&rows.further);
     // One of each engine's ways; a glance leaves out those that take seconds to set up.
     let mut left_out = vec!["plait-immediate", "bdb-sql-default"];
-    if request.quick {
+    if scale.quick {
         left_out.extend(["stock-default", "bdb-sql-snapshots", "postgres", "turso"]);
     }
-    all.filter(|row| !left_out.contains(&&*row.key)).for_each(|row| draft.behaviour(row));
-    draft.done()
+    all.filter(|row| !left_out.contains(&&*row.arm.id)).for_each(|row| row.behaviour(draft));
 }
 
-fn lines<'a>(id: &'a str, title: &'a str, metric: Metric, x_title: &'a str) -> Frame<'a> {
+fn lines<'a>(id: &'a str, title: &'a str, metric: Metric, x_title: &'a str) -> Look<'a> {
     let logarithmic = metric == Metric::PerSecond;
-    Frame { id, title, note: NOTE, shape: Shape::Lines, metric, x_title, logarithmic }
+    Look { id, title, note: NOTE, shape: Shape::Lines, metric, x_title, logarithmic }
 }
 
 fn threads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
@@ -186,15 +190,15 @@ fn threads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
         .filter_map(|row| {
             // A glance looks closely at the main rows only.
             let counts =
-                if scale.quick && row.engine == "postgres" { &[16] } else { scale.threads };
-            draft.series("threads", row, over(counts))
+                if scale.quick && row.arm.engine == "postgres" { &[16] } else { scale.threads };
+            row.series(draft, "threads", over(counts))
         })
         .collect();
     let reduced: Vec<Series> = rows
         .reduced
         .iter()
-        .filter(|row| !(scale.quick && row.engine == "postgres"))
-        .filter_map(|row| draft.series("threads-reduced", row, over(scale.reduced_threads)))
+        .filter(|row| !(scale.quick && row.arm.engine == "postgres"))
+        .filter_map(|row| row.series(draft, "threads-reduced", over(scale.reduced_threads)))
         .collect();
     for (id, title, metric) in [
         ("threads", "Transactions a second, durable", Metric::PerSecond),
@@ -203,17 +207,17 @@ fn threads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
         ("threads-busy", "Calls of the busy handler", Metric::BusyCalls),
         ("threads-refused", "Transactions that had to be repeated", Metric::RefusedPercent),
     ] {
-        draft.chart(&lines(id, title, metric, "threads"), full.clone(), Vec::new());
+        draft.chart(lines(id, title, metric, "threads"), full.clone(), Vec::new());
     }
     let title = "Transactions a second, reduced durability";
-    draft.chart(&lines("reduced", title, Metric::PerSecond, "threads"), reduced, Vec::new());
+    draft.chart(lines("reduced", title, Metric::PerSecond, "threads"), reduced, Vec::new());
     let traced: Vec<Series> = rows
         .main
         .iter()
-        .filter_map(|row| draft.series("threads", row, over(&scale.threads[..2])))
+        .filter_map(|row| row.series(draft, "threads", over(&scale.threads[..2])))
         .collect();
-    let frame = lines("system-calls", "System calls", Metric::SystemCalls, "threads");
-    draft.chart(&frame, traced, Vec::new());
+    let look = lines("system-calls", "System calls", Metric::SystemCalls, "threads");
+    draft.chart(look, traced, Vec::new());
 }
 
 fn processes(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
@@ -221,16 +225,16 @@ fn processes(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
         .main
         .iter()
         .filter_map(|row| {
-            draft.series("processes", row, scale.over(scale.processes, crew::Place::Processes))
+            row.series(draft, "processes", scale.over(scale.processes, crew::Place::Processes))
         })
         .collect();
     if !scale.quick {
         let places = scale.over(&[16], crew::Place::Processes);
-        series.extend(draft.series("processes", &rows.postgres, places));
+        series.extend(rows.postgres.series(draft, "processes", places));
     }
     let title = "Transactions a second, a process for each writer";
-    let frame = lines("processes", title, Metric::PerSecond, "processes");
-    draft.chart(&frame, series, Vec::new());
+    let look = lines("processes", title, Metric::PerSecond, "processes");
+    draft.chart(look, series, Vec::new());
 }
 
 fn loads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
@@ -251,18 +255,18 @@ fn loads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
     let mut all: Vec<Series> = rows
         .main
         .iter()
-        .filter_map(|row| draft.series("loads", row, places(scale.quick)))
+        .filter_map(|row| row.series(draft, "loads", places(scale.quick)))
         .collect();
     if !scale.quick {
-        all.extend(draft.series("loads", &rows.postgres, places(false)));
+        all.extend(rows.postgres.series(draft, "loads", places(false)));
     }
-    let bars = |id, title, metric| Frame {
+    let bars = |id, title, metric| Look {
         shape: Shape::Bars,
         ..lines(id, title, metric, "load, 8 threads")
     };
-    draft.chart(&bars("loads", "Other loads", Metric::PerSecond), all.clone(), Vec::new());
+    draft.chart(bars("loads", "Other loads", Metric::PerSecond), all.clone(), Vec::new());
     let title = "Other loads: transactions that had to be repeated";
-    draft.chart(&bars("loads-refused", title, Metric::RefusedPercent), all, Vec::new());
+    draft.chart(bars("loads-refused", title, Metric::RefusedPercent), all, Vec::new());
 
     let beside = |phase: &'static str, quick: bool| {
         let mut places = vec![
@@ -279,16 +283,16 @@ fn loads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
     ] {
         let quick = scale.quick || phase == "reads";
         let series =
-            rows.main.iter().filter_map(|row| draft.series("beside", row, beside(phase, quick)));
+            rows.main.iter().filter_map(|row| row.series(draft, "beside", beside(phase, quick)));
         let series: Vec<Series> = series.collect();
-        draft.chart(&bars(phase, title, Metric::PerSecond), series, Vec::new());
+        draft.chart(bars(phase, title, Metric::PerSecond), series, Vec::new());
     }
     if !scale.quick {
         let long = || vec![Place::category("a long reader", mix(Mix::BesideLongReader))];
-        let series = rows.main.iter().filter_map(|row| draft.series("beside", row, long()));
+        let series = rows.main.iter().filter_map(|row| row.series(draft, "beside", long()));
         let series: Vec<Series> = series.collect();
         let title = "All files while a long reader still reads";
-        draft.chart(&bars("long-reader-files", title, Metric::FileBytes), series, Vec::new());
+        draft.chart(bars("long-reader-files", title, Metric::FileBytes), series, Vec::new());
     }
 }
 
@@ -310,30 +314,30 @@ fn begins(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
     ];
     let mut all = Vec::new();
     for (key, label) in engines {
-        let row = rows.main.iter().find(|row| row.key == key).expect("one of the main rows");
+        let row = rows.main.iter().find(|row| row.arm.id == key).expect("one of the main rows");
         let mut joined: Option<Series> = None;
         for (word, begin) in ways {
             // Only Plait has it; the others would say so in every trial.
-            if begin == Some(Begin::Concurrent) && row.engine != "plait" {
+            if begin == Some(Begin::Concurrent) && row.arm.engine != "plait" {
                 continue;
             }
-            let row = Row { label: label.to_owned(), ..row.clone().begin(begin) };
+            let row = row.clone().labelled(label).begin(begin);
             let places = vec![Place::category(word, load(WORKERS, scale.seconds))];
-            match (draft.series("begin", &row, places), &mut joined) {
+            match (row.series(draft, "begin", places), &mut joined) {
                 (Some(part), Some(series)) => series.points.extend(part.points),
                 (part, none) => *none = part,
             }
         }
         all.extend(joined);
     }
-    let frame = Frame {
+    let look = Look {
         shape: Shape::Bars,
         ..lines("begin", "Ways to begin", Metric::PerSecond, "BEGIN, 8 threads")
     };
-    draft.chart(&frame, all.clone(), Vec::new());
+    draft.chart(look, all.clone(), Vec::new());
     let title = "Ways to begin: transactions that had to be repeated";
-    let frame = Frame { id: "begin-refused", title, metric: Metric::RefusedPercent, ..frame };
-    draft.chart(&Frame { logarithmic: false, ..frame }, all, Vec::new());
+    let look = Look { id: "begin-refused", title, metric: Metric::RefusedPercent, ..look };
+    draft.chart(Look { logarithmic: false, ..look }, all, Vec::new());
 }
 
 fn rates(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
@@ -347,18 +351,18 @@ fn rates(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
             .iter()
             .filter_map(|row| {
                 let place = Place { x: X::Number(*rate), load: base.clone(), phase: None };
-                draft.series("rate", row, vec![place])
+                row.series(draft, "rate", vec![place])
             })
             .collect();
         let (id, title) =
             (format!("rate-{rate}"), format!("Latency with {rate} transactions due a second"));
-        let frame = Frame {
+        let look = Look {
             shape: Shape::Distribution,
             logarithmic: true,
             note: "An open loop: each transaction is due at a time fixed beforehand and timed from then, so that a stall \
                 is felt by all that it delays. 8 threads. A rate that could not be kept is marked as saturated.",
             ..lines(&id, &title, Metric::Latency, "percentile")
         };
-        draft.chart(&frame, series, Vec::new());
+        draft.chart(look, series, Vec::new());
     }
 }

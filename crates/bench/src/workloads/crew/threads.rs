@@ -1,15 +1,18 @@
 //! A crew of threads.
+//!
+//! A worker that panics, be it while it is hired or later, fails the crew like one that says that it failed: nobody
+//! waits for it at the start ([`hired`]) or at the end ([`Departure`]).
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use anyhow::anyhow;
-
 use super::departure::Departure;
 use super::shift::{self, Times};
-use super::{Done, Hire, Shift, Tally};
-use crate::engines::{Outcome, Store};
+use super::{Done, Hire, Shift, Tally, Worker};
+use crate::engines::{Failure, Outcome, Store};
 use crate::measure::usage;
 
 /// Works with threads of this process on one store.
@@ -27,7 +30,7 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
             .map(|index| {
                 scope.spawn(move || {
                     let leaving = departure.worker();
-                    let hired = hire(store, index);
+                    let hired = hired(store, hire, index);
                     // Twice: all are ready, and the measured section has begun.
                     barrier.wait();
                     barrier.wait();
@@ -53,7 +56,7 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
         let at_departure = usage::between(before, usage::so_far());
         let tallies: Outcome<Vec<Tally>> = threads
             .into_iter()
-            .map(|t| t.join().unwrap_or_else(|_| Err(anyhow!("a worker panicked").into())))
+            .map(|t| t.join().unwrap_or_else(|panic| Err(panicked("a worker", panic.as_ref()))))
             .collect();
         let usage = match at_deadline {
             Some(usage) => usage,
@@ -63,4 +66,66 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
         (tallies, usage)
     });
     Ok(Done::new(shift, tallies?, usage, called.elapsed()))
+}
+
+/// Hires a worker; a panic in there is a failure, so that the worker still comes to the start and the others need not
+/// wait for ever.
+fn hired<'a>(store: &'a dyn Store, hire: &Hire<'a>, index: u32) -> Outcome<Box<dyn Worker + 'a>> {
+    // Unwind safe: nothing of a crew whose worker panicked is used again.
+    catch_unwind(AssertUnwindSafe(|| hire(store, index))).unwrap_or_else(|panic| {
+        Err(panicked(&format!("worker {index}, before it began,"), panic.as_ref()))
+    })
+}
+
+fn panicked(who: &str, panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
+        Some(text) => Failure::broken(format!("{who} panicked: {text}")),
+        None => Failure::broken(format!("{who} panicked")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::map::MapEngine;
+    use crate::engines::{Engine as _, Settings, Waits};
+    use crate::workloads::crew::Amount;
+
+    /// Does nothing.
+    struct Idle;
+
+    impl Worker for Idle {
+        fn choose(&mut self) {}
+
+        fn attempt(&mut self) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn give_up(&mut self) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn waits(&self) -> Waits {
+            Waits::default()
+        }
+    }
+
+    #[test]
+    fn a_worker_that_panics_while_it_is_hired_fails_the_crew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = MapEngine.open(folder.path(), &Settings::default()).expect("a map");
+        let shift = Shift {
+            workers: 3,
+            amount: Amount::Each(1),
+            due_per_second: None,
+            count_start_and_stop: false,
+        };
+        let hire = |_: &dyn Store, index: u32| -> Outcome<Box<dyn Worker>> {
+            assert!(index != 1, "on purpose");
+            Ok(Box::new(Idle))
+        };
+        let error = work(store.as_ref(), &shift, &hire).err().expect("no crew");
+        assert_eq!(error.to_string(), "worker 1, before it began, panicked: on purpose");
+    }
 }
