@@ -16,7 +16,7 @@ use plait_bench::studies::{Metric, Mode, X};
 use plait_bench::workloads::dice::Dice;
 
 fn chart<'a>(charts: &'a [Evaluated], id: &str) -> &'a Evaluated {
-    charts.iter().find(|chart| chart.id == id).unwrap_or_else(|| panic!("no chart {id}"))
+    charts.iter().find(|chart| chart.frame.id == id).unwrap_or_else(|| panic!("no chart {id}"))
 }
 
 fn place<'a>(chart: &'a Evaluated, engine: &str, x: &X) -> &'a Place {
@@ -78,15 +78,15 @@ fn one_failed_trial_of_five_takes_a_row_out_of_the_ranking() {
 fn published_figures_and_cells_of_the_other_mode_stay_out_of_a_chart() {
     let mut results = samples::results(1);
     for chart in &mut results.charts {
-        chart.mode = match chart.mode {
+        chart.frame.mode = match chart.frame.mode {
             Mode::Historical => Mode::Modern,
             Mode::Modern => Mode::Historical,
         };
     }
     for chart in evaluate(&results) {
-        assert!(chart.mode == Mode::Historical || chart.published.is_empty());
+        assert!(chart.frame.mode == Mode::Historical || chart.published.is_empty());
         let places = chart.series.iter().flat_map(|line| &line.places);
-        assert!(places.into_iter().all(|place| place.value.is_none()), "{}", chart.id);
+        assert!(places.into_iter().all(|place| place.value.is_none()), "{}", chart.frame.id);
     }
 }
 

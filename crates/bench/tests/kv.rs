@@ -54,8 +54,8 @@ fn a_quick_historical_run_shows_the_published_figures_beside_its_own() {
     let results = run(&["--historical", "--engines", "stock,bdb"], folder.path());
     assert_done(&results);
     for chart in &results.charts {
-        assert_eq!(chart.published.len(), 2, "{}", chart.id);
+        assert_eq!(chart.published.len(), 2, "{}", chart.frame.id);
         assert!(chart.series.iter().any(|s| s.engine == "stock" && s.points.len() == 4));
-        assert!(chart.series.iter().any(|s| s.engine == "bdb"), "{}", chart.id);
+        assert!(chart.series.iter().any(|s| s.engine == "bdb"), "{}", chart.frame.id);
     }
 }

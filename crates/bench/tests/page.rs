@@ -75,7 +75,7 @@ fn marks_shown(browser: &mut Browser, chart: &Evaluated) -> Value {
            const figure = [...document.querySelectorAll('figure.chart')].find(f => f.dataset.chart === {:?});
            for (const mark of figure.querySelectorAll('.plot .mark')) counts[mark.dataset.engine] = (counts[mark.dataset.engine] ?? 0) + 1;
            return counts; }})()",
-        chart.id
+        chart.frame.id
     ))
 }
 
@@ -87,7 +87,12 @@ fn complaints(browser: &Browser) -> Vec<&Value> {
 fn every_chart_has_its_marks_and_the_console_is_silent() {
     let Some(mut shown) = show() else { return };
     for chart in charts() {
-        assert_eq!(marks_shown(&mut shown.browser, &chart), marks_expected(&chart), "{}", chart.id);
+        assert_eq!(
+            marks_shown(&mut shown.browser, &chart),
+            marks_expected(&chart),
+            "{}",
+            chart.frame.id
+        );
     }
     let ghosts = shown.browser.value("document.querySelectorAll('.plot .ghost').length");
     assert!(ghosts.as_u64() >= Some(10), "published figures: {ghosts}");
@@ -101,12 +106,12 @@ fn a_logarithmic_axis_keeps_every_mark() {
     shown.browser.value("document.querySelectorAll('.log').forEach(box => box.click())");
     for chart in charts() {
         // What is nought has no place on such an axis.
-        if chart.metric != Metric::BusyCalls {
+        if chart.frame.metric != Metric::BusyCalls {
             assert_eq!(
                 marks_shown(&mut shown.browser, &chart),
                 marks_expected(&chart),
                 "{}",
-                chart.id
+                chart.frame.id
             );
         }
     }
@@ -130,7 +135,7 @@ fn the_filter_takes_away_exactly_one_engine_and_gives_it_back() {
     for chart in charts() {
         let mut expected = marks_expected(&chart);
         expected.as_object_mut().expect("counts").remove("lmdb");
-        assert_eq!(marks_shown(&mut shown.browser, &chart), expected, "{}", chart.id);
+        assert_eq!(marks_shown(&mut shown.browser, &chart), expected, "{}", chart.frame.id);
     }
     assert_eq!(shown.browser.value("location.hash"), json!("#hide=lmdb"));
 
@@ -149,7 +154,7 @@ fn a_filtered_report_can_be_linked() {
         for engine in ["plait", "redb"] {
             expected.as_object_mut().expect("counts").remove(engine);
         }
-        assert_eq!(marks_shown(&mut shown.browser, &chart), expected, "{}", chart.id);
+        assert_eq!(marks_shown(&mut shown.browser, &chart), expected, "{}", chart.frame.id);
     }
     let unchecked = "[...document.querySelectorAll('input[name=engine]')].filter(b => !b.checked).map(b => b.value)";
     assert_eq!(shown.browser.value(unchecked), json!(["plait", "redb"]));
@@ -230,7 +235,7 @@ fn a_telephone_shows_the_page_without_scrolling_sideways() {
                 marks_shown(&mut shown.browser, &chart),
                 marks_expected(&chart),
                 "{}",
-                chart.id
+                chart.frame.id
             );
         }
     }

@@ -55,7 +55,7 @@ fn the_modes_study_is_measured_and_names_what_stock_has_not() {
     let results = glance(&["modes", "--engines", "stock,map"]);
     // Neither the journal mode nor the way to begin.
     assert_measured(&results, |id| id.contains("concurrent"));
-    let refused = results.charts.iter().find(|c| c.metric == Metric::RefusedPercent);
+    let refused = results.charts.iter().find(|c| c.frame.metric == Metric::RefusedPercent);
     assert!(refused.is_some_and(|c| !c.series.is_empty()));
 }
 
@@ -63,7 +63,9 @@ fn the_modes_study_is_measured_and_names_what_stock_has_not() {
 fn the_modes_study_is_measured_as_published() {
     let results = glance(&["modes", "--historical", "--engines", "stock,dict"]);
     assert_measured(&results, |_| false);
-    assert!(results.charts.iter().all(|c| c.mode == Mode::Historical && c.published.len() == 4));
+    assert!(
+        results.charts.iter().all(|c| c.frame.mode == Mode::Historical && c.published.len() == 4)
+    );
 }
 
 #[test]
@@ -76,6 +78,6 @@ fn the_files_study_is_measured() {
 fn the_files_study_is_measured_as_published() {
     let results = glance(&["files", "--historical", "--engines", "stock,files"]);
     assert_measured(&results, |_| false);
-    let warm_up = results.charts.iter().find(|c| c.id == "files/historical/warm-up").unwrap();
+    let warm_up = results.charts.iter().find(|c| c.frame.id == "files/historical/warm-up").unwrap();
     assert_eq!(warm_up.published[0].points.len(), 6);
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use super::Need;
 use crate::engines::catalogue::{Entry, Kind};
 use crate::engines::{Begin, Durability, Settings};
-use crate::studies::{Cell, Chart, Metric, Mode, Plan, Point, Series, Shape, Study, Tuning, X};
+use crate::studies::{
+    Cell, Chart, Frame, Metric, Mode, Plan, Point, Series, Shape, Study, Tuning, X,
+};
 use crate::workloads::Workload;
 use crate::workloads::crew::{Amount, Place, Shift};
 use crate::workloads::transactions::Load;
@@ -202,15 +204,17 @@ fn chart(cells: &[Cell]) -> Chart {
         }],
     });
     Chart {
-        id: "advise".into(),
-        study: Study::Advise,
-        mode: Mode::Modern,
-        title: "What can serve the need".into(),
-        note: "Transactions of random reads and one update, all counters verified.".into(),
-        shape: Shape::Bars,
-        metric: Metric::PerSecond,
-        x_title: String::new(),
-        logarithmic: true,
+        frame: Frame {
+            id: "advise".into(),
+            study: Study::Advise,
+            mode: Mode::Modern,
+            title: "What can serve the need".into(),
+            note: "Transactions of random reads and one update, all counters verified.".into(),
+            shape: Shape::Bars,
+            metric: Metric::PerSecond,
+            x_title: String::new(),
+            logarithmic: true,
+        },
         series: series.collect(),
         published: Vec::new(),
     }

@@ -142,7 +142,7 @@ fn traced_cells(plan: &Plan, engines: &[Entry]) -> Vec<usize> {
     let shown: Vec<&str> = plan
         .charts
         .iter()
-        .filter(|chart| chart.metric == Metric::SystemCalls)
+        .filter(|chart| chart.frame.metric == Metric::SystemCalls)
         .flat_map(|chart| &chart.series)
         .flat_map(|series| &series.points)
         .map(|point| point.cell.as_str())

@@ -143,7 +143,7 @@ fn places(charts: &[Evaluated]) -> impl Iterator<Item = (Key, &Evaluated, &str, 
 /// One pair, or one for each percentile of a distribution.
 fn pair(chart: &Evaluated, label: &str, a: &Place, b: &Place) -> Vec<Pair> {
     let name = format!("{label}, {}", a.x);
-    if chart.metric != Metric::Latency {
+    if chart.frame.metric != Metric::Latency {
         return vec![compared(chart, name, a, b, (a.value, b.value))];
     }
     let at = |place: &Place, percentile: f64| {
@@ -180,7 +180,7 @@ fn compared(
         (Some(Verdict::Loss), None) => Difference::Less,
     };
     Pair {
-        chart: chart.title.clone(),
+        chart: chart.frame.title.clone(),
         cell: a.cell.clone(),
         place,
         unit: chart.unit,

@@ -17,29 +17,14 @@ use crate::engines::catalogue::Presence;
 use crate::measure::phase::Phase;
 use crate::measure::statistics::Median;
 use crate::measure::trial::Answer;
-use crate::studies::{Chart, Metric, Mode, Point, Published, Series, Shape, Study, Tuning, X};
+use crate::studies::{Chart, Frame, Metric, Mode, Point, Published, Series, Tuning, X};
 
 /// A chart with its figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluated {
-    /// As in [`Chart`].
-    pub id: String,
-    /// As in [`Chart`].
-    pub study: Study,
-    /// As in [`Chart`].
-    pub mode: Mode,
-    /// As in [`Chart`].
-    pub title: String,
-    /// As in [`Chart`].
-    pub note: String,
-    /// As in [`Chart`].
-    pub shape: Shape,
-    /// As in [`Chart`].
-    pub metric: Metric,
-    /// As in [`Chart`].
-    pub x_title: String,
-    /// As in [`Chart`].
-    pub logarithmic: bool,
+    /// What it is.
+    #[serde(flatten)]
+    pub frame: Frame,
     /// Unit of the figures.
     pub unit: &'static str,
     /// Which way is better.
@@ -143,22 +128,14 @@ pub fn evaluate(results: &Results) -> Vec<Evaluated> {
 
 fn one(chart: &Chart, results: &Results) -> Evaluated {
     let series: Vec<Line> = chart.series.iter().map(|s| line(chart, s, results)).collect();
-    let published = match chart.mode {
+    let published = match chart.frame.mode {
         Mode::Historical => chart.published.clone(),
         Mode::Modern => Vec::new(),
     };
     Evaluated {
-        id: chart.id.clone(),
-        study: chart.study,
-        mode: chart.mode,
-        title: chart.title.clone(),
-        note: chart.note.clone(),
-        shape: chart.shape,
-        metric: chart.metric,
-        x_title: chart.x_title.clone(),
-        logarithmic: chart.logarithmic,
-        unit: chart.metric.unit(),
-        better: chart.metric.better(),
+        frame: chart.frame.clone(),
+        unit: chart.frame.metric.unit(),
+        better: chart.frame.metric.better(),
         xs: places_on_axis(&series, &published),
         series,
         published,
@@ -217,12 +194,12 @@ fn place(chart: &Chart, point: &Point, results: &Results) -> Place {
     let Some(result) = results.cell(&point.cell) else {
         return nothing(format!("{} is not in the results", point.cell));
     };
-    if result.cell.mode != chart.mode {
+    if result.cell.mode != chart.frame.mode {
         return nothing("its cell is of another mode than the chart".to_owned());
     }
     let phases: Vec<&Phase> = result.phases(point.phase.as_deref()).collect();
-    let curve = if chart.metric == Metric::Latency { curve(&phases) } else { Vec::new() };
-    let value = value(chart.metric, result, &phases, &curve);
+    let curve = if chart.frame.metric == Metric::Latency { curve(&phases) } else { Vec::new() };
+    let value = value(chart.frame.metric, result, &phases, &curve);
     let failures: Vec<&str> = result.trials.iter().filter_map(|t| failure(&t.answer)).collect();
     let (state, why) = state(result, value.is_some(), &failures);
     let unranked = match failures.len() {

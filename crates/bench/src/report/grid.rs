@@ -73,7 +73,7 @@ pub fn grid(chart: &Evaluated) -> Grid {
 #[must_use]
 pub fn grid_with(chart: &Evaluated, extent: Extent) -> Grid {
     let mut strips: Vec<Strip> = Vec::new();
-    if chart.metric == Metric::Latency {
+    if chart.frame.metric == Metric::Latency {
         return of_distribution(chart, extent);
     }
     let best: Vec<Option<f64>> = chart.xs.iter().map(|x| best(chart, x)).collect();
@@ -91,7 +91,7 @@ pub fn grid_with(chart: &Evaluated, extent: Extent) -> Grid {
     }
     let columns: Vec<String> = chart.xs.iter().map(ToString::to_string).collect();
     let remarks = remarks(chart);
-    if chart.study == Study::Kv && chart.mode == Mode::Historical {
+    if chart.frame.study == Study::Kv && chart.frame.mode == Mode::Historical {
         let rows = columns
             .into_iter()
             .enumerate()
@@ -100,7 +100,7 @@ pub fn grid_with(chart: &Evaluated, extent: Extent) -> Grid {
         let columns = strips.into_iter().map(|(name, _)| name).collect();
         return Grid { corner: "n/sec".to_owned(), columns, rows, remarks };
     }
-    Grid { corner: chart.x_title.clone(), columns, rows: strips, remarks }
+    Grid { corner: chart.frame.x_title.clone(), columns, rows: strips, remarks }
 }
 
 /// The best ranked figure at a place, if it is apart from those of all other rows.

@@ -22,7 +22,7 @@ pub fn markdown(results: &Results) -> String {
     write_standings(&mut out, &standings(&charts));
     let mut before = None;
     for chart in &charts {
-        let title = part(chart.study, chart.mode);
+        let title = part(chart.frame.study, chart.frame.mode);
         if before.replace(title) != Some(title) {
             let _ = writeln!(out, "## {title}\n");
         }
@@ -117,7 +117,13 @@ fn write_standings(out: &mut String, standings: &[Standing]) {
 }
 
 fn write_chart(out: &mut String, chart: &Evaluated) {
-    let _ = writeln!(out, "### {}\n\n{}. {}\n", cell(&chart.title), unit(chart), cell(&chart.note));
+    let _ = writeln!(
+        out,
+        "### {}\n\n{}. {}\n",
+        cell(&chart.frame.title),
+        unit(chart),
+        cell(&chart.frame.note)
+    );
     let grid = grid_with(chart, Extent::Interval);
     let titles = std::iter::once(grid.corner).chain(grid.columns);
     let titles: Vec<String> = titles.collect();

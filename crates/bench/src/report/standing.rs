@@ -165,7 +165,7 @@ fn of_chart(chart: &Evaluated) -> Vec<Standing> {
     let Some(better) = chart.better else { return Vec::new() };
     let mut found = Vec::new();
     for x in &chart.xs {
-        if chart.metric == Metric::Latency {
+        if chart.frame.metric == Metric::Latency {
             for percentile in PERCENTILES {
                 let entrants = entrants(chart, x, &|place| at(place, percentile));
                 let place = if chart.xs.len() > 1 {
@@ -185,7 +185,7 @@ fn of_chart(chart: &Evaluated) -> Vec<Standing> {
 
 fn name(chart: &Evaluated, x: &X) -> String {
     match x {
-        X::Number(number) => format!("{} {number}", chart.x_title).trim_start().to_owned(),
+        X::Number(number) => format!("{} {number}", chart.frame.x_title).trim_start().to_owned(),
         X::Category(name) => name.clone(),
     }
 }
@@ -226,10 +226,10 @@ fn at_place(
                 continue;
             };
             found.push(Standing {
-                chart: chart.id.clone(),
-                study: chart.study,
-                mode: chart.mode,
-                title: chart.title.clone(),
+                chart: chart.frame.id.clone(),
+                study: chart.frame.study,
+                mode: chart.frame.mode,
+                title: chart.frame.title.clone(),
                 place: place.to_owned(),
                 unit: chart.unit,
                 better,

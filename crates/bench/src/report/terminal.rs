@@ -35,8 +35,8 @@ pub fn summary(results: &Results, details: bool) -> String {
     let mut note = "";
     for chart in &charts {
         // Charts of a study often share their note; once is enough.
-        let repeated = note == chart.note;
-        note = &chart.note;
+        let repeated = note == chart.frame.note;
+        note = &chart.frame.note;
         write_chart(&mut out, chart, if repeated { "" } else { note });
         if details {
             write_details(&mut out, chart);
@@ -101,9 +101,12 @@ pub fn unit(chart: &Evaluated) -> String {
 }
 
 fn write_chart(out: &mut String, chart: &Evaluated, note: &str) {
-    heading(out, &format!("{} ({})", chart.title, part(chart.study, chart.mode)));
-    let below =
-        if chart.x_title.is_empty() { String::new() } else { format!(" by {}", chart.x_title) };
+    heading(out, &format!("{} ({})", chart.frame.title, part(chart.frame.study, chart.frame.mode)));
+    let below = if chart.frame.x_title.is_empty() {
+        String::new()
+    } else {
+        format!(" by {}", chart.frame.x_title)
+    };
     paragraph(out, DIM, "", &format!("{}{below}. {}", unit(chart), note));
     let grid = grid(chart);
     for table in tables(&grid) {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{Cell, Chart, Metric, Mode, Plan, Point, Published, Series, Shape, Study, Tuning, X};
+use super::{
+    Cell, Chart, Frame, Metric, Mode, Plan, Point, Published, Series, Shape, Study, Tuning, X,
+};
 use crate::engines::catalogue::{Entry, Kind};
 use crate::engines::{Durability, Settings};
 use crate::workloads::Workload;
@@ -146,15 +148,17 @@ impl<'a> Draft<'a> {
     /// Adds a chart.
     pub fn chart(&mut self, look: Look<'_>, series: Vec<Series>, published: Vec<Published>) {
         self.plan.charts.push(Chart {
-            id: format!("{}/{}{}", self.prefix(), look.id, self.suffix),
-            study: self.study,
-            mode: self.mode,
-            title: format!("{}{}", look.title, self.suffix),
-            note: look.note.to_owned(),
-            shape: look.shape,
-            metric: look.metric,
-            x_title: look.x_title.to_owned(),
-            logarithmic: look.logarithmic,
+            frame: Frame {
+                id: format!("{}/{}{}", self.prefix(), look.id, self.suffix),
+                study: self.study,
+                mode: self.mode,
+                title: format!("{}{}", look.title, self.suffix),
+                note: look.note.to_owned(),
+                shape: look.shape,
+                metric: look.metric,
+                x_title: look.x_title.to_owned(),
+                logarithmic: look.logarithmic,
+            },
             series,
             published,
         });
@@ -254,7 +258,7 @@ pub mod tests {
     pub fn assert_sound(plan: &Plan) {
         let ids: HashSet<&str> = plan.cells.iter().map(|c| c.id.as_str()).collect();
         assert_eq!(ids.len(), plan.cells.len(), "ids of cells are unique");
-        let charts: HashSet<&str> = plan.charts.iter().map(|c| c.id.as_str()).collect();
+        let charts: HashSet<&str> = plan.charts.iter().map(|c| c.frame.id.as_str()).collect();
         assert_eq!(charts.len(), plan.charts.len(), "ids of charts are unique");
         let points = plan.charts.iter().flat_map(|c| &c.series).flat_map(|s| &s.points);
         let shown: HashSet<&str> = points.map(|p| p.cell.as_str()).collect();

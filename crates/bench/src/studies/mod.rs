@@ -187,9 +187,9 @@ pub struct Published {
     pub points: Vec<(X, f64)>,
 }
 
-/// A chart with its table.
+/// What a chart is, but for its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Chart {
+pub struct Frame {
     /// Unique and stable: `writers/modern/threads`.
     pub id: String,
     /// Of which study.
@@ -208,6 +208,14 @@ pub struct Chart {
     pub x_title: String,
     /// Whether the vertical axis is better logarithmic.
     pub logarithmic: bool,
+}
+
+/// A chart with its table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Chart {
+    /// What it is.
+    #[serde(flatten)]
+    pub frame: Frame,
     /// Measured.
     pub series: Vec<Series>,
     /// Published; only in historical mode.

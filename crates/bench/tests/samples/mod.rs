@@ -14,7 +14,7 @@ use plait_bench::measure::trace::Traced;
 use plait_bench::measure::trial::Answer;
 use plait_bench::report::results::{CellResult, Results, SCHEMA, Trial};
 use plait_bench::studies::{
-    Cell, Chart, Metric, Mode, Point, Published, Series, Shape, Study, Tuning, X,
+    Cell, Chart, Frame, Metric, Mode, Point, Published, Series, Shape, Study, Tuning, X,
 };
 use plait_bench::workloads::dice::Dice;
 use plait_bench::workloads::{Finding, Measured, Workload, proof};
@@ -277,26 +277,25 @@ impl Sample {
             engine: engine.to_owned(),
             points: TESTS.map(|t| X::Category(t.to_owned())).into_iter().zip(values).collect(),
         };
-        self.charts.push(Chart {
-            published: vec![
-                figures("SQLite 3.6.19, 2009", "stock", [51874.0, 334_470.0, 46093.0, 183_634.0]),
-                figures(
-                    "Berkeley DB 4.8.24, 2009",
-                    "bdb",
-                    [444_168.0, 684_088.0, 425_061.0, 590_737.0],
-                ),
-            ],
-            logarithmic: true,
-            ..chart(
-                Study::Kv,
-                Mode::Historical,
-                "5000-persistent",
-                "5,000 keys, persistent, single user",
-                Shape::Bars,
-                Metric::PerSecond,
-                series,
-            )
-        });
+        let mut chart = chart(
+            Study::Kv,
+            Mode::Historical,
+            "5000-persistent",
+            "5,000 keys, persistent, single user",
+            Shape::Bars,
+            Metric::PerSecond,
+            series,
+        );
+        chart.frame.logarithmic = true;
+        chart.published = vec![
+            figures("SQLite 3.6.19, 2009", "stock", [51874.0, 334_470.0, 46093.0, 183_634.0]),
+            figures(
+                "Berkeley DB 4.8.24, 2009",
+                "bdb",
+                [444_168.0, 684_088.0, 425_061.0, 590_737.0],
+            ),
+        ];
+        self.charts.push(chart);
     }
 
     fn historical_writers(&mut self) {
@@ -520,15 +519,17 @@ fn chart(
     };
     let word = if mode == Mode::Historical { "historical" } else { "modern" };
     Chart {
-        id: format!("{study:?}/{word}/{name}").to_lowercase(),
-        study,
-        mode,
-        title: title.to_owned(),
-        note: "Made-up figures of a test: nothing here was measured.".to_owned(),
-        shape,
-        metric,
-        x_title: x_title.to_owned(),
-        logarithmic: false,
+        frame: Frame {
+            id: format!("{study:?}/{word}/{name}").to_lowercase(),
+            study,
+            mode,
+            title: title.to_owned(),
+            note: "Made-up figures of a test: nothing here was measured.".to_owned(),
+            shape,
+            metric,
+            x_title: x_title.to_owned(),
+            logarithmic: false,
+        },
         series,
         published: Vec::new(),
     }

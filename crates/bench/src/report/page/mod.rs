@@ -164,7 +164,7 @@ fn parts(results: &Results, charts: &[Evaluated]) -> Vec<Part> {
         for mode in [Mode::Historical, Mode::Modern] {
             let charts: Vec<Shown> = charts
                 .iter()
-                .filter(|chart| (chart.study, chart.mode) == (study, mode))
+                .filter(|chart| (chart.frame.study, chart.frame.mode) == (study, mode))
                 .map(shown)
                 .collect();
             let answered = answered.iter().filter(|a| (a.study, a.mode) == (study, mode));
@@ -192,12 +192,12 @@ fn says(study: Study) -> &'static str {
 fn shown(chart: &Evaluated) -> Shown {
     let bars = chart.xs.len() * (chart.series.len() + chart.published.len());
     Shown {
-        id: chart.id.clone(),
-        anchor: anchor(&chart.id),
-        title: chart.title.clone(),
-        note: chart.note.clone(),
+        id: chart.frame.id.clone(),
+        anchor: anchor(&chart.frame.id),
+        title: chart.frame.title.clone(),
+        note: chart.frame.note.clone(),
         unit: unit(chart),
-        logarithmic: chart.logarithmic || chart.metric == Metric::Latency,
+        logarithmic: chart.frame.logarithmic || chart.frame.metric == Metric::Latency,
         wide: bars > 60,
         remarks: grid(chart).remarks,
         percentiles: rows::percentiles(chart),

@@ -38,11 +38,11 @@ pub struct Percentiles {
 
 /// What the columns of [`Row::cells`] are.
 pub fn head(chart: &Evaluated) -> Vec<String> {
-    let figure = match chart.metric {
+    let figure = match chart.frame.metric {
         Metric::Latency => "p99, µs".to_owned(),
         _ => chart.unit.to_owned(),
     };
-    let x = if chart.x_title.is_empty() { "at" } else { &chart.x_title };
+    let x = if chart.frame.x_title.is_empty() { "at" } else { &chart.frame.x_title };
     let fixed = [
         "interval",
         "trials",
@@ -184,7 +184,7 @@ fn tuning(tuning: Tuning) -> &'static str {
 
 /// The percentiles of a distribution, a row for each curve; none for other charts.
 pub fn percentiles(chart: &Evaluated) -> Option<Percentiles> {
-    if chart.metric != Metric::Latency {
+    if chart.frame.metric != Metric::Latency {
         return None;
     }
     let grid = grid(chart);

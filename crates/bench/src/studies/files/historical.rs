@@ -239,7 +239,7 @@ mod tests {
             for ghost in &chart.published {
                 let series = chart.series.iter().find(|s| s.engine == ghost.engine).unwrap();
                 for (x, _) in &ghost.points {
-                    assert!(series.points.iter().any(|p| p.x == *x), "{} {x:?}", chart.id);
+                    assert!(series.points.iter().any(|p| p.x == *x), "{} {x:?}", chart.frame.id);
                 }
             }
         }

@@ -263,7 +263,8 @@ mod tests {
     #[test]
     fn every_form_of_files_meets_sqlite_of_the_same_class() {
         let request = request(Mode::Modern, &[]);
-        let chart = plan(&request).charts.into_iter().find(|c| c.id == "files/modern/inserts");
+        let chart =
+            plan(&request).charts.into_iter().find(|c| c.frame.id == "files/modern/inserts");
         let series = chart.expect("the chart of inserts").series;
         let engines = |name: &str| series.iter().filter(|s| s.engine == name).count();
         assert_eq!((engines("files"), engines("stock"), engines("plait")), (4, 2, 4));

@@ -6,7 +6,8 @@
 //! DB_THREAD where there is an environment, and a deadlock detector is set that a single user never needs.
 
 use super::super::{
-    Cell, Chart, Metric, Mode, Plan, Point, Published, Request, Series, Shape, Study, Tuning, X,
+    Cell, Chart, Frame, Metric, Mode, Plan, Point, Published, Request, Series, Shape, Study,
+    Tuning, X,
 };
 use super::published::{BLOCKS, Block, Configuration, TESTS};
 use super::{Medium, is_named_library, thousands};
@@ -74,15 +75,17 @@ fn add(plan: &mut Plan, request: &Request, block: &Block, medium: Medium<'_>) {
         }
     }
     plan.charts.push(Chart {
-        id: medium.id(id),
-        study: Study::Kv,
-        mode: Mode::Historical,
-        title: medium.title(format!("{} rows, {title}", thousands(block.rows))),
-        note: note(block.configuration),
-        shape: Shape::Bars,
-        metric: Metric::PerSecond,
-        x_title: "test".to_owned(),
-        logarithmic: true,
+        frame: Frame {
+            id: medium.id(id),
+            study: Study::Kv,
+            mode: Mode::Historical,
+            title: medium.title(format!("{} rows, {title}", thousands(block.rows))),
+            note: note(block.configuration),
+            shape: Shape::Bars,
+            metric: Metric::PerSecond,
+            x_title: "test".to_owned(),
+            logarithmic: true,
+        },
         series,
         published: vec![
             published("SQLite 3.6.19, 2009", "stock", &block.sqlite),

@@ -113,7 +113,7 @@ mod tests {
         for plan in all_plans() {
             let cells: HashSet<&str> = plan.cells.iter().map(|c| c.id.as_str()).collect();
             assert_eq!(cells.len(), plan.cells.len());
-            let charts: HashSet<&str> = plan.charts.iter().map(|c| c.id.as_str()).collect();
+            let charts: HashSet<&str> = plan.charts.iter().map(|c| c.frame.id.as_str()).collect();
             assert_eq!(charts.len(), plan.charts.len());
             for point in plan.charts.iter().flat_map(|c| &c.series).flat_map(|s| &s.points) {
                 let cell = plan.cells.iter().find(|c| c.id == point.cell).expect(&point.cell);
@@ -140,7 +140,7 @@ mod tests {
                     .filter_map(|point| plan.cells.iter().find(|c| c.id == point.cell))
                     .map(|cell| format!("{:?}", cell.durability))
                     .collect();
-                assert!(classes.len() <= 1, "{}: {classes:?}", chart.id);
+                assert!(classes.len() <= 1, "{}: {classes:?}", chart.frame.id);
             }
         }
     }
@@ -158,7 +158,7 @@ mod tests {
                 chart.published.iter().flat_map(|p| &p.points).map(|(_, value)| *value).collect();
             let expected: Vec<f64> =
                 block.sqlite.iter().chain(&block.bdb).map(|v| f64::from(*v)).collect();
-            assert_eq!(ghosts, expected, "{}", chart.id);
+            assert_eq!(ghosts, expected, "{}", chart.frame.id);
         }
     }
 

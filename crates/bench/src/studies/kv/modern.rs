@@ -2,7 +2,7 @@
 //! keys. Classes of durability never share a chart.
 
 use super::super::{
-    Cell, Chart, Metric, Mode, Plan, Point, Request, Series, Shape, Study, Tuning, X,
+    Cell, Chart, Frame, Metric, Mode, Plan, Point, Request, Series, Shape, Study, Tuning, X,
 };
 use super::variants::{self, Variant};
 use super::{Medium, thousands};
@@ -152,15 +152,17 @@ fn bars(
         what.phases.iter().map(point).collect()
     };
     Chart {
-        id: medium.id(format!("kv/modern/{word}/{}", what.id)),
-        study: Study::Kv,
-        mode: Mode::Modern,
-        title: medium.title(format!("{}: {meaning}", what.title)),
-        note: what.note.to_owned(),
-        shape: Shape::Bars,
-        metric: Metric::PerSecond,
-        x_title: "operation".to_owned(),
-        logarithmic: true,
+        frame: Frame {
+            id: medium.id(format!("kv/modern/{word}/{}", what.id)),
+            study: Study::Kv,
+            mode: Mode::Modern,
+            title: medium.title(format!("{}: {meaning}", what.title)),
+            note: what.note.to_owned(),
+            shape: Shape::Bars,
+            metric: Metric::PerSecond,
+            x_title: "operation".to_owned(),
+            logarithmic: true,
+        },
         series: series(variants, durability, points),
         published: Vec::new(),
     }
@@ -263,6 +265,7 @@ fn add_value_sizes(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, med
         let represents = |label: &str| variants.iter().any(|v| v.represents && v.label == label);
         series.retain(|one| represents(&one.label));
         plan.charts.push(Chart {
+            frame: Frame {
             id: medium.id(format!("kv/modern/{word}/value-size-{}", phase.replace(' ', "-"))),
             study: Study::Kv,
             mode: Mode::Modern,
@@ -276,6 +279,7 @@ fn add_value_sizes(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, med
             metric: Metric::PerSecond,
             x_title: "bytes of a value".to_owned(),
             logarithmic: true,
+            },
             series,
             published: Vec::new(),
         });

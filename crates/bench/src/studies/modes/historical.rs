@@ -161,6 +161,6 @@ mod tests {
     fn every_medium_has_charts_of_its_own() {
         let plan = plan(&request(Mode::Historical, &[]));
         assert_eq!(plan.charts.len(), 8);
-        assert!(plan.charts[4].title.ends_with("on /b"));
+        assert!(plan.charts[4].frame.title.ends_with("on /b"));
     }
 }

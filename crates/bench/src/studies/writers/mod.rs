@@ -82,7 +82,8 @@ mod tests {
                 let plan = plan(&request(mode, quick, thorough));
                 let ids: HashSet<&str> = plan.cells.iter().map(|c| c.id.as_str()).collect();
                 assert_eq!(ids.len(), plan.cells.len());
-                let charts: HashSet<&str> = plan.charts.iter().map(|c| c.id.as_str()).collect();
+                let charts: HashSet<&str> =
+                    plan.charts.iter().map(|c| c.frame.id.as_str()).collect();
                 assert_eq!(charts.len(), plan.charts.len());
                 for chart in &plan.charts {
                     assert!(mode == Mode::Historical || chart.published.is_empty());
@@ -148,9 +149,9 @@ mod tests {
             Metric::TransactionCpu,
             Metric::BusyCalls,
         ] {
-            let chart = plan.charts.iter().find(|c| c.metric == metric);
+            let chart = plan.charts.iter().find(|c| c.frame.metric == metric);
             let chart = chart.unwrap_or_else(|| panic!("no chart of {metric:?}"));
-            assert!(chart.series.iter().all(|s| s.points.len() > 2), "{}", chart.id);
+            assert!(chart.series.iter().all(|s| s.points.len() > 2), "{}", chart.frame.id);
         }
     }
 
