@@ -158,6 +158,6 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   plStashClear(p);
   rc = eMode==SQLITE_CHECKPOINT_NOOP ? SQLITE_OK : pl_merge_all(pPl->pConn, plWait(p->db, &wait));
   if( rc!=SQLITE_OK && (rc & 0xff)!=SQLITE_BUSY ) return plFail(p, rc);
-  rc2 = sqlite3StockBtreeCheckpoint(p, eMode, pnLog, pnCkpt);
+  rc2 = plBaseSynced(p, sqlite3StockBtreeCheckpoint(p, eMode, pnLog, pnCkpt));
   return rc2 ? rc2 : rc & 0xff;
 }
