@@ -76,17 +76,25 @@ fn small_transactions_stay_on_the_concurrent_path_also_after_large_ones() {
 }
 
 #[test]
-fn optimistic_transactions_are_never_made_exclusive_for_being_large() {
+fn an_optimistic_transaction_goes_straight_to_the_base_only_after_a_large_and_short_one() {
     let Some(subject) = real_plait("bulk") else { return };
     let fixture = Fixture::new(subject, SCHEMA);
     let connection = fixture.open();
-    let before = paths(&connection);
-    for index in 0..5 {
+    let mut from = 1;
+    let mut load = |rows: i64| {
+        let before = paths(&connection);
         connection
-            .execute(&format!("BEGIN CONCURRENT; {}; COMMIT", insert(1 + index * LARGE, LARGE)))
+            .execute(&format!("BEGIN CONCURRENT; {}; COMMIT", insert(from, rows)))
             .expect("it loads");
-    }
-    assert_eq!(paths(&connection), (before.0, before.1 + 5));
+        from += rows;
+        let after = paths(&connection);
+        assert_eq!(after.0 - before.0 + after.1 - before.1, 1);
+        after.0 > before.0
+    };
+    let direct: Vec<bool> =
+        [1000, 1000, 1000, 1, 1000, 20_000, 20_000, 20_000, 1000, 1000].map(&mut load).into();
+    assert_eq!(direct, [false, true, true, false, false, true, false, false, false, true]);
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(from - 1));
 }
 
 #[test]

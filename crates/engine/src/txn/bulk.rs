@@ -7,10 +7,12 @@
 //! The price is paid by others: a transaction that began to read meanwhile and then wants to write conflicts (E3).
 //! So it is done only where nobody else is seen to be.
 //!
-//! | previous transaction that wrote | asked at | goes straight to the base if alone, and if |
-//! |---|---|---|
-//! | large | [`EARLY_WRITES`] | what is in memory can be merged without waiting |
-//! | small, or none | [`LARGE_WRITES`] | nothing is in memory |
+//! | transaction | previous one that wrote | asked at | goes straight to the base if alone, and if |
+//! |---|---|---|---|
+//! | queued | large | [`EARLY_WRITES`] | what is in memory can be merged without waiting |
+//! | queued | small, or none | [`LARGE_WRITES`] | nothing is in memory |
+//! | optimistic | large, up to [`SHORT_WRITES`] | [`EARLY_WRITES`] | as the first, and nobody has committed since it began |
+//! | optimistic | any other | - | never: others may write beside it for as long as it takes |
 //!
 //! *Alone*: no other connection of any process has a transaction, none has begun one since this connection's
 //! previous large transaction (or since it was opened), and it has seen so for long enough: whoever came while a transaction
@@ -20,11 +22,13 @@
 //! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
 //!   again. It waits for nobody and cannot fail with BUSY (`reserve_exclusive`).
 //! - D2 A transaction of fewer than [`EARLY_WRITES`] entries stays on the concurrent path.
+//! - D3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
+//!   has been committed since its snapshot: there is nothing to validate.
 //!
 //! Everything but the count of transactions begun is private to the connection. It decides about speed alone, so
 //! that the count may be read without an order.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::{Conn, WriteMode};
 use crate::shm::layout::{NO_PIN, generation, txn_state};
@@ -34,6 +38,8 @@ use crate::shm::layout::{NO_PIN, generation, txn_state};
 const LARGE_WRITES: usize = 256;
 /// A transaction that follows a large one is asked this early, which leaves small ones alone. Little is written twice.
 const EARLY_WRITES: usize = 16;
+/// A large transaction of at most so many entries ends soon, some ten milliseconds, and so, probably, does the one after it.
+const SHORT_WRITES: u64 = 16_384;
 /// Large transactions that have to pass undisturbed after somebody came, the first time and at most.
 const QUIET: std::ops::RangeInclusive<u32> = 8..=4096;
 
@@ -46,6 +52,8 @@ pub(crate) struct Bulk {
     others: u64,
     /// The previous transaction that wrote was large.
     after_large: bool,
+    /// And not so large that the next one may take long.
+    after_short: bool,
     /// The previous large one went straight to the base.
     was_direct: bool,
     /// Large transactions in a row beside which nobody began one.
@@ -70,6 +78,7 @@ impl Bulk {
     /// A transaction with so many entries was committed.
     fn ended(&mut self, writes: u64, direct: bool, others: u64) {
         self.after_large = writes >= LARGE_WRITES as u64;
+        self.after_short = writes <= SHORT_WRITES;
         if !self.after_large {
             return;
         }
@@ -87,16 +96,35 @@ impl Bulk {
 }
 
 impl Conn {
-    /// Asked at every write: true if the transaction shall go on exclusively. Then it has the right to merge, and
-    /// nothing is left in memory.
+    /// Asked at every write: true if the transaction shall go on exclusively. Then it has both rights, and nothing is
+    /// left in memory.
     pub(super) fn goes_direct(&mut self) -> bool {
         let enough = if self.bulk.after_large { EARLY_WRITES } else { LARGE_WRITES };
         if self.writes.len() < enough || self.bulk.declined {
             return false;
         }
-        let queued = self.mode == Some(WriteMode::Queued) && self.has_right;
-        self.bulk.declined = !(queued && self.is_alone() && self.reserve_exclusive());
+        self.bulk.declined = !(self.is_alone() && self.reserve_both_rights());
         !self.bulk.declined
+    }
+
+    fn reserve_both_rights(&mut self) -> bool {
+        if self.mode == Some(WriteMode::Queued) {
+            return self.has_right && self.reserve_exclusive();
+        }
+        let soon_over = self.bulk.after_large && self.bulk.after_short;
+        if !soon_over || !self.take_right_at_once() {
+            return false;
+        }
+        // With the right held both stay equal (D3, X2).
+        let newest = self.db.control().visible_ts.load(Acquire);
+        let is_newest = self.snapshot.as_ref().is_some_and(|s| s.ts.get() == newest);
+        if is_newest && self.reserve_exclusive() {
+            self.mode = Some(WriteMode::Queued);
+            return true;
+        }
+        // On failure (a poisoned commit mutex) the next reaper gives the right back.
+        let _ = self.give_right_back();
+        false
     }
 
     fn is_alone(&self) -> bool {

@@ -237,6 +237,12 @@ impl Conn {
         Ok(())
     }
 
+    /// Takes the writer's right if it is free.
+    fn take_right_at_once(&mut self) -> bool {
+        self.has_right = matches!(self.db.try_take_right(self.slot), Ok(true));
+        self.has_right
+    }
+
     /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (X2).
     ///
     /// # Errors
