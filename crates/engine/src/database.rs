@@ -404,7 +404,7 @@ impl Database {
 
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
-        self.check_fork().is_err()
+        process::fork_generation() != self.fork_generation
     }
 
     pub(crate) fn region(&self) -> &Region {

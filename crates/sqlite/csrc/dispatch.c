@@ -84,10 +84,11 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "convert.c"
 #include "vtab.c"
 
-/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main) mean ours: see pages.c. */
+/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main, vdbeapi) mean ours: see pages.c. */
 #define sqlite3PagerGet          plPagerGet
 #define sqlite3PagerWrite        plPagerWrite
 #define sqlite3PagerLockingMode  plPagerLockingMode
+#define sqlite3PagerWalCallback  plPagerWalCallback
 #ifdef SQLITE_ENABLE_SNAPSHOT
 # define sqlite3PagerSnapshotGet  plPagerSnapshotGet
 # define sqlite3PagerSnapshotOpen plPagerSnapshotOpen

@@ -61,11 +61,7 @@ impl BaseWal {
 
     /// Makes earlier commits of the base durable before bytes are written to the log (B2). The sync mutex is held, so
     /// that those who come meanwhile wait for this sync.
-    pub(super) fn sync_before(
-        &self,
-        shared: &LogShared,
-        sync: &Guard<'_>,
-    ) -> Result<(), LogError> {
+    pub(super) fn sync_before(&self, shared: &LogShared, sync: &Guard<'_>) -> Result<(), LogError> {
         debug_assert!(sync.holds(&shared.sync_mutex));
         // Acquire pairs with the Release of `note_base_commit`: its pages have been written.
         let commits = shared.base.commits.load(Acquire);
