@@ -119,10 +119,17 @@ static int plBaseSynced(Btree *p, int rc){
   return rc;
 }
 
+/* A full disk is met before the last frame of a commit, which makes it one, is written; unless that is written several times. */
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
+  Pager *pPager = p->pBt->pPager;
   int rc = SQLITE_OK;
-  if( p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
-  return rc ? rc : plBaseSynced(p, sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl));
+  if( pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
+  if( rc==SQLITE_OK ) rc = plBaseSynced(p, sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl));
+  if( rc==SQLITE_FULL && pPager->pWal && !pPager->pWal->padToSectorBoundary ){
+    pl_exclusive_not_committed(p->pPl->pConn);
+    p->pPl->bStamped = 0;
+  }
+  return rc;
 }
 
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */

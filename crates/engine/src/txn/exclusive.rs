@@ -198,6 +198,11 @@ impl Conn {
         self.stamp()
     }
 
+    /// The stock commit failed before it was complete: there is nothing to bury.
+    pub fn exclusive_not_committed(&mut self) {
+        self.stamped = None;
+    }
+
     fn stamp(&self) -> BaseHeader {
         let c = self.db.control();
         BaseHeader {

@@ -388,6 +388,16 @@ pub unsafe extern "C" fn pl_exclusive_header(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_not_committed(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.exclusive_not_committed()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
     // SAFETY: engine.h.
     unsafe { read(conn, (), |c| c.database().base_sync_failed()) }
