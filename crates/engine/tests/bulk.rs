@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Client, TABLE, at_rest, create, wait_ms};
+use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
 use plait_engine::error::Error;
 use plait_engine::merge::BaseOpener;
 use plait_engine::txn::Sync;
@@ -157,4 +157,25 @@ fn a_synced_commit_of_the_base_is_not_synced_again() {
     let syncs = counter(&mut a, "base_syncs");
     a.write(b"x", b"3", Sync::Full).unwrap();
     assert_eq!(counter(&mut a, "base_syncs"), syncs);
+}
+
+#[test]
+fn who_begins_to_read_beside_it_conflicts_when_it_writes_and_only_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let (mut a, mut b) = (Client::open(&path), Client::open(&path));
+    a.begin_immediate(1000).unwrap();
+    let asked = write_until_asked(&mut a, 0).expect("it is alone");
+    b.snapshot(false);
+    assert_eq!(b.get(&key(0)), None);
+    go_exclusive(&mut a, &path, Sync::Normal, asked, LARGE - asked);
+    assert_eq!(b.get(&key(0)), None, "a snapshot does not move");
+    assert!(is_conflict(&b.upgrade().unwrap_err()));
+    b.rollback();
+    b.snapshot(false);
+    assert_eq!(b.get(&key(0)).as_deref(), Some(&b"v"[..]));
+    b.upgrade().unwrap();
+    b.put(&key(0), b"w");
+    b.commit(Sync::Normal).unwrap();
+    assert_eq!(a.read(&key(0)).as_deref(), Some(&b"w"[..]));
 }
