@@ -98,6 +98,55 @@ fn a_disk_that_fills_up_fails_commits_clearly_until_there_is_space_again() {
 }
 
 #[test]
+fn a_bulk_load_that_meets_a_full_disk_fails_clearly_and_goes_on_when_there_is_space() {
+    let Some(subject) = real_plait("a full disk") else { return };
+    for synchronous in [Synchronous::Full, Synchronous::Normal] {
+        for free in [0, 50_000, 4 << 20, 25 << 20] {
+            let Some(disk) = SmallDisk::mount(110) else { return };
+            let connection = subject.create(&disk.database()).expect("there is space");
+            connection
+                .execute(&format!(
+                    "PRAGMA synchronous={}; CREATE TABLE bulk(id INTEGER PRIMARY KEY, filler)",
+                    synchronous.number()
+                ))
+                .expect("a table");
+            let mut rows = 0;
+            let mut load = || {
+                let outcome = connection.execute(&format!(
+                    "BEGIN; WITH RECURSIVE n(i) AS (SELECT {rows}+1 UNION ALL SELECT i+1 FROM n WHERE i<{rows}+1000)
+                     INSERT INTO bulk SELECT i, randomblob(300) FROM n; COMMIT"
+                ));
+                if outcome.is_err() && !connection.autocommit() {
+                    connection.execute("ROLLBACK").expect("it rolls back");
+                }
+                outcome.map(|()| rows += 1000)
+            };
+            for _ in 0..5 {
+                load().expect("there is space");
+            }
+            disk.fill_but(free);
+            let error = (0..1000).find_map(|_| load().err()).expect("the disk is full");
+            says_full(&error);
+            for _ in 0..3 {
+                // It may fit after all: the WAL may be used again from its start.
+                load().err().iter().for_each(says_full);
+            }
+            disk.empty();
+            for _ in 0..5 {
+                load().unwrap_or_else(|error| panic!("{synchronous:?}, {free}: {error}"));
+            }
+            let other = subject.open(&disk.database()).expect("it opens beside");
+            assert_eq!(other.integer("SELECT count(*) FROM bulk"), Ok(rows));
+            assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+            connection.close().expect("it closes");
+            other.close().expect("it closes");
+            let stock = Subject::stock().open(&disk.database()).expect("stock opens it");
+            assert_eq!(stock.integer("SELECT max(id) FROM bulk"), Ok(rows));
+        }
+    }
+}
+
+#[test]
 fn closing_on_a_full_disk_leaves_everything_for_the_next_to_open() {
     let Some(subject) = real_plait("a full disk") else { return };
     let Some(disk) = SmallDisk::mount(110) else { return };

@@ -8,8 +8,12 @@ use plait_tests::torture::{seed_or, time_or};
 use std::time::Duration;
 
 fn all_at_once(synchronous: Synchronous, memory: Memory, seed: u64) {
+    massacre(3, synchronous, memory, seed);
+}
+
+fn massacre(workers: i64, synchronous: Synchronous, memory: Memory, seed: u64) {
     let Some(subject) = real_plait("kills") else { return };
-    let storm = Storm { seed: seed_or(seed), workers: 3, threads: 1, synchronous, memory };
+    let storm = Storm { seed: seed_or(seed), workers, threads: 1, synchronous, memory };
     storm
         .kill_all_at_once(&subject, time_or(Duration::from_secs(3)))
         .unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
@@ -84,4 +88,17 @@ fn without_shared_memory_a_prefix_of_the_commits_is_left_in_normal() {
 #[test]
 fn without_shared_memory_a_prefix_of_the_commits_is_left_in_off() {
     all_at_once(Synchronous::Off, Memory::Removed, 16);
+}
+
+#[test]
+fn a_lone_bulk_load_that_is_killed_loses_nothing() {
+    for synchronous in [Synchronous::Full, Synchronous::Normal, Synchronous::Off] {
+        massacre(1, synchronous, Memory::Stays, 21);
+    }
+}
+
+#[test]
+fn a_lone_bulk_load_that_is_killed_without_shared_memory_leaves_a_prefix_or_everything() {
+    massacre(1, Synchronous::Full, Memory::Removed, 22);
+    massacre(1, Synchronous::Normal, Memory::Removed, 23);
 }

@@ -22,13 +22,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::log::{Log, LogShared, LogStatus, Ring};
+use crate::log::{BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::merge::{Base, BaseHeader, BaseOpener};
 use crate::session;
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
 use crate::shm::locks;
 use crate::shm::process::{self, ProcessIndex};
 use crate::shm::region::{BaseIdentity, Region};
+use crate::storage::os::OsStorage;
 use crate::txn::Conn;
 
 /// Name of the log beside the database file.
@@ -64,6 +65,9 @@ pub struct Database {
     fork_generation: u64,
     background: crate::background::Background,
 }
+
+/// SQLite's extended code of a failed sync.
+const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
 struct Registered {
     database: Arc<Database>,
@@ -371,7 +375,16 @@ impl Database {
             Some(base) => base,
             none => none.insert(self.opener.open(&self.path)?),
         };
-        f(base.as_mut())
+        let result = f(base.as_mut());
+        if let Err(Error::Base { code: SQLITE_IOERR_FSYNC, .. }) = &result {
+            self.base_sync_failed();
+        }
+        result
+    }
+
+    /// A sync of the base's files has failed. That stops the log if it leaves in doubt what frames rely on (C4).
+    pub fn base_sync_failed(&self) {
+        self.log_shared().note_base_sync_failed(libc::EIO);
     }
 
     /// Reads the base's header.
@@ -391,7 +404,7 @@ impl Database {
 
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
-        self.check_fork().is_err()
+        process::fork_generation() != self.fork_generation
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -427,7 +440,11 @@ impl Database {
             let _ = self.log_claim.set(claim);
         }
         let file = session::open_log(&self.region, &self.path)?;
-        Ok(self.log.get_or_init(|| Log::new(self.region.ring(), file)))
+        Ok(self.log.get_or_init(|| Log::new(self.region.ring(), file, self.base_wal())))
+    }
+
+    fn base_wal(&self) -> BaseWal {
+        BaseWal::new(Arc::new(OsStorage), suffixed(&self.path, "-wal"))
     }
 
     /// Has a segment of the log file ready before a commit needs it.

@@ -83,6 +83,7 @@ impl Database {
                 "log_unsynced_bytes",
                 shared.log_end().get().saturating_sub(shared.durable_through().get()) as i64,
             ),
+            ("base_syncs", shared.base_syncs() as i64),
             ("log_file_bytes", log.map_or(0, |l| l.file_bytes as i64)),
             ("memtable_bytes", memtable_bytes as i64),
             ("memtables_frozen", arenas(generation::FROZEN)),

@@ -191,7 +191,7 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
         })
         .unwrap();
     assert_eq!(replayed, 1);
-    let header = a.conn().exclusive_header();
+    let header = a.conn().exclusive_header(Sync::Full, 0);
     let opener: &dyn plait_engine::merge::BaseOpener = &common::Opener;
     let mut base = opener.open(&path).unwrap();
     base.begin().unwrap();

@@ -196,7 +196,9 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   return rc;
 }
 
-/* The base is always written with full syncs; the user's level decides when a COMMIT returns. */
+/* The user's level decides when a COMMIT returns. An exclusive one is SQLite's own, which under NORMAL does not sync it; the
+** engine does, before anything that comes after it reaches the log. OFF writes the base as NORMAL does: without any syncs a power
+** cut could leave it inconsistent. */
 static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   PlBtree *pPl = p->pPl;
   switch( pgFlags & PAGER_SYNCHRONOUS_MASK ){
@@ -204,6 +206,7 @@ static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags){
     case PAGER_SYNCHRONOUS_NORMAL: pPl->eSync = PL_SYNC_NORMAL; break;
     default:                       pPl->eSync = PL_SYNC_FULL; break;
   }
-  pgFlags = (pgFlags & ~(unsigned)PAGER_SYNCHRONOUS_MASK) | PAGER_SYNCHRONOUS_FULL;
+  pgFlags &= ~(unsigned)PAGER_SYNCHRONOUS_MASK;
+  pgFlags |= pPl->eSync==PL_SYNC_FULL ? PAGER_SYNCHRONOUS_FULL : PAGER_SYNCHRONOUS_NORMAL;
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);
 }

@@ -13,7 +13,7 @@
 **  Close                   H  attach.c: leaves the session after the stock handle is gone
 **  SetCacheSize, SetSpillSize, SetMmapLimit, SetPageSize, GetPageSize, MaxPageCount, SecureDelete, GetReserve*, LastPage,
 **  GetAutoVacuum, SetAutoVacuum  -  properties of the base
-**  SetPagerFlags           A  attach.c: the base stays at FULL, the user's level is for COMMIT
+**  SetPagerFlags           A  attach.c: the user's level is for COMMIT; the base is never below NORMAL
 **  BeginTrans              H  attach.c finds the mark, transaction.c begins
 **  CommitPhaseOne, CommitPhaseTwo, Commit, Rollback, BeginStmt, Savepoint, TxnState   A  transaction.c
 **  TripAllCursors          A  position.c
@@ -55,6 +55,7 @@ static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayl
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);
 static int plRefuseMixed(Btree *p);
 static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear);
+static int plBaseSynced(Btree *p, int rc);
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
 static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
@@ -83,10 +84,11 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "convert.c"
 #include "vtab.c"
 
-/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main) mean ours: see pages.c. */
+/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main, vdbeapi) mean ours: see pages.c. */
 #define sqlite3PagerGet          plPagerGet
 #define sqlite3PagerWrite        plPagerWrite
 #define sqlite3PagerLockingMode  plPagerLockingMode
+#define sqlite3PagerWalCallback  plPagerWalCallback
 #ifdef SQLITE_ENABLE_SNAPSHOT
 # define sqlite3PagerSnapshotGet  plPagerSnapshotGet
 # define sqlite3PagerSnapshotOpen plPagerSnapshotOpen

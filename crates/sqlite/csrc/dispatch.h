@@ -68,6 +68,7 @@ struct PlBtree {
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle */
+  u64 nPassWrite;         /* exclusive: entries written since it became so */
   int rcBroken;           /* not 0: becoming exclusive failed half way; only rollback helps */
   Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */
   int nCoarse, nCoarseAlloc;

@@ -113,7 +113,7 @@ int  pl_write_begin(PlConn *, int how, const PlWait *);
 int  pl_is_writer(PlConn *);             /* 0, PL_WRITE_QUEUED, PL_WRITE_OPTIMISTIC */
 
 /* ---- writes ---------------------------------------------------------------- */
-#define PL_ESCALATE 0x7fff0002           /* past the memory budget: become exclusive, then do it on the stock path; nothing was written */
+#define PL_ESCALATE 0x7fff0002           /* past the memory budget, or a lone bulk load: become exclusive, then do it on the stock path; nothing was written */
 int  pl_put(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec, uint32_t nZero);
 int  pl_delete(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
 /* Like pl_put, but at commit the last 8 bytes of the record (big-endian signed integer) become the
@@ -172,8 +172,11 @@ int  pl_doomed(PlConn *);                /* true after SQLITE_BUSY_SNAPSHOT unti
 int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);
-void pl_exclusive_header(PlConn *, PlHeader *pOut);    /* to be stamped before the stock commit (always synced: FULL) */
+/* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite: entries written since the replay. */
+void pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, PlHeader *pOut);
+void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
 void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
+void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */
 int  pl_is_exclusive(PlConn *);
 /* Merge everything that is readable now, outside a transaction (wal_checkpoint, backup, dbstat, serialize...). */
 int  pl_merge_all(PlConn *, const PlWait *);

@@ -1,10 +1,11 @@
 /*
 ** exclusive.c - transactions on SQLite's own path (T7): DDL, BEGIN EXCLUSIVE, VACUUM, PRAGMA writes, bulk.
 **
-**   plEscalate()   reads told -> positions kept as keys -> engine: right, validation, everything merged ->
+**   plEscalate()   for what the concurrent path cannot do, or what a lone bulk load does better here (engine):
+**                  reads told -> positions kept as keys -> engine: right, validation, everything merged ->
 **                  base read transaction ends -> stock write transaction at the newest base -> own writes replayed,
 **                  savepoint by savepoint -> facades become stock cursors
-**   commit         header stamped with what the engine says (F4), stock commit with full syncs, engine told
+**   commit         header stamped with what the engine says (F4), stock commit, synced under FULL alone, engine told
 **   rollback       stock rollback, engine told
 **
 ** From escalation to the end the overlay is empty (H2) and savepoints are the pager's.
@@ -82,6 +83,7 @@ static int plEscalate(Btree *p){
   if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
     pPl->bStamped = pPl->bTrack = pPl->bBaseOnly = 0;
+    pPl->nPassWrite = 0;
     rc = plReplayOwn(p);
   }
   if( rc ) return plBreak(p, rc);
@@ -105,16 +107,29 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
 static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;
-  pl_exclusive_header(p->pPl->pConn, &h);
+  pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, &h);
   rc = plStamp(p, &h);
   if( rc==SQLITE_OK ) p->pPl->bStamped = 1;
   return rc;
 }
 
+/* A failed sync of the base may have lost what an earlier commit under NORMAL left unsynced: the engine is told. */
+static int plBaseSynced(Btree *p, int rc){
+  if( rc==SQLITE_IOERR_FSYNC ) pl_base_sync_failed(p->pPl->pConn);
+  return rc;
+}
+
+/* A full disk is met before the last frame of a commit, which makes it one, is written; unless that is written several times. */
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
+  Pager *pPager = p->pBt->pPager;
   int rc = SQLITE_OK;
-  if( p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
-  return rc ? rc : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
+  if( pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
+  if( rc==SQLITE_OK ) rc = plBaseSynced(p, sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl));
+  if( rc==SQLITE_FULL && pPager->pWal && !pPager->pWal->padToSectorBoundary ){
+    pl_exclusive_not_committed(p->pPl->pConn);
+    p->pPl->bStamped = 0;
+  }
+  return rc;
 }
 
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */

@@ -32,6 +32,7 @@ static int plPassInstall(PlCursor *pX){
 static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, int seekResult){
   BtCursor *pOut = pX->pOut;
   pX->pPl->bWrote = 1;
+  pX->pPl->nPassWrite++;
   if( !pX->bSeeked ){
     /* What the VDBE knows of the position is from before this became the exclusive path. */
     seekResult = 0;
@@ -49,5 +50,6 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
 
 static int plPassDelete(PlCursor *pX, u8 flags){
   pX->pPl->bWrote = 1;
+  pX->pPl->nPassWrite++;
   return sqlite3StockBtreeDelete(pX->pOut, flags);
 }

@@ -1,7 +1,7 @@
 //! Holding the book of [`crate::jobs::ledger`] against its balances and against what was acknowledged.
 
 use crate::job::Running;
-use crate::jobs::ledger::{ACCOUNTS, BALANCE, Line};
+use crate::jobs::ledger::{ACCOUNTS, ATTACHMENTS, BALANCE, Line};
 use crate::sqlite::Connection;
 use crate::value::Value;
 use anyhow::ensure;
@@ -88,6 +88,11 @@ pub fn audit_book(
          FROM account WHERE balance IS NOT due"
     ))?;
     ensure!(wrong.is_empty(), "accounts, their balances, and what the book says: {wrong:?}");
+    let torn = connection.query(&format!(
+        "SELECT worker, seq, count(*) AS rows FROM attachment NOT INDEXED GROUP BY worker, seq
+         HAVING rows<>{ATTACHMENTS} OR NOT EXISTS (SELECT 1 FROM entry e WHERE e.worker=attachment.worker AND e.seq=attachment.seq)"
+    ))?;
+    ensure!(torn.is_empty(), "bulk entries that are there in part: {torn:?}");
     if demand == Demand::Prefix {
         let ticks = connection.query(
             "SELECT count(*), count(DISTINCT tick), coalesce(min(tick),1), coalesce(max(tick),0), (SELECT tick FROM clock) FROM entry",
@@ -99,7 +104,7 @@ pub fn audit_book(
             "the ticks have a gap (count, distinct, first, last, clock): {ticks:?}"
         );
     }
-    Ok(connection.query("SELECT * FROM entry ORDER BY id; SELECT * FROM account; SELECT * FROM total; SELECT * FROM clock")?)
+    Ok(connection.query("SELECT * FROM entry ORDER BY id; SELECT * FROM account; SELECT * FROM total; SELECT * FROM clock; SELECT seq, count(*) FROM attachment GROUP BY worker, seq")?)
 }
 
 /// Each worker's entries are 1..=n, each once, by the table, by its index, and by the total.

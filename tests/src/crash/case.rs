@@ -142,7 +142,7 @@ impl Case {
         let family = self.point.split('.').next().expect("a name has a first part");
         let mut kinds = Ledger::default().kinds;
         match family {
-            "exclusive" => kinds = vec![Kind::Ddl, Kind::Autocommit],
+            "exclusive" => kinds = vec![Kind::Ddl, Kind::Autocommit, Kind::Bulk, Kind::Bulk],
             "right" => kinds = vec![Kind::Begin(Begin::Immediate), Kind::Autocommit],
             _ => {}
         }

@@ -40,6 +40,10 @@ impl Storm {
         if worker % 3 == 0 {
             kinds.push(Kind::Ddl);
         }
+        if self.workers == 1 {
+            // Alone, so that large transactions go straight to the base; several in a row, and others between them.
+            kinds.extend([Kind::Bulk; 8]);
+        }
         Ledger {
             worker,
             kinds,

@@ -21,6 +21,9 @@ pub const ACCOUNTS: i64 = 40;
 /// What each holds at first.
 pub const BALANCE: i64 = 1000;
 
+/// Rows that an entry made in bulk has beside it.
+pub const ATTACHMENTS: i64 = 400;
+
 /// The tables; `ordered`: every entry takes a tick of one clock.
 #[must_use]
 pub fn schema(ordered: bool) -> String {
@@ -37,6 +40,8 @@ pub fn schema(ordered: bool) -> String {
          CREATE INDEX entry_target ON entry(target);
          CREATE TABLE total(worker INTEGER PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID;
          CREATE TABLE clock(tick INTEGER NOT NULL); INSERT INTO clock VALUES(0);
+         CREATE TABLE attachment(worker, seq, n, PRIMARY KEY(worker, seq, n)) WITHOUT ROWID;
+         CREATE INDEX attachment_n ON attachment(n);
          CREATE TRIGGER post AFTER INSERT ON entry BEGIN
            UPDATE account SET balance=balance-new.amount WHERE id=new.source;
            UPDATE account SET balance=balance+new.amount WHERE id=new.target;
@@ -55,6 +60,8 @@ pub enum Kind {
     Begin(Begin),
     /// A transaction that also creates or drops a table.
     Ddl,
+    /// A transaction that also writes [`ATTACHMENTS`] rows, enough to be a bulk load.
+    Bulk,
 }
 
 /// A worker that keeps the book.
@@ -232,6 +239,11 @@ impl Ledger {
                 Kind::Begin(begin) => {
                     connection.execute(&format!("{}; {insert}; COMMIT", job.subject.begin(begin)))
                 }
+                Kind::Bulk => connection.execute(&format!(
+                    "BEGIN IMMEDIATE; {insert};
+                     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<{ATTACHMENTS})
+                     INSERT INTO attachment SELECT {worker}, {seq}, i FROM n; COMMIT"
+                )),
                 Kind::Ddl if seq % 2 == 0 => connection.execute(&format!(
                     "BEGIN; DROP TABLE IF EXISTS side_{worker}; {insert}; COMMIT"
                 )),

@@ -20,6 +20,9 @@
 //! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
 //! (invariant 3 of the log), so a full disk shows in [`Log::make_room`], where nothing is at risk.
 //!
+//! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk
+//! (before.rs). A failure of that sync is one of the log's.
+//!
 //! What was acknowledged under NORMAL is in the ring and in the memtables; a poisoned log does not touch
 //! those, so a merge may still save them before the shared memory is given up.
 //!
@@ -28,6 +31,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
+use super::before::BaseWal;
 use super::error::{AppendError, LogError};
 use super::file::{LogFile, slot_offset};
 use super::ring::Ring;
@@ -49,6 +53,7 @@ const PARITY: u64 = 1;
 pub struct Log {
     ring: Ring,
     file: LogFile,
+    base_wal: BaseWal,
 }
 
 /// A snapshot of the log's state, for `plait_status`.
@@ -77,11 +82,11 @@ pub struct LogStatus {
 }
 
 impl Log {
-    /// Puts the ring and the file of one session together.
-    pub fn new(ring: Ring, file: LogFile) -> Log {
+    /// Puts the ring and the file of one session together; `base_wal` is what its frames rely on.
+    pub fn new(ring: Ring, file: LogFile, base_wal: BaseWal) -> Log {
         assert_eq!(ring.shared().segment_bytes(), file.header().segment_bytes);
         assert_eq!(ring.shared().salt(), file.header().salt);
-        Log { ring, file }
+        Log { ring, file, base_wal }
     }
 
     /// The ring, for committers and for redo.
@@ -231,6 +236,9 @@ impl Log {
     fn write_range(&self, sync: &Guard<'_>, target: Lsn) -> Result<(), LogError> {
         let shared = self.shared();
         let mut at = shared.written_through();
+        if at < target {
+            self.base_wal.sync_before(shared, sync)?;
+        }
         while at < target {
             let Some(piece) = shared.piece(at, target) else {
                 unreachable!("published bytes at {at} belong to no segment");

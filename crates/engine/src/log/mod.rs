@@ -20,10 +20,12 @@
 //!    so running out of disk or of the configured limit is an error before the commit, never after it.
 //! 4. `durable_through` moves only after a successful sync that began after the bytes were written.
 //! 5. After a failed write or sync nothing is appended, written or acknowledged until recovery (C4).
-//! 6. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
+//! 6. Nothing is written to the file before the base commits that it relies on are on disk ([`before`], B2).
+//! 7. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
 //!
 //! Deliberately absent: undo, compression, reading the file while the session lives.
 
+mod before;
 mod error;
 pub mod file;
 pub mod frame;
@@ -36,6 +38,7 @@ pub mod shared;
 #[cfg(test)]
 mod tests;
 
+pub use before::BaseWal;
 pub use error::{AppendError, LogError};
 pub use file::{LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Op, OpKind, frame_len};

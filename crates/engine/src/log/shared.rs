@@ -5,6 +5,7 @@
 //! | `log_end`, `reserved_end`, `segments` | holder of the commit mutex | anybody |
 //! | `group`, `slot_owner`, slots of `segments` | holder of the sync mutex | anybody |
 //! | `first_live_segment`, `retired_generation` | whoever merged, without a lock; they only grow | anybody |
+//! | `base` | see `before.rs` | anybody |
 //! | `prepared_slots` | holder of the grow mutex | anybody |
 //! | `poison` | whoever fails first | anybody |
 //!
@@ -64,6 +65,7 @@ pub struct LogShared {
 
     pub(super) commit: CommitState,
     pub(super) group: GroupState,
+    pub(super) base: BaseState,
 
     pub(super) sync_mutex: RobustMutex,
     pub(super) grow_mutex: RobustMutex,
@@ -105,9 +107,22 @@ pub(super) struct GroupState {
     pub writes: AtomicU64,
 }
 
+/// Commits of the base that frames rely on; on a cache line of its own.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct BaseState {
+    /// Made without a sync.
+    pub commits: AtomicU64,
+    /// Of them, known to be on disk.
+    pub durable: AtomicU64,
+    /// Counter for status: syncs of the base's WAL ahead of the log.
+    pub syncs: AtomicU64,
+}
+
 const _: () = assert!(size_of::<SegmentEntry>() == 40);
 const _: () = assert!(size_of::<CommitState>() == 64);
 const _: () = assert!(size_of::<GroupState>() == 64);
+const _: () = assert!(size_of::<BaseState>() == 64);
 const _: () = assert!(align_of::<LogShared>() == 64);
 const _: () = assert!(size_of::<LogShared>() < 64 << 10);
 

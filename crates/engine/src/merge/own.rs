@@ -10,11 +10,12 @@ use crate::txn::right::{Patience, TICK, Wait};
 use crate::txn::slots::SlotIndex;
 
 impl Database {
-    /// Takes the right to merge if it is free.
+    /// Takes the right to merge if it is free, or has it already.
     pub(crate) fn try_own_merge(&self, slot: SlotIndex) -> Result<bool> {
         let _guard = self.lock_commit()?;
         let owner = &self.control().merge_owner;
-        if owner.load(Relaxed) != 0 {
+        let holder = owner.load(Relaxed);
+        if holder != 0 && holder != slot.word() {
             return Ok(false);
         }
         owner.store(slot.word(), Relaxed);

@@ -140,7 +140,9 @@ impl Database {
             })();
             match applied {
                 Ok(entries) => {
+                    let unsynced = self.log_shared().base_commits();
                     base.commit()?;
+                    self.log_shared().note_base_durable(unsynced);
                     self.control().counters.merged_entries.fetch_add(entries, Relaxed);
                     Ok(())
                 }

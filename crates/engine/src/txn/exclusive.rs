@@ -1,4 +1,4 @@
-//! Exclusive transactions: schema changes, VACUUM, bulk writes past the budget (T7).
+//! Exclusive transactions: schema changes, VACUUM, bulk writes past the budget (T7) or of a lone writer (bulk.rs).
 //!
 //! ```text
 //! the right, with validation -> the right to merge -> everything merged ->
@@ -18,11 +18,14 @@
 //! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
 //! become less, and new ones hold nothing that is waited for. After Busy the transaction is what it was before.
 //!
+//! A commit under FULL is synced by SQLite. Under NORMAL and OFF it is in the page cache when it returns, and is synced before
+//! anything that comes after it reaches the log's file (log/before.rs).
+//!
 //! Invariants
 //! - E1 While a transaction is exclusive nobody else commits or merges, and every
 //!   memtable is merged: the base alone is the database.
 //! - E2 (F4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
-//!   base's header tells the next process whether it happened.
+//!   base's header tells the next process whether it happened. Its author knows when SQLite's commit succeeds.
 //! - E3 Snapshots of an older base conflict with it when they write: what it changed is in no memtable.
 //! - E4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
 //!   right is refused (R5).
@@ -31,12 +34,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
-use super::{Conn, WriteMode};
+use super::{Conn, Sync, WriteMode};
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::merge::{Arena, BaseHeader};
-use crate::shm::layout::{generation, txn_state};
+use crate::shm::layout::txn_state;
 
 /// A step of replaying a transaction's own writes.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +57,13 @@ pub enum Replay<'a> {
 pub(crate) struct Before {
     mode: Option<WriteMode>,
     had_right: bool,
+}
+
+/// An exclusive transaction that is about to be committed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamped {
+    synced: bool,
+    writes: u64,
 }
 
 impl Conn {
@@ -84,7 +94,8 @@ impl Conn {
             return begun;
         }
         self.exclusive = true;
-        self.stamped = false;
+        self.stamped = None;
+        self.replayed = 0;
         if let Some(snapshot) = &mut self.snapshot {
             // E1: the base alone is the database.
             snapshot.memtables.clear();
@@ -124,10 +135,7 @@ impl Conn {
         loop {
             self.db.merge_owned(false)?;
             if self.db.prepare_arena()? {
-                let active = self.db.memtable(self.db.active_arena());
-                let gens = &self.db.control().generations;
-                let frozen = gens.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN);
-                if active.is_empty() && !frozen {
+                if self.is_memory_empty() {
                     return Ok(());
                 }
                 // The active one found none to be frozen into; it does now.
@@ -146,6 +154,23 @@ impl Conn {
         }
     }
 
+    /// Takes what becoming exclusive needs if it can be had at once: the right to merge, and an empty memory. Then
+    /// [`Conn::exclusive_begin`] waits for nobody. What is not used is given back at the end of the transaction.
+    pub(super) fn reserve_exclusive(&self) -> bool {
+        if !matches!(self.db.try_own_merge(self.slot), Ok(true)) {
+            return false;
+        }
+        // A failure here is none of this transaction's: the next merge will meet it again.
+        let ready = self.db.with_base(|_| Ok(())).is_ok()
+            && self.db.merge_owned(false).is_ok()
+            && matches!(self.db.prepare_arena(), Ok(true))
+            && self.is_memory_empty();
+        if !ready {
+            self.db.disown_merge(self.slot);
+        }
+        ready
+    }
+
     /// The transaction's own writes in order, savepoint by savepoint; they leave the write set.
     pub fn exclusive_replay<E>(
         &mut self,
@@ -160,13 +185,25 @@ impl Conn {
                 Step::Write(root, key, w) => Replay::Put(root, key, w.rec()),
             })
         })?;
+        self.replayed = self.writes.len() as u64;
         self.writes.clear();
         Ok(())
     }
 
-    /// What has to be stamped into the header before the stock commit (E2).
-    pub fn exclusive_header(&mut self) -> BaseHeader {
-        self.stamped = true;
+    /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `writes`: entries
+    /// written since it became exclusive.
+    pub fn exclusive_header(&mut self, sync: Sync, writes: u64) -> BaseHeader {
+        let writes = self.replayed + writes;
+        self.stamped = Some(Stamped { synced: sync == Sync::Full, writes });
+        self.stamp()
+    }
+
+    /// The stock commit failed before it was complete: there is nothing to bury.
+    pub fn exclusive_not_committed(&mut self) {
+        self.stamped = None;
+    }
+
+    fn stamp(&self) -> BaseHeader {
         let c = self.db.control();
         BaseHeader {
             marked: true,
@@ -177,14 +214,18 @@ impl Conn {
         }
     }
 
-    /// After the stock commit or rollback: lets the others go on. Whether it was a commit the header of the
-    /// base says (E2); a stamped transaction that is not there is buried.
+    /// After the stock commit or rollback: lets the others go on. If it is not `committed` for sure the header of the
+    /// base says whether it is (E2); a stamped transaction that is not there is buried.
     pub fn exclusive_end(&mut self, committed: bool) {
         if !std::mem::take(&mut self.exclusive) {
             return;
         }
         crash_point!("exclusive.committed");
-        if std::mem::take(&mut self.stamped) && self.settle_exclusive(committed).is_err() {
+        let settled = match self.stamped.take() {
+            Some(stamped) => self.settle_exclusive(stamped, committed),
+            None => Ok(()),
+        };
+        if settled.is_err() {
             // Nobody can tell whether it counts: recovery from disk will.
             self.db.poison();
         }
@@ -197,13 +238,25 @@ impl Conn {
         let _ = self.give_right_back();
     }
 
-    fn settle_exclusive(&mut self, committed: bool) -> Result<()> {
-        let header = self.db.with_base(|base| base.header())?;
-        let stamp = self.db.active_generation().number.load(Acquire);
-        if header.marked && header.generation.get() < stamp {
-            debug_assert!(!committed, "a commit of SQLite's that its own header does not show");
+    fn settle_exclusive(&mut self, stamped: Stamped, committed: bool) -> Result<()> {
+        let stamp = self.stamp();
+        let header = if committed {
+            debug_assert!(
+                self.db.with_base(|base| base.header())?.generation == stamp.generation,
+                "a commit of SQLite's that its own header does not show"
+            );
+            stamp
+        } else {
+            self.db.with_base(|base| base.header())?
+        };
+        if header.marked && header.generation < stamp.generation {
             return self.db.bury_unfinished_commit();
         }
+        if !stamped.synced {
+            // Before anybody can append a frame after it (B1 in log/before.rs).
+            self.db.log_shared().note_base_commit();
+        }
+        self.note_size(stamped.writes, true);
         {
             let _guard = self.db.lock_commit_even_if_poisoned()?;
             self.db.settle_base(&header, true);

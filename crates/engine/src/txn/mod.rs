@@ -21,6 +21,7 @@
 //!   reads are not recorded and the commit is not validated.
 //! - X3 A doomed transaction commits nothing, however often it is asked (trap 17).
 
+mod bulk;
 pub mod commit;
 mod commit_lock;
 pub mod exclusive;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use self::bulk::Bulk;
 use self::read_set::ReadSet;
 use self::right::Wait;
 use self::slots::SlotIndex;
@@ -91,7 +93,10 @@ pub struct Conn {
     /// Set while becoming exclusive takes several calls.
     pub(crate) before_exclusive: Option<exclusive::Before>,
     /// The exclusive transaction may have written its commit.
-    pub(crate) stamped: bool,
+    pub(crate) stamped: Option<exclusive::Stamped>,
+    /// Own writes that were replayed when it became exclusive.
+    pub(crate) replayed: u64,
+    pub(crate) bulk: Bulk,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -104,6 +109,7 @@ impl Conn {
     /// A new connection to `db`.
     pub fn new(db: Arc<Database>) -> Result<Conn> {
         let slot = db.claim_slot()?;
+        let begun_by_others = db.control().counters.next_txn.load(Relaxed);
         Ok(Conn {
             db,
             slot,
@@ -113,7 +119,9 @@ impl Conn {
             doomed: false,
             exclusive: false,
             before_exclusive: None,
-            stamped: false,
+            stamped: None,
+            replayed: 0,
+            bulk: Bulk::new(begun_by_others),
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,
@@ -182,6 +190,7 @@ impl Conn {
         if self.txn == TxnId::ZERO {
             let id = self.db.control().counters.next_txn.fetch_add(1, Relaxed) + 1;
             self.txn = TxnId::new(id);
+            self.bulk.begin();
             let slot = self.db.slot(self.slot);
             slot.txn.store(id, Relaxed);
             slot.tid.store(process::tid(), Relaxed);
@@ -226,6 +235,12 @@ impl Conn {
         self.db.acquire_right(self.slot, wait)?;
         self.has_right = true;
         Ok(())
+    }
+
+    /// Takes the writer's right if it is free.
+    fn take_right_at_once(&mut self) -> bool {
+        self.has_right = matches!(self.db.try_take_right(self.slot), Ok(true));
+        self.has_right
     }
 
     /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (X2).
@@ -275,14 +290,14 @@ impl Conn {
         }
     }
 
-    /// Refuses writes outside a write transaction and past the budget (T7).
-    fn admit(&self, key: &[u8], rec_len: usize) -> Result<()> {
+    /// Refuses writes outside a write transaction, past the budget (T7), and those of a lone bulk load (bulk.rs).
+    fn admit(&mut self, key: &[u8], rec_len: usize) -> Result<()> {
         self.refuse_doomed()?;
         debug_assert!(self.mode.is_some(), "a write outside a write transaction");
         let ops = self.writes.frame_bytes() + write_set::OP_HEADER_BYTES + key.len() + rec_len;
         // Many small entries cost more in a memtable than in the log.
         let bytes = ops + self.writes.len() * NODE_OVERHEAD_BYTES;
-        if bytes > WRITE_BUDGET_BYTES {
+        if bytes > WRITE_BUDGET_BYTES || self.goes_direct() {
             return Err(Error::Escalate);
         }
         Ok(())
@@ -291,7 +306,7 @@ impl Conn {
     /// Writes an entry: `rec` followed by `zeros` zero bytes.
     ///
     /// # Errors
-    /// Escalate past the budget (nothing was written), Conflict when doomed.
+    /// Escalate past the budget or in a lone bulk load (nothing was written), Conflict when doomed.
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zeros: usize) -> Result<()> {
         self.admit(key, rec.len() + zeros)?;
         self.writes.put(root, key, rec, zeros);
@@ -330,7 +345,10 @@ impl Conn {
 
     /// Discards all writes and gives the right back; the snapshot stays.
     pub fn rollback(&mut self) -> Result<()> {
-        debug_assert!(!self.exclusive, "exclusive transactions end by exclusive_end");
+        if self.exclusive {
+            // `exclusive_end` gives back what it holds, once it is known what became of it.
+            return Ok(());
+        }
         let had_writes = !self.writes.is_empty();
         self.writes.clear();
         self.end_writing();
@@ -345,6 +363,10 @@ impl Conn {
         self.mode = None;
         self.doomed = false;
         self.before_exclusive = None;
+        if !self.exclusive {
+            // One that was reserved and never used.
+            self.db.disown_merge(self.slot);
+        }
         self.reads.clear();
         let slot = self.db.slot(self.slot);
         if !self.has_right {

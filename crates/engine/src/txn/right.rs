@@ -224,6 +224,11 @@ impl Database {
         unreachable!("the loop ends by returning")
     }
 
+    /// Takes the right if it is free; waits for nobody.
+    pub(crate) fn try_take_right(&self, slot: SlotIndex) -> Result<bool> {
+        Ok(matches!(self.try_right(slot, false)?, Attempt::Taken))
+    }
+
     fn try_right(&self, slot: SlotIndex, may_queue: bool) -> Result<Attempt> {
         let guard = self.lock_commit()?;
         let c = self.control();

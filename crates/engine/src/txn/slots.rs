@@ -212,6 +212,9 @@ impl Database {
         let exclusive = self.slot(mine).state.load(Relaxed) == txn_state::EXCLUSIVE;
         if exclusive && header.generation.get() < active {
             self.bury_unfinished_commit()?;
+        } else if exclusive {
+            // It may have been made without a sync (B1 in log/before.rs).
+            self.log_shared().note_base_commit();
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         self.settle_base(&header, exclusive && header.generation.get() == active);

@@ -371,9 +371,36 @@ pub unsafe extern "C" fn pl_exclusive_replay(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_exclusive_header(conn: *mut PlConn, out: *mut PlHeader) {
+pub unsafe extern "C" fn pl_exclusive_header(
+    conn: *mut PlConn,
+    sync: c_int,
+    n_write: u64,
+    out: *mut PlHeader,
+) {
     // SAFETY: engine.h: `out` is writable.
-    unsafe { read(conn, (), |c| *out = PlHeader::from(&c.exclusive_header())) }
+    unsafe {
+        read(conn, (), |c| *out = PlHeader::from(&c.exclusive_header(sync_of(sync), n_write)));
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_not_committed(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.exclusive_not_committed()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.database().base_sync_failed()) }
 }
 
 /// See engine.h.

@@ -119,7 +119,7 @@ fn a_log_that_cannot_be_created_leaves_nothing_behind() {
         for nth in 1..4 {
             let storage = SimStorage::new();
             storage.fail(op, nth, libc::ENOSPC, false);
-            if let Err(e) = Bench::try_new(&storage, &path(), SMALL) {
+            if let Err(e) = Bench::try_new(storage.clone(), &path(), SMALL) {
                 assert!(matches!(e, LogError::NoSpace { .. } | LogError::Io { .. }), "{e}");
                 storage.heal();
                 drop(Bench::new(&storage, SMALL));

@@ -81,7 +81,7 @@ fn bench_last_ts(bench: &Bench) -> u64 {
 fn every_thread_finds_its_commit_on_disk_and_groups_form() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("app.db-plait");
-    let bench = Bench::try_new(&OsStorage, &path, REAL).expect("a log");
+    let bench = Bench::try_new(OsStorage, &path, REAL).expect("a log");
     let outcome = storm(&bench, 64, Duration::from_millis(700));
     assert!(outcome.commits > 64);
     assert!(outcome.syncs * 3 < outcome.commits, "{} syncs for {}", outcome.syncs, outcome.commits);
@@ -148,7 +148,7 @@ fn group_commit_throughput() {
     for threads in [1, 2, 5, 10, 20, 50, 100] {
         let path = dir.path().join(format!("{threads}.db-plait"));
         let sizes = Sizes { slots: 40, limit: 200, ..REAL };
-        let bench = Bench::try_new(&OsStorage, &path, sizes).expect("a log");
+        let bench = Bench::try_new(OsStorage, &path, sizes).expect("a log");
         let how_long = Duration::from_secs(2);
         let o = storm(&bench, threads, how_long);
         let secs = how_long.as_secs_f64();

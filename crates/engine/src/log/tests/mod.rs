@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use memmap2::{MmapMut, MmapRaw};
 
@@ -16,6 +17,7 @@ use crate::shm::mutex::RobustMutex;
 use crate::storage::Storage;
 use crate::storage::sim::SimStorage;
 
+mod before;
 mod commit;
 mod crash;
 mod damage;
@@ -24,6 +26,7 @@ mod group;
 mod processes;
 
 const SALT: u32 = 0x5a17;
+const BASE_WAL: &str = "app.db-wal";
 const SEGMENT: u64 = 1024;
 const RING: u64 = 8192;
 
@@ -103,7 +106,11 @@ fn path() -> PathBuf {
 }
 
 impl Bench {
-    fn try_new(storage: &dyn Storage, path: &Path, sizes: Sizes) -> Result<Bench, LogError> {
+    fn try_new(
+        storage: impl Storage + 'static,
+        path: &Path,
+        sizes: Sizes,
+    ) -> Result<Bench, LogError> {
         let params = LogFileParams {
             salt: SALT,
             base_identity: (1, 2),
@@ -111,17 +118,18 @@ impl Bench {
             slots: sizes.slots,
             segment_bytes: sizes.segment,
         };
-        let file = LogFile::create(storage, path, &params)?;
+        let file = LogFile::create(&storage, path, &params)?;
         let memory = Memory::private(sizes.ring);
         memory.initialise(sizes);
         let parts = memory.parts();
         // SAFETY: initialised above; `memory` lives beside the log and outlives it, being dropped after it.
         let ring = unsafe { Ring::new(parts) };
-        Ok(Bench { log: Log::new(ring, file), memory })
+        let base_wal = BaseWal::new(Arc::new(storage), path.with_file_name(BASE_WAL));
+        Ok(Bench { log: Log::new(ring, file, base_wal), memory })
     }
 
     fn new(storage: &SimStorage, sizes: Sizes) -> Bench {
-        Bench::try_new(storage, &path(), sizes).expect("a new log")
+        Bench::try_new(storage.clone(), &path(), sizes).expect("a new log")
     }
 
     fn shared_end(&self) -> Lsn {

@@ -67,7 +67,9 @@ impl Node {
         };
         // SAFETY: initialised above or by the process that created it; `memory` lives beside the log.
         let ring = unsafe { Ring::new(memory.parts()) };
-        let node = Node { bench: Bench { log: Log::new(ring, log_file), memory }, records };
+        let base_wal = BaseWal::new(Arc::new(OsStorage), dir.join(BASE_WAL));
+        let node =
+            Node { bench: Bench { log: Log::new(ring, log_file, base_wal), memory }, records };
         if create {
             let start = node.bench.shared_end();
             node.notes().applied_lsn.store(start.get(), Relaxed);

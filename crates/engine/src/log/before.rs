@@ -1,0 +1,115 @@
+//! Commits of the base that may not be on disk yet, and their order before later frames (F4).
+//!
+//! Under NORMAL and OFF an exclusive transaction's commit lies in the base's WAL and in the page cache alone. Frames
+//! that come after it rely on it: after a power cut that took the commit and left the frames, they would be replayed over an
+//! older base. So whoever is about to write to the log's file syncs the base's WAL first.
+//!
+//! Two counters in shared memory: `commits` made without a sync, and `durable`, how many of them are known to be on disk.
+//!
+//! ```text
+//! exclusive transaction   stock commit -> commits += 1 -> both rights given back
+//! who writes to the log   n = commits; if durable < n: fdatasync the WAL, durable = n -> write
+//! merge                   n = commits -> synced commit to the same WAL -> durable = n
+//! ```
+//!
+//! Invariants
+//! - B1 `commits` counts a commit before anybody can append a frame after it: its author, or the heir of its dead
+//!   author, holds the writer's right until then.
+//! - B2 No byte of a frame is handed to the file before `durable` has reached what `commits` was when, or after, the frame was
+//!   published.
+//! - B3 A failed sync of the WAL while `durable < commits` stops the log (C4): what was lost is not known, and no later
+//!   sync would tell.
+//!
+//! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
+//! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
+//!
+//! Killed processes lose nothing: the page cache stays.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::error::LogError;
+use super::shared::LogShared;
+use crate::shm::mutex::Guard;
+use crate::storage::Storage;
+
+/// The WAL of the base, where it is and through what it is synced.
+#[derive(Debug, Clone)]
+pub struct BaseWal {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+}
+
+impl BaseWal {
+    /// The WAL at `path`, which may not be there.
+    pub fn new(storage: Arc<dyn Storage>, path: PathBuf) -> BaseWal {
+        BaseWal { storage, path }
+    }
+
+    /// Everything written to it before is on disk when this returns, its name too. It is opened each time: whoever
+    /// created it may be gone, and another may stand there now.
+    fn sync(&self) -> io::Result<()> {
+        let file = match self.storage.open(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        file.sync_data()?;
+        self.storage.sync_dir_of(&self.path)
+    }
+
+    /// Makes earlier commits of the base durable before bytes are written to the log (B2). The sync mutex is held, so
+    /// that those who come meanwhile wait for this sync.
+    pub(super) fn sync_before(&self, shared: &LogShared, sync: &Guard<'_>) -> Result<(), LogError> {
+        debug_assert!(sync.holds(&shared.sync_mutex));
+        // Acquire pairs with the Release of `note_base_commit`: its pages have been written.
+        let commits = shared.base.commits.load(Acquire);
+        // Acquire pairs with the Release of whoever synced.
+        if shared.base.durable.load(Acquire) >= commits {
+            return Ok(());
+        }
+        self.sync().map_err(|e| LogError::io("sync", &self.path, &e))?;
+        shared.note_base_durable(commits);
+        // Relaxed: a counter.
+        shared.base.syncs.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+impl LogShared {
+    /// A transaction was committed to the base without a sync. The caller holds the writer's right (B1).
+    pub(crate) fn note_base_commit(&self) {
+        // Release pairs with the Acquires of those who sync.
+        self.base.commits.fetch_add(1, Release);
+    }
+
+    /// Commits of the base so far that were made without a sync.
+    pub(crate) fn base_commits(&self) -> u64 {
+        self.base.commits.load(Acquire)
+    }
+
+    /// The WAL was synced, or a synced commit made, after [`LogShared::base_commits`] had returned `commits`.
+    pub(crate) fn note_base_durable(&self, commits: u64) {
+        // Release pairs with the Acquire in `sync_before`.
+        self.base.durable.fetch_max(commits, Release);
+    }
+
+    /// True while a commit of the base may not be on disk.
+    pub(crate) fn base_is_unsynced(&self) -> bool {
+        self.base.durable.load(Acquire) < self.base_commits()
+    }
+
+    /// How often the base's WAL was synced ahead of the log.
+    pub(crate) fn base_syncs(&self) -> u64 {
+        // Relaxed: a counter.
+        self.base.syncs.load(Relaxed)
+    }
+
+    /// A sync of the base's files has failed, in whichever connection (B3).
+    pub(crate) fn note_base_sync_failed(&self, errno: i32) {
+        if self.base_is_unsynced() {
+            self.set_poison(errno);
+        }
+    }
+}

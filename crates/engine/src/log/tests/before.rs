@@ -1,0 +1,156 @@
+//! Commits of the base that were not synced reach the disk before frames that come after them.
+
+use super::*;
+use crate::storage::StorageFile;
+use crate::storage::sim::SimOp;
+
+/// A base's WAL to which transactions are appended without a sync, one sector each.
+struct Wal {
+    file: Box<dyn StorageFile>,
+    commits: u64,
+}
+
+const SECTOR: u64 = 512;
+
+impl Wal {
+    fn create(storage: &SimStorage) -> Wal {
+        let file = storage.create(Path::new(BASE_WAL), 0o644).expect("a WAL");
+        Wal { file, commits: 0 }
+    }
+
+    /// What an exclusive transaction under NORMAL does.
+    fn commit(&mut self, bench: &Bench) -> u64 {
+        self.commits += 1;
+        let page = [self.commits as u8; SECTOR as usize];
+        self.file.write_at(&page, (self.commits - 1) * SECTOR).expect("a write");
+        bench.log.shared().note_base_commit();
+        self.commits
+    }
+}
+
+/// How many transactions the WAL on `storage` holds, from the first on without a gap.
+fn in_wal(storage: &SimStorage) -> u64 {
+    let Ok(file) = storage.open_read_only(Path::new(BASE_WAL)) else { return 0 };
+    (1..)
+        .take_while(|&n| {
+            let mut page = [0; SECTOR as usize];
+            file.read_at(&mut page, (n - 1) * SECTOR).is_ok_and(|got| got == page.len())
+                && page.iter().all(|b| *b == n as u8)
+        })
+        .count() as u64
+}
+
+#[test]
+fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
+    for seed in 0..40 {
+        let storage = SimStorage::new();
+        let bench = Bench::new(&storage, SMALL);
+        let mut wal = Wal::create(&storage);
+        // Commits of the base before each frame, by the frame's timestamp.
+        let relied_on = Arc::new(std::sync::Mutex::new(vec![0]));
+        let known = relied_on.clone();
+        let mut crashes = 0;
+        storage.watch(move |storage| {
+            crashes += 1;
+            let after = storage.crash(seed * 10_007 + crashes);
+            let frames = recovered(&after, 0).expect("a sound log");
+            let newest = frames.last().copied().unwrap_or(0) as usize;
+            let needed = known.lock().expect("lock").get(newest).copied().unwrap_or(0);
+            assert!(
+                in_wal(&after) >= needed,
+                "seed {seed} crash {crashes}: frame {newest} relies on {needed} commits"
+            );
+        });
+        for ts in 1..=30 {
+            if (ts + seed) % 3 == 0 {
+                wal.commit(&bench);
+            }
+            relied_on.lock().expect("lock").push(wal.commits);
+            let end = bench.commit(ts, 1, 100);
+            match (ts + seed) % 4 {
+                0 => bench.log.write_through(end).expect("a write"),
+                1 => bench.log.sync_through(end).expect("a sync"),
+                _ => {}
+            }
+        }
+        storage.unwatch();
+        assert!(bench.log.shared().base_syncs() > 0);
+    }
+}
+
+#[test]
+fn a_full_commit_after_a_normal_one_of_the_base_makes_both_durable() {
+    for seed in 0..20 {
+        let storage = SimStorage::new();
+        let bench = Bench::new(&storage, SMALL);
+        let mut wal = Wal::create(&storage);
+        let commits = wal.commit(&bench);
+        assert!(bench.log.shared().base_is_unsynced());
+        bench.commit_durably(1, 1, 100);
+        assert!(!bench.log.shared().base_is_unsynced());
+        let after = storage.crash(seed);
+        assert_eq!((recovered(&after, 0), in_wal(&after)), (Ok(vec![1]), commits));
+    }
+}
+
+#[test]
+fn the_base_is_synced_once_and_only_if_something_is_written_after_it() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    let mut wal = Wal::create(&storage);
+    bench.commit_durably(1, 1, 100);
+    assert_eq!(bench.log.shared().base_syncs(), 0);
+    wal.commit(&bench);
+    wal.commit(&bench);
+    bench.log.sync_through(bench.shared_end()).expect("nothing to do");
+    assert_eq!(bench.log.shared().base_syncs(), 0);
+    bench.commit_durably(2, 1, 100);
+    bench.commit_durably(3, 1, 100);
+    assert_eq!(bench.log.shared().base_syncs(), 1);
+    // A synced commit to the same WAL covers those before it.
+    wal.commit(&bench);
+    let covered = bench.log.shared().base_commits();
+    bench.log.shared().note_base_durable(covered);
+    bench.commit_durably(4, 1, 100);
+    assert_eq!(bench.log.shared().base_syncs(), 1);
+    // One that was made during the sync does not count as synced.
+    wal.commit(&bench);
+    bench.log.shared().note_base_durable(covered);
+    assert!(bench.log.shared().base_is_unsynced());
+}
+
+#[test]
+fn a_wal_that_is_gone_was_brought_into_the_database_file() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    bench.log.shared().note_base_commit();
+    bench.commit_durably(1, 1, 100);
+    assert!(!bench.log.shared().base_is_unsynced());
+}
+
+#[test]
+fn a_failed_sync_of_the_base_stops_the_log_before_a_frame_is_written() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    let mut wal = Wal::create(&storage);
+    bench.commit_durably(1, 1, 100);
+    wal.commit(&bench);
+    let end = bench.commit(2, 1, 100);
+    storage.fail(SimOp::Sync, 1, libc::EIO, false);
+    assert!(bench.log.sync_through(end).is_err());
+    assert_eq!(bench.log.shared().poisoned(), Some(libc::EIO));
+    assert!(bench.log.write_through(end).is_err());
+    assert_eq!(recovered(&storage, 0), Ok(vec![1]));
+}
+
+#[test]
+fn a_checkpoint_that_cannot_sync_stops_the_log_only_while_frames_may_rely_on_the_base() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    let mut wal = Wal::create(&storage);
+    bench.log.shared().note_base_sync_failed(libc::EIO);
+    assert_eq!(bench.log.shared().poisoned(), None);
+    wal.commit(&bench);
+    bench.log.shared().note_base_sync_failed(libc::EIO);
+    assert_eq!(bench.log.shared().poisoned(), Some(libc::EIO));
+}

@@ -1,0 +1,204 @@
+//! Which transactions go straight to the base because they are large and nobody else is there.
+//!
+//! On the concurrent path a row is copied into the write set, the ring, a memtable, the log and, by a merge, into the base.
+//! That pays when many write, or little at a time. A lone bulk load pays it for nothing: its transactions become
+//! exclusive early, and SQLite's own code puts the rows where they belong at once.
+//!
+//! The price is paid by others: a transaction that began to read meanwhile and then wants to write conflicts (E3).
+//! So it is done only where nobody else is seen to be.
+//!
+//! | transaction | previous one that wrote | asked at | goes straight to the base if alone, and if |
+//! |---|---|---|---|
+//! | queued | large | [`EARLY_WRITES`] | what is in memory can be merged without waiting |
+//! | queued | small, or none | [`LARGE_WRITES`] | nothing is in memory |
+//! | optimistic | large, up to [`SHORT_WRITES`] | [`EARLY_WRITES`] | as the first, and nobody has committed since it began |
+//! | optimistic | any other | - | never: others may write beside it for as long as it takes |
+//!
+//! *Alone*: no other connection of any process has a transaction, none has begun one since this connection's
+//! previous large transaction (or since it was opened), and it has seen so for long enough: whoever came while a transaction
+//! was on the direct path doubles the number of large transactions that have to pass undisturbed.
+//!
+//! Invariants
+//! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
+//!   again. It waits for nobody and cannot fail with BUSY (`reserve_exclusive`).
+//! - D2 A transaction of fewer than [`EARLY_WRITES`] entries stays on the concurrent path.
+//! - D3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
+//!   has been committed since its snapshot: there is nothing to validate.
+//!
+//! Everything but the count of transactions begun is private to the connection. It decides about speed alone, so
+//! that the count may be read without an order.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::{Conn, WriteMode};
+use crate::shm::layout::{NO_PIN, generation, txn_state};
+
+/// From so many entries on a transaction is large: they outweigh what becoming exclusive costs, a few system
+/// calls and the entries written so far once more.
+const LARGE_WRITES: usize = 256;
+/// A transaction that follows a large one is asked this early, which leaves small ones alone. Little is written twice.
+const EARLY_WRITES: usize = 16;
+/// A large transaction of at most so many entries ends soon, some ten milliseconds, and so, probably, does the one after it.
+const SHORT_WRITES: u64 = 16_384;
+/// Large transactions that have to pass undisturbed after somebody came, the first time and at most.
+const QUIET: std::ops::RangeInclusive<u32> = 8..=4096;
+
+/// What a connection remembers of its large transactions.
+#[derive(Debug, Default)]
+pub(crate) struct Bulk {
+    /// Transactions that it has begun.
+    pub(super) begun: u64,
+    /// Transactions that others had begun by the end of its previous large one.
+    others: u64,
+    /// The previous transaction that wrote was large.
+    after_large: bool,
+    /// And not so large that the next one may take long.
+    after_short: bool,
+    /// The previous large one went straight to the base.
+    was_direct: bool,
+    /// Large transactions in a row beside which nobody began one.
+    quiet: u32,
+    /// How many there have to be.
+    quiet_needed: u32,
+    /// The running transaction was asked and stays on the concurrent path.
+    declined: bool,
+}
+
+impl Bulk {
+    pub(super) fn new(others: u64) -> Bulk {
+        Bulk { others, ..Bulk::default() }
+    }
+
+    /// A transaction begins.
+    pub(super) fn begin(&mut self) {
+        self.begun += 1;
+        self.declined = false;
+    }
+
+    /// A transaction with so many entries was committed.
+    fn ended(&mut self, writes: u64, direct: bool, others: u64) {
+        self.after_large = writes >= LARGE_WRITES as u64;
+        self.after_short = writes <= SHORT_WRITES;
+        if !self.after_large {
+            return;
+        }
+        if others == self.others {
+            self.quiet = self.quiet.saturating_add(1);
+        } else {
+            self.quiet = 0;
+            if self.was_direct || direct {
+                self.quiet_needed = (self.quiet_needed * 2).clamp(*QUIET.start(), *QUIET.end());
+            }
+        }
+        self.others = others;
+        self.was_direct = direct;
+    }
+}
+
+impl Conn {
+    /// Asked at every write: true if the transaction shall go on exclusively. Then it has both rights, and nothing is
+    /// left in memory.
+    pub(super) fn goes_direct(&mut self) -> bool {
+        let enough = if self.bulk.after_large { EARLY_WRITES } else { LARGE_WRITES };
+        if self.writes.len() < enough || self.bulk.declined {
+            return false;
+        }
+        self.bulk.declined = !(self.is_alone() && self.reserve_both_rights());
+        !self.bulk.declined
+    }
+
+    fn reserve_both_rights(&mut self) -> bool {
+        if self.mode == Some(WriteMode::Queued) {
+            return self.has_right && self.reserve_exclusive();
+        }
+        let soon_over = self.bulk.after_large && self.bulk.after_short;
+        if !soon_over || !self.take_right_at_once() {
+            return false;
+        }
+        // With the right held both stay equal (D3, X2).
+        let newest = self.db.control().visible_ts.load(Acquire);
+        let is_newest = self.snapshot.as_ref().is_some_and(|s| s.ts.get() == newest);
+        if is_newest && self.reserve_exclusive() {
+            self.mode = Some(WriteMode::Queued);
+            return true;
+        }
+        // On failure (a poisoned commit mutex) the next reaper gives the right back.
+        let _ = self.give_right_back();
+        false
+    }
+
+    fn is_alone(&self) -> bool {
+        let undisturbed = self.others_begun() == self.bulk.others
+            && self.bulk.quiet >= self.bulk.quiet_needed
+            && (self.bulk.after_large || self.is_memory_empty());
+        undisturbed
+            && !self.db.slots_in_use().any(|(i, s)| {
+                let busy = s.state.load(Relaxed) != txn_state::IDLE;
+                i != self.slot && (busy || s.pin_low.load(Relaxed) != NO_PIN)
+            })
+    }
+
+    /// Nothing is committed that the base does not include.
+    pub(super) fn is_memory_empty(&self) -> bool {
+        let gens = &self.db.control().generations;
+        self.db.memtable(self.db.active_arena()).is_empty()
+            && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)
+    }
+
+    /// Transactions that all other connections have begun in this session.
+    fn others_begun(&self) -> u64 {
+        // Relaxed: nothing is read on the strength of it.
+        let all = self.db.control().counters.next_txn.load(Relaxed);
+        all.saturating_sub(self.bulk.begun)
+    }
+
+    /// Remembers the size of a transaction that was committed.
+    pub(super) fn note_size(&mut self, writes: u64, direct: bool) {
+        let others = self.others_begun();
+        self.bulk.ended(writes, direct, others);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: u64 = LARGE_WRITES as u64;
+
+    #[test]
+    fn somebody_who_comes_again_and_again_is_given_more_and_more_time() {
+        let mut bulk = Bulk::new(5);
+        bulk.ended(LARGE, true, 5);
+        assert_eq!((bulk.quiet, bulk.quiet_needed), (1, 0));
+        let mut others = 5;
+        let mut needed = Vec::new();
+        for _ in 0..12 {
+            others += 1;
+            bulk.ended(LARGE, true, others);
+            assert_eq!(bulk.quiet, 0);
+            needed.push(bulk.quiet_needed);
+        }
+        assert_eq!(needed, [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096]);
+        for n in 1..=4096 {
+            bulk.ended(LARGE, false, others);
+            assert_eq!(bulk.quiet, n);
+        }
+    }
+
+    #[test]
+    fn somebody_who_came_while_nothing_went_straight_to_the_base_costs_one_transaction() {
+        let mut bulk = Bulk::new(0);
+        bulk.ended(LARGE, false, 3);
+        bulk.ended(LARGE, false, 9);
+        assert_eq!((bulk.quiet, bulk.quiet_needed, bulk.others), (0, 0, 9));
+    }
+
+    #[test]
+    fn a_small_transaction_ends_a_run_of_large_ones() {
+        let mut bulk = Bulk::new(0);
+        bulk.ended(LARGE, true, 0);
+        assert!(bulk.after_large);
+        bulk.ended(LARGE - 1, true, 0);
+        assert!(!bulk.after_large);
+    }
+}
