@@ -143,7 +143,8 @@ impl Case {
         let mut kinds = Ledger::default().kinds;
         match family {
             "exclusive" => kinds = vec![Kind::Ddl, Kind::Autocommit, Kind::Bulk, Kind::Bulk],
-            "right" => kinds = vec![Kind::Begin(Begin::Immediate), Kind::Autocommit],
+            // Some of them long enough for the right to be handed over, not only set free.
+            "right" => kinds = vec![Kind::Begin(Begin::Immediate), Kind::Bulk],
             _ => {}
         }
         let grows = self.point == "log.grow.filled";
