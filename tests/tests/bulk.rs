@@ -258,6 +258,9 @@ fn script(connection: &Connection, begin: &str) -> Vec<String> {
     run("DELETE FROM w".to_owned());
     run(rows(1, 3000, "w SELECT 'again'||i, i"));
     run("UPDATE w SET v=v+1 WHERE v%2=0".to_owned());
+    run("UPDATE w SET v=v+1 RETURNING *".to_owned());
+    run("INSERT INTO w SELECT k, 1 FROM w WHERE true ON CONFLICT DO UPDATE SET v=v+2".to_owned());
+    run("REPLACE INTO w SELECT k, v+1 FROM w".to_owned());
     run("DELETE FROM w WHERE v>500".to_owned());
     outcomes
 }

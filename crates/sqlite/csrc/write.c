@@ -19,21 +19,33 @@ static int plWritable(Btree *p, int bExclusive){
   return SQLITE_OK;
 }
 
-/* An insert that must take the exclusive path. The payload may lie in pages or overlay memory that is about to go. */
+/* An insert that must take the exclusive path. The payload may lie in pages or overlay memory that is about to go. An entry of a
+** WITHOUT ROWID table replaces the one that agrees with it in its first nMem fields: they are taken from the copy. */
 static int plInsertExclusive(PlCursor *pX, const BtreePayload *pPayload, int flags){
   BtreePayload x = *pPayload;
   int bTable = pX->pOut->pKeyInfo==0;
   u64 n = bTable ? (u64)x.nData : (u64)x.nKey;
   u8 *aCopy = sqlite3Malloc(n + 18);
+  UnpackedRecord *pKey = 0;
   int rc;
   if( aCopy==0 ) return SQLITE_NOMEM_BKPT;
   if( n ) memcpy(aCopy, bTable ? x.pData : x.pKey, n);
   memset(&aCopy[n], 0, 18);
   if( bTable ) x.pData = aCopy;
   else x.pKey = aCopy;
-  x.nMem = 0;
   rc = plEscalate(pX->pOut->pBtree);
+  if( rc==SQLITE_OK && !bTable && x.nMem ){
+    pKey = sqlite3VdbeAllocUnpackedRecord(pX->pOut->pKeyInfo);
+    if( pKey==0 ){
+      rc = SQLITE_NOMEM_BKPT;
+    }else{
+      sqlite3VdbeRecordUnpack((int)n, aCopy, pKey);
+      x.aMem = pKey->aMem;
+      if( x.nMem>pKey->nField ) x.nMem = pKey->nField;
+    }
+  }
   if( rc==SQLITE_OK ) rc = plPassInsert(pX, &x, flags & ~BTREE_PREFORMAT, 0);
+  if( pKey ) sqlite3DbFree(pX->pOut->pKeyInfo->db, pKey);
   sqlite3_free(aCopy);
   return rc;
 }
