@@ -31,6 +31,7 @@ use crate::shm::process::{self, ProcessIndex};
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
 use crate::txn::Conn;
+use crate::yielding::Yielding;
 
 /// Name of the log beside the database file.
 pub fn log_path(base: &Path) -> PathBuf {
@@ -64,6 +65,7 @@ pub struct Database {
     path: PathBuf,
     fork_generation: u64,
     background: crate::background::Background,
+    yielding: Yielding,
 }
 
 /// SQLite's extended code of a failed sync.
@@ -286,6 +288,7 @@ impl Database {
             path: path.to_owned(),
             fork_generation: forks,
             background: crate::background::Background::default(),
+            yielding: Yielding::default(),
         })
     }
 
@@ -405,6 +408,10 @@ impl Database {
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
         process::fork_generation() != self.fork_generation
+    }
+
+    pub(crate) fn yielding(&self) -> &Yielding {
+        &self.yielding
     }
 
     pub(crate) fn region(&self) -> &Region {

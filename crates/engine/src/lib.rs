@@ -24,3 +24,4 @@ pub mod shm;
 pub mod status;
 pub mod storage;
 pub mod txn;
+mod yielding;

@@ -40,6 +40,7 @@ use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::shm::futex;
 use crate::shm::mutex::Guard;
+use crate::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -54,6 +55,7 @@ pub struct Log {
     ring: Ring,
     file: LogFile,
     base_wal: BaseWal,
+    yielding: Yielding,
 }
 
 /// A snapshot of the log's state, for `plait_status`.
@@ -86,7 +88,7 @@ impl Log {
     pub fn new(ring: Ring, file: LogFile, base_wal: BaseWal) -> Log {
         assert_eq!(ring.shared().segment_bytes(), file.header().segment_bytes);
         assert_eq!(ring.shared().salt(), file.header().salt);
-        Log { ring, file, base_wal }
+        Log { ring, file, base_wal, yielding: Yielding::default() }
     }
 
     /// The ring, for committers and for redo.
@@ -189,7 +191,9 @@ impl Log {
             return end;
         }
         for _ in 0..YIELDS_MAX {
-            std::thread::yield_now();
+            if !self.yielding.once(|| shared.log_end()) {
+                return shared.log_end();
+            }
             let now = shared.log_end();
             if now == end {
                 break;

@@ -168,10 +168,10 @@ impl Database {
         let start = Instant::now();
         for _ in 0..YIELDS_BEFORE_QUEUE {
             // Relaxed: a hint.
-            if self.control().right_owner.load(Relaxed) == 0 {
+            let is_free = self.control().right_owner.load(Relaxed) == 0;
+            if is_free || !self.yielding().once(|| self.log_shared().log_end()) {
                 break;
             }
-            std::thread::yield_now();
         }
         match self.try_right(slot, !timeout.is_zero())? {
             Attempt::Taken => return Ok(()),

@@ -179,13 +179,18 @@ impl SqliteStore {
         }
         for name in PRAGMAS {
             let Some(value) = self.settings.get(name) else { continue };
-            // Berkeley DB has this one for all connections of a process: the first sets it, the others are refused and
-            // need not see that it is set. Relaxed: connections that race are refused alike, and then fail the trial.
-            if *name == "multiversion" && self.multiversion_is_set.load(Relaxed) {
+            let set = connection.script(&format!("PRAGMA {name}={value};"));
+            if *name == "multiversion" {
+                // Berkeley DB has this one for all connections that a process has at a time: the first sets it, the others are
+                // refused and need not see that it is set. Relaxed: connections that race are refused alike, and then
+                // fail the trial.
+                if set.is_ok() || !self.multiversion_is_set.load(Relaxed) {
+                    set?;
+                    self.multiversion_is_set.store(true, Relaxed);
+                }
                 continue;
             }
-            connection.script(&format!("PRAGMA {name}={value};"))?;
-            self.multiversion_is_set.fetch_or(*name == "multiversion", Relaxed);
+            set?;
         }
         Ok(connection)
     }
