@@ -2,6 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
+use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY_SNAPSHOT, Connection};
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 
@@ -20,6 +21,17 @@ fn insert(from: i64, rows: i64) -> String {
 /// The `index`-th large transaction of a load.
 fn load(index: i64) -> String {
     format!("BEGIN; {}; COMMIT", insert(1 + index * LARGE, LARGE))
+}
+
+/// A connection that has made five large transactions, and another that has not done anything.
+fn loading(subject: &Subject, place: Place) -> (Fixture, Connection, Actor) {
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let loader = fixture.open();
+    let other = Actor::start(place, "other", subject, &fixture.database());
+    for index in 0..5 {
+        loader.execute(&load(index)).expect("it loads");
+    }
+    (fixture, loader, other)
 }
 
 fn counter(connection: &Connection, name: &str) -> i64 {
@@ -138,12 +150,7 @@ fn the_wal_of_a_long_load_stays_small() {
 in_threads_and_processes! {
     fn a_large_transaction_beside_an_open_one_stays_on_the_concurrent_path(place) {
         let Some(subject) = real_plait("bulk") else { return };
-        let fixture = Fixture::new(subject.clone(), SCHEMA);
-        let loader = fixture.open();
-        let mut other = Actor::start(place, "other", &subject, &fixture.database());
-        for index in 0..5 {
-            loader.execute(&load(index)).expect("it loads");
-        }
+        let (_fixture, loader, mut other) = loading(&subject, place);
         for round in 0..5 {
             other.ok("BEGIN; SELECT n FROM side");
             let before = paths(&loader);
@@ -159,12 +166,7 @@ in_threads_and_processes! {
 
     fn a_large_transaction_stays_on_the_concurrent_path_if_somebody_was_there_since_the_last(place) {
         let Some(subject) = real_plait("bulk") else { return };
-        let fixture = Fixture::new(subject.clone(), SCHEMA);
-        let loader = fixture.open();
-        let mut other = Actor::start(place, "other", &subject, &fixture.database());
-        for index in 0..5 {
-            loader.execute(&load(index)).expect("it loads");
-        }
+        let (_fixture, loader, mut other) = loading(&subject, place);
         for round in 0..20 {
             other.ok("SELECT n FROM side");
             let before = paths(&loader);

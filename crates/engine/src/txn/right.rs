@@ -315,6 +315,7 @@ impl Database {
         s.state.store(s.resting_state(), Relaxed);
         s.waiting_for.store(0, Relaxed);
         let wake = self.call_first();
+        debug_assert!(self.is_settled(), "R1");
         drop(guard);
         self.wake_answered(wake);
         Ok(false)
@@ -385,7 +386,9 @@ impl Database {
         if now.saturating_sub(c.right_served_ns.load(Relaxed)) < OVERTAKING_NS {
             c.right_owner.store(0, Release);
             crash_point!("right.freed");
-            return self.call_first();
+            let called = self.call_first();
+            debug_assert!(self.is_settled(), "R1");
+            return called;
         }
         c.right_served_ns.store(now, Relaxed);
         let s = self.slot(next);
@@ -415,6 +418,14 @@ impl Database {
         }
         s.granted.store(answer::CALLED, Release);
         Some(next)
+    }
+
+    /// (M) R1, for asserts.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.control().right_owner.load(Relaxed) != 0
+            || self
+                .first_waiter()
+                .is_none_or(|first| self.slot(first).granted.load(Relaxed) == answer::CALLED)
     }
 
     /// Wakes slots that `pass_right` or `refuse_waiters` returned.

@@ -118,7 +118,7 @@ impl Database {
     }
 
     fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
-        let mut wake = None;
+        let mut wake = Vec::new();
         let mut suspended = false;
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
@@ -141,12 +141,14 @@ impl Database {
                 }
                 self.drop_from_queue(i);
                 if c.right_owner.load(Relaxed) == i.word() {
-                    wake = self.pass_right();
+                    wake.extend(self.pass_right());
                 }
                 slot.clear();
                 slot.process.store(0, Release);
             }
-            wake = wake.or_else(|| self.call_first());
+            // Whoever was called may be one of the dead.
+            wake.extend(self.call_first());
+            debug_assert!(self.is_settled(), "R1");
             if !suspended {
                 process::clear_dead(self.region(), index);
             }
