@@ -2,16 +2,16 @@
 
 mod plait;
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use plait::finish;
+use plait::{executable, finish};
 
 /// The command as it lies in an installation of its own.
 fn installed(folder: &Path) -> Command {
     let program = folder.join("plait");
-    std::fs::copy(env!("CARGO_BIN_EXE_plait"), &program).unwrap();
+    executable(&program, &std::fs::read(env!("CARGO_BIN_EXE_plait")).unwrap());
     Command::new(program)
 }
 
@@ -19,8 +19,7 @@ fn installed(folder: &Path) -> Command {
 fn arguments_reach_the_suite_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("plait-bench");
-    std::fs::write(&suite, "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n").unwrap();
-    std::fs::set_permissions(&suite, std::fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&suite, b"#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n");
     let ran = finish(installed(folder.path()).args(["bench", "kv", "--help", "--engines", "a,b"]));
     assert_eq!((ran.code, ran.out.as_str()), (3, "<kv><--help><--engines><a,b>"));
 }

@@ -2,11 +2,10 @@
 
 mod plait;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plait::{Dist, Ran, command, finish};
+use plait::{Dist, Ran, command, executable, finish};
 
 const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -32,11 +31,6 @@ fn compiled(directory: &Path, name: &str, arguments: &[&str]) -> Option<PathBuf>
 
 fn run(dist: &Dist, program: &Path) -> Ran {
     finish(dist.command(&["run", "--"]).arg(program))
-}
-
-fn executable(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
@@ -96,7 +90,7 @@ fn a_script_is_followed_to_its_interpreter() {
     let libraries = [archive.to_str().unwrap(), "-lgcc_s", "-lpthread", "-ldl", "-lm"];
     let Some(program) = compiled(dir.path(), "interpreter", &libraries) else { return };
     let script = dir.path().join("script");
-    executable(&script, &format!("#!{}\n", program.display()));
+    executable(&script, format!("#!{}\n", program.display()).as_bytes());
     run(&dist, &script).says(&["interpreter", "brings its own SQLite"]);
 }
 
@@ -118,7 +112,7 @@ fn python_runs_on_our_library() {
     let text = "#!/usr/bin/env python3\nimport sqlite3, sys\n\
                 c = sqlite3.connect('a.db')\n\
                 print(c.execute('SELECT plait_version()').fetchone()[0], sys.argv[1:])\n";
-    executable(&script, text);
+    executable(&script, text.as_bytes());
     let has_module = Command::new("python3").args(["-c", "import sqlite3"]).output();
     if !has_module.is_ok_and(|o| o.status.success()) {
         eprintln!("skipped: there is no python3 with sqlite3");

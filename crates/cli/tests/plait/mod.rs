@@ -66,6 +66,16 @@ pub fn finish(command: &mut Command) -> Ran {
     Ran::of(command.output().expect("a program that is there can be started"))
 }
 
+/// Makes a program of this content, by another process: had this one the file open for writing, a child that another
+/// test forks at that moment would keep it open, and "text file busy" would be all that can be started.
+pub fn executable(path: &Path, content: &[u8]) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut child = install.spawn().expect("install can be started");
+    child.stdin.take().expect("a pipe").write_all(content).expect("install reads all");
+    assert!(child.wait().expect("install ends").success(), "cannot make {}", path.display());
+}
+
 /// What `make dist` builds.
 pub struct Dist(PathBuf);
 
