@@ -66,7 +66,7 @@ impl Database {
             .filter(|&i| {
                 matches!(gens[i].state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
             })
-            .map(|i| u64::from(self.memtable(i).used_bytes()))
+            .map(|i| u64::from(self.memtable(i).node_bytes()))
             .sum();
         let (reader_pid, reader_age) = self.oldest_reader().unwrap_or((0, 0));
         let v = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed) as i64;

@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 
 use super::atomics::AtomicU32;
 use super::layout::{
-    FIELDS_BYTES, FIRST_NODE, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX,
-    NodeFields,
+    FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields,
+    SHORTCUTS, first_node, shortcut_count,
 };
 
 /// A region of shared memory laid out as `layout` says.
@@ -20,6 +20,7 @@ use super::layout::{
 pub(super) struct Arena {
     base: NonNull<u8>,
     len: u32,
+    first_node: u32,
 }
 
 // SAFETY: the region stays mapped while the view is in use (contract of `Arena::new`), and what several threads
@@ -41,11 +42,11 @@ impl Arena {
             "memtable region is not aligned"
         );
         assert!(
-            len >= FIRST_NODE + NODE_HEAD_BYTES_MAX,
+            len >= first_node(len) + NODE_HEAD_BYTES_MAX,
             "memtable region of {len} bytes is too small"
         );
         let base = NonNull::new(base).expect("memtable region is null");
-        Arena { base, len }
+        Arena { base, len, first_node: first_node(len) }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -61,7 +62,9 @@ impl Arena {
     /// Whether `offset` can be a node's: aligned, behind the header, its head inside the region.
     #[inline]
     pub(super) fn is_node_offset(&self, offset: u32) -> bool {
-        offset.is_multiple_of(8) && offset >= FIRST_NODE && offset <= self.len - NODE_HEAD_BYTES_MAX
+        offset.is_multiple_of(8)
+            && offset >= self.first_node
+            && offset <= self.len - NODE_HEAD_BYTES_MAX
     }
 
     #[inline]
@@ -95,6 +98,26 @@ impl Arena {
         // SAFETY: in bounds and 4-aligned. If the node is lower than `level` (damage only) these are bytes
         // of a key, which nobody writes any more.
         unsafe { link.as_ref() }
+    }
+
+    /// The shortcut of all keys with this hash.
+    #[inline]
+    pub(super) fn shortcut(&self, hash: u64) -> &AtomicU32 {
+        let index = hash as u32 & (shortcut_count(self.len) - 1);
+        // SAFETY: the shortcuts end where the first node begins, inside the region (`new`).
+        let shortcut = unsafe { self.base.add((SHORTCUTS + index * LINK_BYTES) as usize) };
+        // SAFETY: in bounds and 4-aligned; only ever used as an atomic.
+        unsafe { shortcut.cast::<AtomicU32>().as_ref() }
+    }
+
+    /// All shortcuts.
+    pub(super) fn shortcuts(&self) -> impl Iterator<Item = &AtomicU32> {
+        (0..u64::from(shortcut_count(self.len))).map(|i| self.shortcut(i))
+    }
+
+    /// Offset of the first node that a region of this size can hold.
+    pub(super) fn first_node(&self) -> u32 {
+        self.first_node
     }
 
     /// Offset of the key of a node, and of the end of its record; None when they leave the region.

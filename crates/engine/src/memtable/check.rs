@@ -1,10 +1,9 @@
-//! The executable twin of the memtable's invariants M1 to M5.
+//! The executable twin of the memtable's invariants M1 to M6.
 
 use super::arena::Arena;
 use super::atomics::Ordering;
-use super::layout::{
-    FIELDS_BYTES, FIRST_NODE, HEAD, HEIGHT_MAX, LINK_BYTES, MAGIC, key_prefix, root_bit,
-};
+use super::layout::{HEAD, HEIGHT_MAX, MAGIC, key_prefix, root_bit};
+use super::shortcut::hash;
 
 /// Walks everything. Never panics on damage.
 pub(super) fn check(arena: &Arena) -> Result<(), String> {
@@ -26,6 +25,7 @@ pub(super) fn check(arena: &Arena) -> Result<(), String> {
     for level in 1..HEIGHT_MAX {
         check_level(arena, &nodes, level)?;
     }
+    check_shortcuts(arena, nodes)?;
     Ok(())
 }
 
@@ -84,6 +84,24 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     Ok(())
 }
 
+/// M6, but for what only an insert that returned promises.
+fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
+    nodes.sort_unstable();
+    for (i, shortcut) in arena.shortcuts().enumerate() {
+        let at = shortcut.load(Ordering::Acquire);
+        if at == 0 {
+            continue;
+        }
+        if nodes.binary_search(&at).is_err() {
+            return Err(format!("M6: shortcut {i} leads to {at}, where no node is linked"));
+        }
+        if !std::ptr::eq(arena.shortcut(hash(arena.fields(at).root, arena.key(at))), shortcut) {
+            return Err(format!("M6: shortcut {i} leads to node {at}, whose key has another"));
+        }
+    }
+    Ok(())
+}
+
 /// The list of `level` must be a part of level 0, in its order, of nodes that are high enough.
 fn check_level(arena: &Arena, nodes: &[u32], level: usize) -> Result<(), String> {
     let mut rest = nodes.iter();
@@ -101,5 +119,3 @@ fn check_level(arena: &Arena, nodes: &[u32], level: usize) -> Result<(), String>
     }
     Ok(())
 }
-
-const _: () = assert!(FIRST_NODE > HEAD + FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32 - 8);

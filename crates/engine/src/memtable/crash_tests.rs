@@ -40,7 +40,8 @@ fn keys(table: &Memtable) -> Vec<u64> {
 }
 
 fn steps() -> Vec<Step> {
-    let mut steps = vec![Step::HintDropped, Step::Reserved, Step::Written, Step::HintSet];
+    let mut steps =
+        vec![Step::HintDropped, Step::Reserved, Step::Written, Step::Led, Step::HintSet];
     steps.extend((0..HEIGHT_MAX).map(Step::Linked));
     steps
 }
@@ -56,14 +57,21 @@ fn an_insert_killed_at_any_step_is_finished_by_repeating_it() {
             let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
             if i % 3 == 0 && insert_and_die(&table, key, i + 1, step) {
                 deaths += 1;
-                let linked = matches!(step, Step::Linked(_) | Step::HintSet);
-                let found = table.get(ROOT, &key.to_be_bytes(), SnapshotTs::new(i + 1)).is_some();
+                let linked = matches!(step, Step::Linked(_) | Step::Led | Step::HintSet);
+                let bytes = key.to_be_bytes();
+                let found = table.seek(ROOT, Seek::Ge(&bytes), SnapshotTs::new(i + 1));
+                let found = found.is_some_and(|node| node.key() == bytes);
                 assert_eq!(found, linked || expected.contains(&key), "after {step:?}");
+                // What the shortcut does not lead to yet nobody's snapshot sees.
+                let before = table.get(ROOT, &bytes, SnapshotTs::new(i));
+                assert_eq!(before.is_some(), expected.contains(&key), "after {step:?}");
                 assert_eq!(table.check(), Ok(()), "after {step:?}");
             }
             table
                 .insert(ROOT, &key.to_be_bytes(), CommitTs::new(i + 1), EntryKind::Put, b"record")
                 .expect("room");
+            let newest = table.get(ROOT, &key.to_be_bytes(), SnapshotTs::MAX);
+            assert_eq!(newest.map(|n| n.ts().get()), Some(i + 1), "after {step:?}");
             expected.insert(key);
         }
         assert_eq!(table.check(), Ok(()), "after {step:?}");
@@ -108,6 +116,10 @@ fn repeating_inserts_adds_nothing() {
     let (count, used) = (table.node_count(), table.used_bytes());
     insert_all();
     assert_eq!((table.node_count(), table.used_bytes()), (count, used));
+    for key in 0..300u64 {
+        let newest = table.get(ROOT, &key.to_be_bytes(), SnapshotTs::MAX).map(|n| n.ts().get());
+        assert_eq!(newest, Some(if key < 100 { key + 901 } else { key + 601 }), "{key}");
+    }
     assert_eq!(table.check(), Ok(()));
 }
 

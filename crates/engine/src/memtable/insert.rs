@@ -9,6 +9,7 @@ use super::layout::{
     key_prefix, root_bit,
 };
 use super::search::{Splice, Target, find_splice};
+use super::shortcut::lead;
 use super::{ArenaFull, EntryKind};
 use crate::ids::{CommitTs, Root};
 
@@ -32,6 +33,8 @@ pub(super) enum Step {
     Reserved,
     /// The node is linked at this level and all lower ones.
     Linked(usize),
+    /// The shortcut leads to the newest version of the key.
+    Led,
     /// The hint holds the new position.
     HintSet,
 }
@@ -52,6 +55,8 @@ pub(super) fn insert(
     let target = Target::version(version.root, version.key, version.ts.get());
     let splice = find_splice(arena, &target);
     if splice.next[0] != 0 && is_version(arena, splice.next[0], version) {
+        // A killed insert may not have come this far.
+        lead(arena, version.root, version.key, splice.prev[0], splice.next[0]);
         return Ok(());
     }
     let place = place(arena, version.key.len(), version.rec.len())?;
@@ -79,6 +84,8 @@ fn run(
         link(arena, splice.prev[level], level, place.offset);
         go_on(Step::Linked(level))?;
     }
+    lead(arena, version.root, version.key, splice.prev[0], place.offset);
+    go_on(Step::Led)?;
     set_hint(arena, splice, place);
     go_on(Step::HintSet)
 }

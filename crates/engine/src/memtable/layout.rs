@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0    Header: identity | allocation | insert hint | root filter | head tower
-//! 448  nodes, each: NodeFields (32 bytes) | height x u32 links | key | record | pad to 8
+//! 448  shortcuts: u32 offsets of nodes by hash of root and key (shortcut.rs)
+//! ..   nodes, each: NodeFields (32 bytes) | height x u32 links | key | record | pad to 8
 //! ```
 //!
 //! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields and
@@ -76,8 +77,11 @@ pub(super) const FIELDS_BYTES: u32 = 32;
 pub(super) const LINK_BYTES: u32 = 4;
 /// Fields and links of the highest node.
 pub(super) const NODE_HEAD_BYTES_MAX: u32 = FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32;
-/// Offset of the first node.
-pub(super) const FIRST_NODE: u32 = size_of::<Header>() as u32;
+/// Offset of the first shortcut.
+pub(super) const SHORTCUTS: u32 = size_of::<Header>() as u32;
+/// A region has one shortcut for so many of its bytes, or a few less: about one for each large row, an eighth of one for
+/// each small one.
+const BYTES_PER_SHORTCUT: u32 = 512;
 /// The head, addressed as if it were a node.
 pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
 
@@ -90,8 +94,18 @@ const _: () = {
     assert!(std::mem::offset_of!(Header, roots) == 192);
     assert!(HEAD == 320);
     assert!(std::mem::offset_of!(Header, head_links) == (HEAD + FIELDS_BYTES) as usize);
-    assert!(HEAD.is_multiple_of(8) && FIRST_NODE.is_multiple_of(8));
+    assert!(HEAD.is_multiple_of(8) && SHORTCUTS.is_multiple_of(LINE_BYTES));
 };
+
+/// Shortcuts of a region of `len` bytes: a power of two, and whole words of eight bytes.
+pub(super) fn shortcut_count(len: u32) -> u32 {
+    1 << (len / BYTES_PER_SHORTCUT).max(2).ilog2()
+}
+
+/// Offset of the first node of a region of `len` bytes.
+pub(super) fn first_node(len: u32) -> u32 {
+    SHORTCUTS + shortcut_count(len) * LINK_BYTES
+}
 
 /// The first eight bytes of `key` as an ordered number.
 pub(super) fn key_prefix(key: &[u8]) -> u64 {
@@ -105,9 +119,9 @@ pub(super) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// Spreads the bits of `x`.
-pub(super) fn mix(x: u32) -> u64 {
-    let mut z = u64::from(x).wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Spreads the bits of `x` (the finalizer of SplitMix64, Steele et al. 2014).
+pub(super) fn mix(x: u64) -> u64 {
+    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -115,12 +129,12 @@ pub(super) fn mix(x: u32) -> u64 {
 
 /// Tower height of a node at `offset`: `h` with probability 3/4 x 4^(1-h).
 pub(super) fn height_at(offset: u32) -> usize {
-    let height = 1 + mix(offset).trailing_zeros() as usize / 2;
+    let height = 1 + mix(u64::from(offset)).trailing_zeros() as usize / 2;
     height.min(HEIGHT_MAX)
 }
 
 /// Word and bit of a root in the filter.
 pub(super) fn root_bit(root: u32) -> (usize, u64) {
-    let hash = mix(root);
+    let hash = mix(u64::from(root));
     ((hash >> 6) as usize % ROOT_WORDS, 1 << (hash & 63))
 }

@@ -17,6 +17,8 @@
 //! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
 //! - **M5** Root filter, newest timestamp and node count are raised before the link: they may say too much, never
 //!   too little.
+//! - **M6** A shortcut is 0 or leads to a linked node of one of its keys. Once an insert has returned, or its repetition
+//!   has, it is not 0, and if it leads to that key then to its newest version.
 //!
 //! A reader that got its snapshot after the writer published it sees every node up to that timestamp, and skips
 //! the newer ones that it may or may not meet.
@@ -30,6 +32,7 @@ mod check;
 mod insert;
 mod layout;
 mod search;
+mod shortcut;
 
 #[cfg(test)]
 mod crash_tests;
@@ -46,8 +49,9 @@ use std::ops::ControlFlow;
 
 use self::arena::{Arena, damaged};
 use self::atomics::Ordering;
-use self::layout::{FIRST_NODE, HEAD, MAGIC, root_bit};
+use self::layout::{HEAD, MAGIC, key_prefix, root_bit};
 use self::search::{Target, find, next_of};
+use self::shortcut::Way;
 use crate::ids::{CommitTs, Root, SnapshotTs};
 
 /// What a node says of its key.
@@ -125,7 +129,7 @@ pub struct Node<'a> {
 const STEPS_BEFORE_SEARCH: u32 = 8;
 
 impl Memtable {
-    /// Makes the region an empty memtable. Only the header is written, whatever the region held.
+    /// Makes the region an empty memtable. Only header and shortcuts are written, whatever the region held.
     ///
     /// # Safety
     /// As for [`Memtable::attach`]; moreover nobody uses the region during this call, and no node of its former
@@ -142,6 +146,9 @@ impl Memtable {
         for link in header.head_links.iter().chain(&header.hint) {
             link.store(0, Ordering::Relaxed);
         }
+        for shortcut in arena.shortcuts() {
+            shortcut.store(0, Ordering::Relaxed);
+        }
         for word in &header.roots {
             word.store(0, Ordering::Relaxed);
         }
@@ -149,7 +156,7 @@ impl Memtable {
         header.node_count.store(0, Ordering::Relaxed);
         header.height.store(1, Ordering::Relaxed);
         header.ts_max.store(0, Ordering::Relaxed);
-        header.used.store(FIRST_NODE, Ordering::Relaxed);
+        header.used.store(arena.first_node(), Ordering::Relaxed);
         header.len.store(len, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Relaxed);
         Memtable { arena }
@@ -174,6 +181,11 @@ impl Memtable {
     pub fn used_bytes(&self) -> u32 {
         // Relaxed: a writer under the commit mutex reads its own or its predecessor's value, others a gauge.
         self.arena.header().used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that nodes take.
+    pub fn node_bytes(&self) -> u32 {
+        self.used_bytes().saturating_sub(self.arena.first_node())
     }
 
     /// Bytes of the whole region.
@@ -214,8 +226,11 @@ impl Memtable {
 
     /// The newest version of a key that the snapshot sees.
     pub fn get(&self, root: Root, key: &[u8], at: SnapshotTs) -> Option<Node<'_>> {
+        if let Way::To(offset) = shortcut::look_up(&self.arena, root, key, at) {
+            return self.node(offset);
+        }
         let (_, next) = find(&self.arena, &Target::version(root, key, at.get()));
-        self.node(next).filter(|node| node.root() == root && node.key() == key)
+        self.node(next).filter(|node| node.is_of(root, key))
     }
 
     /// The timestamp of the newest version of a key.
@@ -298,7 +313,7 @@ impl Memtable {
         Node { arena: &self.arena, offset }
     }
 
-    /// Checks the invariants M1 to M5 by walking everything; no insert may run meanwhile.
+    /// Checks the invariants M1 to M6 by walking everything; no insert may run meanwhile.
     pub fn check(&self) -> Result<(), String> {
         check::check(&self.arena)
     }
@@ -424,6 +439,12 @@ impl<'a> Node<'a> {
     /// Where the node lies, for [`Memtable::node_at`].
     pub fn offset(&self) -> u32 {
         self.offset
+    }
+
+    /// A version of this key.
+    fn is_of(&self, root: Root, key: &[u8]) -> bool {
+        let fields = self.arena.fields(self.offset);
+        fields.root == root.get() && fields.prefix == key_prefix(key) && self.key() == key
     }
 
     fn cmp_key(&self, other: &Node<'_>) -> Order {
