@@ -69,7 +69,8 @@ in_threads_and_processes! {
         let mut other = Actor::start(place, "other", &fixture.subject, &fixture.database());
         assert_eq!(other.ok("PRAGMA plait_background_merge"), [[1.into()]], "it holds for the session");
         let before = status(&writer, "merges");
-        for _ in 0..3 {
+        // Merges wait for three full memtables of 16 MiB.
+        for _ in 0..16 {
             writer.execute(COMMIT).expect("a commit");
         }
         // No statement runs on either connection: only the thread can do it.
@@ -82,13 +83,13 @@ in_threads_and_processes! {
         for _ in 0..TOO_MANY {
             other.ok(COMMIT);
         }
-        assert_eq!(writer.integer("SELECT count(*) FROM t"), Ok(4 + 60));
+        assert_eq!(writer.integer("SELECT count(*) FROM t"), Ok(17 + 60));
         assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
         drop(writer);
         other.close().expect("the thread ends with its process's last connection");
         assert!(!fixture.side_file("-plait").exists());
         let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
-        assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(4 + 60));
+        assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(17 + 60));
     }
 }
 

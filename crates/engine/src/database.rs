@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::log::{BaseWal, Log, LogShared, LogStatus, Ring};
+use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
 use crate::session;
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
@@ -66,6 +67,7 @@ pub struct Database {
     fork_generation: u64,
     background: crate::background::Background,
     yielding: Yielding,
+    disk_space: DiskSpace,
 }
 
 /// SQLite's extended code of a failed sync.
@@ -289,6 +291,7 @@ impl Database {
             fork_generation: forks,
             background: crate::background::Background::default(),
             yielding: Yielding::default(),
+            disk_space: DiskSpace::default(),
         })
     }
 
@@ -412,6 +415,10 @@ impl Database {
 
     pub(crate) fn yielding(&self) -> &Yielding {
         &self.yielding
+    }
+
+    pub(crate) fn disk_space(&self) -> &DiskSpace {
+        &self.disk_space
     }
 
     pub(crate) fn region(&self) -> &Region {

@@ -212,15 +212,15 @@ fn many_merges_under_load_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = create(dir.path());
     let mut a = Client::open(&path);
-    let big = vec![7u8; 3000];
-    for i in 0..30_000u32 {
+    let big = vec![7u8; 25_000];
+    for i in 0..12_000u32 {
         a.begin_concurrent();
         a.put(&(i % 500).to_be_bytes(), &[&i.to_be_bytes()[..], &big].concat());
         a.commit(Sync::Normal).unwrap();
     }
     for k in 0..500u32 {
         let v = a.read(&k.to_be_bytes()).unwrap();
-        assert_eq!(v[..4], (29_500 + k).to_be_bytes());
+        assert_eq!(v[..4], (11_500 + k).to_be_bytes());
     }
     let merges = a.conn().database().status().into_iter().find(|(n, _)| *n == "merges").unwrap().1;
     assert!(merges > 3, "{merges} merges");

@@ -98,6 +98,11 @@ impl Database {
         true
     }
 
+    /// An arena could be formatted now.
+    pub(crate) fn has_prepared_arena(&self) -> bool {
+        self.free_arena().is_some()
+    }
+
     /// (M) An arena that can be formatted now.
     fn free_arena(&self) -> Option<usize> {
         let gens = &self.control().generations;

@@ -13,25 +13,17 @@ use crate::txn::right::Wait;
 use crate::txn::slots::SlotIndex;
 
 impl Database {
-    /// Merges if the active memtable has grown past its threshold and nobody else is merging.
+    /// Merges if that is due and nobody else is merging.
     pub(crate) fn merge_if_due(&self, slot: SlotIndex) -> Result<()> {
         if !self.merge_is_due() || !self.try_own_merge(slot)? {
             return Ok(());
         }
-        let result = self.merge_owned(true);
+        let result = match self.frozen_generations().is_empty() {
+            true => self.merge_owned(true),
+            false => self.merge_frozen(true),
+        };
         self.disown_merge(slot);
         result
-    }
-
-    /// True when the active memtable is half full or frozen generations wait.
-    pub(crate) fn merge_is_due(&self) -> bool {
-        let memtable = self.memtable(self.active_arena());
-        memtable.used_bytes() > memtable.capacity_bytes() / 2
-            || self
-                .control()
-                .generations
-                .iter()
-                .any(|g| g.state.load(Relaxed) == generation::FROZEN)
     }
 
     /// Merges everything committed before the call.
@@ -45,6 +37,11 @@ impl Database {
     /// The caller owns the right to merge. `checkpoint`: also bring the WAL into the file.
     pub(crate) fn merge_owned(&self, checkpoint: bool) -> Result<()> {
         self.freeze_for_merge()?;
+        self.merge_frozen(checkpoint)
+    }
+
+    /// As [`Database::merge_owned`], but for what has been frozen already.
+    fn merge_frozen(&self, checkpoint: bool) -> Result<()> {
         let frozen = self.frozen_generations();
         if let Some(&last) = frozen.last() {
             self.check_wal_limit()?;
@@ -123,8 +120,13 @@ impl Database {
             base.begin()?;
             let applied = (|| {
                 let mut entries = 0;
-                for &(arena, _) in frozen {
+                for (i, &(arena, _)) in frozen.iter().enumerate() {
+                    let newer: Vec<_> =
+                        frozen[i + 1..].iter().map(|&(arena, _)| self.memtable(arena)).collect();
                     for node in self.memtable(arena).iter_newest() {
+                        if newer.iter().any(|m| m.newest_ts(node.root(), node.key()).is_some()) {
+                            continue;
+                        }
                         match node.kind() {
                             EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
                             EntryKind::Tombstone => {

@@ -37,6 +37,9 @@ pub struct BaseIdentity {
     pub ino: u64,
 }
 
+/// With less free disk space than this, memory that could be done without is not allocated.
+const SPARE_BYTES: u64 = 256 << 20;
+
 /// A mapped shared memory file.
 pub struct Region {
     map: MmapRaw,
@@ -156,6 +159,13 @@ impl Region {
             slot.allocated.store(1, Release);
         }
         Ok(())
+    }
+
+    /// True unless the file system is running out of space.
+    pub fn has_space_to_spare(&self) -> bool {
+        // An error is no proof of that.
+        rustix::fs::fstatvfs(&self.file)
+            .map_or(true, |fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= SPARE_BYTES)
     }
 
     /// True if the content may be trusted for this boot and this base (F6).

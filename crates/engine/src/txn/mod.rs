@@ -379,6 +379,7 @@ impl Conn {
     /// Merges when it is due. Outside any transaction.
     pub fn maintain(&mut self) -> Result<()> {
         self.db.prepare_log_space()?;
+        self.db.prepare_next_arena();
         if self.db.control().background_merge.load(Relaxed) != 0 {
             self.db.wake_background_merge();
             return Ok(());
