@@ -2,7 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::place::Place;
-use plait_tests::sqlite::{Connection, NOTADB, OpenFlags};
+use plait_tests::sqlite::{CANTOPEN, Connection, NOTADB, OpenFlags};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn stock_outside(fixture: &Fixture) -> Actor {
 }
 
 #[track_caller]
-fn stock_refuses(fixture: &Fixture) {
+fn stock_refuses(fixture: &Fixture, code: i32) {
     let mut stock = stock_outside(fixture);
     for sql in [
         "SELECT count(*) FROM t",
@@ -34,7 +34,7 @@ fn stock_refuses(fixture: &Fixture) {
         "PRAGMA wal_checkpoint",
         "VACUUM",
     ] {
-        stock.fails(sql, NOTADB);
+        stock.fails(sql, code);
     }
 }
 
@@ -44,12 +44,12 @@ fn stock_sqlite_refuses_the_live_file_and_reads_it_at_rest() {
     let fixture = Fixture::new(subject, ROWS);
     let connection = fixture.open();
     connection.execute("INSERT INTO t(val) VALUES('unmerged')").expect("an insert");
-    stock_refuses(&fixture);
+    stock_refuses(&fixture, CANTOPEN);
     assert_eq!(header(&fixture.database()), ((3, 3), true));
     connection
         .execute("PRAGMA wal_checkpoint; UPDATE t SET val='again' WHERE id=1")
         .expect("a merge");
-    stock_refuses(&fixture);
+    stock_refuses(&fixture, CANTOPEN);
     connection.close().expect("it closes");
     assert_eq!(header(&fixture.database()), ((2, 2), true));
     for suffix in ["-plait", "-plait-shm"] {
@@ -79,9 +79,9 @@ fn no_crash_leaves_the_file_unfenced_with_rows_in_the_log() {
         Actor::start(Place::Processes, "victim", &fixture.subject, &fixture.database());
     victim.ok("INSERT INTO t(val) VALUES('only in the log')");
     victim.kill();
-    stock_refuses(&fixture);
+    stock_refuses(&fixture, NOTADB);
     std::fs::remove_file(fixture.side_file("-plait-shm")).expect("as after a power cut");
-    stock_refuses(&fixture);
+    stock_refuses(&fixture, NOTADB);
     let connection = fixture.open();
     assert_eq!(connection.integer("SELECT count(*) FROM t WHERE val='only in the log'"), Ok(1));
 }

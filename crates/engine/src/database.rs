@@ -29,6 +29,7 @@ use crate::session;
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
 use crate::shm::locks;
 use crate::shm::process::{self, ProcessIndex};
+use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
 use crate::txn::Conn;
@@ -62,6 +63,7 @@ pub struct Database {
     opener: Arc<dyn BaseOpener>,
     region: Arc<Region>,
     process: ProcessIndex,
+    read_marks: Arc<ReadMarks>,
     pid: u32,
     path: PathBuf,
     fork_generation: u64,
@@ -277,6 +279,10 @@ impl Database {
             base = Some(opened);
         }
         let process = process::register(&region, nonce())?;
+        let read_marks = Arc::new(ReadMarks::new(region.clone(), process));
+        if let Some(base) = &mut base {
+            base.use_read_marks(&read_marks);
+        }
         Ok(Database {
             ring: region.ring(),
             log: OnceLock::new(),
@@ -286,6 +292,7 @@ impl Database {
             opener,
             region,
             process,
+            read_marks,
             pid: process::pid(),
             path: path.to_owned(),
             fork_generation: forks,
@@ -379,7 +386,11 @@ impl Database {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         let base = match &mut *base {
             Some(base) => base,
-            none => none.insert(self.opener.open(&self.path)?),
+            none => {
+                let mut opened = self.opener.open(&self.path)?;
+                opened.use_read_marks(&self.read_marks);
+                none.insert(opened)
+            }
         };
         let result = f(base.as_mut());
         if let Err(Error::Base { code: SQLITE_IOERR_FSYNC, .. }) = &result {
@@ -449,12 +460,28 @@ impl Database {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
-        if let Some(claim) = session::claim_log(&self.path, false)? {
+        self.claim_log()?;
+        let file = session::open_log(&self.region, &self.path)?;
+        Ok(self.log.get_or_init(|| Log::new(self.region.ring(), file, self.base_wal())))
+    }
+
+    /// True once this process is known to use the log of this session.
+    fn claim_log(&self) -> Result<bool> {
+        if self.log_claim.get().is_none()
+            && let Some(claim) = session::claim_log(&self.path, false)?
+        {
             // Another thread may have been faster: its claim is as good.
             let _ = self.log_claim.set(claim);
         }
-        let file = session::open_log(&self.region, &self.path)?;
-        Ok(self.log.get_or_init(|| Log::new(self.region.ring(), file, self.base_wal())))
+        Ok(self.log_claim.get().is_some())
+    }
+
+    /// The locks on the base's read marks; `None` while they are only taken by fcntl (W3 in read_marks.rs).
+    pub fn read_marks(&self) -> Option<&ReadMarks> {
+        // Acquire: see `ensure_fenced`.
+        let is_fenced = self.control().fence.load(Acquire) == fence::FENCED;
+        // Without a claim everything works, only slower; why there is none is told where the log is needed.
+        (is_fenced && matches!(self.claim_log(), Ok(true))).then(|| &*self.read_marks)
     }
 
     fn base_wal(&self) -> BaseWal {

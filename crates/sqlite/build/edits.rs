@@ -301,4 +301,68 @@ pub const EDITS: &[Edit] = &[
         why: "numbers are integers, as those of other pragmas; i64 plPragmaNumber(const char*) of the result where \
               plPragma has said by aFcntl[3], which SQLite leaves 0, that it is one",
     },
+    // ---- locks on read marks
+    Edit {
+        section: "wal.c",
+        anchor: "struct Wal {",
+        place: After,
+        text: "  const struct PlMarks *pPlMarks; /* [plait] locks on read marks, or 0: see marks.c */\n  u8 bPlShared;              /* [plait] the read lock is counted there */\n  u8 ePlFence;               /* [plait] PLF_x */",
+        why: "zeroed by sqlite3WalOpen",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "static void walShmBarrier(Wal *pWal){",
+        place: Before,
+        text: "#include \"marks.c\" /* [plait] */",
+        why: "what the edits below call",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "    sqlite3OsShmBarrier(pWal->pDbFd);",
+        place: Replace,
+        text: "    if( pWal->pPlMarks ) sqlite3MemoryBarrier(); /* [plait] */\n    else sqlite3OsShmBarrier(pWal->pDbFd); /* [plait] */",
+        why: "the barrier of the VFS takes a mutex of the whole process as well, \"for redundancy\": many readers meet there",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  pWal->hdr.iVersion = WALINDEX_MAX_VERSION;",
+        place: Replace,
+        text: "  pWal->hdr.iVersion = plWalIndexVersion(pWal); /* [plait] */",
+        why: "under the fence stock SQLite is to leave the WAL-index alone",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION ){",
+        place: Replace,
+        text: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION && pWal->hdr.iVersion!=PL_WALINDEX_VERSION ){ /* [plait] */",
+        why: "and we are not",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  rc = sqlite3OsShmLock(pWal->pDbFd, lockIdx, 1,",
+        place: Replace,
+        text: "  rc = plShmLock(pWal, lockIdx, 1, /* [plait] */",
+        why: "walLockShared",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  (void)sqlite3OsShmLock(pWal->pDbFd, lockIdx, 1,",
+        place: Replace,
+        text: "  (void)plShmLock(pWal, lockIdx, 1, /* [plait] */",
+        why: "walUnlockShared",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  rc = sqlite3OsShmLock(pWal->pDbFd, lockIdx, n,",
+        place: Replace,
+        text: "  rc = plShmLock(pWal, lockIdx, n, /* [plait] */",
+        why: "walLockExclusive",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  (void)sqlite3OsShmLock(pWal->pDbFd, lockIdx, n,",
+        place: Replace,
+        text: "  (void)plShmLock(pWal, lockIdx, n, /* [plait] */",
+        why: "walUnlockExclusive",
+    },
 ];

@@ -92,6 +92,15 @@ static void plBaseEnd(Btree *p){
   unlockBtreeIfUnused(pBt);
 }
 
+/* From here on this handle takes its locks on read marks as the session does. No transaction is open. */
+static void plUseMarks(Pager *pPager, const PlMarks *pMarks){
+  Wal *pWal = pPager->pWal;
+  if( pWal ){
+    assert( pWal->readLock<0 && pWal->writeLock==0 && pWal->ckptLock==0 );
+    pWal->pPlMarks = pMarks;
+  }
+}
+
 /* Tells why a handle could not work concurrently, or 0. */
 static const char *plUnsuitable(Btree *p){
   Pager *pPager = p->pBt->pPager;
@@ -138,6 +147,7 @@ static void plDetach(Btree *p){
   PlConn *pConn = pPl->pConn;
   pPl->pConn = 0;
   plFreePool(pPl);
+  plUseMarks(p->pBt->pPager, 0);
   if( pConn ) pl_detach(pConn);
 }
 

@@ -12,6 +12,7 @@
 
 typedef struct PlBase {
   sqlite3 *db;
+  const PlMarks *pMarks;  /* of the session, or 0 before it has begun */
   PlApply apply;
 } PlBase;
 
@@ -51,6 +52,14 @@ static void plBaseClose(void *p){
   sqlite3_free(pBase);
 }
 
+/* The WAL is opened by the first transaction: the marks are handed on before each. */
+static void plBaseReadMarks(void *p, const PlMarks *pMarks){
+  ((PlBase*)p)->pMarks = pMarks;
+}
+static void plBaseUseMarks(PlBase *pBase){
+  plUseMarks(plBaseBtree(pBase)->pBt->pPager, pBase->pMarks);
+}
+
 static const char *plBaseErrmsg(void *p){
   return sqlite3_errmsg(((PlBase*)p)->db);
 }
@@ -62,6 +71,7 @@ static int plBaseHeader(void *p, PlHeader *pOut){
   int bOwn;
   sqlite3_mutex_enter(pBase->db->mutex);
   bOwn = pBt->inTrans==TRANS_NONE;
+  if( bOwn ) plBaseUseMarks(pBase);
   rc = bOwn ? sqlite3StockBtreeBeginTrans(pBt, 0, 0) : SQLITE_OK;
   if( rc==SQLITE_OK ){
     plReadHeader(pBt->pBt, pOut);
@@ -100,6 +110,7 @@ static int plBaseBeginWrite(void *p){
   int rc;
   sqlite3_mutex_enter(pBase->db->mutex);
   pBase->db->busyHandler.nBusy = 0;
+  plBaseUseMarks(pBase);
   rc = sqlite3StockBtreeBeginTrans(pBt, 1, 0);
   if( rc==SQLITE_OK ){
     pBase->db->autoCommit = 0;
@@ -162,6 +173,7 @@ static void plBaseRollback(void *p){
   sqlite3_mutex_enter(pBase->db->mutex);
   plApplyClose(&pBase->apply);
   sqlite3StockBtreeRollback(plBaseBtree(pBase), SQLITE_OK, 0);
+  plUnstamp(plBaseBtree(pBase));
   plBaseEndWrite(pBase);
   sqlite3_mutex_leave(pBase->db->mutex);
 }
@@ -174,6 +186,7 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
   int rc;
   sqlite3_mutex_enter(pBase->db->mutex);
   pBase->db->busyHandler.nBusy = 0;
+  plBaseUseMarks(pBase);
   rc = sqlite3StockBtreeCheckpoint(plBaseBtree(pBase), eMode, &nLog, &nCkpt);
   *pPageSize = (uint32_t)sqlite3BtreeGetPageSize(plBaseBtree(pBase));
   sqlite3Error(pBase->db, rc);
@@ -184,7 +197,7 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
 }
 
 static const PlBaseOps plBaseOps = {
-  plBaseOpen, plBaseClose, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseStamp,
+  plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseStamp,
   plBaseCommit, plBaseRollback, plBaseCheckpoint
 };
 

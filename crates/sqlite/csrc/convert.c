@@ -125,6 +125,7 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   }
   pPl->pConn = 0;
   plFreePool(pPl);
+  plUseMarks(p->pBt->pPager, 0);
   pl_disabled(pConn);
   return SQLITE_OK;
 }

@@ -20,6 +20,7 @@
 #include <stddef.h>
 
 typedef struct PlConn PlConn;      /* one Btree attached to a concurrent database */
+typedef struct PlMarks PlMarks;    /* the locks on the read marks of the base's WAL-index, as this process takes them */
 typedef struct PlIter PlIter;      /* ordered walk over the overlay of one root */
 
 /* One overlay entry: a row, an index record, or its tombstone.  rec is the
@@ -50,6 +51,7 @@ typedef struct PlBaseOps {
   ** synchronous=FULL, no auto-checkpoint, WAL. *pzErr from sqlite3_mprintf. */
   int  (*xOpen)(const char *zPath, void **ppBase, char **pzErr);
   void (*xClose)(void *pBase);
+  void (*xReadMarks)(void *pBase, const PlMarks *);  /* lives as long as pBase; outside any transaction */
   const char *(*xErrmsg)(void *pBase);
   int  (*xHeader)(void *pBase, PlHeader *pOut);      /* in a read transaction of its own */
   int  (*xBegin)(void *pBase);                       /* write transaction at the newest snapshot, schema loaded */
@@ -86,6 +88,15 @@ int  pl_shim_accept_base(const char *zPath, char **pzErr);
 struct PlWait;
 int  pl_disable_begin(PlConn *, const struct PlWait *);
 void pl_disabled(PlConn *);
+
+/* ---- read marks (read_marks.rs) ------------------------------------------ */
+/* Valid until pl_detach; 0 while they are only locked by fcntl. */
+const PlMarks *pl_read_marks(PlConn *);
+int  pl_marks_fenced(const PlMarks *);                             /* the base is fenced */
+int  pl_mark_lock_shared(const PlMarks *, int iMark);              /* 0: somebody has it exclusively */
+void pl_mark_unlock_shared(const PlMarks *, int iMark);
+int  pl_mark_lock_exclusive(const PlMarks *, int iFirst, int n);   /* all or, with 0, none */
+void pl_mark_unlock_exclusive(const PlMarks *, int iFirst, int n);
 
 /* ---- waiting ------------------------------------------------------------- */
 typedef struct PlWait {

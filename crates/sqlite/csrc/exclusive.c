@@ -101,8 +101,14 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
     a[18] = a[19] = pHdr->fenced ? 3 : 2;
     put4byte(&a[72], pHdr->marked ? pHdr->salt : 0);
     put4byte(&a[76], pHdr->marked ? pHdr->generation : 0);
+    if( p->pBt->pPager->pWal ) p->pBt->pPager->pWal->ePlFence = pHdr->fenced ? PLF_Up : PLF_Down;
   }
   return rc;
+}
+
+/* The stamp was rolled back: what is in the base is in force. */
+static void plUnstamp(Btree *p){
+  if( p->pBt->pPager->pWal ) p->pBt->pPager->pWal->ePlFence = PLF_Unknown;
 }
 static int plStampExclusive(Btree *p){
   PlHeader h;

@@ -24,6 +24,7 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   int nWaited = 0;
   int rc;
   p->db->busyHandler.xBusyHandler = 0;
+  plUseMarks(p->pBt->pPager, pl_read_marks(p->pPl->pConn));
   for(;;){
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( (rc & 0xff)!=SQLITE_BUSY || nWaited>=PL_BASE_RETRY_MS ) break;
@@ -79,10 +80,11 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     }
     plReadHeader(p->pBt, &h);
     if( !h.marked ){
-      /* Another connection switched the mode off: go on as stock SQLite, whose transaction is open already. */
+      /* Another connection switched the mode off: go on as stock SQLite, with a lock of its kind. */
+      plBaseEnd(p);
       pl_snapshot_end(pPl->pConn);
       plDetach(p);
-      return SQLITE_OK;
+      return sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion);
     }
     rc = pl_snapshot_take(pPl->pConn, &h, forWrite);
     if( rc==SQLITE_OK ) break;

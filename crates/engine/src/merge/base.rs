@@ -2,9 +2,11 @@
 //! ordinary SQLite file, seen through a trait so that the engine knows no SQLite.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::ids::{Generation, Root};
+use crate::shm::read_marks::ReadMarks;
 
 /// What the base's header says about the mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct WalState {
 /// and `stamp` are only called inside it. A failed call leaves the transaction
 /// to be rolled back.
 pub trait Base: Send {
+    /// From now on the locks on read marks are those of the session. Outside any transaction.
+    fn use_read_marks(&mut self, marks: &Arc<ReadMarks>);
     /// Reads the header; inside a write transaction, as that transaction sees it.
     fn header(&mut self) -> Result<BaseHeader>;
     /// Starts a write transaction at the newest state.

@@ -21,7 +21,7 @@ use super::mutex::RobustMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -32,6 +32,8 @@ pub const TXN_SLOTS: usize = 4096;
 pub const ARENAS: usize = 10;
 /// Bytes of one arena.
 pub const ARENA_BYTES: usize = 16 << 20;
+/// Read marks of a WAL-index: places where readers of the base hold a lock.
+pub const READ_MARKS: usize = 5;
 /// Bytes of the log ring.
 pub const RING_BYTES: usize = 16 << 20;
 /// Tables that can have a shared rowid counter.
@@ -237,6 +239,10 @@ pub struct Control {
     pub counters: Counters,
     /// (M) When somebody from the queue last got the writer's right, in nanoseconds of the monotonic clock.
     pub right_served_ns: AtomicU64,
+    /// Who has a read mark exclusively: process slot index + 1, 0 when nobody (read_marks.rs).
+    pub mark_owners: [AtomicU32; READ_MARKS],
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
 }
 
 /// A process that has the database open. It holds an open-file-description
@@ -251,6 +257,10 @@ pub struct ProcessSlot {
     pub pid_namespace: AtomicU64,
     /// Distinguishes two copies of the library in one process.
     pub nonce: AtomicU64,
+    /// Readers of the base that hold a read mark (read_marks.rs).
+    pub readers: [AtomicU32; READ_MARKS],
+    /// Keeps slots on cache lines of their own.
+    pub pad: [AtomicU32; 5],
 }
 
 /// States of a connection's transaction, in [`TxnSlot::state`].
@@ -335,7 +345,7 @@ pub const LOG_IN_USE_LOCK: i64 = 1 << 40;
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
 const _: () = assert!(size_of::<TxnSlot>() == 128);
-const _: () = assert!(size_of::<ProcessSlot>() == 24);
+const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);
 const _: () = assert!(RING_BYTES.is_power_of_two());

@@ -6,4 +6,5 @@ pub mod layout;
 pub mod locks;
 pub mod mutex;
 pub mod process;
+pub mod read_marks;
 pub mod region;

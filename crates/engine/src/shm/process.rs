@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::layout::{PROCESS_LOCK_BASE, PROCESS_SLOTS};
 use super::locks;
+use super::read_marks;
 use super::region::Region;
 use crate::error::{Error, Result};
 
@@ -97,6 +98,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<ProcessIndex> {
         let free = slot.pid.load(Acquire) == 0;
         if free && locks::try_lock(region.file(), index.lock_byte()).map_err(lock_error)? {
             slot.connections.store(0, Relaxed);
+            read_marks::forget(region, index);
             slot.pid_namespace.store(pid_namespace(), Relaxed);
             slot.nonce.store(nonce, Relaxed);
             // Release publishes the fields above together with the pid.
@@ -184,6 +186,7 @@ pub fn count_connection(region: &Region, own: ProcessIndex, delta: i32) {
 /// Frees the slot of a dead process after everything it held has been given back. The caller holds
 /// the commit mutex, which makes it the only reaper.
 pub fn clear_dead(region: &Region, index: ProcessIndex) {
+    read_marks::forget(region, index);
     region.layout().processes[index.0 as usize].pid.store(0, Release);
 }
 

@@ -9,6 +9,7 @@ use plait_engine::database::{attach, detach};
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::{Generation, Root};
 use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::right::Wait;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Sync, WriteMode};
@@ -80,6 +81,8 @@ impl MapBase {
 }
 
 impl Base for MapBase {
+    fn use_read_marks(&mut self, _: &Arc<ReadMarks>) {}
+
     fn header(&mut self) -> Result<BaseHeader> {
         Ok(self.open.as_ref().map_or_else(|| Content::read(&self.path).header, |c| c.header))
     }

@@ -4,10 +4,12 @@ use std::ffi::{CStr, CString};
 use std::os::raw::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::Root;
 use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+use plait_engine::shm::read_marks::ReadMarks;
 
 use super::codes::{SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlBaseOps, PlEntry, PlHeader};
@@ -24,6 +26,8 @@ pub struct Opener {
 struct CBase {
     ops: &'static PlBaseOps,
     handle: *mut c_void,
+    /// The shim has a pointer to it.
+    read_marks: Option<Arc<ReadMarks>>,
 }
 
 // SAFETY: the handle is a SQLite connection in serialized mode, which may move between threads; the
@@ -39,7 +43,7 @@ impl BaseOpener for Opener {
         // SAFETY: the path is a C string; both results are plain out-pointers.
         let code = unsafe { (self.ops.x_open)(c_path.as_ptr(), &raw mut handle, &raw mut message) };
         if code == SQLITE_OK {
-            return Ok(Box::new(CBase { ops: self.ops, handle }));
+            return Ok(Box::new(CBase { ops: self.ops, handle, read_marks: None }));
         }
         let mut text = format!("cannot open the database file {}", path.display());
         if !message.is_null() {
@@ -81,6 +85,12 @@ fn entry(key: &[u8], rec: &[u8], tombstone: bool) -> PlEntry {
 }
 
 impl Base for CBase {
+    fn use_read_marks(&mut self, marks: &Arc<ReadMarks>) {
+        let marks = self.read_marks.insert(marks.clone());
+        // SAFETY: open handle; the marks live as long as it.
+        unsafe { (self.ops.x_read_marks)(self.handle, Arc::as_ptr(marks)) };
+    }
+
     fn header(&mut self) -> Result<BaseHeader> {
         let mut header = PlHeader::default();
         // SAFETY: open handle, valid out-pointer.

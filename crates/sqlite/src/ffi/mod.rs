@@ -16,6 +16,7 @@ mod attach;
 mod base;
 mod codes;
 mod keys;
+mod marks;
 mod overlay;
 mod rows;
 mod txn;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plait_engine::ids::Generation;
 use plait_engine::merge::BaseHeader;
+use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
 use plait_engine::txn::right::Wait;
@@ -122,6 +123,7 @@ pub(super) unsafe fn with_wait<T>(wait: *const PlWait, f: impl FnOnce(&mut Wait<
 pub struct PlBaseOps {
     pub x_open: unsafe extern "C" fn(*const c_char, *mut *mut c_void, *mut *mut c_char) -> c_int,
     pub x_close: unsafe extern "C" fn(*mut c_void),
+    pub x_read_marks: unsafe extern "C" fn(*mut c_void, *const ReadMarks),
     pub x_errmsg: unsafe extern "C" fn(*mut c_void) -> *const c_char,
     pub x_header: unsafe extern "C" fn(*mut c_void, *mut PlHeader) -> c_int,
     pub x_begin: unsafe extern "C" fn(*mut c_void) -> c_int,

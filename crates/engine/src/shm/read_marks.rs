@@ -1,0 +1,283 @@
+//! Read locks of the base's WAL, in shared memory.
+//!
+//! A reader of a WAL database holds a shared lock on one of the WAL-index's five read marks, which tells checkpoints how
+//! far they may go and writers whether the WAL may start over. SQLite takes it by fcntl: two system calls a
+//! transaction, each of them the slower the more processes hold locks. While the base is fenced only connections of
+//! ours begin to read it, and for those the lock is a count here.
+//!
+//! | who | shared | exclusive (checkpoints, moving a mark) |
+//! |---|---|---|
+//! | attached, and the WAL-index says that the base is fenced | counted here | owner here, then by fcntl |
+//! | attached, base at rest | by fcntl | owner here, then by fcntl |
+//! | of ours, not attached (yet) | by fcntl | by fcntl at rest; under the fence never |
+//! | stock SQLite | by fcntl, before the fence | by fcntl, before the fence |
+//!
+//! Stock SQLite and the fence: the commit that raises the fence gives the WAL-index header a version of ours. Stock
+//! SQLite looks at it whenever it begins to read, to write or to checkpoint, and refuses before it takes any lock.
+//! One that has begun goes on, its lock stands in the file, and the frames that it may copy are older than any
+//! that a reader counted here needs (see docs/locks.md).
+//!
+//! Invariants
+//! - W1 A mark is never locked shared and exclusively at once: a reader counts itself before it looks at the owner, the
+//!   owner stands there before it looks at the counts, and all four steps are sequentially consistent.
+//! - W2 A count belongs to a process. One of a process that is dead counts for nothing, and a dead owner owns nothing:
+//!   whoever meets them asks whether the process lives, and needs no reaper.
+//! - W3 A process counts readers here only while it holds its claim on the log (session.rs), so that no recovery can
+//!   run beside it with another shared memory file.
+//! - W4 A child made by fork neither takes nor gives back anything here: it all is its parent's.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+use super::layout::{ProcessSlot, READ_MARKS, fence};
+use super::process::{self, ProcessIndex};
+use super::region::Region;
+
+/// The read marks, as one process locks them.
+pub struct ReadMarks {
+    region: Arc<Region>,
+    process: ProcessIndex,
+    fork_generation: u64,
+}
+
+impl ReadMarks {
+    /// For the process of slot `process`, which has registered.
+    pub fn new(region: Arc<Region>, process: ProcessIndex) -> ReadMarks {
+        ReadMarks { region, process, fork_generation: process::fork_generation() }
+    }
+
+    /// True once the base is fenced.
+    pub fn is_fenced(&self) -> bool {
+        self.region.control().fence.load(Acquire) == fence::FENCED
+    }
+
+    fn owner(&self, mark: usize) -> &AtomicU32 {
+        &self.region.control().mark_owners[mark]
+    }
+
+    fn count(&self, mark: usize) -> &AtomicU32 {
+        &self.slots()[self.process.0 as usize].readers[mark]
+    }
+
+    fn slots(&self) -> &[ProcessSlot] {
+        &self.region.layout().processes
+    }
+
+    fn is_forked(&self) -> bool {
+        process::fork_generation() != self.fork_generation
+    }
+
+    /// Locks `mark` shared; false if somebody has it exclusively.
+    pub fn lock_shared(&self, mark: usize) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        self.count(mark).fetch_add(1, SeqCst);
+        if self.disown_dead(mark) {
+            return true;
+        }
+        self.unlock_shared(mark);
+        false
+    }
+
+    /// Gives one shared lock on `mark` back.
+    pub fn unlock_shared(&self, mark: usize) {
+        if !self.is_forked() {
+            // Release: whoever finds nobody here may overwrite what was read.
+            let before = self.count(mark).fetch_sub(1, Release);
+            debug_assert!(before > 0, "W1: mark {mark} was not locked");
+        }
+    }
+
+    /// Locks all of `marks` exclusively; false, and none of them, if somebody has one.
+    pub fn lock_exclusive(&self, marks: Range<usize>) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        let mine = self.process.0 + 1;
+        for mark in marks.clone() {
+            let is_free = self.disown_dead(mark)
+                && self.owner(mark).compare_exchange(0, mine, SeqCst, SeqCst).is_ok();
+            if !is_free {
+                self.unlock_exclusive(marks.start..mark);
+                return false;
+            }
+        }
+        if self.is_read(&marks) {
+            self.unlock_exclusive(marks);
+            return false;
+        }
+        true
+    }
+
+    /// Gives exclusive locks back.
+    pub fn unlock_exclusive(&self, marks: Range<usize>) {
+        if !self.is_forked() {
+            for mark in marks {
+                // Release: what was changed under the lock comes before it.
+                self.owner(mark).store(0, Release);
+            }
+        }
+    }
+
+    /// True if a living process, this one included, counts a reader on any of `marks`.
+    fn is_read(&self, marks: &Range<usize>) -> bool {
+        self.slots().iter().enumerate().any(|(i, slot)| {
+            slot.readers[marks.clone()].iter().any(|count| count.load(SeqCst) != 0)
+                && process::is_alive(&self.region, self.process, ProcessIndex(i as u32))
+        })
+    }
+
+    /// True if nobody has `mark` exclusively; a dead owner (W2) has it no more.
+    fn disown_dead(&self, mark: usize) -> bool {
+        let owner = self.owner(mark).load(SeqCst);
+        owner == 0 || self.is_dead(owner) && self.disown(mark, owner)
+    }
+
+    fn is_dead(&self, owner: u32) -> bool {
+        !process::is_alive(&self.region, self.process, ProcessIndex(owner - 1))
+    }
+
+    /// False if somebody else was faster, and perhaps has it by now.
+    fn disown(&self, mark: usize, owner: u32) -> bool {
+        self.owner(mark).compare_exchange(owner, 0, SeqCst, SeqCst).is_ok()
+    }
+}
+
+/// Forgets what a process held that is gone or is only coming. Its slot is not free yet, or already taken.
+pub(super) fn forget(region: &Region, process: ProcessIndex) {
+    for count in &region.layout().processes[process.0 as usize].readers {
+        count.store(0, Release);
+    }
+    for owner in &region.control().mark_owners {
+        // Failure: it belongs to somebody else.
+        let _ = owner.compare_exchange(process.0 + 1, 0, SeqCst, SeqCst);
+    }
+}
+
+const _: () = assert!(READ_MARKS == 5, "WAL_NREADER of wal.c");
+
+#[cfg(test)]
+mod tests {
+    use super::super::region::BaseIdentity;
+    use super::*;
+    use std::fs::File;
+    use std::path::Path;
+
+    /// One process of several: a mapping with locks of its own.
+    fn join(path: &Path, nonce: u64) -> ReadMarks {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let region = Region::map(file.unwrap(), path).unwrap();
+        if !region.is_trusted(BaseIdentity { dev: 1, ino: 2 }) {
+            region.reset().unwrap();
+            region.publish(BaseIdentity { dev: 1, ino: 2 }).unwrap();
+        }
+        let slots = &region.layout().processes;
+        // Two of one pid may not register: a different namespace makes them two.
+        for slot in slots {
+            slot.pid_namespace.store(nonce, std::sync::atomic::Ordering::Relaxed);
+        }
+        let index = process::register(&region, nonce).unwrap();
+        ReadMarks::new(Arc::new(region), index)
+    }
+
+    #[test]
+    fn readers_share_a_mark_and_shut_an_owner_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shm");
+        let (a, b) = (join(&path, 1), join(&path, 2));
+        assert!(a.lock_shared(2) && a.lock_shared(2) && b.lock_shared(2));
+        assert!(!a.lock_exclusive(2..3) && !b.lock_exclusive(0..5));
+        assert!(b.lock_exclusive(3..5), "the other marks are free, also after a refusal");
+        b.unlock_exclusive(3..5);
+        a.unlock_shared(2);
+        b.unlock_shared(2);
+        assert!(!b.lock_exclusive(2..3), "one reader is left");
+        a.unlock_shared(2);
+        assert!(b.lock_exclusive(2..3));
+    }
+
+    #[test]
+    fn an_owner_shuts_readers_and_other_owners_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shm");
+        let (a, b) = (join(&path, 1), join(&path, 2));
+        assert!(a.lock_exclusive(1..5));
+        assert!(!b.lock_shared(1) && !a.lock_shared(4) && b.lock_shared(0));
+        assert!(!b.lock_exclusive(1..2) && !a.lock_exclusive(4..5));
+        a.unlock_exclusive(1..5);
+        assert!(b.lock_shared(1) && a.lock_shared(4));
+    }
+
+    #[test]
+    fn the_dead_hold_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shm");
+        let (a, dead) = (join(&path, 1), join(&path, 2));
+        assert!(dead.lock_shared(1) && dead.lock_exclusive(2..4));
+        assert!(!a.lock_exclusive(1..2) && !a.lock_shared(2));
+        // Its file closes with it, and with the file the lock that says it lives.
+        drop(dead);
+        assert!(a.lock_exclusive(1..2), "a reader");
+        assert!(a.lock_shared(2), "an owner, met by a reader");
+        assert!(a.lock_exclusive(3..4), "an owner, met by another");
+    }
+
+    #[test]
+    fn a_slot_is_taken_over_without_what_its_last_owner_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shm");
+        let (a, dead) = (join(&path, 1), join(&path, 2));
+        assert!(dead.lock_shared(1) && dead.lock_exclusive(2..4));
+        let index = dead.process;
+        drop(dead);
+        process::clear_dead(&a.region, index);
+        let heir = join(&path, 3);
+        assert_eq!(heir.process, index);
+        assert!(a.lock_exclusive(1..4));
+    }
+
+    #[test]
+    fn readers_and_owners_exclude_each_other_at_any_moment() {
+        use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shm");
+        let (a, b) = (join(&path, 1), join(&path, 2));
+        // Above 0: readers. -1: an owner.
+        let (inside, stop) = (AtomicI32::new(0), AtomicBool::new(false));
+        let read = |marks: &ReadMarks| {
+            let mut times = 0;
+            while !stop.load(SeqCst) {
+                if marks.lock_shared(3) {
+                    assert!(inside.fetch_add(1, SeqCst) >= 0, "W1");
+                    inside.fetch_sub(1, SeqCst);
+                    marks.unlock_shared(3);
+                    times += 1;
+                }
+            }
+            times
+        };
+        let own = |marks: &ReadMarks| {
+            let mut times = 0;
+            while times < 500 {
+                if marks.lock_exclusive(2..4) {
+                    assert_eq!(inside.fetch_sub(1, SeqCst), 0, "W1");
+                    inside.fetch_add(1, SeqCst);
+                    marks.unlock_exclusive(2..4);
+                    times += 1;
+                }
+            }
+        };
+        std::thread::scope(|s| {
+            let readers = [s.spawn(|| read(&a)), s.spawn(|| read(&b))];
+            let owners = [s.spawn(|| own(&a)), s.spawn(|| own(&b))];
+            for owner in owners {
+                owner.join().unwrap();
+            }
+            stop.store(true, SeqCst);
+            assert!(readers.into_iter().map(|r| r.join().unwrap()).sum::<i32>() > 0);
+        });
+    }
+}

@@ -1,0 +1,72 @@
+/*
+** marks.c - where a connection takes its locks on the read marks of the WAL-index.
+**
+** Included by the spliced amalgamation in wal.c. The rules, and why they keep stock SQLite and us apart, stand at the head of
+** crates/engine/src/shm/read_marks.rs. All other locks of the WAL-index are stock SQLite's.
+**
+** Invariant: Wal.pPlMarks changes only while none of the locks that it could count is held.
+*/
+#include "engine.h"
+
+/* Version of the WAL-index of a fenced base; stock SQLite refuses it with SQLITE_CANTOPEN before it locks anything. */
+#define PL_WALINDEX_VERSION 0x506c6169
+
+/* Wal.ePlFence: the fence in the header of the commit that is being made, if it stamped one */
+#define PLF_Unknown 0
+#define PLF_Down    1
+#define PLF_Up      2
+
+/* Version for a new WAL-index header: of a commit, or of a WAL-index rebuilt after the death of a writer. Who does not know
+** of any fence leaves it as it is, in both copies or in what a torn one has left of it. */
+static u32 plWalIndexVersion(Wal *pWal){
+  int bUp;
+  if( pWal->ePlFence!=PLF_Unknown ){
+    bUp = pWal->ePlFence==PLF_Up;
+  }else if( pWal->pPlMarks ){
+    bUp = pl_marks_fenced(pWal->pPlMarks);
+  }else{
+    volatile WalIndexHdr *aHdr = walIndexHdr(pWal);
+    bUp = aHdr[0].iVersion==PL_WALINDEX_VERSION || aHdr[1].iVersion==PL_WALINDEX_VERSION;
+  }
+  return bUp ? PL_WALINDEX_VERSION : WALINDEX_MAX_VERSION;
+}
+
+static int plMarkShared(Wal *pWal, int iLock, int flags){
+  int iMark = iLock - WAL_READ_LOCK(0);
+  if( flags & SQLITE_SHM_LOCK ){
+    if( pWal->pPlMarks && pWal->hdr.iVersion==PL_WALINDEX_VERSION ){
+      if( !pl_mark_lock_shared(pWal->pPlMarks, iMark) ) return SQLITE_BUSY;
+      pWal->bPlShared = 1;
+      return SQLITE_OK;
+    }
+  }else if( pWal->bPlShared ){
+    pWal->bPlShared = 0;
+    pl_mark_unlock_shared(pWal->pPlMarks, iMark);
+    return SQLITE_OK;
+  }
+  return sqlite3OsShmLock(pWal->pDbFd, iLock, 1, flags);
+}
+
+static int plMarkExclusive(Wal *pWal, int iLock, int n, int flags){
+  int iMark = iLock - WAL_READ_LOCK(0);
+  int rc;
+  if( flags & SQLITE_SHM_LOCK ){
+    if( pWal->pPlMarks==0 ){
+      if( pWal->hdr.iVersion==PL_WALINDEX_VERSION ) return SQLITE_BUSY;
+    }else if( !pl_mark_lock_exclusive(pWal->pPlMarks, iMark, n) ){
+      return SQLITE_BUSY;
+    }
+  }
+  rc = sqlite3OsShmLock(pWal->pDbFd, iLock, n, flags);
+  if( pWal->pPlMarks && ((flags & SQLITE_SHM_UNLOCK) || rc!=SQLITE_OK) ){
+    pl_mark_unlock_exclusive(pWal->pPlMarks, iMark, n);
+  }
+  return rc;
+}
+
+/* In place of sqlite3OsShmLock(). No range of locks holds both read marks and others. */
+static int plShmLock(Wal *pWal, int iLock, int n, int flags){
+  if( iLock<WAL_READ_LOCK(0) ) return sqlite3OsShmLock(pWal->pDbFd, iLock, n, flags);
+  if( flags & SQLITE_SHM_SHARED ) return plMarkShared(pWal, iLock, flags);
+  return plMarkExclusive(pWal, iLock, n, flags);
+}

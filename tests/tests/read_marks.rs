@@ -1,0 +1,141 @@
+//! Locks on the base's read marks: those that are counted in shared memory, and stock connections from before the fence,
+//! which see none of them.
+
+use plait_tests::actor::Actor;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{CANTOPEN, Connection};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val INTEGER);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) INSERT INTO t SELECT i, 0 FROM n;";
+const SUM: &str = "SELECT sum(val) FROM t";
+/// Version in the header of a WAL-index.
+const STOCK: u32 = 3_007_000;
+/// See `STOCK`.
+const FENCED: u32 = 0x506c_6169;
+
+/// Changes every row and brings it into the database file as far as readers allow.
+fn change_and_checkpoint(writer: &Connection, rounds: usize) {
+    for _ in 0..rounds {
+        writer.execute("UPDATE t SET val=val+1").expect("an update");
+        writer.execute("PRAGMA wal_checkpoint").expect("a checkpoint");
+    }
+}
+
+fn wal_index_version(fixture: &Fixture) -> u32 {
+    let bytes = std::fs::read(fixture.side_file("-shm")).expect("there is a WAL-index");
+    u32::from_ne_bytes(bytes[..4].try_into().expect("four bytes"))
+}
+
+#[test]
+fn a_stock_connection_from_before_the_fence_is_refused_under_it() {
+    let Some(subject) = real_plait("the fence") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let writer = fixture.open();
+    assert_eq!(writer.integer(SUM), Ok(0));
+    let mut stock = Actor::start(Place::Processes, "stock", &Subject::stock(), &fixture.database());
+    assert_eq!(stock.integer(SUM), 0);
+    assert_eq!(wal_index_version(&fixture), STOCK, "at rest");
+    writer.execute("UPDATE t SET val=1").expect("an update");
+    assert_eq!(wal_index_version(&fixture), FENCED);
+    for sql in [SUM, "PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE t SET val=2", "VACUUM"] {
+        stock.fails(sql, CANTOPEN);
+    }
+    change_and_checkpoint(&writer, 3);
+    stock.fails(SUM, CANTOPEN);
+    writer.close().expect("it closes");
+    // Back at rest: the same connection goes on.
+    assert_eq!(stock.integer(SUM), 4 * 2000);
+    stock.ok("UPDATE t SET val=5");
+    assert_eq!(fixture.open().integer(SUM), Ok(5 * 2000));
+}
+
+#[test]
+fn a_stock_reader_from_before_the_fence_keeps_its_rows() {
+    let Some(subject) = real_plait("the fence") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let writer = fixture.open();
+    assert_eq!(writer.integer(SUM), Ok(0));
+    let mut stock = Actor::start(Place::Processes, "stock", &Subject::stock(), &fixture.database());
+    stock.ok("BEGIN");
+    assert_eq!(stock.integer("SELECT val FROM t WHERE id=1"), 0);
+    change_and_checkpoint(&writer, 10);
+    assert_eq!(stock.integer(SUM), 0);
+    stock.ok("COMMIT");
+    stock.fails(SUM, CANTOPEN);
+    assert_eq!(writer.integer(SUM), Ok(10 * 2000));
+    assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+fn readers_of_all_ages_keep_their_rows(place: Place) {
+    let subject = Subject::plait();
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let writer = fixture.open();
+    writer.execute("UPDATE t SET val=1").expect("an update");
+    // More than there are marks.
+    let mut readers: Vec<_> = (0..12)
+        .map(|age| {
+            let name = format!("reader {age}");
+            let mut reader = Actor::start(place, &name, &subject, &fixture.database());
+            reader.ok("BEGIN");
+            // A few rows: the others stay to be read from the file.
+            assert_eq!(reader.integer("SELECT val FROM t WHERE id=1"), 1 + age);
+            change_and_checkpoint(&writer, 1);
+            reader
+        })
+        .collect();
+    change_and_checkpoint(&writer, 3);
+    for (age, reader) in readers.iter_mut().enumerate() {
+        assert_eq!(reader.integer(SUM), (1 + age as i64) * 2000, "reader {age}");
+        reader.ok("COMMIT");
+    }
+    assert_eq!(readers[0].integer(SUM), 16 * 2000);
+}
+
+#[test]
+fn readers_of_all_ages_keep_their_rows_in_threads() {
+    readers_of_all_ages_keep_their_rows(Place::Threads);
+}
+
+#[test]
+fn readers_of_all_ages_keep_their_rows_in_processes() {
+    readers_of_all_ages_keep_their_rows(Place::Processes);
+}
+
+#[test]
+fn a_killed_reader_holds_no_mark() {
+    let Some(subject) = real_plait("read marks") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let writer = fixture.open();
+    writer.execute("UPDATE t SET val=1").expect("an update");
+    let mut reader = Actor::start(Place::Processes, "reader", &subject, &fixture.database());
+    reader.ok("BEGIN");
+    assert_eq!(reader.integer(SUM), 2000);
+    change_and_checkpoint(&writer, 2);
+    let busy = "PRAGMA wal_checkpoint(TRUNCATE)";
+    assert_eq!(writer.integer(busy), Ok(1), "the reader needs the WAL");
+    reader.kill();
+    assert_eq!(writer.integer(busy), Ok(0));
+    let wal = std::fs::metadata(fixture.side_file("-wal")).expect("there is a WAL").len();
+    assert_eq!(wal, 0);
+    assert_eq!(writer.integer(SUM), Ok(3 * 2000));
+}
+
+#[test]
+fn whoever_merges_the_wal_index_says_that_the_base_is_fenced() {
+    let Some(subject) = real_plait("read marks") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let first = fixture.open();
+    first.execute("UPDATE t SET val=1").expect("an update");
+    for n in 2..6 {
+        // The first merge of a process opens its hidden connection.
+        let mut other = Actor::start(Place::Processes, "other", &subject, &fixture.database());
+        other.ok(&format!("UPDATE t SET val={n}"));
+        other.ok("PRAGMA wal_checkpoint");
+        assert_eq!(wal_index_version(&fixture), FENCED);
+        other.ok("CREATE TABLE IF NOT EXISTS exclusive(a)");
+        assert_eq!(wal_index_version(&fixture), FENCED);
+        other.close().expect("it closes");
+    }
+    assert_eq!(first.integer(SUM), Ok(5 * 2000));
+}
