@@ -479,7 +479,8 @@ impl Database {
     /// The locks on the base's read marks; `None` while they are only taken by fcntl (W3 in read_marks.rs).
     pub fn read_marks(&self) -> Option<&ReadMarks> {
         // Acquire: see `ensure_fenced`.
-        let is_fenced = self.control().fence.load(Acquire) == fence::FENCED;
+        let is_fenced =
+            self.control().fence.load(Acquire) == fence::FENCED && !self.log_retired.load(Acquire);
         // Without a claim everything works, only slower; why there is none is told where the log is needed.
         (is_fenced && matches!(self.claim_log(), Ok(true))).then(|| &*self.read_marks)
     }
