@@ -139,3 +139,38 @@ fn whoever_merges_the_wal_index_says_that_the_base_is_fenced() {
     }
     assert_eq!(first.integer(SUM), Ok(5 * 2000));
 }
+
+/// All processes of a session are killed, while a stock one keeps the WAL-index as they left it.
+fn a_session_goes_on_beside_an_idle_stock_program(memory_survives: bool) {
+    let Some(subject) = real_plait("read marks") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let mut stock = Actor::start(Place::Processes, "stock", &Subject::stock(), &fixture.database());
+    assert_eq!(stock.integer(SUM), 0);
+    let mut victim = Actor::start(Place::Processes, "victim", &subject, &fixture.database());
+    victim.ok("UPDATE t SET val=1");
+    victim.ok("PRAGMA wal_checkpoint");
+    victim.ok("UPDATE t SET val=2");
+    victim.kill();
+    assert_eq!(wal_index_version(&fixture), FENCED);
+    if !memory_survives {
+        std::fs::remove_file(fixture.side_file("-plait-shm")).expect("as after a power cut");
+    }
+    let heir = fixture.open();
+    assert_eq!(heir.integer(SUM), Ok(2 * 2000));
+    change_and_checkpoint(&heir, 5);
+    assert_eq!(heir.integer(SUM), Ok(7 * 2000));
+    assert_eq!(heir.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    heir.close().expect("it closes");
+    assert_eq!(stock.integer(SUM), 7 * 2000);
+    assert_eq!(stock.ok("PRAGMA integrity_check"), [["ok".into()]]);
+}
+
+#[test]
+fn a_session_whose_memory_survives_goes_on_beside_an_idle_stock_program() {
+    a_session_goes_on_beside_an_idle_stock_program(true);
+}
+
+#[test]
+fn a_session_is_recovered_beside_an_idle_stock_program() {
+    a_session_goes_on_beside_an_idle_stock_program(false);
+}
