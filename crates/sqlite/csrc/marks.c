@@ -64,9 +64,16 @@ static int plMarkExclusive(Wal *pWal, int iLock, int n, int flags){
   return rc;
 }
 
-/* In place of sqlite3OsShmLock(). No range of locks holds both read marks and others. */
-static int plShmLock(Wal *pWal, int iLock, int n, int flags){
+static SQLITE_NOINLINE int plMarkLock(Wal *pWal, int iLock, int n, int flags){
   if( iLock<WAL_READ_LOCK(0) ) return sqlite3OsShmLock(pWal->pDbFd, iLock, n, flags);
   if( flags & SQLITE_SHM_SHARED ) return plMarkShared(pWal, iLock, flags);
   return plMarkExclusive(pWal, iLock, n, flags);
+}
+
+/* In place of sqlite3OsShmLock(). No range of locks holds both read marks and others. */
+static SQLITE_INLINE int plShmLock(Wal *pWal, int iLock, int n, int flags){
+  if( pWal->pPlMarks==0 && pWal->hdr.iVersion!=PL_WALINDEX_VERSION ){
+    return sqlite3OsShmLock(pWal->pDbFd, iLock, n, flags);
+  }
+  return plMarkLock(pWal, iLock, n, flags);
 }
