@@ -1,6 +1,8 @@
 //! Locks on the base's read marks: those that are counted in shared memory, and stock connections from before the fence,
 //! which see none of them.
 
+use std::os::unix::fs::FileExt;
+
 use plait_tests::actor::Actor;
 use plait_tests::place::Place;
 use plait_tests::sqlite::{CANTOPEN, Connection};
@@ -27,13 +29,19 @@ fn wal_index_version(fixture: &Fixture) -> u32 {
     u32::from_ne_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
-#[test]
-fn a_stock_connection_from_before_the_fence_is_refused_under_it() {
-    let Some(subject) = real_plait("the fence") else { return };
+/// A database at rest, open in this process and in a stock one.
+fn at_rest(subject: Subject) -> (Fixture, Connection, Actor) {
     let fixture = Fixture::new(subject, ROWS);
     let writer = fixture.open();
     assert_eq!(writer.integer(SUM), Ok(0));
-    let mut stock = Actor::start(Place::Processes, "stock", &Subject::stock(), &fixture.database());
+    let stock = Actor::start(Place::Processes, "stock", &Subject::stock(), &fixture.database());
+    (fixture, writer, stock)
+}
+
+#[test]
+fn a_stock_connection_from_before_the_fence_is_refused_under_it() {
+    let Some(subject) = real_plait("the fence") else { return };
+    let (fixture, writer, mut stock) = at_rest(subject);
     assert_eq!(stock.integer(SUM), 0);
     assert_eq!(wal_index_version(&fixture), STOCK, "at rest");
     writer.execute("UPDATE t SET val=1").expect("an update");
@@ -53,10 +61,7 @@ fn a_stock_connection_from_before_the_fence_is_refused_under_it() {
 #[test]
 fn a_stock_reader_from_before_the_fence_keeps_its_rows() {
     let Some(subject) = real_plait("the fence") else { return };
-    let fixture = Fixture::new(subject, ROWS);
-    let writer = fixture.open();
-    assert_eq!(writer.integer(SUM), Ok(0));
-    let mut stock = Actor::start(Place::Processes, "stock", &Subject::stock(), &fixture.database());
+    let (_fixture, writer, mut stock) = at_rest(subject);
     stock.ok("BEGIN");
     assert_eq!(stock.integer("SELECT val FROM t WHERE id=1"), 0);
     change_and_checkpoint(&writer, 10);
@@ -173,4 +178,25 @@ fn a_session_whose_memory_survives_goes_on_beside_an_idle_stock_program() {
 #[test]
 fn a_session_is_recovered_beside_an_idle_stock_program() {
     a_session_goes_on_beside_an_idle_stock_program(false);
+}
+
+#[test]
+fn a_rebuilt_wal_index_still_says_that_the_base_is_fenced() {
+    let Some(subject) = real_plait("read marks") else { return };
+    let fixture = Fixture::empty(subject.clone());
+    // It stamps a header without fence when it converts, and rebuilds under the fence.
+    let writer = subject.create(&fixture.database()).expect("it is created");
+    writer.execute(ROWS).expect("the rows");
+    change_and_checkpoint(&writer, 2);
+    assert_eq!(wal_index_version(&fixture), FENCED);
+    for byte in [8, 48 + 8] {
+        // One of the two copies of the header, as a killed writer leaves it.
+        let shm = std::fs::File::options().write(true).open(fixture.side_file("-shm"));
+        shm.expect("it opens").write_all_at(&[0xa5; 16], byte).expect("it can be torn");
+        assert_eq!(writer.integer(SUM), Ok(2 * 2000));
+        assert_eq!(wal_index_version(&fixture), FENCED);
+        change_and_checkpoint(&writer, 1);
+        writer.execute("UPDATE t SET val=2").expect("an update");
+    }
+    assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }

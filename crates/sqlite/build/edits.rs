@@ -332,6 +332,13 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "wal.c",
+        anchor: "SQLITE_PRIVATE int sqlite3WalEndWriteTransaction(Wal *pWal){",
+        place: After,
+        text: "  pWal->ePlFence = PLF_Unknown; /* [plait] */",
+        why: "what a transaction stamped is in force, or was rolled back",
+    },
+    Edit {
+        section: "wal.c",
         anchor: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION ){",
         place: Replace,
         text: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION && pWal->hdr.iVersion!=PL_WALINDEX_VERSION ){ /* [plait] */",

@@ -173,7 +173,6 @@ static void plBaseRollback(void *p){
   sqlite3_mutex_enter(pBase->db->mutex);
   plApplyClose(&pBase->apply);
   sqlite3StockBtreeRollback(plBaseBtree(pBase), SQLITE_OK, 0);
-  plUnstamp(plBaseBtree(pBase));
   plBaseEndWrite(pBase);
   sqlite3_mutex_leave(pBase->db->mutex);
 }

@@ -92,7 +92,6 @@ void pl_disabled(PlConn *);
 /* ---- read marks (read_marks.rs) ------------------------------------------ */
 /* Valid until pl_detach; 0 while they are only locked by fcntl. */
 const PlMarks *pl_read_marks(PlConn *);
-int  pl_marks_fenced(const PlMarks *);                             /* the base is fenced */
 int  pl_mark_lock_shared(const PlMarks *, int iMark);              /* 0: somebody has it exclusively */
 void pl_mark_unlock_shared(const PlMarks *, int iMark);
 int  pl_mark_lock_exclusive(const PlMarks *, int iFirst, int n);   /* all or, with 0, none */

@@ -105,11 +105,6 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
   }
   return rc;
 }
-
-/* The stamp was rolled back: what is in the base is in force. */
-static void plUnstamp(Btree *p){
-  if( p->pBt->pPager->pWal ) p->pBt->pPager->pWal->ePlFence = PLF_Unknown;
-}
 static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;

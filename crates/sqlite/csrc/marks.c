@@ -11,30 +11,35 @@
 /* Version of the WAL-index of a fenced base; stock SQLite refuses it with SQLITE_CANTOPEN before it locks anything. */
 #define PL_WALINDEX_VERSION 0x506c6169
 
-/* Wal.ePlFence: the fence in the header of the commit that is being made, if it stamped one */
+/* Wal.ePlFence: what the write transaction in progress has stamped into the header of the base, if anything */
 #define PLF_Unknown 0
 #define PLF_Down    1
 #define PLF_Up      2
 
-/* Version for a new WAL-index header: of a commit, or of a WAL-index rebuilt after the death of a writer. Who does not know
-** of any fence leaves it as it is, in both copies or in what a torn one has left of it. */
+/* Version for a new WAL-index header. A commit that stamps the fence says so here. Whoever else writes the header, to start the
+** WAL over or to rebuild the WAL-index after the death of a writer, leaves it as it is: in both copies, or in what a torn
+** one has left of it. */
 static u32 plWalIndexVersion(Wal *pWal){
-  int bUp;
-  if( pWal->ePlFence!=PLF_Unknown ){
-    bUp = pWal->ePlFence==PLF_Up;
-  }else if( pWal->pPlMarks ){
-    bUp = pl_marks_fenced(pWal->pPlMarks);
-  }else{
-    volatile WalIndexHdr *aHdr = walIndexHdr(pWal);
+  volatile WalIndexHdr *aHdr = walIndexHdr(pWal);
+  int bUp = pWal->ePlFence==PLF_Up;
+  if( pWal->ePlFence==PLF_Unknown ){
     bUp = aHdr[0].iVersion==PL_WALINDEX_VERSION || aHdr[1].iVersion==PL_WALINDEX_VERSION;
   }
   return bUp ? PL_WALINDEX_VERSION : WALINDEX_MAX_VERSION;
 }
 
+/* May a reader be counted on this mark? Stock SQLite sees no counts. What began before the fence, a checkpoint above all, takes
+** marks from before the fence for its own if no lock in the file forbids it. A reader that shares such a mark, because no
+** other could be moved to its own position, needs that lock. */
+static int plMarkCounts(Wal *pWal, int iMark){
+  if( pWal->pPlMarks==0 || pWal->hdr.iVersion!=PL_WALINDEX_VERSION ) return 0;
+  return iMark==0 || AtomicLoad(walCkptInfo(pWal)->aReadMark+iMark)==pWal->hdr.mxFrame;
+}
+
 static int plMarkShared(Wal *pWal, int iLock, int flags){
   int iMark = iLock - WAL_READ_LOCK(0);
   if( flags & SQLITE_SHM_LOCK ){
-    if( pWal->pPlMarks && pWal->hdr.iVersion==PL_WALINDEX_VERSION ){
+    if( plMarkCounts(pWal, iMark) ){
       if( !pl_mark_lock_shared(pWal->pPlMarks, iMark) ) return SQLITE_BUSY;
       pWal->bPlShared = 1;
       return SQLITE_OK;

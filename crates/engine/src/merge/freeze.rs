@@ -98,7 +98,7 @@ impl Database {
         true
     }
 
-    /// An arena could be formatted now.
+    /// An arena could be formatted now; a hint without the commit mutex.
     pub(crate) fn has_prepared_arena(&self) -> bool {
         self.free_arena().is_some()
     }

@@ -7,9 +7,9 @@
 //!
 //! | who | shared | exclusive (checkpoints, moving a mark) |
 //! |---|---|---|
-//! | attached, and the WAL-index says that the base is fenced | counted here | owner here, then by fcntl |
-//! | attached, base at rest | by fcntl | owner here, then by fcntl |
-//! | of ours, not attached (yet) | by fcntl | by fcntl at rest; under the fence never |
+//! | attached, and the WAL-index says that the base is fenced | counted here; by fcntl on a mark of an older position | owner here, then by fcntl |
+//! | the hidden connection, base at rest | by fcntl | owner here, then by fcntl |
+//! | of ours, base at rest or not attached (yet) | by fcntl | by fcntl at rest; under the fence never |
 //! | stock SQLite | by fcntl, before the fence | by fcntl, before the fence |
 //!
 //! Stock SQLite and the fence: the commit that raises the fence gives the WAL-index header a version of ours. Stock
@@ -29,9 +29,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{Release, SeqCst};
 
-use super::layout::{ProcessSlot, READ_MARKS, fence};
+use super::layout::{ProcessSlot, READ_MARKS};
 use super::process::{self, ProcessIndex};
 use super::region::Region;
 
@@ -46,11 +46,6 @@ impl ReadMarks {
     /// For the process of slot `process`, which has registered.
     pub fn new(region: Arc<Region>, process: ProcessIndex) -> ReadMarks {
         ReadMarks { region, process, fork_generation: process::fork_generation() }
-    }
-
-    /// True once the base is fenced.
-    pub fn is_fenced(&self) -> bool {
-        self.region.control().fence.load(Acquire) == fence::FENCED
     }
 
     fn owner(&self, mark: usize) -> &AtomicU32 {

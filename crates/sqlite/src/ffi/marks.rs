@@ -30,16 +30,6 @@ pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn) -> *const ReadMarks {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_marks_fenced(marks: *const ReadMarks) -> c_int {
-    // SAFETY: engine.h.
-    c_int::from(unsafe { &*marks }.is_fenced())
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_mark_lock_shared(marks: *const ReadMarks, mark: c_int) -> c_int {
     // SAFETY: engine.h.
     c_int::from(unsafe { &*marks }.lock_shared(mark as usize))
