@@ -29,9 +29,7 @@ mod shared;
 mod statement;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Api;
 use connection::SqliteConnection;
@@ -125,7 +123,7 @@ impl Engine for SqliteEngine {
             settings: settings.clone(),
             shared: None,
             idle: None,
-            multiversion_is_set: AtomicBool::new(false),
+            multiversion_is_set: Mutex::new(false),
         };
         let first = store.open()?;
         if matches!(store.place, Place::Own(_)) {
@@ -155,8 +153,10 @@ struct SqliteStore {
     /// Kept open by the process that made the database, and never used: see the head of this file. Behind a mutex only
     /// because the threads share the store.
     idle: Option<Mutex<SqliteConnection>>,
-    /// Whether a connection of this store has made Berkeley DB keep versions of pages.
-    multiversion_is_set: AtomicBool,
+    /// Whether a connection of this store has made Berkeley DB keep versions of pages. Held while a connection opens and
+    /// sets it: a second connection to a database opens the environment that all of a process share, as it has been set
+    /// by then, and after that it cannot be set.
+    multiversion_is_set: Mutex<bool>,
 }
 
 impl SqliteStore {
@@ -168,6 +168,7 @@ impl SqliteStore {
             }
             Place::Own(name) => name,
         };
+        let mut multiversion = self.settings.get("multiversion").map(|_| self.multiversion());
         let mut connection = SqliteConnection::open(&self.api, path)?;
         let timeout_ms = self.settings.parse("busy_timeout")?.unwrap_or(60_000);
         let concurrent = self.settings.get("journal_mode") == Some("concurrent");
@@ -180,19 +181,22 @@ impl SqliteStore {
         for name in PRAGMAS {
             let Some(value) = self.settings.get(name) else { continue };
             let set = connection.script(&format!("PRAGMA {name}={value};"));
-            if *name == "multiversion" {
-                // Berkeley DB has this one for all connections that a process has at a time: the first sets it, the others are
-                // refused and need not see that it is set. Relaxed: connections that race are refused alike, and then
-                // fail the trial.
-                if set.is_ok() || !self.multiversion_is_set.load(Relaxed) {
-                    set?;
-                    self.multiversion_is_set.store(true, Relaxed);
+            match &mut multiversion {
+                // The first connection of a process sets it, the others are refused and need not see that it is set.
+                Some(is_set) if *name == "multiversion" => {
+                    if !**is_set {
+                        set?;
+                    }
+                    **is_set = true;
                 }
-                continue;
+                _ => set?,
             }
-            set?;
         }
         Ok(connection)
+    }
+
+    fn multiversion(&self) -> MutexGuard<'_, bool> {
+        self.multiversion_is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
