@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use super::atomics::AtomicU32;
 use super::layout::{
     FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields,
-    SHORTCUTS, first_node, shortcut_count,
+    REC_AT_BYTES, SHORTCUTS, first_node, shortcut_count,
 };
 
 /// A region of shared memory laid out as `layout` says.
@@ -120,60 +120,72 @@ impl Arena {
         self.first_node
     }
 
-    /// Offset of the key of a node, and of the end of its record; None when they leave the region.
-    pub(super) fn payload(&self, offset: u32, fields: &NodeFields) -> Option<(u32, u32)> {
+    /// Offset of the key of the node at `offset`; None when it leaves the region.
+    #[inline]
+    pub(super) fn key_at(&self, offset: u32, fields: &NodeFields) -> Option<u32> {
         if usize::from(fields.height) > HEIGHT_MAX {
             return None;
         }
-        let key_at = offset + FIELDS_BYTES + LINK_BYTES * u32::from(fields.height);
-        let end = u64::from(key_at) + u64::from(fields.key_len) + u64::from(fields.rec_len);
-        (end <= u64::from(self.len)).then_some((key_at, end as u32))
+        let links = LINK_BYTES * u32::from(fields.height);
+        let key_at = offset + FIELDS_BYTES + links + REC_AT_BYTES;
+        self.is_inside(key_at, fields.key_len).then_some(key_at)
+    }
+
+    /// Offset of the record of the node at `offset`; None when it leaves the region.
+    pub(super) fn rec_at(&self, offset: u32, fields: &NodeFields) -> Option<u32> {
+        let key_at = self.key_at(offset, fields)?;
+        let rec_at = self.bytes(key_at - REC_AT_BYTES, REC_AT_BYTES);
+        let rec_at = u32::from_ne_bytes(rec_at.try_into().ok()?);
+        self.is_inside(rec_at, fields.rec_len).then_some(rec_at)
+    }
+
+    fn is_inside(&self, at: u32, len: u32) -> bool {
+        u64::from(at) + u64::from(len) <= u64::from(self.len)
     }
 
     #[inline]
     pub(super) fn key(&self, offset: u32) -> &[u8] {
         let fields = self.fields(offset);
-        match self.payload(offset, fields) {
-            Some((key_at, _)) => self.bytes(key_at, fields.key_len),
+        match self.key_at(offset, fields) {
+            Some(key_at) => self.bytes(key_at, fields.key_len),
             None => damaged("a key leaves the region", offset),
         }
     }
 
     pub(super) fn rec(&self, offset: u32) -> &[u8] {
         let fields = self.fields(offset);
-        match self.payload(offset, fields) {
-            Some((key_at, _)) => self.bytes(key_at + fields.key_len, fields.rec_len),
+        match self.rec_at(offset, fields) {
+            Some(rec_at) => self.bytes(rec_at, fields.rec_len),
             None => damaged("a record leaves the region", offset),
         }
     }
 
     fn bytes(&self, at: u32, len: u32) -> &[u8] {
-        // Already so by `payload`; checked again here so that the proof below needs nothing from afar.
-        assert!(u64::from(at) + u64::from(len) <= u64::from(self.len));
+        // Already so by the callers; checked again here so that the proof below needs nothing from afar.
+        assert!(self.is_inside(at, len));
         // SAFETY: `at` is inside the region.
         let start = unsafe { self.base.add(at as usize) };
         // SAFETY: in bounds and initialised; key and record of a linked node are immutable.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) }
     }
 
-    /// Writes a node that nobody can reach yet.
+    /// Writes a node and its record that nobody can reach yet.
     ///
     /// # Safety
-    /// The caller is the only writer, and no link leads into `offset..offset + size of the node`.
+    /// The caller is the only writer, and no link leads to a node that shares bytes with this one or its record.
     ///
     /// # Panics
-    /// When the node would leave the region.
+    /// When either would leave the region.
     pub(super) unsafe fn write_node(
         &self,
         offset: u32,
         fields: &NodeFields,
         links: &[u32],
-        key: &[u8],
-        rec: &[u8],
+        payload: &Payload<'_>,
     ) {
-        let (key_at, end) = self.payload(offset, fields).expect("node inside the region");
+        let key_at = self.key_at(offset, fields).expect("node inside the region");
         assert!(links.len() == usize::from(fields.height));
-        assert!((end - key_at) as usize == key.len() + rec.len());
+        assert!(fields.key_len as usize == payload.key.len());
         let at = self.checked_node(offset);
         // SAFETY: `checked_node` leaves room for a node's head inside the region.
         let node = unsafe { self.base.add(at) }.cast::<NodeFields>();
@@ -183,15 +195,35 @@ impl Arena {
             // Relaxed: the store that links the node publishes these as well.
             self.link(offset, level).store(*link, super::atomics::Ordering::Relaxed);
         }
-        // SAFETY: `payload` found key and record inside the region.
-        let key_to = unsafe { self.base.add(key_at as usize) };
-        // SAFETY: `key.len()` bytes from `key_to` are inside the region and unreachable; `key` is the caller's.
-        unsafe { key_to.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len()) };
-        // SAFETY: the record lies behind the key, inside the region.
-        let rec_to = unsafe { key_to.add(key.len()) };
-        // SAFETY: as for the key.
-        unsafe { rec_to.copy_from_nonoverlapping(NonNull::from(rec).cast(), rec.len()) };
+        // SAFETY: unreachable for everyone else (contract).
+        unsafe { self.write_bytes(key_at - REC_AT_BYTES, &payload.rec_at.to_ne_bytes()) };
+        // SAFETY: as above.
+        unsafe { self.write_bytes(key_at, payload.key) };
+        // SAFETY: as above.
+        unsafe { self.write_bytes(payload.rec_at, payload.rec) };
     }
+
+    /// # Safety
+    /// No link leads to what is overwritten.
+    ///
+    /// # Panics
+    /// When the bytes would leave the region.
+    unsafe fn write_bytes(&self, at: u32, bytes: &[u8]) {
+        let len = u32::try_from(bytes.len()).expect("lengths are of 32 bits");
+        assert!(self.is_inside(at, len));
+        // SAFETY: in bounds.
+        let to = unsafe { self.base.add(at as usize) };
+        // SAFETY: in bounds and unreachable (contract), so `bytes`, which somebody can reach, lie elsewhere.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+    }
+}
+
+/// What a node carries.
+pub(super) struct Payload<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) rec: &'a [u8],
+    /// Where the record goes.
+    pub(super) rec_at: u32,
 }
 
 /// Reports shared memory that cannot be right.

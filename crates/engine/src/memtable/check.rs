@@ -66,10 +66,15 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     if !(1..=HEIGHT_MAX).contains(&usize::from(fields.height)) || fields.kind > 1 {
         return Err(format!("M2: node {at} has height {} and kind {}", fields.height, fields.kind));
     }
-    let used = header.used.load(Ordering::Relaxed);
-    match arena.payload(at, fields) {
-        Some((_, end)) if end <= used && used <= arena.len() => {}
-        _ => return Err(format!("M2: node {at} leaves the allocated {used} bytes")),
+    let nodes_end = header.nodes_end.load(Ordering::Relaxed);
+    let records_start = header.records_start.load(Ordering::Relaxed);
+    match arena.key_at(at, fields) {
+        Some(key_at) if key_at + fields.key_len <= nodes_end && nodes_end <= records_start => {}
+        _ => return Err(format!("M2: node {at} leaves the nodes, which end at {nodes_end}")),
+    }
+    match arena.rec_at(at, fields) {
+        Some(rec_at) if rec_at >= records_start => {}
+        _ => return Err(format!("M2: the record of node {at} lies not among the records")),
     }
     if fields.prefix != key_prefix(arena.key(at)) {
         return Err(format!("M1: node {at} has the prefix of another key"));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::insert::{Step, Version, insert};
-use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX};
+use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, LINK_BYTES, height_at};
 use super::test_region::Region;
 use super::*;
 
@@ -150,12 +150,18 @@ fn keys_in_order_take_few_steps_and_make_the_same_list() {
 
 #[test]
 fn damage_is_reported_and_never_followed() {
-    let link_of_head = HEAD + FIELDS_BYTES;
     let values = [4, 7, HEAD, 449, 0x0001_0000, 0xffff_fff8, u32::MAX];
+    // The link of the head, then the first node's link, key length, record length and place of the record.
+    let fields: [(fn(u32) -> u32, bool); 5] = [
+        (|_| HEAD + FIELDS_BYTES, false),
+        (|first| first + FIELDS_BYTES, false),
+        (|first| first + 20, true),
+        (|first| first + 24, true),
+        (|first| first + FIELDS_BYTES + LINK_BYTES * height_at(first) as u32, false),
+    ];
     for value in values {
-        // The link of the head, then the first node's link, key length and record length.
-        for field in [None, Some(FIELDS_BYTES), Some(20), Some(24)] {
-            if field.is_some_and(|field| field < FIELDS_BYTES) && value < 0x8000 {
+        for (field, is_length) in fields {
+            if is_length && value < 0x8000 {
                 continue; // a length that stays inside the region is not known to be wrong
             }
             let mut region = Region::new(1 << 15);
@@ -166,7 +172,7 @@ fn damage_is_reported_and_never_followed() {
                     .expect("room");
             }
             let first = table.seek(ROOT, Seek::First, SnapshotTs::MAX).expect("first").offset();
-            let at = field.map_or(link_of_head, |field| first + field);
+            let at = field(first);
             region.damage(at, value);
             let table = region.attach();
             let walk = catch_unwind(AssertUnwindSafe(|| {

@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use super::arena::Arena;
+use super::arena::{Arena, Payload};
 use super::atomics::Ordering;
 use super::layout::{
-    FIELDS_BYTES, HEIGHT_MAX, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, height_at,
-    key_prefix, root_bit,
+    FIELDS_BYTES, HEIGHT_MAX, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields,
+    REC_AT_BYTES, height_at, key_prefix, root_bit,
 };
 use super::search::{Splice, Target, find_splice};
 use super::shortcut::lead;
@@ -27,7 +27,7 @@ pub(super) struct Version<'a> {
 pub(super) enum Step {
     /// The hint no longer counts.
     HintDropped,
-    /// The node is complete, in space that is still free.
+    /// Node and record are complete, in space that is still free.
     Written,
     /// Space is taken, counters and filter are raised; nothing leads to the node.
     Reserved,
@@ -90,18 +90,20 @@ fn run(
     go_on(Step::HintSet)
 }
 
-/// Where a node goes.
+/// Where a node and its record go.
 struct Place {
     offset: u32,
     height: usize,
     end: u32,
+    rec_at: u32,
 }
 
 /// Finds the place of the next node. Its fields and links share a cache line whenever they fit one.
 fn place(arena: &Arena, key_len: usize, rec_len: usize) -> Result<Place, ArenaFull> {
     let full = ArenaFull { needed: bytes_needed(key_len, rec_len) };
-    // Relaxed: only writers move it, and the commit mutex orders writers.
-    let used = arena.header().used.load(Ordering::Relaxed).next_multiple_of(8);
+    // Relaxed: only writers move them, and the commit mutex orders writers.
+    let used = arena.header().nodes_end.load(Ordering::Relaxed);
+    let records = arena.header().records_start.load(Ordering::Relaxed);
     let head_bytes = |offset| FIELDS_BYTES + LINK_BYTES * height_at(offset) as u32;
     let in_line = used % LINE_BYTES;
     let offset = if in_line + head_bytes(used) <= LINE_BYTES {
@@ -112,19 +114,25 @@ fn place(arena: &Arena, key_len: usize, rec_len: usize) -> Result<Place, ArenaFu
     if !arena.is_node_offset(offset) {
         return Err(full);
     }
-    let end = u64::from(offset + head_bytes(offset)) + key_len as u64 + rec_len as u64;
+    let end = u64::from(offset + head_bytes(offset) + REC_AT_BYTES) + key_len as u64;
     let end = end.next_multiple_of(8);
-    if end > u64::from(arena.len()) {
+    if end + rec_len as u64 > u64::from(records) {
         return Err(full);
     }
-    Ok(Place { offset, height: height_at(offset), end: end as u32 })
+    Ok(Place {
+        offset,
+        height: height_at(offset),
+        end: end as u32,
+        rec_at: records - rec_len as u32,
+    })
 }
 
 /// Takes the space and raises everything that must never lag behind a linked node.
 fn reserve(arena: &Arena, version: &Version<'_>, place: &Place) {
     let header = arena.header();
     // Relaxed throughout: one writer; the Release store of the first link publishes these with the node.
-    header.used.store(place.end, Ordering::Relaxed);
+    header.nodes_end.store(place.end, Ordering::Relaxed);
+    header.records_start.store(place.rec_at, Ordering::Relaxed);
     let count = header.node_count.load(Ordering::Relaxed);
     header.node_count.store(count.wrapping_add(1), Ordering::Relaxed);
     if version.ts.get() > header.ts_max.load(Ordering::Relaxed) {
@@ -153,9 +161,10 @@ fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
         pad: 0,
     };
     let links = &splice.next[..place.height];
-    // SAFETY: one writer at a time (contract of `Memtable::insert`); `reserve` took this space from the end
-    // of the allocated part, so no link leads into it.
-    unsafe { arena.write_node(place.offset, &fields, links, version.key, version.rec) };
+    let payload = Payload { key: version.key, rec: version.rec, rec_at: place.rec_at };
+    // SAFETY: one writer at a time (contract of `Memtable::insert`); `place` found this space between nodes and records,
+    // so no link leads into it.
+    unsafe { arena.write_node(place.offset, &fields, links, &payload) };
 }
 
 fn link(arena: &Arena, prev: u32, level: usize, node: u32) {

@@ -3,8 +3,14 @@
 //! ```text
 //! 0    Header: identity | allocation | insert hint | root filter | head tower
 //! 448  shortcuts: u32 offsets of nodes by hash of root and key (shortcut.rs)
-//! ..   nodes, each: NodeFields (32 bytes) | height x u32 links | key | record | pad to 8
+//! ..   nodes, upwards, each: NodeFields (32 bytes) | height x u32 links | u32 offset of the record | key | pad to 8
+//!      free space
+//! ..   records, downwards to the end of the region
 //! ```
+//!
+//! Records lie apart so that nodes lie close together: a search goes from node to node, and an insert writes into nodes all
+//! over the list. Among records of 400 bytes that is another page each time, which a process that has just been switched to
+//! has in no cache, and perhaps not in its page tables.
 //!
 //! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields and
 //! links of one node lie in one cache line when the tower is at most eight high.
@@ -31,13 +37,14 @@ pub(super) struct Header {
     pub(super) len: AtomicU32,
     _identity_pad: [u32; 14],
 
-    /// End of the allocated part.
-    pub(super) used: AtomicU32,
+    /// End of the nodes.
+    pub(super) nodes_end: AtomicU32,
+    /// Start of the records.
+    pub(super) records_start: AtomicU32,
     /// Nodes counted before they are linked: never less than the linked ones.
     pub(super) node_count: AtomicU32,
     /// Height of the highest tower: where a search starts.
     pub(super) height: AtomicU32,
-    _allocation_pad: u32,
     /// Newest timestamp of any node; raised before the node is linked.
     pub(super) ts_max: AtomicU64,
     _counters_pad: [u32; 10],
@@ -75,8 +82,11 @@ pub(super) struct NodeFields {
 pub(super) const FIELDS_BYTES: u32 = 32;
 /// Bytes of a link.
 pub(super) const LINK_BYTES: u32 = 4;
-/// Fields and links of the highest node.
-pub(super) const NODE_HEAD_BYTES_MAX: u32 = FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32;
+/// Bytes of the offset of a record.
+pub(super) const REC_AT_BYTES: u32 = 4;
+/// The highest node up to its key.
+pub(super) const NODE_HEAD_BYTES_MAX: u32 =
+    FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32 + REC_AT_BYTES;
 /// Offset of the first shortcut.
 pub(super) const SHORTCUTS: u32 = size_of::<Header>() as u32;
 /// A region has one shortcut for so many of its bytes, or a few less: about one for each large row, an eighth of one for
@@ -89,7 +99,7 @@ const _: () = {
     assert!(size_of::<NodeFields>() == FIELDS_BYTES as usize);
     assert!(size_of::<AtomicU32>() == LINK_BYTES as usize);
     assert!(size_of::<Header>() == 448);
-    assert!(std::mem::offset_of!(Header, used) == 64);
+    assert!(std::mem::offset_of!(Header, nodes_end) == 64);
     assert!(std::mem::offset_of!(Header, hint_valid) == 128);
     assert!(std::mem::offset_of!(Header, roots) == 192);
     assert!(HEAD == 320);

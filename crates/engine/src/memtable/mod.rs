@@ -12,7 +12,8 @@
 //!
 //! # Invariants, checked by [`Memtable::check`]
 //! - **M1** Level 0 is strictly ordered: root ascending, key ascending (memcmp, shorter first), timestamp descending.
-//! - **M2** A linked node is complete, immutable, and inside the allocated part.
+//! - **M2** A linked node and its record are complete and immutable; the node lies before the free space, the record
+//!   behind it.
 //! - **M3** Each upper level is a part of the level below. It may lack nodes of its height: a kill may have lost them.
 //! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
 //! - **M5** Root filter, newest timestamp and node count are raised before the link: they may say too much, never
@@ -156,7 +157,8 @@ impl Memtable {
         header.node_count.store(0, Ordering::Relaxed);
         header.height.store(1, Ordering::Relaxed);
         header.ts_max.store(0, Ordering::Relaxed);
-        header.used.store(arena.first_node(), Ordering::Relaxed);
+        header.nodes_end.store(arena.first_node(), Ordering::Relaxed);
+        header.records_start.store(len, Ordering::Relaxed);
         header.len.store(len, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Relaxed);
         Memtable { arena }
@@ -179,8 +181,11 @@ impl Memtable {
 
     /// Bytes allocated, the header's included.
     pub fn used_bytes(&self) -> u32 {
-        // Relaxed: a writer under the commit mutex reads its own or its predecessor's value, others a gauge.
-        self.arena.header().used.load(Ordering::Relaxed)
+        // Relaxed: a writer under the commit mutex reads its own or its predecessor's values, others a gauge.
+        let header = self.arena.header();
+        let free =
+            header.records_start.load(Ordering::Relaxed) - header.nodes_end.load(Ordering::Relaxed);
+        self.arena.len() - free
     }
 
     /// Bytes that nodes take.
