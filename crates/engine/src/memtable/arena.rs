@@ -9,10 +9,10 @@
 
 use std::ptr::NonNull;
 
-use super::atomics::AtomicU32;
+use super::atomics::{AtomicU32, Ordering};
 use super::layout::{
-    FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields,
-    REC_AT_BYTES, SHORTCUTS, first_node, shortcut_count,
+    FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, MAGIC, NODE_HEAD_BYTES_MAX,
+    NodeFields, REC_AT_BYTES, SHORTCUTS, first_node, shortcut_count,
 };
 
 /// A region of shared memory laid out as `layout` says.
@@ -110,6 +110,16 @@ impl Arena {
         unsafe { shortcut.cast::<AtomicU32>().as_ref() }
     }
 
+    /// Formatted, and nothing inserted since: all shortcuts are 0 (an insert takes its space before it sets one).
+    pub(super) fn is_clean(&self) -> bool {
+        let header = self.header();
+        // Relaxed: the caller has the region to itself.
+        header.magic.load(Ordering::Relaxed) == MAGIC
+            && header.len.load(Ordering::Relaxed) == self.len
+            && header.nodes_end.load(Ordering::Relaxed) == self.first_node
+            && header.records_start.load(Ordering::Relaxed) == self.len
+    }
+
     /// All shortcuts.
     pub(super) fn shortcuts(&self) -> impl Iterator<Item = &AtomicU32> {
         (0..u64::from(shortcut_count(self.len))).map(|i| self.shortcut(i))
@@ -193,7 +203,7 @@ impl Arena {
         unsafe { node.write(*fields) };
         for (level, link) in links.iter().enumerate() {
             // Relaxed: the store that links the node publishes these as well.
-            self.link(offset, level).store(*link, super::atomics::Ordering::Relaxed);
+            self.link(offset, level).store(*link, Ordering::Relaxed);
         }
         // SAFETY: unreachable for everyone else (contract).
         unsafe { self.write_bytes(key_at - REC_AT_BYTES, &payload.rec_at.to_ne_bytes()) };

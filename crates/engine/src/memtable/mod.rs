@@ -130,7 +130,8 @@ pub struct Node<'a> {
 const STEPS_BEFORE_SEARCH: u32 = 8;
 
 impl Memtable {
-    /// Makes the region an empty memtable. Only header and shortcuts are written, whatever the region held.
+    /// Makes the region an empty memtable. Only header and shortcuts are written, whatever the region held; and no shortcuts
+    /// if nothing was inserted since they were.
     ///
     /// # Safety
     /// As for [`Memtable::attach`]; moreover nobody uses the region during this call, and no node of its former
@@ -144,11 +145,16 @@ impl Memtable {
         let arena = unsafe { Arena::new(base, len) };
         let header = arena.header();
         // Relaxed throughout: nobody looks before the caller publishes the region.
+        let is_clean = arena.is_clean();
+        // Release, here and at the end: a format that was killed in between leaves a region that is not clean.
+        header.magic.store(0, Ordering::Release);
         for link in header.head_links.iter().chain(&header.hint) {
             link.store(0, Ordering::Relaxed);
         }
-        for shortcut in arena.shortcuts() {
-            shortcut.store(0, Ordering::Relaxed);
+        if !is_clean {
+            for shortcut in arena.shortcuts() {
+                shortcut.store(0, Ordering::Relaxed);
+            }
         }
         for word in &header.roots {
             word.store(0, Ordering::Relaxed);
@@ -160,7 +166,7 @@ impl Memtable {
         header.nodes_end.store(arena.first_node(), Ordering::Relaxed);
         header.records_start.store(len, Ordering::Relaxed);
         header.len.store(len, Ordering::Relaxed);
-        header.magic.store(MAGIC, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
         Memtable { arena }
     }
 
