@@ -241,8 +241,8 @@ pub struct Control {
     pub right_served_ns: AtomicU64,
     /// Who has a read mark exclusively: process slot index + 1, 0 when nobody (read_marks.rs).
     pub mark_owners: [AtomicU32; READ_MARKS],
-    /// Keeps the struct's size explicit.
-    pub pad: AtomicU32,
+    /// Process slots that were ever used lie below it; raised before one is.
+    pub processes_high_water: AtomicU32,
 }
 
 /// A process that has the database open. It holds an open-file-description

@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::layout::{PROCESS_LOCK_BASE, PROCESS_SLOTS};
 use super::locks;
@@ -98,6 +98,8 @@ pub fn register(region: &Region, nonce: u64) -> Result<ProcessIndex> {
         let free = slot.pid.load(Acquire) == 0;
         if free && locks::try_lock(region.file(), index.lock_byte()).map_err(lock_error)? {
             slot.connections.store(0, Relaxed);
+            // SeqCst: before any count of this process, for those who look for readers.
+            region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
             read_marks::forget(region, index);
             slot.pid_namespace.store(pid_namespace(), Relaxed);
             slot.nonce.store(nonce, Relaxed);

@@ -119,7 +119,9 @@ impl ReadMarks {
 
     /// True if a living process, this one included, counts a reader on any of `marks`.
     fn is_read(&self, marks: &Range<usize>) -> bool {
-        self.slots().iter().enumerate().any(|(i, slot)| {
+        // SeqCst: whoever counted itself before `owner` was ours has raised this before.
+        let used = self.region.control().processes_high_water.load(SeqCst) as usize;
+        self.slots().iter().enumerate().take(used).any(|(i, slot)| {
             slot.readers[marks.clone()].iter().any(|count| count.load(SeqCst) != 0)
                 && process::is_alive(&self.region, self.process, ProcessIndex(i as u32))
         })
