@@ -339,6 +339,20 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "wal.c",
+        anchor: "static int walWriteOneFrame(",
+        place: Before,
+        text: "#include \"frame.c\" /* [plait] */",
+        why: "what the next edit calls",
+    },
+    Edit {
+        section: "wal.c",
+        anchor: "  walEncodeFrame(p->pWal, pPage->pgno, nTruncate, pData, aFrame);",
+        place: After,
+        text: "  if( p->pWal->pPlMarks && p->szPage<=PL_FRAME_PAGE ) return plWriteFrame(p, aFrame, pData, iOffset); /* [plait] */",
+        why: "in a concurrent database frames are written whole",
+    },
+    Edit {
+        section: "wal.c",
         anchor: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION ){",
         place: Replace,
         text: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION && pWal->hdr.iVersion!=PL_WALINDEX_VERSION ){ /* [plait] */",
