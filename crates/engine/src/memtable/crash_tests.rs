@@ -151,19 +151,17 @@ fn keys_in_order_take_few_steps_and_make_the_same_list() {
 #[test]
 fn damage_is_reported_and_never_followed() {
     let values = [4, 7, HEAD, 449, 0x0001_0000, 0xffff_fff8, u32::MAX];
-    // The link of the head, then the first node's link, key length, record length and place of the record.
-    let fields: [(fn(u32) -> u32, bool); 5] = [
-        (|_| HEAD + FIELDS_BYTES, false),
-        (|first| first + FIELDS_BYTES, false),
-        (|first| first + 20, true),
-        (|first| first + 24, true),
-        (|first| first + FIELDS_BYTES + LINK_BYTES * height_at(first) as u32, false),
+    // The link of the head, then the first node's link, the place of its record, the lengths of key and record.
+    let lengths: [fn(u32) -> u32; 2] = [|first| first + 20, |first| first + 24];
+    let offsets: [fn(u32) -> u32; 3] = [
+        |_| HEAD + FIELDS_BYTES,
+        |first| first + FIELDS_BYTES,
+        |first| first + FIELDS_BYTES + LINK_BYTES * height_at(first) as u32,
     ];
     for value in values {
-        for (field, is_length) in fields {
-            if is_length && value < 0x8000 {
-                continue; // a length that stays inside the region is not known to be wrong
-            }
+        // A length that stays inside the region is not known to be wrong.
+        let wrong_lengths = lengths.iter().filter(|_| value >= 0x8000);
+        for field in offsets.iter().chain(wrong_lengths) {
             let mut region = Region::new(1 << 15);
             let table = region.format();
             for i in 0..100u64 {
