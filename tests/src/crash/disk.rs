@@ -6,9 +6,12 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65534;
+/// How long a disk may be busy.
+const REMOUNT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A file system in memory of a few MiB, unmounted when dropped.
 pub struct SmallDisk {
@@ -78,15 +81,24 @@ impl SmallDisk {
 
     /// Mounts it anew for reading only, or for writing again.
     ///
+    /// Repeated for a while: a program that another test of this process starts has its open files until it is running.
+    ///
     /// # Panics
     /// If that fails.
     pub fn remount(&self, how: &str) {
-        let output = Command::new("mount")
-            .args(["-o", &format!("remount,{how}")])
-            .arg(self.path())
-            .output()
-            .expect("mount runs");
-        assert!(output.status.success(), "{output:?}");
+        let begun = Instant::now();
+        loop {
+            let output = Command::new("mount")
+                .args(["-o", &format!("remount,{how}")])
+                .arg(self.path())
+                .output()
+                .expect("mount runs");
+            if output.status.success() {
+                return;
+            }
+            assert!(begun.elapsed() < REMOUNT_PATIENCE, "{output:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

@@ -39,6 +39,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
+pub use self::bulk::Volume;
 use self::read_set::ReadSet;
 use self::right::Wait;
 use self::slots::SlotIndex;
@@ -95,7 +96,7 @@ pub struct Conn {
     /// The exclusive transaction may have written its commit.
     pub(crate) stamped: Option<exclusive::Stamped>,
     /// Own writes that were replayed when it became exclusive.
-    pub(crate) replayed: u64,
+    pub(crate) replayed: Volume,
     pub(crate) bulk: Bulk,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
@@ -120,7 +121,7 @@ impl Conn {
             exclusive: false,
             before_exclusive: None,
             stamped: None,
-            replayed: 0,
+            replayed: Volume::default(),
             bulk: Bulk::new(begun_by_others),
             writes: WriteSet::new(),
             reads: ReadSet::new(),
