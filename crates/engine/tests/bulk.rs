@@ -7,8 +7,8 @@ use std::path::Path;
 use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
 use plait_engine::error::Error;
 use plait_engine::merge::BaseOpener;
+use plait_engine::txn::Sync;
 use plait_engine::txn::exclusive::Replay;
-use plait_engine::txn::{Sync, Volume};
 
 /// More than enough to be large.
 const LARGE: usize = 1000;
@@ -39,7 +39,7 @@ fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more:
     for i in 0..more {
         base.put(TABLE, &key(from + i), b"v").unwrap();
     }
-    let header = client.conn().exclusive_header(sync, Volume { entries: more as u64, bytes: 0 });
+    let header = client.conn().exclusive_header(sync, more as u64);
     base.stamp(&header).unwrap();
     base.commit().unwrap();
     client.conn().exclusive_end(true);
@@ -68,7 +68,7 @@ fn a_lone_writer_goes_straight_to_the_base_and_sooner_after_a_large_transaction(
     let path = create(dir.path());
     {
         let mut a = Client::open(&path);
-        assert_eq!(load(&mut a, &path, Sync::Normal, 0), Some(255));
+        assert_eq!(load(&mut a, &path, Sync::Normal, 0), Some(256));
         for round in 1..5 {
             assert_eq!(load(&mut a, &path, Sync::Normal, round * LARGE), Some(16));
         }
@@ -80,31 +80,6 @@ fn a_lone_writer_goes_straight_to_the_base_and_sooner_after_a_large_transaction(
         assert_eq!(a.read(&key(5 * LARGE + 7)).as_deref(), Some(&b"v"[..]));
     }
     assert_eq!(at_rest(&path).1.len(), 7 * LARGE + 1);
-}
-
-#[test]
-fn few_entries_with_large_records_are_a_large_transaction_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = create(dir.path());
-    let mut a = Client::open(&path);
-    let record = [7; 8192];
-    let asked_after = |a: &mut Client, from: usize| {
-        a.begin_immediate(1000).unwrap();
-        let asked = (0..128).find(|i| a.conn().put(TABLE, &key(from + i), &record, 0).is_err());
-        let n = asked.expect("a mebibyte is large");
-        go_exclusive(a, &path, Sync::Normal, from + n, 0);
-        n
-    };
-    // Each weighs three entries. The first transaction is large although it ends here, and is remembered as such.
-    assert_eq!(asked_after(&mut a, 0), 86);
-    assert_eq!(asked_after(&mut a, 1000), 6);
-    a.begin_immediate(1000).unwrap();
-    for i in 0..20 {
-        a.conn().put(TABLE, &key(2000 + i), &record, 0).unwrap();
-    }
-    a.commit(Sync::Normal).unwrap();
-    assert_eq!(a.read(&key(2019)).as_deref(), Some(&record[..]));
-    assert_eq!(a.read(&key(85)).as_deref(), Some(&record[..]));
 }
 
 #[test]
@@ -139,7 +114,7 @@ fn a_right_to_merge_that_was_reserved_and_not_used_is_given_back() {
     let (mut a, mut b) = (Client::open(&path), Client::open(&path));
     for end in ["rollback", "commit"] {
         a.begin_immediate(1000).unwrap();
-        assert_eq!(write_until_asked(&mut a, 0), Some(255));
+        assert_eq!(write_until_asked(&mut a, 0), Some(256));
         match end {
             "rollback" => a.rollback(),
             _ => a.commit(Sync::Normal).unwrap(),
@@ -147,7 +122,7 @@ fn a_right_to_merge_that_was_reserved_and_not_used_is_given_back() {
         b.merge();
         assert_eq!(counter(&mut b, "merger_pid"), 0);
     }
-    assert_eq!(b.read(&key(254)).as_deref(), Some(&b"v"[..]));
+    assert_eq!(b.read(&key(255)).as_deref(), Some(&b"v"[..]));
 }
 
 #[test]
@@ -171,7 +146,7 @@ fn a_synced_commit_of_the_base_is_not_synced_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = create(dir.path());
     let mut a = Client::open(&path);
-    assert_eq!(load(&mut a, &path, Sync::Full, 0), Some(255));
+    assert_eq!(load(&mut a, &path, Sync::Full, 0), Some(256));
     a.write(b"x", b"1", Sync::Full).unwrap();
     assert_eq!(counter(&mut a, "base_syncs"), 0);
     // A merge's own commit is a synced one.

@@ -69,7 +69,6 @@ struct PlBtree {
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
-  u64 nPassByte;          /* exclusive: bytes of their records */
   int rcBroken;           /* not 0: becoming exclusive failed half way; only rollback helps */
   Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */
   int nCoarse, nCoarseAlloc;

@@ -83,7 +83,7 @@ static int plEscalate(Btree *p){
   if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
     pPl->bStamped = pPl->bTrack = pPl->bBaseOnly = 0;
-    pPl->nPassWrite = pPl->nPassByte = 0;
+    pPl->nPassWrite = 0;
     rc = plReplayOwn(p);
   }
   if( rc ) return plBreak(p, rc);
@@ -108,7 +108,7 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
 static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;
-  pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, p->pPl->nPassByte, &h);
+  pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, &h);
   rc = plStamp(p, &h);
   if( rc==SQLITE_OK ) p->pPl->bStamped = 1;
   return rc;

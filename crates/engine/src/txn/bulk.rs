@@ -14,9 +14,6 @@
 //! | optimistic | large, up to [`SHORT_WRITES`] | [`EARLY_WRITES`] | as the first, and nobody has committed since it began |
 //! | optimistic | any other | - | never: others may write beside it for as long as it takes |
 //!
-//! What is counted is the weight of a transaction: its entries, and one more for each page of 4 KiB that they fill, since
-//! large records are copied as often as small ones.
-//!
 //! *Alone*: no other connection of any process has a transaction, none has begun one since this connection's
 //! previous large transaction (or since it was opened), and it has seen so for long enough: whoever came while a transaction
 //! was on the direct path doubles the number of large transactions that have to pass undisturbed.
@@ -24,7 +21,7 @@
 //! Invariants
 //! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
 //!   again. It waits for nobody and cannot fail with BUSY (`reserve_exclusive`).
-//! - D2 A transaction that weighs less than [`EARLY_WRITES`] stays on the concurrent path.
+//! - D2 A transaction of fewer than [`EARLY_WRITES`] entries stays on the concurrent path.
 //! - D3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
 //!   has been committed since its snapshot: there is nothing to validate.
 //!
@@ -36,41 +33,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::{Conn, WriteMode};
 use crate::shm::layout::{NO_PIN, generation, txn_state};
 
-/// From this weight on a transaction is large: it outweighs what becoming exclusive costs, a few system calls and the
-/// entries written so far once more.
-const LARGE_WRITES: u64 = 256;
+/// From so many entries on a transaction is large: they outweigh what becoming exclusive costs, a few system
+/// calls and the entries written so far once more.
+const LARGE_WRITES: usize = 256;
 /// A transaction that follows a large one is asked this early, which leaves small ones alone. Little is written twice.
-const EARLY_WRITES: u64 = 16;
-/// A large transaction of at most this weight ends soon, some ten milliseconds, and so, probably, does the one after it.
+const EARLY_WRITES: usize = 16;
+/// A large transaction of at most so many entries ends soon, some ten milliseconds, and so, probably, does the one after it.
 const SHORT_WRITES: u64 = 16_384;
 /// Large transactions that have to pass undisturbed after somebody came, the first time and at most.
 const QUIET: std::ops::RangeInclusive<u32> = 8..=4096;
-
-/// Bytes that weigh as much as an entry.
-const BYTES_PER_ENTRY: u64 = 4096;
-
-/// How much a transaction has written.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Volume {
-    /// Entries of tables and indexes.
-    pub entries: u64,
-    /// Bytes of their records.
-    pub bytes: u64,
-}
-
-impl Volume {
-    fn weight(self) -> u64 {
-        self.entries + self.bytes / BYTES_PER_ENTRY
-    }
-}
-
-impl std::ops::Add for Volume {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { entries: self.entries + other.entries, bytes: self.bytes + other.bytes }
-    }
-}
 
 /// What a connection remembers of its large transactions.
 #[derive(Debug, Default)]
@@ -104,10 +75,10 @@ impl Bulk {
         self.declined = false;
     }
 
-    /// A transaction of this weight was committed.
-    fn ended(&mut self, weight: u64, direct: bool, others: u64) {
-        self.after_large = weight >= LARGE_WRITES;
-        self.after_short = weight <= SHORT_WRITES;
+    /// A transaction with so many entries was committed.
+    fn ended(&mut self, writes: u64, direct: bool, others: u64) {
+        self.after_large = writes >= LARGE_WRITES as u64;
+        self.after_short = writes <= SHORT_WRITES;
         if !self.after_large {
             return;
         }
@@ -129,7 +100,7 @@ impl Conn {
     /// left in memory.
     pub(super) fn goes_direct(&mut self) -> bool {
         let enough = if self.bulk.after_large { EARLY_WRITES } else { LARGE_WRITES };
-        if self.volume().weight() < enough || self.bulk.declined {
+        if self.writes.len() < enough || self.bulk.declined {
             return false;
         }
         self.bulk.declined = !(self.is_alone() && self.reserve_both_rights());
@@ -182,14 +153,9 @@ impl Conn {
     }
 
     /// Remembers the size of a transaction that was committed.
-    pub(super) fn note_size(&mut self, written: Volume, direct: bool) {
+    pub(super) fn note_size(&mut self, writes: u64, direct: bool) {
         let others = self.others_begun();
-        self.bulk.ended(written.weight(), direct, others);
-    }
-
-    /// How much is in the write set.
-    pub(super) fn volume(&self) -> Volume {
-        Volume { entries: self.writes.len() as u64, bytes: self.writes.frame_bytes() as u64 }
+        self.bulk.ended(writes, direct, others);
     }
 }
 
@@ -197,7 +163,7 @@ impl Conn {
 mod tests {
     use super::*;
 
-    const LARGE: u64 = LARGE_WRITES;
+    const LARGE: u64 = LARGE_WRITES as u64;
 
     #[test]
     fn somebody_who_comes_again_and_again_is_given_more_and_more_time() {

@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
-use super::{Conn, Sync, Volume, WriteMode};
+use super::{Conn, Sync, WriteMode};
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
@@ -63,7 +63,7 @@ pub(crate) struct Before {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamped {
     synced: bool,
-    written: Volume,
+    writes: u64,
 }
 
 impl Conn {
@@ -95,7 +95,7 @@ impl Conn {
         }
         self.exclusive = true;
         self.stamped = None;
-        self.replayed = Volume::default();
+        self.replayed = 0;
         if let Some(snapshot) = &mut self.snapshot {
             // E1: the base alone is the database.
             snapshot.memtables.clear();
@@ -185,16 +185,16 @@ impl Conn {
                 Step::Write(root, key, w) => Replay::Put(root, key, w.rec()),
             })
         })?;
-        self.replayed = self.volume();
+        self.replayed = self.writes.len() as u64;
         self.writes.clear();
         Ok(())
     }
 
-    /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `written`: since it
-    /// became exclusive.
-    pub fn exclusive_header(&mut self, sync: Sync, written: Volume) -> BaseHeader {
-        let written = self.replayed + written;
-        self.stamped = Some(Stamped { synced: sync == Sync::Full, written });
+    /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `writes`: entries
+    /// written since it became exclusive.
+    pub fn exclusive_header(&mut self, sync: Sync, writes: u64) -> BaseHeader {
+        let writes = self.replayed + writes;
+        self.stamped = Some(Stamped { synced: sync == Sync::Full, writes });
         self.stamp()
     }
 
@@ -256,7 +256,7 @@ impl Conn {
             // Before anybody can append a frame after it (B1 in log/before.rs).
             self.db.log_shared().note_base_commit();
         }
-        self.note_size(stamped.written, true);
+        self.note_size(stamped.writes, true);
         {
             let _guard = self.db.lock_commit_even_if_poisoned()?;
             self.db.settle_base(&header, true);

@@ -39,7 +39,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
-pub use self::bulk::Volume;
 use self::read_set::ReadSet;
 use self::right::Wait;
 use self::slots::SlotIndex;
@@ -96,7 +95,7 @@ pub struct Conn {
     /// The exclusive transaction may have written its commit.
     pub(crate) stamped: Option<exclusive::Stamped>,
     /// Own writes that were replayed when it became exclusive.
-    pub(crate) replayed: Volume,
+    pub(crate) replayed: u64,
     pub(crate) bulk: Bulk,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
@@ -121,7 +120,7 @@ impl Conn {
             exclusive: false,
             before_exclusive: None,
             stamped: None,
-            replayed: Volume::default(),
+            replayed: 0,
             bulk: Bulk::new(begun_by_others),
             writes: WriteSet::new(),
             reads: ReadSet::new(),

@@ -7,7 +7,7 @@ use plait_engine::ids::Root;
 use plait_engine::merge::BaseHeader;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
-use plait_engine::txn::{Sync, Volume, WriteMode};
+use plait_engine::txn::{Sync, WriteMode};
 
 use super::codes::{PL_RETRY, SQLITE_ERROR, SQLITE_FULL, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
@@ -375,15 +375,11 @@ pub unsafe extern "C" fn pl_exclusive_header(
     conn: *mut PlConn,
     sync: c_int,
     n_write: u64,
-    n_byte: u64,
     out: *mut PlHeader,
 ) {
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        read(conn, (), |c| {
-            let written = Volume { entries: n_write, bytes: n_byte };
-            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), written));
-        });
+        read(conn, (), |c| *out = PlHeader::from(&c.exclusive_header(sync_of(sync), n_write)));
     }
 }
 
