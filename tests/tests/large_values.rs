@@ -2,7 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
-use plait_tests::sqlite::Connection;
+use plait_tests::sqlite::{ABORT_ROLLBACK, Connection};
 use plait_tests::subject::{Begin, Fixture, Subject};
 
 const BYTES: usize = 9_000_000;
@@ -91,6 +91,27 @@ fn open_blob_handles_outlive_the_escalation_of_their_transaction() {
         connection
             .execute("DELETE FROM b WHERE id=3; UPDATE b SET data=zeroblob(100000) WHERE id=2")
             .expect("again");
+    }
+}
+
+/// Found by the differential suite: in SQLite a write of its row takes the failure from a handle that a ROLLBACK tripped.
+#[test]
+fn a_blob_handle_after_a_rollback_can_be_moved_once_its_row_was_written() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let fixture = Fixture::new(subject, SCHEMA);
+        let connection = fixture.open();
+        connection
+            .execute("INSERT INTO b VALUES(1, zeroblob(10)), (2, zeroblob(10))")
+            .expect("two rows");
+        let mut handle = connection.open_blob("b", "data", 1, true).expect("a handle");
+        connection.execute("BEGIN IMMEDIATE; ROLLBACK").expect("a rollback");
+        connection.execute("UPDATE b SET data=zeroblob(20) WHERE id=1").expect("a write");
+        handle.reopen(2).expect("it moves");
+        assert_eq!(handle.read(0, 10).expect("a read"), [0; 10]);
+        connection.execute("BEGIN IMMEDIATE; ROLLBACK").expect("a rollback");
+        let error = handle.reopen(1).expect_err("no row of it was written");
+        assert_eq!(error.extended, ABORT_ROLLBACK, "{error}");
+        handle.close().ok();
     }
 }
 

@@ -6,10 +6,15 @@
 ** In the write set rows are whole, so a write through a handle replaces the row.
 */
 
-/* The row that a blob handle is on: 1 and *piRow, or 0. */
+/* The row that a blob handle is on, or was when a ROLLBACK tripped it: 1 and *piRow, or 0. As in SQLite a handle that was
+** tripped and whose row is written then can be moved to another row; while it is not, that fails. */
 static int plBlobRow(PlCursor *pX, i64 *piRow){
   BtCursor *pOut = pX->pOut;
-  if( pOut->eState==CURSOR_INVALID || pOut->eState==CURSOR_FAULT ) return 0;
+  if( pOut->eState==CURSOR_INVALID ) return 0;
+  if( pOut->eState==CURSOR_FAULT ){
+    *piRow = pX->iKey;
+    return pX->bTripRow;
+  }
   *piRow = pX->eMode==PLC_MERGE ? pX->iKey : sqlite3StockBtreeIntegerKey(pOut);
   return 1;
 }

@@ -63,7 +63,7 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pX->eBase = PLB_UNSYNC;
   pX->eOver = PLO_UNSYNC;
   pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
-  pX->bQuiet = pX->bSeeked = pX->bNewRowid = 0;
+  pX->bQuiet = pX->bSeeked = pX->bNewRowid = pX->bTripRow = 0;
   pX->rd.eKind = PLR_NONE;
   pX->rd.bLoose = 0;
   pX->pIter = 0;

@@ -124,6 +124,7 @@ struct PlCursor {
   u8 bCustom;             /* an application-defined collation: exclusive path only */
   u8 bQuiet;              /* AUTOINCREMENT reads sqlite_sequence: not recorded */
   u8 bSeeked;             /* PLC_PASS: positioned by a seek of this mode */
+  u8 bTripRow;            /* blob handle that was tripped: iKey is the row it was on */
   i64 iKey;               /* K of a table */
   u8 bNewRowid;           /* iNewRowid came from the shared counter */
   i64 iNewRowid;          /* last automatic rowid given out through this cursor */

@@ -173,6 +173,11 @@ static void plForget(PlCursor *pX){
 
 /* Makes a cursor fail with errCode from now on. It leaves the exclusive path: everything else asks for CURSOR_FAULT. */
 static void plTrip(PlCursor *pX, int errCode){
+  BtCursor *pOut = pX->pOut;
+  if( (pOut->curFlags & BTCF_Incrblob) && pOut->eState!=CURSOR_INVALID && pOut->eState!=CURSOR_FAULT ){
+    if( pX->eMode!=PLC_MERGE ) pX->iKey = pOut->info.nKey;
+    pX->bTripRow = 1;
+  }
   plForget(pX);
   plStockClose(pX);
   plDropIter(pX);

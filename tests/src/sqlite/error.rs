@@ -31,6 +31,8 @@ pub const CONSTRAINT: i32 = 19;
 pub const NOTADB: i32 = 26;
 /// `SQLITE_BUSY_SNAPSHOT`, an extended code.
 pub const BUSY_SNAPSHOT: i32 = 517;
+/// `SQLITE_ABORT_ROLLBACK`, an extended code.
+pub const ABORT_ROLLBACK: i32 = 516;
 
 /// A result code other than success, its extended form, and the connection's message at that moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
