@@ -23,11 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::log::{BaseWal, Log, LogShared, LogStatus, Ring};
+use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
 use crate::session;
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
 use crate::shm::locks;
+use crate::shm::mutex::Guard;
 use crate::shm::process::{self, ProcessIndex};
 use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -70,6 +72,7 @@ pub struct Database {
     background: crate::background::Background,
     yielding: Yielding,
     disk_space: DiskSpace,
+    share: Mutex<Share>,
 }
 
 /// SQLite's extended code of a failed sync.
@@ -299,6 +302,7 @@ impl Database {
             background: crate::background::Background::default(),
             yielding: Yielding::default(),
             disk_space: DiskSpace::default(),
+            share: Mutex::default(),
         })
     }
 
@@ -430,6 +434,12 @@ impl Database {
 
     pub(crate) fn disk_space(&self) -> &DiskSpace {
         &self.disk_space
+    }
+
+    /// This process's share of a memtable; see [`Database::enter_memtable`].
+    pub(crate) fn share(&self, _: &Guard<'_>) -> MutexGuard<'_, Share> {
+        // A panic left at worst some space unused: the share gives it away before anything leads there (A1).
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn region(&self) -> &Region {

@@ -12,6 +12,11 @@ const ROOT: Root = Root::new(3);
 
 /// Inserts `key` but dies after `last`; false when that step does not occur.
 fn insert_and_die(table: &Memtable, key: u64, ts: u64, last: Step) -> bool {
+    insert_into_and_die(table, &mut Share::default(), key, ts, last)
+}
+
+/// As `insert_and_die`, by a process with this share.
+fn insert_into_and_die(table: &Memtable, share: &mut Share, key: u64, ts: u64, last: Step) -> bool {
     let key = key.to_be_bytes();
     let version = Version {
         root: ROOT,
@@ -21,7 +26,7 @@ fn insert_and_die(table: &Memtable, key: u64, ts: u64, last: Step) -> bool {
         rec: b"record",
     };
     let mut died = false;
-    insert(&table.arena, &version, |step| {
+    insert(&table.arena, share, &version, |step| {
         if step == last {
             died = true;
             return ControlFlow::Break(());
@@ -97,6 +102,34 @@ fn a_survivor_goes_on_elsewhere_after_an_insert_that_is_never_repeated() {
             }
         }
         assert_eq!(table.check(), Ok(()), "after {step:?}");
+    }
+}
+
+/// A thread that panicked, unlike a process, leaves its share to others.
+#[test]
+fn a_share_can_be_used_on_after_an_insert_that_died_at_any_step() {
+    for step in steps() {
+        let mut region = Region::new(1 << 20);
+        let table = region.format();
+        let mut shares = [Share::default(), Share::default()];
+        for i in 0..1500u64 {
+            let share = &mut shares[i as usize % 2];
+            share.enter(1, 1 << 20, 2);
+            if i % 5 == 0 {
+                insert_into_and_die(&table, share, i, i + 1, step);
+            } else {
+                let rec = [i as u8; 100];
+                let at = CommitTs::new(i + 1);
+                table
+                    .insert_into(share, ROOT, &i.to_be_bytes(), at, EntryKind::Put, &rec)
+                    .expect("room");
+            }
+        }
+        assert_eq!(table.check(), Ok(()), "after {step:?}");
+        for i in (0..1500u64).filter(|i| i % 5 != 0) {
+            let node = table.get(ROOT, &i.to_be_bytes(), SnapshotTs::MAX).expect("inserted");
+            assert_eq!(node.rec(), [i as u8; 100], "{i} after {step:?}");
+        }
     }
 }
 

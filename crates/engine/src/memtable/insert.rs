@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use super::arena::{Arena, Payload};
 use super::atomics::Ordering;
 use super::layout::{
-    FIELDS_BYTES, HEIGHT_MAX, LINE_BYTES, LINK_BYTES, NODE_HEAD_BYTES_MAX, NodeFields,
-    REC_AT_BYTES, height_at, key_prefix, root_bit,
+    HEIGHT_MAX, LINE_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, key_prefix, root_bit,
 };
 use super::search::{Splice, Target, find_splice};
 use super::shortcut::lead;
+use super::space::{Place, Share, place};
 use super::{ArenaFull, EntryKind};
 use crate::ids::{CommitTs, Root};
 
@@ -49,6 +49,7 @@ pub(super) fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
 /// Adds a version; does nothing when it is there already. `go_on` is asked after each step.
 pub(super) fn insert(
     arena: &Arena,
+    share: &mut Share,
     version: &Version<'_>,
     mut go_on: impl FnMut(Step) -> ControlFlow<()>,
 ) -> Result<(), ArenaFull> {
@@ -59,14 +60,15 @@ pub(super) fn insert(
         lead(arena, version.root, version.key, splice.prev[0], splice.next[0]);
         return Ok(());
     }
-    let place = place(arena, version.key.len(), version.rec.len())?;
+    let place = place(arena, share, version.key.len(), version.rec.len())?;
     // An early return below is a simulated kill: what follows would not have run.
-    let _ = run(arena, version, &splice, &place, &mut go_on);
+    let _ = run(arena, share, version, &splice, &place, &mut go_on);
     Ok(())
 }
 
 fn run(
     arena: &Arena,
+    share: &mut Share,
     version: &Version<'_>,
     splice: &Splice,
     place: &Place,
@@ -78,7 +80,8 @@ fn run(
     // The space is taken last: a writer killed while it copies a large record has lost none of it.
     write(arena, version, splice, place);
     go_on(Step::Written)?;
-    reserve(arena, version, place);
+    place.take(arena, share);
+    announce(arena, version, place);
     go_on(Step::Reserved)?;
     for level in 0..place.height {
         link(arena, splice.prev[level], level, place.offset);
@@ -90,49 +93,10 @@ fn run(
     go_on(Step::HintSet)
 }
 
-/// Where a node and its record go.
-struct Place {
-    offset: u32,
-    height: usize,
-    end: u32,
-    rec_at: u32,
-}
-
-/// Finds the place of the next node. Its fields and links share a cache line whenever they fit one.
-fn place(arena: &Arena, key_len: usize, rec_len: usize) -> Result<Place, ArenaFull> {
-    let full = ArenaFull { needed: bytes_needed(key_len, rec_len) };
-    // Relaxed: only writers move them, and the commit mutex orders writers.
-    let used = arena.header().nodes_end.load(Ordering::Relaxed);
-    let records = arena.header().records_start.load(Ordering::Relaxed);
-    let head_bytes = |offset| FIELDS_BYTES + LINK_BYTES * height_at(offset) as u32;
-    let in_line = used % LINE_BYTES;
-    let offset = if in_line + head_bytes(used) <= LINE_BYTES {
-        used
-    } else {
-        used.next_multiple_of(LINE_BYTES)
-    };
-    if !arena.is_node_offset(offset) {
-        return Err(full);
-    }
-    let end = u64::from(offset + head_bytes(offset) + REC_AT_BYTES) + key_len as u64;
-    let end = end.next_multiple_of(8);
-    if end + rec_len as u64 > u64::from(records) {
-        return Err(full);
-    }
-    Ok(Place {
-        offset,
-        height: height_at(offset),
-        end: end as u32,
-        rec_at: records - rec_len as u32,
-    })
-}
-
-/// Takes the space and raises everything that must never lag behind a linked node.
-fn reserve(arena: &Arena, version: &Version<'_>, place: &Place) {
+/// Raises everything that must never lag behind a linked node.
+fn announce(arena: &Arena, version: &Version<'_>, place: &Place) {
     let header = arena.header();
     // Relaxed throughout: one writer; the Release store of the first link publishes these with the node.
-    header.nodes_end.store(place.end, Ordering::Relaxed);
-    header.records_start.store(place.rec_at, Ordering::Relaxed);
     let count = header.node_count.load(Ordering::Relaxed);
     header.node_count.store(count.wrapping_add(1), Ordering::Relaxed);
     if version.ts.get() > header.ts_max.load(Ordering::Relaxed) {
@@ -162,8 +126,8 @@ fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
     };
     let links = &splice.next[..place.height];
     let payload = Payload { key: version.key, rec: version.rec, rec_at: place.rec_at };
-    // SAFETY: one writer at a time (contract of `Memtable::insert`); `place` found this space between nodes and records,
-    // so no link leads into it.
+    // SAFETY: one writer at a time (contract of `Memtable::insert`); `place` found this space in the free one or in the share,
+    // so no link leads into it (A1).
     unsafe { arena.write_node(place.offset, &fields, links, &payload) };
 }
 

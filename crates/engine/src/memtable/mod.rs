@@ -34,6 +34,7 @@ mod insert;
 mod layout;
 mod search;
 mod shortcut;
+mod space;
 
 #[cfg(test)]
 mod crash_tests;
@@ -41,6 +42,8 @@ mod crash_tests;
 mod model_tests;
 #[cfg(test)]
 mod reader_tests;
+#[cfg(test)]
+mod space_tests;
 #[cfg(test)]
 mod test_region;
 
@@ -53,6 +56,7 @@ use self::atomics::Ordering;
 use self::layout::{HEAD, MAGIC, key_prefix, root_bit};
 use self::search::{Target, find, next_of};
 use self::shortcut::Way;
+pub use self::space::Share;
 use crate::ids::{CommitTs, Root, SnapshotTs};
 
 /// What a node says of its key.
@@ -231,8 +235,21 @@ impl Memtable {
         kind: EntryKind,
         rec: &[u8],
     ) -> Result<(), ArenaFull> {
+        self.insert_into(&mut Share::default(), root, key, ts, kind, rec)
+    }
+
+    /// As [`Memtable::insert`], into the share of the process if it fits.
+    pub fn insert_into(
+        &self,
+        share: &mut Share,
+        root: Root,
+        key: &[u8],
+        ts: CommitTs,
+        kind: EntryKind,
+        rec: &[u8],
+    ) -> Result<(), ArenaFull> {
         let version = insert::Version { root, key, ts, kind, rec };
-        insert::insert(&self.arena, &version, |_| ControlFlow::Continue(()))
+        insert::insert(&self.arena, share, &version, |_| ControlFlow::Continue(()))
     }
 
     /// The newest version of a key that the snapshot sees.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, TxnSlot, fence as fence_state, generation};
 use crate::txn::right::Patience;
 use crate::txn::slots::SlotIndex;
@@ -50,6 +50,18 @@ impl Database {
     /// Slot of the generation that takes commits.
     pub(crate) fn active_generation(&self) -> &GenSlot {
         &self.control().generations[self.active_arena()]
+    }
+
+    /// (M) The memtable that takes commits; `share` becomes a share of it.
+    pub(crate) fn enter_memtable(&self, share: &mut Share) -> Memtable {
+        let arena = self.active_arena();
+        let memtable = self.memtable(arena);
+        // One number may be given to two arenas, if the first one's giver died.
+        let number = self.active_generation().number.load(Relaxed);
+        let name = u64::from(number) << 32 | arena as u64;
+        let processes = self.control().processes_high_water.load(Relaxed);
+        share.enter(name, memtable.capacity_bytes(), processes);
+        memtable
     }
 
     /// (M) Makes arena `index`, which is FREE and allocated, the active one with generation `number`.

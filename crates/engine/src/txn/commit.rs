@@ -29,7 +29,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len};
-use crate::memtable::{EntryKind, Memtable};
+use crate::memtable::{EntryKind, Memtable, Share};
 use crate::merge::Arena;
 use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
@@ -257,9 +257,10 @@ impl Conn {
         if let Err(blocked) = self.validate_in_mutex(&guard, first_pass)? {
             return Ok(Err(blocked));
         }
-        let memtable = db.memtable(db.active_arena());
+        let mut share = db.share(&guard);
+        let memtable = db.enter_memtable(&mut share);
         let room = u64::from(memtable.capacity_bytes() - memtable.used_bytes());
-        if self.memtable_bytes() > room && !db.try_freeze() {
+        if self.memtable_bytes(&share) > room && !db.try_freeze() {
             return Ok(Err(Blocked::MemtableFull));
         }
         self.resolve_maxima();
@@ -272,7 +273,8 @@ impl Conn {
         crash_point!("commit.appended");
         db.ring().publish_end(&guard, end);
         crash_point!("commit.published");
-        self.insert_nodes(&db.memtable(db.active_arena()), ts)?;
+        self.insert_nodes(&mut share, ts)?;
+        drop(share);
         let generation = db.active_generation();
         generation.max_ts.store(ts.get(), Release);
         generation.log_end.store(end.get(), Relaxed);
@@ -318,7 +320,7 @@ impl Conn {
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
     /// may lose the space of one node, and the redo must still fit (C2).
-    fn memtable_bytes(&self) -> u64 {
+    fn memtable_bytes(&self, share: &Share) -> u64 {
         let mut sum = 0;
         let mut largest = 0;
         for (_, key, w) in self.writes.iter() {
@@ -326,7 +328,7 @@ impl Conn {
             sum += bytes;
             largest = bytes.max(largest);
         }
-        sum + largest
+        share.bytes_needed(sum) + largest
     }
 
     /// (M) Puts the committed maximum into records written by `put_max`.
@@ -367,14 +369,15 @@ impl Conn {
     }
 
     /// (M) Inserts the nodes; the room was checked.
-    fn insert_nodes(&self, memtable: &Memtable, ts: CommitTs) -> Result<()> {
+    fn insert_nodes(&self, share: &mut Share, ts: CommitTs) -> Result<()> {
+        let memtable = self.db.enter_memtable(share);
         for (root, key, w) in self.writes.iter() {
             let kind = if w.kind() == WriteKind::Tombstone {
                 EntryKind::Tombstone
             } else {
                 EntryKind::Put
             };
-            if memtable.insert(root, key, ts, kind, w.rec()).is_err() {
+            if memtable.insert_into(share, root, key, ts, kind, w.rec()).is_err() {
                 self.db.log_shared().set_poison(libc::EIO);
                 return Err(Error::Corrupt(
                     "a committed transaction does not fit its memtable".into(),
