@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 /// Nanoseconds of the monotonic clock; no system call where the kernel maps it.
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -9,4 +11,13 @@ pub fn monotonic_ns() -> u64 {
     let rc = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     debug_assert_eq!(rc, 0, "clock_gettime");
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// The wall clock's time after `wait` from now, which is what the C library's timed waits ask for.
+pub fn realtime_after(wait: Duration) -> libc::timespec {
+    let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + wait;
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(until.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(until.subsec_nanos() as i32),
+    }
 }

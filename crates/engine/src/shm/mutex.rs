@@ -19,12 +19,17 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use super::clock;
 
 /// How long a waiter stays awake. What the commit mutex guards takes less, and less than falling asleep and being woken,
 /// with another process on the processor in between. Where nobody else can run meanwhile it is lost.
 const SPIN_NS: u64 = 20_000;
+/// How long a waiter sleeps at most. An owner wakes one waiter. If that one is killed before it has the mutex, and somebody
+/// who did not sleep has taken it meanwhile, then the kernel does not wake another, nor does the new owner, who does not know
+/// of any: they would sleep while the mutex is free (C5).
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Between two looks at a mutex that is held.
 const HINTS_PER_TRY: u32 = 8;
 
@@ -80,9 +85,14 @@ impl RobustMutex {
         if let Some(guard) = self.try_lock_for(SPIN_NS) {
             return guard;
         }
-        // SAFETY: `self` was made by `init` (its contract), and stays mapped while borrowed.
-        let rc = unsafe { libc::pthread_mutex_lock(self.raw.get()) };
-        self.taken(rc).expect("a blocking lock never reports EBUSY")
+        loop {
+            let until = clock::realtime_after(LOOK_AGAIN);
+            // SAFETY: `self` was made by `init` (its contract), and stays mapped while borrowed; `until` is a live timespec.
+            let rc = unsafe { libc::pthread_mutex_timedlock(self.raw.get(), &raw const until) };
+            if let Some(guard) = self.taken(rc) {
+                return guard;
+            }
+        }
     }
 
     /// Takes the mutex if nobody holds it.
@@ -113,7 +123,7 @@ impl RobustMutex {
     fn taken(&self, rc: libc::c_int) -> Option<Guard<'_>> {
         let previous_owner_died = match rc {
             0 => false,
-            libc::EBUSY => return None,
+            libc::EBUSY | libc::ETIMEDOUT => return None,
             libc::EOWNERDEAD => {
                 // SAFETY: EOWNERDEAD says that this thread now holds the mutex in need of this call.
                 let rc = unsafe { libc::pthread_mutex_consistent(self.raw.get()) };
@@ -184,6 +194,28 @@ mod tests {
         });
         drop(guard);
         assert!(mutex.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_waiter_whose_wake_was_lost_goes_on() {
+        let mutex = fresh();
+        let has_it = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = mutex.lock();
+                has_it.wait();
+                std::thread::sleep(LOOK_AGAIN / 2);
+                // What an unlock leaves whose wake went to a waiter that is dead now: a free mutex. The first word of the
+                // C library's mutex holds the owner.
+                let word = mutex.raw.get().cast::<std::sync::atomic::AtomicU32>();
+                // SAFETY: inside the mutex and aligned; the C library itself uses it as an atomic.
+                unsafe { &*word }.store(0, Ordering::SeqCst);
+                std::mem::forget(guard);
+            });
+            has_it.wait();
+            // Without a look of its own it would not return: the test would hang here.
+            assert!(!mutex.lock().previous_owner_died);
+        });
     }
 
     #[test]
