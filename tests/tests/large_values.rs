@@ -136,3 +136,57 @@ in_threads_and_processes! {
         assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 }
+
+/// A long frame of the log has to wait until all others are written; others must not keep it waiting for ever.
+#[test]
+fn transactions_of_hundreds_of_kilobytes_commit_beside_busy_writers() {
+    const COMMITS: usize = 40;
+    let fixture = Fixture::new(Subject::plait(), SCHEMA);
+    let concurrent = fixture.subject.begin(Begin::Concurrent);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let small = std::thread::scope(|scope| {
+        let writers: Vec<_> = (3..9)
+            .map(|id| {
+                let (fixture, is_over) = (&fixture, &is_over);
+                scope.spawn(move || {
+                    let connection = fixture.open();
+                    connection.execute("PRAGMA busy_timeout=20000").expect("a timeout");
+                    connection
+                        .execute(&format!("INSERT INTO small VALUES({id}, 0)"))
+                        .expect("a row");
+                    let mut commits = 0;
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let update =
+                            format!("{concurrent}; UPDATE small SET n=n+1 WHERE id={id}; COMMIT");
+                        connection.execute(&update).unwrap_or_else(|error| panic!("{id}: {error}"));
+                        commits += 1;
+                    }
+                    commits
+                })
+            })
+            .collect();
+        let connection = fixture.open();
+        connection.execute("PRAGMA busy_timeout=20000").expect("a timeout");
+        let data = bytes(1);
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for commit in 0..COMMITS {
+                connection.execute(concurrent).expect("it begins");
+                // From what takes turns in the ring's window to what needs all of the ring.
+                put(&connection, commit as i64, &data[..100_000 << (commit % 6)]);
+                connection.execute("COMMIT").unwrap_or_else(|error| panic!("{commit}: {error}"));
+            }
+        }));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let small: i64 = writers.into_iter().map(|w| w.join().expect("a writer")).sum();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        small
+    });
+    let connection = fixture.open();
+    assert_eq!(connection.integer("SELECT sum(n) FROM small WHERE id>2"), Ok(small));
+    for commit in 0..COMMITS {
+        assert!(
+            holds(&connection, commit as i64, &bytes(1)[..100_000 << (commit % 6)]),
+            "{commit}"
+        );
+    }
+}

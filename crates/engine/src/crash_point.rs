@@ -46,6 +46,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "log.lead.written",
     "log.retire.done",
     "log.segment.assigned",
+    "log.window.copied",
+    "log.window.moved",
     "merge.applied",
     "merge.committed",
     "merge.frozen",

@@ -35,7 +35,7 @@ use crate::log::{
     DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, SEGMENT_BYTES,
 };
 use crate::merge::{Base, BaseHeader, Checkpoint};
-use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, fence, generation};
+use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation};
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
@@ -273,6 +273,7 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     region.init_log(&LogParams {
         salt,
         ring_bytes: RING_BYTES as u64,
+        window_bytes: WINDOW_BYTES,
         segment_bytes: SEGMENT_BYTES,
         prepared_slots: FIRST_SLOTS,
         slot_limit: DEFAULT_SLOT_LIMIT,

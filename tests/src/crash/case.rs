@@ -147,17 +147,17 @@ impl Case {
             "right" => kinds = vec![Kind::Begin(Begin::Immediate), Kind::Bulk],
             _ => {}
         }
-        let grows = self.point == "log.grow.filled";
+        let is_long = self.point == "log.grow.filled" || self.point.starts_with("log.window");
         let ledger = Ledger {
             kinds,
             commits: Some(match self.scene {
                 Scene::LastClose => 10,
-                _ if grows => 60,
+                _ if is_long => 60,
                 Scene::Conversion => 40,
                 _ => 300,
             }),
-            filler_bytes: if grows { 400_000 } else { 60 },
-            merge_every: if grows { 0 } else { 5 },
+            filler_bytes: if is_long { 600_000 } else { 60 },
+            merge_every: if is_long { 0 } else { 5 },
             convert_every: if self.scene == Scene::Conversion { 3 } else { 0 },
             ..self.survivor(VICTIM)
         };

@@ -288,11 +288,11 @@ impl Log {
         self.write_locked(sync, shared.log_end())
     }
 
-    /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a quarter of the ring waits.
+    /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a quarter of the window waits.
     pub fn relaxed_commit(&self, end: Lsn) -> Result<(), LogError> {
         let shared = self.shared();
         let waiting = end.get().saturating_sub(shared.written_through().get());
-        if waiting <= shared.ring_bytes() / 4 {
+        if waiting <= shared.window_bytes() / 4 {
             return self.check_poison();
         }
         match shared.sync_mutex.try_lock() {

@@ -12,8 +12,8 @@
 //! segments and the file header: the headers of [`frame`] and [`file`].
 //!
 //! Invariants
-//! 1. `durable_through <= written_through <= log_end <= reserved_end`; each only grows. Bytes of the ring
-//!    at or after `written_through` are never overwritten.
+//! 1. `durable_through <= written_through <= log_end <= reserved_end`; each only grows, but for `reserved_end` when the
+//!    window moves ([`window`]). Bytes of the ring at or after `written_through` are never overwritten.
 //! 2. A stream position has one content for ever: only published frames are written to the file, and a
 //!    published frame never changes. Writing a range twice is therefore harmless.
 //! 3. A frame is published only if its segments already have slots in the file whose space is allocated,
@@ -34,6 +34,7 @@ pub mod ring;
 pub mod scan;
 mod segments;
 pub mod shared;
+mod window;
 
 #[cfg(test)]
 mod tests;

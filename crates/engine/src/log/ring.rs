@@ -1,13 +1,13 @@
 //! The log's ring: the newest bytes of the stream, in memory that all processes share.
 //!
-//! Stream position `p` is at ring offset `p % ring_bytes`. A committer copies its frame behind `log_end`
+//! Stream position `p` is at ring offset `p % window_bytes` ([`window`](super::window)). A committer copies its frame behind `log_end`
 //! and then publishes the new end, both under the commit mutex and without a system call; a frame that
 //! was copied but not published never happened and is overwritten by the next one (C2).
 //!
 //! Which bytes may be read
 //! 1. `written_through..log_end` never changes: anybody may read it while it cannot become written, that
 //!    is, under the sync mutex (the group's leader does).
-//! 2. `reserved_end - ring_bytes..log_end` does not change while the commit mutex is held.
+//! 2. `oldest()..log_end` does not change while the commit mutex is held.
 //!
 //! The caller applies each frame to the memtables before it appends the next, so what has to be redone
 //! after a killed committer is at most one frame and always in the ring.
@@ -21,6 +21,7 @@ use super::error::AppendError;
 use super::frame::{self, BadFrame, Frame, FrameHead, Op, Placement};
 use super::segments::Segment;
 use super::shared::LogShared;
+use super::window::CRC_BYTES;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::shm::mutex::{Guard, RobustMutex};
@@ -79,18 +80,13 @@ impl Ring {
         assert!(commit.holds(mutex), "the commit mutex must be held");
     }
 
-    /// Room for appending, in bytes, before more must be written to the file.
-    pub fn free_bytes(&self) -> u64 {
-        let shared = self.shared();
-        shared.ring_bytes() - (shared.log_end() - shared.written_through().min(shared.log_end()))
-    }
-
     /// Oldest position that is still in the ring, for a reader that holds the commit mutex.
     pub fn oldest(&self) -> Lsn {
         let shared = self.shared();
         // Relaxed: the reader holds the commit mutex, under which it changes.
         let reserved = shared.commit.reserved_end.load(Relaxed);
-        Lsn::new(reserved.saturating_sub(shared.ring_bytes())).max(shared.first_lsn())
+        let start = shared.commit.window_start.load(Relaxed);
+        Lsn::new(reserved.saturating_sub(shared.window_bytes()).max(start))
     }
 
     /// Copies a frame of `frame_len` bytes (see [`frame::frame_len`]) behind the log's end, without publishing it.
@@ -155,13 +151,11 @@ impl Ring {
         let newest = last.map_or(Generation::ZERO, |s| s.generation);
         assert!(generation >= newest, "generations only grow");
         assert!(generation > shared.retired_generation(), "a merged generation takes no commits");
-        let (start, prev_crc) = match last {
-            Some(last) if last.generation == generation => {
-                // SAFETY: the four bytes before `log_end` are in the ring, since a frame is at most half of it, and
-                // the commit mutex is held (rule 2).
-                let (a, b) = unsafe { self.bytes(Lsn::new(log_end.get() - 4), log_end) };
-                debug_assert!(b.is_empty(), "frames are 8-aligned and so is the ring");
-                (log_end, frame::u32_at(a, 0))
+        let last_crc = last.map(|_| self.crc_before(log_end));
+        let (start, prev_crc) = match (last, last_crc) {
+            (Some(last), Some(crc)) if last.generation == generation => {
+                assert!(self.keeps_crc(log_end), "a generation goes on after its successor began");
+                (log_end, u32::from_le_bytes(crc))
             }
             _ => {
                 let start = log_end.get().next_multiple_of(shared.segment_bytes());
@@ -169,13 +163,11 @@ impl Ring {
             }
         };
         let end = start + frame_len;
-        // Invariant 1 of the log: the bytes that this frame overwrites are in the file.
-        if end.get().saturating_sub(shared.ring_bytes()) > shared.written_through().get() {
-            return Err(AppendError::RingFull);
-        }
+        let window = self.window_for(frame_len, start, log_end)?;
         let last_segment = shared.segment_of(Lsn::new(end.get() - 1));
         self.check_slots(last_segment)?;
         self.record_segments(generation, start, log_end, last, last_segment);
+        self.move_window(window, log_end, last_crc);
         Ok(Plan { start, end, prev_crc })
     }
 
@@ -239,7 +231,7 @@ impl Ring {
         let shared = self.shared();
         assert!(to <= shared.log_end());
         let mut at = shared.skip_gap(from, to);
-        if at < self.oldest() {
+        if at < to && at < self.oldest() {
             return Err((at, BadFrame::OtherPlace));
         }
         let mut joined = Vec::new();
@@ -270,12 +262,38 @@ impl Ring {
         unsafe { self.bytes(from, to) }
     }
 
+    /// (M) The checksum at the end of the last frame.
+    fn crc_before(&self, log_end: Lsn) -> [u8; CRC_BYTES as usize] {
+        // SAFETY: they are in the ring, wherever the window starts (W3), and the commit mutex is held.
+        let (crc, _) = unsafe { self.bytes(Lsn::new(log_end.get() - CRC_BYTES), log_end) };
+        crc.try_into().expect("frames are 8-aligned and so is the window")
+    }
+
+    /// (M) False if a killed committer may have overwritten that: one whose frame was to begin the next generation.
+    fn keeps_crc(&self, log_end: Lsn) -> bool {
+        let shared = self.shared();
+        // Relaxed: changes under the commit mutex only, which is held.
+        let reserved = shared.commit.reserved_end.load(Relaxed);
+        reserved.saturating_sub(shared.window_bytes()) <= log_end.get() - CRC_BYTES
+    }
+
+    /// (M) Puts the checksum of the last frame where it is in a window of `window` bytes. Everything is written to the file,
+    /// and nothing in the ring may be read any more (W1, W2).
+    pub(super) fn put_crc(&self, window: u64, log_end: Lsn, crc: [u8; CRC_BYTES as usize]) {
+        assert!(window <= self.shared().ring_bytes());
+        let offset = (log_end.get() - CRC_BYTES) & (window - 1);
+        // SAFETY: `offset` is within the window, and so within the ring; 4 bytes follow, since frames are 8-aligned.
+        let at = unsafe { self.memory.ring.as_ptr().add(offset as usize) };
+        // SAFETY: as above; nobody reads or writes it meanwhile: the commit mutex is held and no leader has work.
+        unsafe { at.copy_from_nonoverlapping(crc.as_ptr(), crc.len()) };
+    }
+
     fn split(&self, from: Lsn, to: Lsn) -> (usize, usize, usize) {
-        let ring_bytes = self.shared().ring_bytes();
+        let window_bytes = self.shared().window_bytes();
         let len = (to - from) as usize;
-        assert!(len as u64 <= ring_bytes);
-        let offset = (from.get() & (ring_bytes - 1)) as usize;
-        let first = len.min(ring_bytes as usize - offset);
+        assert!(len as u64 <= window_bytes && window_bytes <= self.shared().ring_bytes());
+        let offset = (from.get() & (window_bytes - 1)) as usize;
+        let first = len.min(window_bytes as usize - offset);
         (offset, first, len - first)
     }
 

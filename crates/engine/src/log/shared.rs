@@ -58,6 +58,7 @@ pub struct LogShared {
     pub(super) salt: AtomicU32,
     pub(super) segment_shift: AtomicU32,
     pub(super) ring_bytes: AtomicU64,
+    pub(super) window_min: AtomicU64,
     pub(super) first_lsn: AtomicU64,
     pub(super) slot_limit: AtomicU32,
     /// 0, or 1 + errno of the first failed write or sync (C4).
@@ -86,8 +87,12 @@ pub struct LogShared {
 pub(super) struct CommitState {
     /// The commit point: frames before it are committed.
     pub log_end: AtomicU64,
-    /// End of the frame being copied, or `log_end`: ring bytes older than this by its length are gone.
+    /// End of the frame being copied, or `log_end`: ring bytes older than this by the window's length are gone.
     pub reserved_end: AtomicU64,
+    /// Bytes of the ring that are in use ([`window`](super::window)).
+    pub window_bytes: AtomicU64,
+    /// `log_end` when that was changed last: ring bytes before it are gone.
+    pub window_start: AtomicU64,
 }
 
 /// Written under the sync mutex; on a cache line of its own.
@@ -133,6 +138,8 @@ pub struct LogParams {
     pub salt: u32,
     /// Bytes of the ring, a power of two.
     pub ring_bytes: u64,
+    /// Bytes of it that are used while frames are at most half as long; a power of two.
+    pub window_bytes: u64,
     /// Bytes of a segment, a power of two, at most half of the ring; the log file's.
     pub segment_bytes: u64,
     /// Slots that the file has, or will have when it is created before the first commit.
@@ -148,6 +155,7 @@ impl LogShared {
     /// `this` points to writable, aligned memory of the region that nobody else uses while this runs.
     pub unsafe fn init(this: *mut LogShared, params: &LogParams) {
         assert!(params.ring_bytes.is_power_of_two() && params.segment_bytes.is_power_of_two());
+        assert!(params.window_bytes.is_power_of_two() && params.window_bytes <= params.ring_bytes);
         assert!(params.segment_bytes * 2 <= params.ring_bytes);
         assert!((1..=MAX_SLOTS).contains(&params.slot_limit));
         assert!(
@@ -171,6 +179,9 @@ impl LogShared {
         shared.salt.store(params.salt, Relaxed);
         shared.segment_shift.store(params.segment_bytes.trailing_zeros(), Relaxed);
         shared.ring_bytes.store(params.ring_bytes, Relaxed);
+        shared.window_min.store(params.window_bytes, Relaxed);
+        shared.commit.window_bytes.store(params.window_bytes, Relaxed);
+        shared.commit.window_start.store(first_lsn, Relaxed);
         shared.first_lsn.store(first_lsn, Relaxed);
         shared.slot_limit.store(params.slot_limit, Relaxed);
         shared.prepared_slots.store(params.prepared_slots, Relaxed);
@@ -223,7 +234,20 @@ impl LogShared {
         self.ring_bytes.load(Relaxed)
     }
 
-    /// Longest frame: half of the ring, so that the skip to a segment boundary always fits beside it.
+    /// Bytes of the ring that are in use.
+    pub fn window_bytes(&self) -> u64 {
+        // Relaxed: whoever reads ring bytes has loaded a `log_end` with Acquire that was published behind it (W1).
+        self.commit.window_bytes.load(Relaxed)
+    }
+
+    /// Bytes of the window for frames of this length: one of two, at least twice as long.
+    pub(super) fn window_of(&self, frame_len: u64) -> u64 {
+        // Relaxed: constant since init.
+        let min = self.window_min.load(Relaxed);
+        if frame_len <= min / 2 { min } else { self.ring_bytes() }
+    }
+
+    /// Longest frame: half of the ring.
     pub fn max_frame_bytes(&self) -> u64 {
         self.ring_bytes() / 2
     }

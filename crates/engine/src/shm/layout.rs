@@ -21,7 +21,7 @@ use super::mutex::RobustMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -36,6 +36,8 @@ pub const ARENA_BYTES: usize = 16 << 20;
 pub const READ_MARKS: usize = 5;
 /// Bytes of the log ring.
 pub const RING_BYTES: usize = 16 << 20;
+/// Bytes of it that are used while no transaction writes more than half of that.
+pub const WINDOW_BYTES: u64 = 1 << 20;
 /// Tables that can have a shared rowid counter.
 pub const ROWID_SLOTS: usize = 1024;
 /// Commits whose authors are remembered for conflict reports.

@@ -46,6 +46,8 @@ const RELAXED_WRITE_MS: u64 = 1000;
 const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// Validations outside the mutex before the right is taken for the next.
 const PASSES_BESIDE_OTHERS: u32 = 2;
+/// Writes of the log for one commit that finds the ring full, or not written as a long frame needs it, before others wait.
+const WRITES_BESIDE_OTHERS: u32 = 8;
 
 /// What has to be done before the critical section can be tried again.
 enum Blocked {
@@ -208,17 +210,27 @@ impl Conn {
         match blocked {
             Blocked::RightTaken => self.take_right(wait),
             Blocked::ValidateAgain => {
-                *passes += 1;
-                if *passes > PASSES_BESIDE_OTHERS && !self.has_right {
-                    // Others commit faster than this one validates: while it holds the right they wait.
-                    self.take_right(wait)?;
-                }
+                self.pass_again(passes, PASSES_BESIDE_OTHERS, wait)?;
                 *first_pass = Some(self.first_pass()?);
                 Ok(())
+            }
+            Blocked::Log(AppendError::RingFull) => {
+                self.pass_again(passes, WRITES_BESIDE_OTHERS, wait)?;
+                self.db.log()?.make_room(AppendError::RingFull).map_err(Error::from)
             }
             Blocked::Log(e) => self.make_log_room(e, start, wait),
             Blocked::MemtableFull => self.make_memtable_room(start, wait),
         }
+    }
+
+    /// Counts a vain try. When others commit faster than this one gets through, it takes the right: while it holds that they
+    /// wait.
+    fn pass_again(&mut self, passes: &mut u32, most: u32, wait: &mut Wait<'_>) -> Result<()> {
+        *passes += 1;
+        if *passes > most && !self.has_right {
+            self.take_right(wait)?;
+        }
+        Ok(())
     }
 
     /// Validates without the mutex, remembering from where the rest has to be checked.
@@ -311,11 +323,17 @@ impl Conn {
             return self.validate_all().map(Ok);
         }
         match first_pass {
-            Some(pass) if self.db.log_shared().log_end() - pass.lsn <= FRAMES_TO_RECHECK => {
+            Some(pass) if self.can_recheck(pass.lsn) => {
                 self.validate_frames(guard, pass.lsn, pass.ts).map(Ok)
             }
             _ => Ok(Err(Blocked::ValidateAgain)),
         }
+    }
+
+    /// (M) Whether the commits since a first pass are few and still in the ring. With the right there are none.
+    fn can_recheck(&self, from: Lsn) -> bool {
+        let end = self.db.log_shared().log_end();
+        from == end || end - from <= FRAMES_TO_RECHECK && from >= self.db.ring().oldest()
     }
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts

@@ -29,6 +29,7 @@ const SALT: u32 = 0x5a17;
 const BASE_WAL: &str = "app.db-wal";
 const SEGMENT: u64 = 1024;
 const RING: u64 = 8192;
+const WINDOW: u64 = 4096;
 
 /// Memory for one session's log: private, or a file that several processes map.
 struct Memory {
@@ -74,6 +75,7 @@ impl Memory {
         let params = LogParams {
             salt: SALT,
             ring_bytes: self.ring_bytes,
+            window_bytes: WINDOW.min(self.ring_bytes),
             segment_bytes: sizes.segment,
             prepared_slots: sizes.slots,
             slot_limit: sizes.limit,

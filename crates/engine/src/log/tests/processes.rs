@@ -148,7 +148,8 @@ impl Node {
         let mut rng =
             rand::rngs::StdRng::seed_from_u64(thread ^ u64::from(std::process::id()) << 8);
         while notes.stop.load(Relaxed) == 0 && !self.is_full() {
-            let rec = vec![7; rng.random_range(0..600)];
+            let is_long = rng.random_range(0..40) == 0;
+            let rec = vec![7; rng.random_range(if is_long { 2500..100_000 } else { 0..600 })];
             let Ok((ts, end)) = self.commit(&rec) else { return };
             let relaxed = rng.random_range(0..4) == 0;
             if relaxed {
