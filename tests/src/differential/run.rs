@@ -242,8 +242,22 @@ pub fn contents(connection: &Connection, rows: &mut Vec<Vec<Value>>) -> Result<(
     Ok(())
 }
 
-/// Runs a script in `directory` on both sides; `None` when they agreed throughout and the file at rest is sound.
+/// Runs a script in `directory` on both sides; `None` when they agreed throughout and the file at rest is sound, or when stock
+/// SQLite does not agree with itself either. A table whose largest rowid is the largest there is gets random ones, for instance.
 pub fn run(
+    script: &Script,
+    stock: &Subject,
+    plait: &Subject,
+    directory: &Path,
+) -> anyhow::Result<Option<Mismatch>> {
+    let Some(found) = compare(script, stock, plait, &directory.join("pair"))? else {
+        return Ok(None);
+    };
+    let same = compare(script, stock, stock, &directory.join("again"))?;
+    Ok(if same.is_some_and(|own| own.step <= found.step) { None } else { Some(found) })
+}
+
+fn compare(
     script: &Script,
     stock: &Subject,
     plait: &Subject,
@@ -254,7 +268,7 @@ pub fn run(
         std::fs::create_dir_all(&path)?;
         Ok(Side::create(subject, path, &script.birth)?)
     };
-    let (mut left, mut right) = (make(stock, "stock")?, make(plait, "plait")?);
+    let (mut left, mut right) = (make(stock, "left")?, make(plait, "right")?);
     for (index, step) in script.steps.iter().enumerate() {
         if (matches!(step, Step::Other(_)) && !left.is_idle()) || left.would_mix_files(step) {
             continue;
