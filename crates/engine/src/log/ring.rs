@@ -1,7 +1,7 @@
 //! The log's ring: the newest bytes of the stream, in memory that all processes share.
 //!
-//! Stream position `p` is at ring offset `p % window_bytes` ([`window`](super::window)). A committer copies its frame behind `log_end`
-//! and then publishes the new end, both under the commit mutex and without a system call; a frame that
+//! Stream position `p` is at ring offset `p % window_bytes` ([`window`](super::window)). A committer copies its frame
+//! behind `log_end` and then publishes the new end, both under the commit mutex and without a system call; a frame that
 //! was copied but not published never happened and is overwritten by the next one (C2).
 //!
 //! Which bytes may be read
