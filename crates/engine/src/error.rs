@@ -6,6 +6,9 @@
 
 use crate::ids::{CommitTs, Root, TxnId};
 
+/// SQLite's primary code of a lock that somebody else has.
+const SQLITE_BUSY: i32 = 5;
+
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -83,6 +86,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Somebody else has what was needed, here or in the base: the call may be repeated.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Error::Busy(_) => true,
+            Error::Base { code, .. } => code & 0xff == SQLITE_BUSY,
+            _ => false,
+        }
+    }
+
     /// An I/O error with what was being done.
     pub fn io(what: impl Into<String>, source: &std::io::Error) -> Error {
         Error::Io {

@@ -7,7 +7,7 @@
 **
 ** Threads: the engine uses one hidden connection from one thread at a time; its mutex is taken anyway.
 */
-#define PL_BASE_BUSY_MS   10000
+#define PL_BASE_BUSY_MS   100      /* who waits longer does so in the engine, with nothing held and a timeout of its own */
 #define PL_BASE_CACHE_KIB 16384
 
 typedef struct PlBase {

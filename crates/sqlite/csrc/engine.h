@@ -190,6 +190,9 @@ void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: S
 int  pl_is_exclusive(PlConn *);
 /* Merge everything that is readable now, outside a transaction (wal_checkpoint, backup, dbstat, serialize...). */
 int  pl_merge_all(PlConn *, const PlWait *);
+/* The same, and then xTry with the right to merge held: a checkpoint that waits for nobody. While it returns SQLITE_BUSY it is called
+** again, with nothing held in between, until the wait ends: SQLITE_BUSY. Any other code of it but SQLITE_OK is returned. */
+int  pl_checkpoint(PlConn *, const PlWait *, int (*xTry)(void*, const PlMarks*), void *pCtx);
 
 /* ---- key encoding ---------------------------------------------------------------- */
 #define PL_COLL_BINARY 0

@@ -163,15 +163,49 @@ static u32 plDataVersion(Btree *p, Pager *pPager){
   return i;
 }
 
-/* wal_checkpoint: everything into the base, then the base's WAL into the file. */
+/* What an attempt at a checkpoint works on, and what it found. */
+typedef struct PlTry {
+  Btree *p;
+  int eMode;
+  int *pnLog, *pnCkpt;
+  int bTried;
+} PlTry;
+
+/* Stock SQLite waits for readers with the write lock of the WAL held. Without a busy handler it does what can be done now. */
+static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
+  PlTry *pTry = (PlTry*)pCtx;
+  sqlite3 *db = pTry->p->db;
+  int (*xBusy)(void*,int) = db->busyHandler.xBusyHandler;
+  int rc;
+  pTry->bTried = 1;
+  plUseMarks(pTry->p->pBt->pPager, pMarks);
+  db->busyHandler.xBusyHandler = 0;
+  rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);
+  db->busyHandler.xBusyHandler = xBusy;
+  return rc;
+}
+
+/* wal_checkpoint: everything into the base, then the base's WAL into the file. The engine asks for the attempts, so that nobody who
+** waits for readers holds up others. PASSIVE, which is what automatic checkpoints are, waits for nobody at all. */
 static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
-  PlBtree *pPl = p->pPl;
+  PlConn *pConn = p->pPl->pConn;
+  PlTry attempt;
   PlWait wait;
-  int rc, rc2;
+  int rc;
   if( p->inTrans!=TRANS_NONE ) return SQLITE_LOCKED;
   plStashClear(p);
-  rc = eMode==SQLITE_CHECKPOINT_NOOP ? SQLITE_OK : pl_merge_all(pPl->pConn, plWait(p->db, &wait));
-  if( rc!=SQLITE_OK && (rc & 0xff)!=SQLITE_BUSY ) return plFail(p, rc);
-  rc2 = plBaseSynced(p, sqlite3StockBtreeCheckpoint(p, eMode, pnLog, pnCkpt));
-  return rc2 ? rc2 : rc & 0xff;
+  memset(&attempt, 0, sizeof(attempt));
+  attempt.p = p;
+  attempt.eMode = eMode;
+  attempt.pnLog = pnLog;
+  attempt.pnCkpt = pnCkpt;
+  if( eMode==SQLITE_CHECKPOINT_NOOP ) return plTryCheckpoint(&attempt, pl_read_marks(pConn));
+  rc = pl_checkpoint(pConn, eMode>SQLITE_CHECKPOINT_PASSIVE ? plWait(p->db, &wait) : 0, plTryCheckpoint, &attempt);
+  rc = plBaseSynced(p, rc);
+  if( rc==SQLITE_BUSY && attempt.bTried==0 ){
+    /* Somebody merges, who checkpoints as well: this tells how far that is. */
+    attempt.eMode = SQLITE_CHECKPOINT_PASSIVE;
+    (void)plBaseSynced(p, plTryCheckpoint(&attempt, pl_read_marks(pConn)));
+  }
+  return plFail(p, (rc & 0xff)==SQLITE_BUSY ? SQLITE_BUSY : rc);
 }

@@ -315,9 +315,14 @@ impl Database {
             .max_by_key(|&(_, age)| age)
     }
 
+    /// Names the oldest reader, for error texts; nothing if there is none.
+    pub(crate) fn say_oldest_reader(&self) -> String {
+        say_oldest(self.oldest_reader())
+    }
+
     /// The error of a commit that finds no room because something old is still being read.
     pub(crate) fn no_room(&self, what: &str) -> Error {
-        let who = say_oldest(self.oldest_reader());
+        let who = self.say_oldest_reader();
         Error::Full(format!("{what}{who}; end long transactions and retry"))
     }
 }

@@ -29,6 +29,7 @@
 //! - M5 If anything fails the generations stay FROZEN and the next merge retries.
 
 pub mod base;
+mod checkpoint;
 pub(crate) mod due;
 mod freeze;
 mod own;

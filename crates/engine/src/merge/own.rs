@@ -2,12 +2,16 @@
 //! exclusive transaction may last for many calls and change threads.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::futex;
 use crate::txn::right::{Patience, TICK, Wait};
 use crate::txn::slots::SlotIndex;
+
+/// Between two looks at a lock of the base, which nobody gives a sign of giving back.
+const BASE_NAP: Duration = Duration::from_millis(10);
 
 impl Database {
     /// Takes the right to merge if it is free, or has it already.
@@ -24,8 +28,16 @@ impl Database {
 
     /// Takes the right to merge, waiting for a running merge as `wait` allows.
     pub(crate) fn own_merge(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
-        let mut patience = Patience::new(wait);
-        let owned = self.own_merge_while(slot, &mut patience);
+        self.own_merge_patiently(slot, &mut Patience::new(wait))
+    }
+
+    /// As [`Database::own_merge`], for a wait that has begun.
+    pub(crate) fn own_merge_patiently(
+        &self,
+        slot: SlotIndex,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<()> {
+        let owned = self.own_merge_while(slot, patience);
         self.slot(slot).waiting_for.store(0, Relaxed);
         owned
     }
@@ -50,6 +62,28 @@ impl Database {
             patience.sleep(word, seen, TICK)?;
             self.reap_dead()?;
             over = patience.is_over();
+        }
+    }
+
+    /// Does `work`, and again while somebody has a lock of the base that it needs, as long as `patience` lasts. `work` holds
+    /// nothing when it returns.
+    pub(crate) fn while_base_is_busy<T>(
+        &self,
+        patience: &mut Patience<'_, '_>,
+        mut work: impl FnMut(&mut Patience<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let word = &self.control().merge_word;
+        loop {
+            let seen = word.load(Acquire);
+            match work(patience) {
+                Err(e @ Error::Base { .. }) if e.is_busy() => {
+                    if patience.is_over() {
+                        return Err(e);
+                    }
+                    patience.sleep(word, seen, BASE_NAP)?;
+                }
+                other => return other,
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn};
 use crate::memtable::EntryKind;
 use crate::shm::layout::{fence, generation};
-use crate::txn::right::Wait;
+use crate::txn::right::{Patience, Wait};
 use crate::txn::slots::SlotIndex;
 
 impl Database {
@@ -28,10 +28,12 @@ impl Database {
 
     /// Merges everything committed before the call.
     pub(crate) fn merge_all(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
-        self.own_merge(slot, wait)?;
-        let result = self.merge_owned(true);
-        self.disown_merge(slot);
-        result
+        self.while_base_is_busy(&mut Patience::new(wait), |patience| {
+            self.own_merge_patiently(slot, patience)?;
+            let result = self.merge_owned(true);
+            self.disown_merge(slot);
+            result
+        })
     }
 
     /// The caller owns the right to merge. `checkpoint`: also bring the WAL into the file.
@@ -193,10 +195,12 @@ impl Database {
         if self.control().fence.load(std::sync::atomic::Ordering::Acquire) == fence::FENCED {
             return Ok(());
         }
-        self.own_merge(slot, wait)?;
-        let result = self.fence_owned();
-        self.disown_merge(slot);
-        result
+        self.while_base_is_busy(&mut Patience::new(wait), |patience| {
+            self.own_merge_patiently(slot, patience)?;
+            let result = self.fence_owned();
+            self.disown_merge(slot);
+            result
+        })
     }
 
     fn fence_owned(&self) -> Result<()> {

@@ -118,11 +118,11 @@ impl Conn {
 
     /// The right to merge, and with it an empty overlay.
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        // Opened now, so that the end of the transaction needs nothing that may be lacking.
-        self.db.with_base(|_| Ok(()))?;
         self.db.own_merge(self.slot, wait)?;
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
-        let merged = self.merge_everything(wait);
+        // Opened now, so that the end of the transaction needs nothing that may be lacking.
+        let opened = self.db.with_base(|_| Ok(()));
+        let merged = opened.and_then(|()| self.merge_everything(wait));
         if merged.is_err() {
             self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed);
             self.db.disown_merge(self.slot);
@@ -133,7 +133,7 @@ impl Conn {
     fn merge_everything(&self, wait: &mut Wait<'_>) -> Result<()> {
         let mut patience = Patience::new(wait);
         loop {
-            self.db.merge_owned(false)?;
+            self.db.while_base_is_busy(&mut patience, |_| self.db.merge_owned(false))?;
             if self.db.prepare_arena()? {
                 if self.is_memory_empty() {
                     return Ok(());

@@ -5,11 +5,12 @@ use std::os::raw::{c_int, c_void};
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
 use plait_engine::merge::BaseHeader;
+use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Sync, WriteMode};
 
-use super::codes::{PL_RETRY, SQLITE_ERROR, SQLITE_FULL, SQLITE_OK};
+use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_ERROR, SQLITE_FULL, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
 use super::{bytes, read, with};
 
@@ -431,6 +432,32 @@ pub unsafe extern "C" fn pl_is_exclusive(conn: *mut PlConn) -> c_int {
 pub unsafe extern "C" fn pl_merge_all(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
     unsafe { with(conn, |c| with_wait(wait, |w| c.merge_all(w)).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_checkpoint(
+    conn: *mut PlConn,
+    wait: *const PlWait,
+    x_try: unsafe extern "C" fn(*mut c_void, *const ReadMarks) -> c_int,
+    ctx: *mut c_void,
+) -> c_int {
+    let mut attempt = |marks: Option<&ReadMarks>| {
+        let marks = marks.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: engine.h: the callback may be called with its context.
+        match unsafe { x_try(ctx, marks) } {
+            SQLITE_OK => Ok(true),
+            code if code & 0xff == SQLITE_BUSY => Ok(false),
+            code => Err(Error::Base { code, text: "cannot checkpoint the database file".into() }),
+        }
+    };
+    // SAFETY: engine.h.
+    unsafe {
+        with(conn, |c| with_wait(wait, |w| c.checkpoint(w, &mut attempt)).map(|()| SQLITE_OK))
+    }
 }
 
 const PL_SET_BACKGROUND_MERGE: c_int = 0;
