@@ -27,9 +27,11 @@ use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
 use crate::session;
+use crate::shm::cancel::Uncancelled;
+use crate::shm::fork::{self, LockFile};
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
 use crate::shm::locks;
-use crate::shm::mutex::Guard;
+use crate::shm::mutex::{Guard, Party};
 use crate::shm::process::{self, ProcessIndex};
 use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -58,13 +60,14 @@ pub struct Database {
     // Fields are dropped in this order: ring and log use the region.
     ring: Ring,
     log: OnceLock<Log>,
-    log_claim: OnceLock<File>,
+    log_claim: OnceLock<LockFile>,
     /// The log file that `log` has open was removed.
     log_retired: AtomicBool,
     base: Mutex<Option<Box<dyn Base>>>,
     opener: Arc<dyn BaseOpener>,
     region: Arc<Region>,
     process: ProcessIndex,
+    party: Arc<Party>,
     read_marks: Arc<ReadMarks>,
     pid: u32,
     path: PathBuf,
@@ -102,7 +105,7 @@ fn nonce() -> u64 {
 /// # Errors
 /// `CantOpen` and `Corrupt` from recovery, `Misuse` for a second copy of the library, I/O errors.
 pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
-    let forks = process::fork_generation();
+    let forks = fork::fork_generation();
     let identity = identity_of(path)?;
     let mut registry = registry();
     if registry.get(&identity).is_some_and(|r| r.database.fork_generation != forks) {
@@ -196,7 +199,7 @@ pub(crate) fn give_owner_of(base: &Path, file: &File) {
 }
 
 /// Opens the shared memory file and takes the lifecycle lock on it.
-fn open_locked(path: &Path, base: &Path) -> Result<File> {
+fn open_locked(path: &Path, base: &Path) -> Result<Arc<LockFile>> {
     let say = |e: &std::io::Error| {
         Error::io(
             format!(
@@ -207,21 +210,23 @@ fn open_locked(path: &Path, base: &Path) -> Result<File> {
         )
     };
     loop {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_CLOEXEC)
-            .open(path)
-            .map_err(|e| say(&e))?;
+        let file = LockFile::open(|| {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_CLOEXEC)
+                .open(path)
+        })
+        .map_err(|e| say(&e))?;
         give_owner_of(base, &file);
         locks::lock_wait(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))?;
         let mine = file.metadata().map_err(|e| say(&e))?;
         // The last one out may have removed the file while we waited for the lock.
         if std::fs::metadata(path).is_ok_and(|m| m.ino() == mine.ino() && m.dev() == mine.dev()) {
-            return Ok(file);
+            return Ok(Arc::new(file));
         }
     }
 }
@@ -237,8 +242,7 @@ impl Database {
         let file = open_locked(&shm, path)?;
         let created = file.metadata().is_ok_and(|m| m.len() == 0);
         // Shares the lock: it is held until this, too, is closed.
-        let locked =
-            file.try_clone().map_err(|e| Error::io("cannot keep the lifecycle lock", &e))?;
+        let locked = file.clone();
         match Database::open_in(file, path, identity, opener, forks) {
             Ok(database) => {
                 locks::unlock(&locked, LIFECYCLE_LOCK)
@@ -260,7 +264,7 @@ impl Database {
     }
 
     fn open_in(
-        file: File,
+        file: Arc<LockFile>,
         path: &Path,
         identity: BaseIdentity,
         opener: Arc<dyn BaseOpener>,
@@ -281,7 +285,8 @@ impl Database {
             session::begin(&region, identity, path, opened.as_mut(), trusted)?;
             base = Some(opened);
         }
-        let process = process::register(&region, nonce())?;
+        let me = process::register(&region, nonce())?;
+        let process = me.index();
         let read_marks = Arc::new(ReadMarks::new(region.clone(), process));
         if let Some(base) = &mut base {
             base.use_read_marks(&read_marks);
@@ -293,8 +298,9 @@ impl Database {
             log_retired: AtomicBool::new(false),
             base: Mutex::new(base),
             opener,
-            region,
+            region: region.clone(),
             process,
+            party: Arc::new(process::party(region.clone(), me)),
             read_marks,
             pid: process::pid(),
             path: path.to_owned(),
@@ -415,7 +421,7 @@ impl Database {
 
     /// Fails in the child of a fork (trap 33).
     pub(crate) fn check_fork(&self) -> Result<()> {
-        if process::fork_generation() == self.fork_generation {
+        if fork::fork_generation() == self.fork_generation {
             return Ok(());
         }
         Err(Error::Misuse(
@@ -425,7 +431,7 @@ impl Database {
 
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
-        process::fork_generation() != self.fork_generation
+        fork::fork_generation() != self.fork_generation
     }
 
     pub(crate) fn yielding(&self) -> &Yielding {
@@ -470,18 +476,22 @@ impl Database {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
+        let _uncancelled = Uncancelled::begin();
         self.claim_log()?;
         let file = session::open_log(&self.region, &self.path)?;
-        Ok(self.log.get_or_init(|| Log::new(self.region.ring(), file, self.base_wal())))
+        Ok(self.log.get_or_init(|| {
+            Log::new(self.region.ring(), file, self.base_wal(), self.party.clone())
+        }))
     }
 
     /// True once this process is known to use the log of this session.
     fn claim_log(&self) -> Result<bool> {
-        if self.log_claim.get().is_none()
-            && let Some(claim) = session::claim_log(&self.path, false)?
-        {
-            // Another thread may have been faster: its claim is as good.
-            let _ = self.log_claim.set(claim);
+        if self.log_claim.get().is_none() {
+            let _uncancelled = Uncancelled::begin();
+            if let Some(claim) = session::claim_log(&self.path, false)? {
+                // Another thread may have been faster: its claim is as good.
+                let _ = self.log_claim.set(claim);
+            }
         }
         Ok(self.log_claim.get().is_some())
     }
@@ -521,6 +531,11 @@ impl Database {
             None => Ok(()),
             Some(errno) => Err(crate::log::LogError::Poisoned { errno }.into()),
         }
+    }
+
+    /// Who this process is to the mutexes.
+    pub(crate) fn party(&self) -> &Party {
+        &self.party
     }
 
     pub(crate) fn process(&self) -> ProcessIndex {

@@ -1,6 +1,6 @@
 //! Which file systems concurrent mode accepts.
 //!
-//! Shared memory mappings, robust mutexes and open-file locks mean nothing
+//! Shared memory mappings, futexes and open-file locks mean nothing
 //! between machines, so network file systems are refused by name.
 
 use std::path::Path;

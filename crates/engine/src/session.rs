@@ -35,6 +35,7 @@ use crate::log::{
     DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, SEGMENT_BYTES,
 };
 use crate::merge::{Base, BaseHeader, Checkpoint};
+use crate::shm::fork::LockFile;
 use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation};
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -152,10 +153,10 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
 ///
 /// A live session keeps it shared. So a recovery that would run beside one, because the shared memory file was
 /// removed under it, finds the lock taken.
-pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<File>> {
+pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>> {
     let log = log_path(path);
     let say = |e: &std::io::Error| Error::io(format!("cannot lock the log {}", log.display()), e);
-    let file = match File::options().read(true).write(true).open(&log) {
+    let file = match LockFile::open(|| File::options().read(true).write(true).open(&log)) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(|e| say(&e))?,
     };

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,7 @@ use plait_engine::shm::layout::{
     LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, PROCESS_SLOTS, TOTAL_BYTES, fence,
     generation, session,
 };
-use plait_engine::shm::locks;
+use plait_engine::shm::{locks, process};
 
 /// What the file says of the session in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub struct Memory {
     pub distrust: Option<String>,
     /// Living processes use it.
     pub in_use: bool,
-    /// Those of them that can be named: none when another version of the library made the file.
+    /// Those of them that can be told apart: none when another version of the library made the file. An id of another pid
+    /// namespace, which means somebody else here, is 0.
     pub alive: Vec<u32>,
     /// The session has committed something: the database file is fenced.
     pub is_fenced: bool,
@@ -114,15 +115,13 @@ fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
 }
 
 fn alive(file: &File, layout: &Layout) -> io::Result<Vec<u32>> {
-    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
+    let namespace = process::pid_namespace();
     let mut pids = Vec::new();
     for (slot, byte) in layout.processes.iter().zip(PROCESS_LOCK_BASE..) {
         let pid = slot.pid.load(Relaxed);
-        // A child made by fork keeps the lock of a parent that died.
-        let may_be_seen = slot.pid_namespace.load(Relaxed) == namespace;
-        let is_gone = may_be_seen && !Path::new(&format!("/proc/{pid}")).exists();
-        if pid != 0 && locks::is_locked_elsewhere(file, byte)? && !is_gone {
-            pids.push(pid);
+        if pid != 0 && locks::is_locked_elsewhere(file, byte)? {
+            let is_near = slot.pid_namespace.load(Relaxed) == namespace;
+            pids.push(if is_near { pid } else { 0 });
         }
     }
     Ok(pids)

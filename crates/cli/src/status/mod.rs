@@ -106,7 +106,7 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "mode": header.mode(),
         "fenced": header.is_fenced(),
         "in_use": look.outside.is_in_use(),
-        "processes": look.outside.alive(),
+        "processes": look.outside.alive().iter().map(|&pid| (pid != 0).then_some(pid)).collect::<Vec<_>>(),
     });
     if let Some(session) = &look.session {
         out["status"] =
@@ -131,8 +131,11 @@ pub fn people(pids: &[u32]) -> String {
     format!("{word} {}", names.join(", "))
 }
 
-/// A process by number and name: `12 (python3)`.
+/// A process by number and name: `12 (python3)`. 0 stands for one whose number means somebody else here.
 pub fn person(pid: u32) -> String {
+    if pid == 0 {
+        return "of another pid namespace".to_owned();
+    }
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("{pid} ({})", name.trim_end()),
         Err(_) => pid.to_string(),

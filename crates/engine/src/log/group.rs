@@ -12,7 +12,7 @@
 //! A leader that has company lets others run first, as long as that brings frames: the members of the last group
 //! have just been woken and are about to commit again, and without this two half groups would take turns.
 //!
-//! Killed leader: the mutex is robust and sleepers look again every [`LOOK_AGAIN`], so one of them takes
+//! Killed leader: the mutex survives it and sleepers look again every [`LOOK_AGAIN`], so one of them takes
 //! over and writes again from `written_through` (invariant 2 of the log makes that harmless). After it,
 //! everybody is woken, since members of the dead group sleep on either word.
 //!
@@ -28,6 +28,7 @@
 //!
 //! Lock order: the sync mutex and the grow mutex are leaves; neither is taken while the commit mutex is held.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
@@ -38,8 +39,8 @@ use super::ring::Ring;
 use super::shared::LogShared;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
-use crate::shm::futex;
-use crate::shm::mutex::Guard;
+use crate::shm::futex::{self, WaitResult};
+use crate::shm::mutex::{Guard, Party};
 use crate::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
@@ -56,6 +57,7 @@ pub struct Log {
     file: LogFile,
     base_wal: BaseWal,
     yielding: Yielding,
+    party: Arc<Party>,
 }
 
 /// A snapshot of the log's state, for `plait_status`.
@@ -84,11 +86,11 @@ pub struct LogStatus {
 }
 
 impl Log {
-    /// Puts the ring and the file of one session together; `base_wal` is what its frames rely on.
-    pub fn new(ring: Ring, file: LogFile, base_wal: BaseWal) -> Log {
+    /// Puts the ring and the file of one session together; `base_wal` is what its frames rely on, `party` who takes its locks.
+    pub fn new(ring: Ring, file: LogFile, base_wal: BaseWal, party: Arc<Party>) -> Log {
         assert_eq!(ring.shared().segment_bytes(), file.header().segment_bytes);
         assert_eq!(ring.shared().salt(), file.header().salt);
-        Log { ring, file, base_wal, yielding: Yielding::default() }
+        Log { ring, file, base_wal, yielding: Yielding::default(), party }
     }
 
     /// The ring, for committers and for redo.
@@ -121,7 +123,7 @@ impl Log {
         let shared = self.shared();
         debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
-        let mut slept = false;
+        let (mut slept, mut unanswered) = (false, false);
         loop {
             // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
             // second look at `run` suffice.
@@ -137,14 +139,21 @@ impl Log {
             if group.run.load(Acquire) != run {
                 continue;
             }
-            if let Some(sync) = shared.sync_mutex.try_lock() {
+            // Nobody has answered for a while: the leader may be dead.
+            let free = if unanswered {
+                shared.sync_mutex.try_lock_from_dead(&self.party)
+            } else {
+                shared.sync_mutex.try_lock(&self.party)
+            };
+            if let Some(sync) = free {
                 self.lead(sync, slept)?;
                 continue;
             }
             // SeqCst pairs with the SeqCst in `end_group`: either it sees this sleeper, or the word has changed.
             group.sleepers[mine].fetch_add(1, SeqCst);
-            futex::wait(&group.words[mine], seen, Some(LOOK_AGAIN));
+            let ended = futex::wait(&group.words[mine], seen, Some(LOOK_AGAIN));
             slept = true;
+            unanswered = ended == WaitResult::TimedOut;
             group.sleepers[mine].fetch_sub(1, Relaxed);
         }
     }
@@ -284,7 +293,7 @@ impl Log {
         if shared.written_through() >= lsn {
             return self.check_poison();
         }
-        let sync = shared.sync_mutex.lock();
+        let sync = shared.sync_mutex.lock(&self.party);
         self.write_locked(sync, shared.log_end())
     }
 
@@ -295,7 +304,7 @@ impl Log {
         if waiting <= shared.window_bytes() / 4 {
             return self.check_poison();
         }
-        match shared.sync_mutex.try_lock() {
+        match shared.sync_mutex.try_lock(&self.party) {
             Some(sync) => self.write_locked(sync, shared.log_end()),
             None => self.check_poison(),
         }
@@ -332,7 +341,7 @@ impl Log {
         {
             return Ok(());
         }
-        let Some(grow) = shared.grow_mutex.try_lock() else {
+        let Some(grow) = shared.grow_mutex.try_lock(&self.party) else {
             return Ok(());
         };
         match self.grow_locked(&grow, wanted as u32) {
@@ -343,7 +352,7 @@ impl Log {
 
     /// Extends the file until it has `slots` prepared slots.
     fn grow(&self, slots: u32) -> Result<(), LogError> {
-        let grow = self.shared().grow_mutex.lock();
+        let grow = self.shared().grow_mutex.lock(&self.party);
         self.grow_locked(&grow, slots)
     }
 

@@ -24,7 +24,7 @@ use super::shared::LogShared;
 use super::window::CRC_BYTES;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
-use crate::shm::mutex::{Guard, RobustMutex};
+use crate::shm::mutex::{Guard, SharedMutex};
 
 /// Where the log's shared memory is mapped in this process.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct LogMemory {
     /// The ring's first byte.
     pub ring: NonNull<u8>,
     /// The mutex that orders commits.
-    pub commit_mutex: NonNull<RobustMutex>,
+    pub commit_mutex: NonNull<SharedMutex>,
 }
 
 /// The ring as mapped by this process.

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ids::{Generation, Lsn};
-use crate::shm::mutex::RobustMutex;
+use crate::shm::mutex::SharedMutex;
 
 /// Bytes of the stream in one segment, in a real database.
 pub const SEGMENT_BYTES: u64 = 4 << 20;
@@ -68,8 +68,8 @@ pub struct LogShared {
     pub(super) group: GroupState,
     pub(super) base: BaseState,
 
-    pub(super) sync_mutex: RobustMutex,
-    pub(super) grow_mutex: RobustMutex,
+    pub(super) sync_mutex: SharedMutex,
+    pub(super) grow_mutex: SharedMutex,
     /// Slots of the file whose space is allocated and durable.
     pub(super) prepared_slots: AtomicU32,
     /// Generation through which segments have been given back.
@@ -162,16 +162,8 @@ impl LogShared {
             params.ring_bytes / params.segment_bytes + 2
                 <= (SEGMENT_ENTRIES - MAX_SLOTS as usize) as u64
         );
-        // SAFETY: the caller hands over the memory; all fields are valid when zero.
+        // SAFETY: the caller hands over the memory; all fields are valid when zero, and the mutexes free.
         unsafe { this.write_bytes(0, 1) };
-        // SAFETY: in bounds of the memory handed over.
-        let sync_mutex = unsafe { &raw mut (*this).sync_mutex };
-        // SAFETY: nobody uses the mutex yet, by the caller's promise.
-        unsafe { RobustMutex::init(sync_mutex) };
-        // SAFETY: in bounds of the memory handed over.
-        let grow_mutex = unsafe { &raw mut (*this).grow_mutex };
-        // SAFETY: nobody uses the mutex yet, by the caller's promise.
-        unsafe { RobustMutex::init(grow_mutex) };
         // SAFETY: every field is initialised now and only changed through atomics from here on.
         let shared = unsafe { &*this };
         // Relaxed throughout: the session is published to other processes by its state word, with Release.

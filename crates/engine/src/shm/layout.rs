@@ -17,11 +17,11 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
-use super::mutex::RobustMutex;
+use super::mutex::SharedMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -131,8 +131,8 @@ pub struct RecentCommit {
     pub txn: AtomicU64,
     /// Process.
     pub pid: AtomicU32,
-    /// Keeps the struct's size explicit.
-    pub pad: AtomicU32,
+    /// Low half of the inode of its pid namespace; 0 when unknown.
+    pub namespace: AtomicU32,
 }
 
 /// One remembered conflict. Written by any loser without a lock: `seq` is odd
@@ -153,6 +153,10 @@ pub struct ConflictSlot {
     pub loser_pid: AtomicU32,
     /// See `loser_txn`.
     pub winner_pid: AtomicU32,
+    /// Low halves of the inodes of their pid namespaces; 0 when unknown.
+    pub loser_namespace: AtomicU32,
+    /// See `loser_namespace`.
+    pub winner_namespace: AtomicU32,
     /// Length of the key in `key`; 0 when unknown.
     pub key_len: AtomicU32,
     /// Bit 0: a range had been read. Bit 1: an exclusive transaction won.
@@ -188,7 +192,7 @@ pub struct Counters {
 #[repr(C)]
 pub struct Control {
     /// Orders commits (C1). Everything marked (M) changes only while it is held.
-    pub commit_mutex: RobustMutex,
+    pub commit_mutex: SharedMutex,
     /// (M) Newest committed timestamp whose nodes are all inserted.
     pub visible_ts: AtomicU64,
     /// Newest timestamp that a read-only transaction may see (C3).
@@ -255,14 +259,16 @@ pub struct ProcessSlot {
     pub pid: AtomicU32,
     /// Attached connections.
     pub connections: AtomicU32,
-    /// Inode of its pid namespace: pids compare only within one.
+    /// Inode of its pid namespace, in which its pid is one; 0 when unknown.
     pub pid_namespace: AtomicU64,
     /// Distinguishes two copies of the library in one process.
     pub nonce: AtomicU64,
     /// Readers of the base that hold a read mark (read_marks.rs).
     pub readers: [AtomicU32; READ_MARKS],
+    /// How often the slot was taken: tells its owner from those it had before (process.rs P4).
+    pub generation: AtomicU32,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 5],
+    pub pad: [AtomicU32; 4],
 }
 
 /// States of a connection's transaction, in [`TxnSlot::state`].

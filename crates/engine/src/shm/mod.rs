@@ -1,6 +1,8 @@
 //! Shared memory: waiting, mutexes, layout.
 
+pub mod cancel;
 pub mod clock;
+pub mod fork;
 pub mod futex;
 pub mod layout;
 pub mod locks;

@@ -1,23 +1,28 @@
 //! Who is alive: one slot and one locked byte per process.
 //!
+//! Ids of processes and threads stand in shared memory for people to read, and decide nothing: in
+//! another pid namespace, a container's for one, they mean somebody else or nobody.
+//!
 //! Invariants
 //! - P1 A process whose slot is in use holds the open-file-description lock on
 //!   the slot's byte from before the slot is filled until after it is cleared.
-//! - P2 A slot whose byte is not locked belongs to a dead process. (A child made
-//!   by fork shares the description and would keep the lock; the pid check
-//!   catches that within one pid namespace.)
+//! - P2 A slot whose byte is not locked belongs to a dead process. A child made
+//!   by fork shares the description and gives it up ([`fork`](super::fork)).
 //! - P3 A slot is cleared only by its owner or, once found dead, under the commit
 //!   mutex after everything the process held was given back.
+//! - P4 The generation of a slot grows before it is filled, so that slot and generation together name one process
+//!   ([`Identity`]). One whose generation is not the slot's is dead, since it is not in the slot any more.
 
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+use super::fork::fork_generation;
 use super::layout::{PROCESS_LOCK_BASE, PROCESS_SLOTS};
 use super::locks;
+use super::mutex::{Identity, Party};
 use super::read_marks;
 use super::region::Region;
 use crate::error::{Error, Result};
@@ -42,8 +47,7 @@ pub fn tid() -> u32 {
     thread_local! {
         static KNOWN: Cell<(u64, u32)> = const { Cell::new((u64::MAX, 0)) };
     }
-    // Relaxed: see `count_fork`.
-    let forks = FORKS.load(Relaxed);
+    let forks = fork_generation();
     KNOWN.with(|known| {
         if known.get().0 != forks {
             // SAFETY: gettid has no preconditions.
@@ -53,38 +57,24 @@ pub fn tid() -> u32 {
     })
 }
 
-fn pid_namespace() -> u64 {
+/// The pid namespace of the caller, as a number that no other has while it exists; 0 where nobody can tell. Asked for
+/// anew, since a child may be in another than its parent.
+pub fn pid_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
-    static NS: OnceLock<u64> = OnceLock::new();
-    *NS.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map(|m| m.ino()).unwrap_or(0))
-}
-
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn count_fork() {
-    // Relaxed: read by the only thread of the child, and by threads it starts later.
-    FORKS.fetch_add(1, Relaxed);
-}
-
-/// Number of forks between the first use of the library and this process. A
-/// connection whose process has another number was inherited by fork.
-pub fn fork_generation() -> u64 {
-    static HOOK: OnceLock<()> = OnceLock::new();
-    HOOK.get_or_init(|| {
-        // SAFETY: count_fork is async-signal-safe (one atomic add) and never unloaded.
-        unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
-    });
-    FORKS.load(Relaxed)
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
 /// Claims a slot for this process. `nonce` tells this copy of the library from another one in the same
 /// process. The caller holds the lifecycle lock.
-pub fn register(region: &Region, nonce: u64) -> Result<ProcessIndex> {
+pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
     let slots = &region.layout().processes;
-    for slot in slots {
-        let same =
-            slot.pid.load(Acquire) == pid() && slot.pid_namespace.load(Relaxed) == pid_namespace();
-        let index = ProcessIndex(index_of(slots, slot));
+    let namespace = pid_namespace();
+    for (i, slot) in slots.iter().enumerate() {
+        // Where the namespaces are not known equal pids prove nothing.
+        let same = namespace != 0
+            && slot.pid.load(Acquire) == pid()
+            && slot.pid_namespace.load(Relaxed) == namespace;
+        let index = ProcessIndex(i as u32);
         if same && slot.nonce.load(Relaxed) != nonce && is_lock_held(region, index) {
             return Err(Error::Misuse(
                 "this process already has the database open through another copy of the library; \
@@ -101,14 +91,26 @@ pub fn register(region: &Region, nonce: u64) -> Result<ProcessIndex> {
             // SeqCst: before any count of this process, for those who look for readers.
             region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
             read_marks::forget(region, index);
-            slot.pid_namespace.store(pid_namespace(), Relaxed);
+            // Release: whoever reads it takes what had the slot before for dead (P4), which it was before the lock was had.
+            let generation = slot.generation.fetch_add(1, AcqRel).wrapping_add(1);
+            slot.pid_namespace.store(namespace, Relaxed);
             slot.nonce.store(nonce, Relaxed);
             // Release publishes the fields above together with the pid.
             slot.pid.store(pid(), Release);
-            return Ok(index);
+            return Ok(Identity::new(index, generation));
         }
     }
     Err(Error::Full(format!("more than {PROCESS_SLOTS} processes have the database open")))
+}
+
+/// The process `me` as the mutexes of the region know it.
+pub fn party(region: Arc<Region>, me: Identity) -> Party {
+    Party::new(me, move |who| {
+        let slot = &region.layout().processes[who.index().0 as usize % PROCESS_SLOTS];
+        // Acquire pairs with the AcqRel in `register`.
+        Identity::new(who.index(), slot.generation.load(Acquire)) == who
+            && is_lock_held(&region, who.index())
+    })
 }
 
 /// Gives this process's slot back.
@@ -117,10 +119,6 @@ pub fn unregister(region: &Region, index: ProcessIndex) {
     slot.pid.store(0, Release);
     // A failure leaves the lock to the closing of the file, which follows.
     let _ = locks::unlock(region.file(), index.lock_byte());
-}
-
-fn index_of<T>(all: &[T], one: &T) -> u32 {
-    ((std::ptr::from_ref(one).addr() - all.as_ptr().addr()) / size_of::<T>()) as u32
 }
 
 fn is_lock_held(region: &Region, index: ProcessIndex) -> bool {
@@ -135,16 +133,7 @@ pub fn is_alive(region: &Region, own: ProcessIndex, index: ProcessIndex) -> bool
 
 fn is_other_alive(region: &Region, index: ProcessIndex) -> bool {
     let slot = &region.layout().processes[index.0 as usize];
-    let pid = slot.pid.load(Acquire);
-    if pid == 0 || !is_lock_held(region, index) {
-        return false;
-    }
-    if slot.pid_namespace.load(Relaxed) != pid_namespace() {
-        return true;
-    }
-    // SAFETY: signal 0 only asks whether the process exists.
-    let rc = unsafe { libc::kill(pid as i32, 0) };
-    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    slot.pid.load(Acquire) != 0 && is_lock_held(region, index)
 }
 
 /// Slots in use by processes other than `own` that are dead.
@@ -192,7 +181,7 @@ pub fn clear_dead(region: &Region, index: ProcessIndex) {
     region.layout().processes[index.0 as usize].pid.store(0, Release);
 }
 
-/// Process id in slot `index`, 0 when free.
+/// Process id in slot `index`, 0 when free; one of the process's own namespace.
 pub fn pid_of(region: &Region, index: ProcessIndex) -> u32 {
     region.layout().processes[index.0 as usize].pid.load(Acquire)
 }

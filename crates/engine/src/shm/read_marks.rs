@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
+use super::fork;
 use super::layout::{ProcessSlot, READ_MARKS};
 use super::process::{self, ProcessIndex};
 use super::region::Region;
@@ -45,7 +46,7 @@ pub struct ReadMarks {
 impl ReadMarks {
     /// For the process of slot `process`, which has registered.
     pub fn new(region: Arc<Region>, process: ProcessIndex) -> ReadMarks {
-        ReadMarks { region, process, fork_generation: process::fork_generation() }
+        ReadMarks { region, process, fork_generation: fork::fork_generation() }
     }
 
     fn owner(&self, mark: usize) -> &AtomicU32 {
@@ -61,7 +62,7 @@ impl ReadMarks {
     }
 
     fn is_forked(&self) -> bool {
-        process::fork_generation() != self.fork_generation
+        fork::fork_generation() != self.fork_generation
     }
 
     /// Locks `mark` shared; false if somebody has it exclusively.
@@ -158,6 +159,7 @@ const _: () = assert!(READ_MARKS == 5, "WAL_NREADER of wal.c");
 
 #[cfg(test)]
 mod tests {
+    use super::super::fork::LockFile;
     use super::super::region::BaseIdentity;
     use super::*;
     use std::fs::File;
@@ -165,8 +167,10 @@ mod tests {
 
     /// One process of several: a mapping with locks of its own.
     fn join(path: &Path, nonce: u64) -> ReadMarks {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let region = Region::map(file.unwrap(), path).unwrap();
+        let file = LockFile::open(|| {
+            File::options().read(true).write(true).create(true).truncate(false).open(path)
+        });
+        let region = Region::map(Arc::new(file.unwrap()), path).unwrap();
         if !region.is_trusted(BaseIdentity { dev: 1, ino: 2 }) {
             region.reset().unwrap();
             region.publish(BaseIdentity { dev: 1, ino: 2 }).unwrap();
@@ -176,8 +180,8 @@ mod tests {
         for slot in slots {
             slot.pid_namespace.store(nonce, std::sync::atomic::Ordering::Relaxed);
         }
-        let index = process::register(&region, nonce).unwrap();
-        ReadMarks::new(Arc::new(region), index)
+        let me = process::register(&region, nonce).unwrap();
+        ReadMarks::new(Arc::new(region), me.index())
     }
 
     #[test]

@@ -15,15 +15,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use memmap2::MmapRaw;
 
+use super::fork::LockFile;
 use super::layout::{
     ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION, Layout, MAGIC, RING_BYTES,
     RING_OFFSET, TOTAL_BYTES, session,
 };
-use super::mutex::RobustMutex;
 use crate::error::{Error, Result};
 use crate::log::{LogMemory, LogParams, LogShared, Ring};
 use crate::memtable::Memtable;
@@ -43,13 +44,16 @@ const SPARE_BYTES: u64 = 256 << 20;
 /// A mapped shared memory file.
 pub struct Region {
     map: MmapRaw,
-    file: File,
+    file: Arc<LockFile>,
     path: PathBuf,
 }
 
 impl Region {
     /// Maps `file`, giving it its full size. The content is not checked.
-    pub fn map(file: File, path: &Path) -> Result<Region> {
+    ///
+    /// The mapping has a description of its own: a child made by fork inherits it, and must not inherit the locks
+    /// (fork.rs, D1).
+    pub fn map(file: Arc<LockFile>, path: &Path) -> Result<Region> {
         let say = |e: &std::io::Error| {
             Error::io(format!("cannot map shared memory {}", path.display()), e)
         };
@@ -61,13 +65,14 @@ impl Region {
         if len < TOTAL_BYTES as u64 {
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
+        let shared = file.reopen().map_err(|e| say(&e))?;
         let map =
-            memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&file).map_err(|e| say(&e))?;
+            memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&shared).map_err(|e| say(&e))?;
         Ok(Region { map, file, path: path.to_owned() })
     }
 
     /// The file itself: its locks tell who is alive.
-    pub fn file(&self) -> &File {
+    pub fn file(&self) -> &LockFile {
         &self.file
     }
 
@@ -79,7 +84,7 @@ impl Region {
     /// The fixed part.
     pub fn layout(&self) -> &Layout {
         // SAFETY: the mapping is TOTAL_BYTES long, page-aligned and lives as long as self; every field of
-        // Layout is atomic or a RobustMutex, valid for any bit pattern and shared between processes.
+        // Layout is atomic or a SharedMutex, valid for any bit pattern and shared between processes.
         unsafe { &*self.map.as_ptr().cast::<Layout>() }
     }
 
@@ -164,7 +169,7 @@ impl Region {
     /// True unless the file system is running out of space.
     pub fn has_space_to_spare(&self) -> bool {
         // An error is no proof of that.
-        rustix::fs::fstatvfs(&self.file)
+        rustix::fs::fstatvfs(&**self.file)
             .map_or(true, |fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= SPARE_BYTES)
     }
 
@@ -182,7 +187,7 @@ impl Region {
                 .is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
     }
 
-    /// Zeroes the fixed part and initialises its mutex. The caller holds the lifecycle lock and no
+    /// Zeroes the fixed part; a mutex of zeros is free. The caller holds the lifecycle lock and no
     /// other process uses the file.
     pub fn reset(&self) -> Result<()> {
         // Before the first touch. A removed page behind a new file is a hole, and a hole on a full disk is SIGBUS.
@@ -191,9 +196,6 @@ impl Region {
         let base = self.map.as_mut_ptr();
         // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
         unsafe { std::ptr::write_bytes(base, 0, RING_OFFSET) };
-        let mutex = std::ptr::addr_of!(self.control().commit_mutex).cast_mut();
-        // SAFETY: the memory is zeroed, shared between processes, and not in use by anyone yet.
-        unsafe { RobustMutex::init(mutex) };
         Ok(())
     }
 

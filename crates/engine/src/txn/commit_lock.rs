@@ -27,9 +27,9 @@ impl Database {
 
     /// Takes the commit mutex to give something back.
     pub(crate) fn lock_commit_even_if_poisoned(&self) -> Result<Guard<'_>> {
-        let guard = self.control().commit_mutex.lock();
+        let guard = self.control().commit_mutex.lock(self.party());
         let c = self.control();
-        // A thread that panicked unlocks as if all were well: the positions tell that it was not (C2).
+        // So do the positions, of whoever left without applying what it had published (C2).
         let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();
         // Without repair a poisoned database can still be given things back; nothing else is done with it.
         if (guard.previous_owner_died || half_done) && self.log_shared().poisoned().is_none() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
+use plait_engine::shm::cancel::Uncancelled;
 use plait_engine::{database, session};
 
 use super::base::Opener;
@@ -22,6 +23,7 @@ use super::{read, with};
 /// # Safety
 /// `message` points to writable memory for one pointer.
 unsafe fn without_conn(message: *mut *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
+    let _uncancelled = Uncancelled::begin();
     let outcome = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
         Err(Error::Io {
             what: "internal error".into(),
@@ -80,6 +82,7 @@ pub unsafe extern "C" fn pl_attach(
 /// As engine.h says; `conn` is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: it came from Box::into_raw in pl_attach and is not used again.
     let conn = unsafe { Box::from_raw(conn) };
     let database = conn.conn.database().clone();
@@ -195,6 +198,7 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
 /// As engine.h says; `conn` is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     unsafe {
         read(conn, (), |c| {

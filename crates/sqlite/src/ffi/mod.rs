@@ -7,6 +7,9 @@
 //! Threads: a `PlConn` is used by one thread at a time (SQLite's connection
 //! mutex), which is what makes the `&mut` below sound.
 //!
+//! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`, and what says so itself.
+//! Calls that touch only memory have no place where a thread could end, and are made once a row: `with_memory`, `read`.
+//!
 //! Most blocks hold two operations: the guarded call and, in its closure, a pointer of C's that engine.h
 //! describes in the same sentence. They share one proof.
 #![allow(unsafe_code)]
@@ -27,15 +30,26 @@ use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plait_engine::error::{Error, Result};
+use plait_engine::shm::cancel::Uncancelled;
 use plait_engine::txn::Conn;
 
 pub use types::PlConn;
 
-/// Runs `f` on the connection behind `conn`.
+/// Runs `f` on the connection behind `conn`; the thread cannot be cancelled meanwhile.
 ///
 /// # Safety
 /// `conn` came from `pl_attach`, was not detached, and is used by this thread alone during the call.
 unsafe fn with(conn: *mut PlConn, f: impl FnOnce(&mut Conn) -> Result<c_int>) -> c_int {
+    let _uncancelled = Uncancelled::begin();
+    // SAFETY: the caller's contract.
+    unsafe { with_memory(conn, f) }
+}
+
+/// Runs `f`, which makes no system call that waits, on the connection behind `conn`.
+///
+/// # Safety
+/// As for [`with`].
+unsafe fn with_memory(conn: *mut PlConn, f: impl FnOnce(&mut Conn) -> Result<c_int>) -> c_int {
     // SAFETY: the caller's contract.
     let conn = unsafe { &mut *conn };
     match catch_unwind(AssertUnwindSafe(|| f(&mut conn.conn))) {

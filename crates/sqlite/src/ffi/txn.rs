@@ -5,6 +5,7 @@ use std::os::raw::{c_int, c_void};
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
 use plait_engine::merge::BaseHeader;
+use plait_engine::shm::cancel::Uncancelled;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
@@ -12,7 +13,7 @@ use plait_engine::txn::{Sync, WriteMode};
 
 use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_ERROR, SQLITE_FULL, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
-use super::{bytes, read, with};
+use super::{bytes, read, with, with_memory};
 
 const PL_WRITE_QUEUED: c_int = 1;
 const PL_WRITE_OPTIMISTIC: c_int = 2;
@@ -24,7 +25,7 @@ const PL_WRITE_OPTIMISTIC: c_int = 2;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_snapshot_pin(conn: *mut PlConn) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.pin().map(|()| SQLITE_OK)) }
+    unsafe { with_memory(conn, |c| c.pin().map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn pl_snapshot_take(
     let header = BaseHeader::from(unsafe { &*base });
     // SAFETY: engine.h.
     unsafe {
-        with(conn, |c| {
+        with_memory(conn, |c| {
             Ok(match c.take(&header, for_write != 0)? {
                 Taken::Yes => SQLITE_OK,
                 Taken::Retry => PL_RETRY,
@@ -128,7 +129,9 @@ pub unsafe extern "C" fn pl_put(
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.put(Root::new(root), key, rec, n_zero as usize).map(|()| SQLITE_OK)) }
+    unsafe {
+        with_memory(conn, |c| c.put(Root::new(root), key, rec, n_zero as usize).map(|()| SQLITE_OK))
+    }
 }
 
 /// See engine.h.
@@ -147,7 +150,7 @@ pub unsafe extern "C" fn pl_delete(
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.delete(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+    unsafe { with_memory(conn, |c| c.delete(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -166,7 +169,7 @@ pub unsafe extern "C" fn pl_put_max(
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.put_max(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+    unsafe { with_memory(conn, |c| c.put_max(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -177,7 +180,7 @@ pub unsafe extern "C" fn pl_put_max(
 pub unsafe extern "C" fn pl_savepoint_open(conn: *mut PlConn, n: c_int) -> c_int {
     // SAFETY: engine.h.
     unsafe {
-        with(conn, |c| {
+        with_memory(conn, |c| {
             c.savepoint_open(n.max(0) as usize);
             Ok(SQLITE_OK)
         })
@@ -219,14 +222,16 @@ pub unsafe extern "C" fn pl_new_rowid(
     let known = |v: i64| (v != i64::MIN).then_some(v);
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        with(conn, |c| match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
-            Some(rowid) => {
-                // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
-                c.read_point(Root::new(root), &crate::key::encode_rowid(rowid));
-                *out = rowid;
-                Ok(SQLITE_OK)
+        with_memory(conn, |c| {
+            match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
+                Some(rowid) => {
+                    // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
+                    c.read_point(Root::new(root), &crate::key::encode_rowid(rowid));
+                    *out = rowid;
+                    Ok(SQLITE_OK)
+                }
+                None => Ok(SQLITE_FULL),
             }
-            None => Ok(SQLITE_FULL),
         })
     }
 }
@@ -390,6 +395,7 @@ pub unsafe extern "C" fn pl_exclusive_header(
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_not_committed(conn: *mut PlConn) {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     unsafe { read(conn, (), |c| c.exclusive_not_committed()) }
 }
@@ -410,6 +416,7 @@ pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_end(conn: *mut PlConn, committed: c_int) {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     unsafe { read(conn, (), |c| c.exclusive_end(committed != 0)) }
 }

@@ -33,12 +33,12 @@ fn a_frame_that_was_copied_but_not_published_never_happened() {
     let key = 2u64.to_be_bytes();
     let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec: &[2; 3000] };
     let head = FrameHead { commit_ts: CommitTs::new(2), generation: Generation::new(2) };
-    let guard = bench.commit_mutex().lock();
+    let guard = bench.lock_commit();
     let lacking = bench.log.ring().append(&guard, &head, frame_len([op]), [op]);
     assert!(matches!(lacking, Err(AppendError::NeedsSlots(_))));
     drop(guard);
     bench.log.make_room(lacking.expect_err("no slots")).expect("room");
-    let guard = bench.commit_mutex().lock();
+    let guard = bench.lock_commit();
     bench.log.ring().append(&guard, &head, frame_len([op]), [op]).expect("room");
     drop(guard);
     bench.commit_durably(2, 1, 10);
@@ -58,7 +58,7 @@ fn redo_walks_the_frames_of_the_ring_across_wraps_and_generations() {
             bench.log.sync_through(bench.shared_end()).expect("a sync");
             bench.log.retire(Generation::new((ts / 9) as u32));
         }
-        let guard = bench.commit_mutex().lock();
+        let guard = bench.lock_commit();
         let mut found = Vec::new();
         let end = bench.shared_end();
         let ring = bench.log.ring();
@@ -88,7 +88,7 @@ fn the_window_is_the_whole_ring_only_while_there_are_long_frames() {
     let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec: &[2; 3000] };
     let head = FrameHead { commit_ts: CommitTs::new(2), generation: Generation::new(1) };
     let append = || {
-        let guard = bench.commit_mutex().lock();
+        let guard = bench.lock_commit();
         bench.log.ring().append(&guard, &head, frame_len([op]), [op]).map(drop)
     };
     assert_eq!(append(), Err(AppendError::RingFull), "the first frame is not in the file");
@@ -108,7 +108,7 @@ fn the_window_is_the_whole_ring_only_while_there_are_long_frames() {
     bench.commit(6, 2, 100);
     assert_eq!(window(), WINDOW);
 
-    let guard = bench.commit_mutex().lock();
+    let guard = bench.lock_commit();
     let ring = bench.log.ring();
     assert!(ring.for_each_frame(&guard, from, bench.shared_end(), |_| {}).is_err());
     let mut found = Vec::new();
@@ -128,7 +128,7 @@ fn bytes_that_have_left_the_ring_are_refused() {
     for ts in 1..=40 {
         bench.commit_durably(ts, 1, 400);
     }
-    let guard = bench.commit_mutex().lock();
+    let guard = bench.lock_commit();
     let outcome = bench.log.ring().for_each_frame(&guard, from, bench.shared_end(), |_| {});
     assert!(outcome.is_err());
 }
@@ -176,7 +176,7 @@ fn a_spare_slot_is_prepared_before_it_is_needed() {
     let bench = Bench::new(&storage, SMALL);
     for ts in 1..=100 {
         bench.log.prepare_spare().expect("a spare");
-        let guard = bench.commit_mutex().lock();
+        let guard = bench.lock_commit();
         let rec = [0u8; 300];
         let op = Op { root: Root::new(2), kind: OpKind::Put, key: b"k", rec: &rec };
         let head = FrameHead { commit_ts: CommitTs::new(ts), generation: Generation::new(1) };

@@ -11,7 +11,7 @@ const REAL: Sizes = Sizes { segment: SEGMENT_BYTES, ring: 16 << 20, slots: 4, li
 /// Appends with the next timestamp.
 fn commit_next(bench: &Bench, next: &AtomicU64, rec: &[u8]) -> Lsn {
     loop {
-        let guard = bench.commit_mutex().lock();
+        let guard = bench.lock_commit();
         let ts = next.load(Ordering::Relaxed) + 1;
         let key = ts.to_be_bytes();
         let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec };
@@ -69,7 +69,7 @@ fn storm(bench: &Bench, threads: usize, how_long: Duration) -> Outcome {
 }
 
 fn bench_last_ts(bench: &Bench) -> u64 {
-    let guard = bench.commit_mutex().lock();
+    let guard = bench.lock_commit();
     let mut last = 0;
     let ring = bench.log.ring();
     let from = bench.log.shared().first_lsn();
@@ -108,7 +108,7 @@ fn a_failing_leader_fails_its_whole_group_and_hangs_nobody() {
         for _ in 0..32 {
             scope.spawn(|| {
                 loop {
-                    let guard = bench.commit_mutex().lock();
+                    let guard = bench.lock_commit();
                     let poisoned = bench.log.shared().poisoned().is_some();
                     drop(guard);
                     if poisoned {
@@ -120,7 +120,7 @@ fn a_failing_leader_fails_its_whole_group_and_hangs_nobody() {
                     let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec: &rec };
                     let head =
                         FrameHead { commit_ts: CommitTs::new(ts), generation: Generation::new(1) };
-                    let guard = bench.commit_mutex().lock();
+                    let guard = bench.lock_commit();
                     let end = match bench.log.ring().append(&guard, &head, frame_len([op]), [op]) {
                         Ok((_, end)) => end,
                         Err(AppendError::Poisoned(_)) => return,

@@ -13,7 +13,8 @@ use memmap2::{MmapMut, MmapRaw};
 
 use super::*;
 use crate::ids::{CommitTs, Generation, Lsn, Root};
-use crate::shm::mutex::RobustMutex;
+use crate::shm::mutex::{Guard, Identity, Party, SharedMutex};
+use crate::shm::process::ProcessIndex;
 use crate::storage::Storage;
 use crate::storage::sim::SimStorage;
 
@@ -80,9 +81,7 @@ impl Memory {
             prepared_slots: sizes.slots,
             slot_limit: sizes.limit,
         };
-        // SAFETY: the test has just made the memory; nobody else knows of it.
-        unsafe { RobustMutex::init(parts.commit_mutex.as_ptr()) };
-        // SAFETY: as above.
+        // SAFETY: the test has just made the memory; nobody else knows of it. The commit mutex in it is zero, and so free.
         unsafe { LogShared::init(parts.shared.as_ptr(), &params) };
     }
 }
@@ -91,6 +90,12 @@ impl Memory {
 struct Bench {
     log: Log,
     memory: Memory,
+    party: Arc<Party>,
+}
+
+/// A process on its own.
+fn alone() -> Arc<Party> {
+    Arc::new(Party::new(Identity::new(ProcessIndex(0), 1), |_| true))
 }
 
 #[derive(Clone, Copy)]
@@ -127,7 +132,8 @@ impl Bench {
         // SAFETY: initialised above; `memory` lives beside the log and outlives it, being dropped after it.
         let ring = unsafe { Ring::new(parts) };
         let base_wal = BaseWal::new(Arc::new(storage), path.with_file_name(BASE_WAL));
-        Ok(Bench { log: Log::new(ring, file, base_wal), memory })
+        let party = alone();
+        Ok(Bench { log: Log::new(ring, file, base_wal, party.clone()), memory, party })
     }
 
     fn new(storage: &SimStorage, sizes: Sizes) -> Bench {
@@ -138,9 +144,13 @@ impl Bench {
         self.log.shared().log_end()
     }
 
-    fn commit_mutex(&self) -> &RobustMutex {
+    fn commit_mutex(&self) -> &SharedMutex {
         // SAFETY: initialised in `try_new`, lives as long as `self`.
         unsafe { self.memory.parts().commit_mutex.as_ref() }
+    }
+
+    fn lock_commit(&self) -> Guard<'_> {
+        self.commit_mutex().lock(&self.party)
     }
 
     /// Appends and publishes a frame of one put; returns its end.
@@ -151,7 +161,7 @@ impl Bench {
         let head =
             FrameHead { commit_ts: CommitTs::new(ts), generation: Generation::new(generation) };
         loop {
-            let guard = self.commit_mutex().lock();
+            let guard = self.lock_commit();
             match self.log.ring().append(&guard, &head, frame_len([op]), [op]) {
                 Ok((_, end)) => {
                     self.log.ring().publish_end(&guard, end);

@@ -3,6 +3,7 @@
 //! The test starts itself again as worker processes (the ignored test [`worker`]). They share the memory through a
 //! mapped file and note each acknowledged commit in it, as an outside record; the page cache survives SIGKILL.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::shm::mutex::Guard;
+use crate::shm::locks;
 use crate::storage::os::OsStorage;
 
 const SIZES: Sizes = Sizes { segment: 64 << 10, ring: 256 << 10, slots: 2, limit: 64 };
@@ -20,6 +21,10 @@ const COMMITS_PER_GENERATION: u64 = 500;
 /// Commits that can be recorded; sparse.
 const RECORDS: usize = 64 << 20;
 const NOTES: usize = 512;
+/// Processes that can take part, dead ones that nobody has noticed included.
+const PLACES: usize = 64;
+/// Byte of the memory's file whose lock says that the process in the first place lives.
+const LOCKS: i64 = 1 << 40;
 const DIR: &str = "PLAIT_LOG_TEST_DIR";
 
 /// Beside the commit mutex: what the memtables and the base would know.
@@ -30,6 +35,32 @@ struct Notes {
     acknowledged: AtomicU64,
     base_generation: AtomicU32,
     stop: AtomicU32,
+    /// How often each place was taken; who has one holds a lock on a byte of the file.
+    places: [AtomicU32; PLACES],
+}
+
+impl Notes {
+    fn of(map: &MmapRaw) -> &Notes {
+        assert!(map.len() >= NOTES + size_of::<Notes>());
+        // SAFETY: inside the mapping.
+        let at = unsafe { map.as_mut_ptr().add(NOTES) };
+        // SAFETY: aligned in the first page, which is mapped as long as the borrow; only atomics, valid when zero.
+        unsafe { &*at.cast::<Notes>() }
+    }
+
+    /// Takes a free place: what a slot in shared memory is to a real process.
+    fn join(file: File) -> Arc<Party> {
+        let map = memmap2::MmapOptions::new().len(4096).map_raw(&file).expect("a mapping");
+        let byte = |index: ProcessIndex| LOCKS + i64::from(index.0);
+        let free = |index: &ProcessIndex| locks::try_lock(&file, byte(*index)).expect("a lock");
+        let index = (0..PLACES as u32).map(ProcessIndex).find(free).expect("a free place");
+        let generation = Notes::of(&map).places[index.0 as usize].fetch_add(1, SeqCst) + 1;
+        Arc::new(Party::new(Identity::new(index, generation), move |who| {
+            let generation = Notes::of(&map).places[who.index().0 as usize].load(SeqCst);
+            Identity::new(who.index(), generation) == who
+                && locks::is_locked_elsewhere(&file, byte(who.index())).expect("a look at a lock")
+        }))
+    }
 }
 
 struct Node {
@@ -68,8 +99,9 @@ impl Node {
         // SAFETY: initialised above or by the process that created it; `memory` lives beside the log.
         let ring = unsafe { Ring::new(memory.parts()) };
         let base_wal = BaseWal::new(Arc::new(OsStorage), dir.join(BASE_WAL));
-        let node =
-            Node { bench: Bench { log: Log::new(ring, log_file, base_wal), memory }, records };
+        let party = Notes::join(file);
+        let log = Log::new(ring, log_file, base_wal, party.clone());
+        let node = Node { bench: Bench { log, memory, party }, records };
         if create {
             let start = node.bench.shared_end();
             node.notes().applied_lsn.store(start.get(), Relaxed);
@@ -78,9 +110,7 @@ impl Node {
     }
 
     fn notes(&self) -> &Notes {
-        let at = self.bench.memory.at(NOTES).cast::<Notes>();
-        // SAFETY: in the first page, which is mapped while `self` lives; only atomics, valid when zero.
-        unsafe { at.as_ref() }
+        Notes::of(&self.bench.memory.map)
     }
 
     fn record(&self, ts: u64) -> &AtomicU8 {
@@ -91,7 +121,7 @@ impl Node {
 
     /// Takes the commit mutex and finishes what a dead owner has left.
     fn lock(&self) -> Guard<'_> {
-        let guard = self.bench.commit_mutex().lock();
+        let guard = self.bench.lock_commit();
         if guard.previous_owner_died {
             let notes = self.notes();
             let end = self.bench.shared_end();

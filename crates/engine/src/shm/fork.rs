@@ -1,0 +1,264 @@
+//! What a child made by fork() must not keep of its parent.
+//!
+//! An open-file-description lock says that a process lives. A child shares the descriptions of its parent and would keep
+//! the lock after the parent's death, in every namespace. So the child gives them up, before `fork` returns in it:
+//! whatever its program does next, the parent's death shows.
+//!
+//! Children made in another way: those of `vfork` and `posix_spawn` give them up at `exec` (O_CLOEXEC). A program that
+//! calls the system call itself and goes on without `exec` keeps its parent's locks until it ends; then
+//! others wait for it, and nothing worse.
+//!
+//! Invariants
+//! - D1 A file on which a lock says that this process lives is a [`LockFile`] from before the lock is taken, and no
+//!   other descriptor and no inherited mapping leads to its description.
+//! - D2 In the child its number stays taken, by something harmless, so that what is left of the parent's objects
+//!   there neither closes nor locks a file of the program.
+
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static OPEN: Open = Open {
+    mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+    descriptors: UnsafeCell::new(Vec::new()),
+};
+
+/// The descriptors that a child gives up. The C library's mutex, since the hooks of a fork take it in
+/// one function and let go of it in another.
+struct Open {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    descriptors: UnsafeCell<Vec<RawFd>>,
+}
+
+// SAFETY: `descriptors` is touched only while `mutex` is held, which is made for many threads.
+unsafe impl Sync for Open {}
+
+impl Open {
+    fn lock(&self) {
+        // SAFETY: initialised statically and never moved.
+        let rc = unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+        debug_assert_eq!(rc, 0, "pthread_mutex_lock");
+    }
+
+    fn unlock(&self) {
+        // SAFETY: as in `lock`; the calling thread holds it, or is the copy of the one that did.
+        let rc = unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+        debug_assert_eq!(rc, 0, "pthread_mutex_unlock");
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Vec<RawFd>) -> T) -> T {
+        self.lock();
+        // SAFETY: the mutex is held, and `f` cannot come here again: no caller nests.
+        let result = f(unsafe { &mut *self.descriptors.get() });
+        self.unlock();
+        result
+    }
+}
+
+extern "C" fn before_fork() {
+    OPEN.lock();
+}
+
+extern "C" fn after_fork_in_parent() {
+    OPEN.unlock();
+}
+
+extern "C" fn after_fork_in_child() {
+    // Relaxed: read by the only thread of the child, and by threads it starts later.
+    FORKS.fetch_add(1, Relaxed);
+    // SAFETY: the mutex is held since `before_fork`, and there is no other thread. Nothing is allocated.
+    for &fd in unsafe { &*OPEN.descriptors.get() } {
+        give_up(fd);
+    }
+    OPEN.unlock();
+}
+
+/// Puts something harmless in the place of `fd` (D2). Only calls that are safe after a fork.
+fn give_up(fd: RawFd) {
+    // SAFETY: no pointers.
+    let mut dummy = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if dummy < 0 {
+        // No number is free: the lowest that is, next, is this one.
+        // SAFETY: `fd` is ours.
+        unsafe { libc::close(fd) };
+        // SAFETY: no pointers.
+        dummy = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    }
+    if dummy >= 0 && dummy != fd {
+        // SAFETY: `dummy` is open; what `fd` was is given up.
+        unsafe { libc::dup3(dummy, fd, libc::O_CLOEXEC) };
+        // SAFETY: made above and not used again.
+        unsafe { libc::close(dummy) };
+    }
+}
+
+/// Number of forks between the first use of the library and this process. A
+/// connection whose process has another number was inherited by fork.
+pub fn fork_generation() -> u64 {
+    static HOOKS: OnceLock<()> = OnceLock::new();
+    HOOKS.get_or_init(|| {
+        // SAFETY: the hooks make only calls that are allowed between fork and exec, and are never unloaded.
+        unsafe {
+            libc::pthread_atfork(
+                Some(before_fork),
+                Some(after_fork_in_parent),
+                Some(after_fork_in_child),
+            )
+        };
+    });
+    FORKS.load(Relaxed)
+}
+
+/// An open file whose description a child made by fork gives up at once.
+#[derive(Debug)]
+pub struct LockFile {
+    file: Option<File>,
+    /// Keeps the locks of a program that closes every descriptor it does not know: others would take it for dead while it
+    /// goes on. A child does not inherit it.
+    _description: MmapRaw,
+}
+
+impl LockFile {
+    /// Opens a file. There is no moment in which a child could inherit it for good.
+    ///
+    /// # Errors
+    /// Those of `open`, and of mapping the file.
+    pub fn open(open: impl FnOnce() -> io::Result<File>) -> io::Result<LockFile> {
+        fork_generation();
+        OPEN.with(|descriptors| {
+            let file = open()?;
+            // Nothing is ever read through it, so the file may be shorter.
+            let description = MmapOptions::new().len(1).map_raw_read_only(&file)?;
+            description.advise(Advice::DontFork)?;
+            descriptors.push(file.as_raw_fd());
+            Ok(LockFile { file: Some(file), _description: description })
+        })
+    }
+
+    /// Opens the same file again, with a description of its own.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn reopen(&self) -> io::Result<File> {
+        File::options().read(true).write(true).open(format!("/proc/self/fd/{}", self.as_raw_fd()))
+    }
+}
+
+impl Deref for LockFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        OPEN.with(|descriptors| {
+            let fd = self.as_raw_fd();
+            descriptors.retain(|&other| other != fd);
+            // Together: once closed, the number may be another file's.
+            drop(self.file.take());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::locks;
+    use super::*;
+
+    /// Runs `f` in a child made by fork, which then sleeps until it is killed.
+    fn forked(f: impl FnOnce() -> bool) -> libc::pid_t {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        // SAFETY: the child makes only calls that are allowed after a fork of a program with threads.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        let mut said = u8::from(pid == 0 && f());
+        if pid == 0 {
+            // SAFETY: `said` is one readable byte.
+            unsafe { libc::write(ends[1], (&raw const said).cast(), 1) };
+            loop {
+                // SAFETY: no preconditions.
+                unsafe { libc::pause() };
+            }
+        }
+        // SAFETY: `said` is one writable byte.
+        assert_eq!(unsafe { libc::read(ends[0], (&raw mut said).cast(), 1) }, 1);
+        for end in ends {
+            // SAFETY: opened above.
+            unsafe { libc::close(end) };
+        }
+        assert_eq!(said, 1, "what the child found");
+        pid
+    }
+
+    fn end(pid: libc::pid_t) {
+        // SAFETY: our own child.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // SAFETY: our own child; the status is not wanted.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    }
+
+    #[test]
+    fn a_child_does_not_keep_its_parents_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file =
+            LockFile::open(|| File::options().create_new(true).read(true).write(true).open(&path))
+                .unwrap();
+        let elsewhere = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(locks::try_lock(&file, 7).unwrap());
+        let fd = file.as_raw_fd();
+        let child = forked(|| {
+            let mut what = std::mem::MaybeUninit::<libc::stat>::uninit();
+            // SAFETY: room for the answer.
+            let is_open = unsafe { libc::fstat(fd, what.as_mut_ptr()) } == 0;
+            // SAFETY: filled in when the call succeeded.
+            is_open && unsafe { what.assume_init() }.st_mode & libc::S_IFMT != libc::S_IFREG
+        });
+        assert!(locks::is_locked_elsewhere(&elsewhere, 7).unwrap(), "the parent still holds it");
+        drop(file);
+        assert!(!locks::is_locked_elsewhere(&elsewhere, 7).unwrap(), "the child keeps it");
+        end(child);
+    }
+
+    #[test]
+    fn a_program_that_closes_every_descriptor_keeps_its_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file =
+            LockFile::open(|| File::options().create_new(true).read(true).write(true).open(&path))
+                .unwrap();
+        let elsewhere = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(locks::try_lock(&file, 7).unwrap());
+        give_up(file.as_raw_fd());
+        assert!(locks::is_locked_elsewhere(&elsewhere, 7).unwrap());
+        drop(file);
+        assert!(!locks::is_locked_elsewhere(&elsewhere, 7).unwrap());
+    }
+
+    #[test]
+    fn a_file_opened_again_shares_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file =
+            LockFile::open(|| File::options().create_new(true).read(true).write(true).open(&path))
+                .unwrap();
+        let again = file.reopen().unwrap();
+        assert!(locks::try_lock(&file, 7).unwrap());
+        assert!(!locks::try_lock(&again, 7).unwrap());
+    }
+}
