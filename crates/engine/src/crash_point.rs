@@ -34,6 +34,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "exclusive.settled",
     "fence.committed",
     "fence.log_created",
+    "fence.raised",
     "log.create.renamed",
     "log.create.written",
     "log.frame.copied",

@@ -113,7 +113,10 @@ pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
         std::mem::forget(registry.remove(&identity));
     }
     let entry = match registry.entry(identity) {
-        std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
+        std::collections::hash_map::Entry::Occupied(e) => {
+            refuse_second_name(e.get().database.path(), path)?;
+            e.into_mut()
+        }
         std::collections::hash_map::Entry::Vacant(e) => {
             let database = Arc::new(Database::open(path, identity, opener, forks)?);
             e.insert(Registered { database, connections: 0 })
@@ -178,6 +181,21 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     region.invalidate();
     std::fs::remove_file(&shm)
         .map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
+}
+
+/// Fails if one file is opened by two names: the WAL and the log go by the name, and are not beside the second.
+fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
+    let folder = |path: &Path| path.parent().map(identity_of).transpose();
+    if first == second
+        || (first.file_name() == second.file_name() && folder(first)? == folder(second)?)
+    {
+        return Ok(());
+    }
+    Err(Error::CantOpen(format!(
+        "{} is open under another name, {}: use it under that one",
+        second.display(),
+        first.display()
+    )))
 }
 
 fn identity_of(path: &Path) -> Result<BaseIdentity> {
@@ -357,15 +375,14 @@ impl Database {
             return Ok(false);
         }
         let header = self.with_base(|base| base.header())?;
-        let _guard = self.lock_commit()?;
-        self.settle_fence(&header);
-        if self.control().fence.load(Acquire) == fence::FENCED {
-            return Ok(true);
-        }
         if !header.fenced {
             session::remove_log(&self.path)?;
+            return Ok(false);
         }
-        Ok(false)
+        if header.salt == self.control().salt.load(Relaxed) {
+            self.finish_own_fence(&header)?;
+        }
+        Ok(self.control().fence.load(Acquire) == fence::FENCED)
     }
 
     /// Unfences the base; everything is merged.

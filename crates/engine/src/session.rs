@@ -18,8 +18,29 @@
 //!
 //! Invariants
 //! - Y1 (F2) The base is unfenced only in a transaction after the one that merged the last frame.
-//! - Y2 (F4) Doing recovery again after a crash in it changes nothing: frames of merged generations are
-//!   skipped, and the unfenced base keeps the log's salt so that the stale log is recognised.
+//! - Y2 (F4) Recovery may be cut off at any point, any number of times, and what the last of them leaves is what the
+//!   first would have left, had it not been cut off.
+//! - Y3 (F2) Before a commit can lie in the log alone the fence is on disk in the database file itself, and not only in its
+//!   WAL; and it is raised there only when the log and the fence in the WAL are on disk. So the file without the
+//!   others is refused, and no crash leaves a fence in the file without a log or a WAL that goes with it.
+//!
+//! Why Y2 holds. Recovery writes nothing to the log; it commits to the base twice and removes the log at last, each
+//! durably before the next is begun, and a commit of the base is there after a crash or is not. So a crash leaves one of
+//!
+//! | base | log | the next opening |
+//! |---|---|---|
+//! | as it was | as it was | does the same: what it does depends on these two alone |
+//! | R1: fenced, stamped with the newest generation of which anything lies in the log | as it was | finds nothing above the base's generation, anywhere in the file, and goes on with the unfencing |
+//! | R2: as R1, resting | as it was, or its removal is not on disk | finds nothing above the base's generation, and removes it |
+//! | R2 | removed | begins a session |
+//!
+//! R1 is what matters: the log may hold more than what is replayed. Of a group that was never synced and is torn in
+//! one generation, whole segments of later generations may stand. If only the generation of the last frame replayed were
+//! stamped, the next opening would take those for the beginning of the log, over a base that lacks what was torn. Stamped
+//! with the newest of all, everything in the file counts as merged, what was dropped as well as what was
+//! replayed. That does not rest on reading the same bytes twice: of a sector that reads differently later every frame and every
+//! segment is still of a generation that counts as merged, as long as the first reading saw one of that generation or a
+//! later one. Frames of the next session lie under another salt.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -69,7 +90,7 @@ pub(crate) fn begin(
     trusted: bool,
 ) -> Result<()> {
     let header = base.header()?;
-    if trusted && continues(region, &header)? {
+    if trusted && continues(region, base, &header)? {
         return Ok(());
     }
     if !header.marked {
@@ -81,7 +102,7 @@ pub(crate) fn begin(
 }
 
 /// True if surviving shared memory goes with the base as it is.
-fn continues(region: &Region, header: &BaseHeader) -> Result<bool> {
+fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Result<bool> {
     let c = region.control();
     let resting = c.fence.load(Acquire) == fence::RESTING;
     let same = header.salt == c.salt.load(Relaxed);
@@ -89,6 +110,7 @@ fn continues(region: &Region, header: &BaseHeader) -> Result<bool> {
         // Nothing was committed in it. A fence whose author died before saying so is the session's own.
         let own = header.marked && same && header.fenced;
         if own {
+            base.raise_fence()?;
             c.fence_cookie.store(header.cookie, Relaxed);
             c.fence.store(fence::FENCED, Release);
         }
@@ -179,17 +201,19 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
         Err(LogError::Missing { .. }) => {
             return Err(Error::CantOpen(format!(
                 "{} is missing: it holds commits that are not in the database file yet; put it back, or accept the \
-                 database as it is with `plait recover --accept-base {}`",
+                 database as it is with `plait recover --accept-base {}`. If the file is a copy or a second name of a database in \
+                 use: use the database under its first name, and copy it with .backup or VACUUM INTO, or with its -wal and -plait \
+                 from one snapshot",
                 log.display(),
                 path.display()
             )));
         }
         other => other?,
     };
+    // R1: what the log holds beyond its end is given up with the same stamp.
+    let through = header.generation.max(scan.summary().newest);
     let mut newest: BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)> = BTreeMap::new();
-    let mut through = header.generation;
     scan.replay(|frame| {
-        through = through.max(frame.generation);
         for op in frame.ops() {
             newest.insert(
                 (op.root, op.key.to_vec()),
@@ -229,9 +253,16 @@ fn in_transaction<T>(base: &mut dyn Base, f: impl FnOnce(&mut dyn Base) -> Resul
 
 /// Makes the base an ordinary SQLite file again. Everything is merged (Y1).
 pub(crate) fn unfence(base: &mut dyn Base) -> Result<()> {
+    let through = base.header()?.generation;
+    unfence_through(base, through)
+}
+
+/// As [`unfence`], and says that the base is complete through this generation.
+fn unfence_through(base: &mut dyn Base, through: Generation) -> Result<()> {
     in_transaction(base, |base| {
         let header = base.header()?;
-        base.stamp(&BaseHeader { fenced: false, ..header })
+        let generation = header.generation.max(through);
+        base.stamp(&BaseHeader { fenced: false, generation, ..header })
     })?;
     match base.checkpoint(Checkpoint::Truncate) {
         // A stock program reads it already. The WAL is its business then, as that of any database.
@@ -251,8 +282,12 @@ pub fn accept_base(path: &Path, base: &mut dyn Base) -> Result<()> {
     if !header.marked {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
     }
-    if header.fenced {
-        unfence(base)?;
+    // R1: with the stamp the log is a stale one. One that cannot be read, or is not of this base, is given up unseen: should the
+    // removal not come to pass, the next opening refuses it as before, and this is done again.
+    let through = LogScan::newest_generation(&OsStorage, &log_path(path), header.salt)
+        .unwrap_or(Generation::ZERO);
+    if header.fenced || through > header.generation {
+        unfence_through(base, through)?;
     }
     remove_log(path)
 }
@@ -263,7 +298,9 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     region.allocate_ring()?;
     region.allocate_arena(0)?;
     let c = region.control();
-    let salt = random_salt();
+    // Another than the last, so that a leftover log is never taken for the one of this session.
+    let salt = std::iter::repeat_with(random_salt).find(|salt| *salt != header.salt);
+    let salt = salt.expect("an endless iterator");
     let first = header.generation.get() + 1;
     c.salt.store(salt, Relaxed);
     c.base_generation.store(header.generation.get(), Relaxed);
@@ -331,3 +368,6 @@ pub fn enable_check(path: &Path) -> Result<u32> {
         Err(e) => Err(e.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -381,6 +381,13 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "wal.c",
+        anchor: "          iOffset = (iDbpage-1)*(i64)szPage;",
+        place: After,
+        text: "          if( iDbpage==1 ) plKeepFence(pWal, zBuf); /* [plait] */",
+        why: "a checkpoint that a reader holds back does not take the fence from the file",
+    },
+    Edit {
+        section: "wal.c",
         anchor: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION ){",
         place: Replace,
         text: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION && pWal->hdr.iVersion!=PL_WALINDEX_VERSION ){ /* [plait] */",

@@ -195,9 +195,48 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
   return rc;
 }
 
+/* The fence stands in the WAL, on disk. A checkpoint brings it into the file, but not while a reader holds it back, and a
+** copy of the file alone would pass for a sound database. So the two bytes are written to the file as well.
+**
+** Nobody is misled: who reads page 1 in a state with the fence reads it from the WAL, and who reads an older one from the file has
+** looked at its version before. No salt is written: until a checkpoint brings the whole page the file goes with no log.
+** The checkpoint lock keeps out a stock checkpoint from before the fence, which may write an older page 1; checkpoints of
+** ours that come later keep the two bytes (plKeepFence). */
+static int plRaiseFence(Pager *pPager){
+  Wal *pWal = pPager->pWal;
+  u8 aVersion[2] = {0, 0};
+  int bSynced = 0;
+  int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
+  if( rc ) return rc;
+  rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
+  if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 ){
+    /* A checkpoint that has brought everything has synced the file. */
+    bSynced = AtomicLoad(&walCkptInfo(pWal)->nBackfill)==walIndexHdr(pWal)->mxFrame;
+  }else if( rc==SQLITE_OK ){
+    aVersion[0] = aVersion[1] = 3;
+    rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
+  }
+  if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
+  walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
+  return rc;
+}
+static int plBaseRaiseFence(void *p){
+  PlBase *pBase = (PlBase*)p;
+  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  pBase->db->busyHandler.nBusy = 0;
+  plBaseUseMarks(pBase);
+  /* The caller has read the header of a marked base: the WAL is open. */
+  rc = pPager->pWal ? plRaiseFence(pPager) : SQLITE_MISUSE_BKPT;
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseStamp,
-  plBaseCommit, plBaseRollback, plBaseCheckpoint
+  plBaseCommit, plBaseRollback, plBaseRaiseFence, plBaseCheckpoint
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

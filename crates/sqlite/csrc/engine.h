@@ -60,6 +60,7 @@ typedef struct PlBaseOps {
   int  (*xStamp)(void *pBase, const PlHeader *p);    /* inside a write transaction: 18,19,72..79 */
   int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
   void (*xRollback)(void *pBase);
+  int  (*xRaiseFence)(void *pBase);                  /* bytes 18 and 19 of the database file itself become 3, on disk */
   /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
 } PlBaseOps;

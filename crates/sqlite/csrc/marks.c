@@ -28,6 +28,12 @@ static u32 plWalIndexVersion(Wal *pWal){
   return bUp ? PL_WALINDEX_VERSION : WALINDEX_MAX_VERSION;
 }
 
+/* Page 1 on its way from the WAL into the database file. A reader from before the fence may hold the checkpoint back at a
+** page 1 from before it; the file keeps the fence that it has (base.c). */
+static void plKeepFence(Wal *pWal, u8 *aPage1){
+  if( walIndexHdr(pWal)->iVersion==PL_WALINDEX_VERSION ) aPage1[18] = aPage1[19] = 3;
+}
+
 /* May a reader be counted on this mark? Stock SQLite sees no counts. What began before the fence, a checkpoint above all, takes
 ** marks from before the fence for its own if no lock in the file forbids it. A reader that shares such a mark, because no
 ** other could be moved to its own position, needs that lock. */

@@ -37,7 +37,7 @@ pub mod shared;
 mod window;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use before::BaseWal;
 pub use error::{AppendError, LogError};

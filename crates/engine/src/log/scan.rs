@@ -11,6 +11,11 @@
 //! that costs the commit nothing.
 //!
 //! Frames of generations that the base includes are skipped (F4). Nothing is written here.
+//!
+//! What is dropped must stay dropped. A generation behind the end lies in segments of its own and is sound by itself:
+//! read for a base that includes the one before, it would be the beginning of the log. So the summary says which
+//! generation is the newest of which anything lies in the file, replayed or dropped, and recovery stamps that one:
+//! read for such a base the same file holds nothing at all (proof in `session.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +28,8 @@ use crate::storage::{Storage, StorageFile};
 
 /// Longest frame that is believed.
 const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Newest generation that is believed: what is stamped must leave numbers for those to come.
+const GENERATION_MAX: Generation = Generation::new(u32::MAX / 2);
 
 /// What a log holds for a base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +46,9 @@ pub struct LogSummary {
     pub commits: (CommitTs, CommitTs),
     /// Where they end.
     pub end: Lsn,
+    /// Newest generation of which a segment or a frame lies anywhere in the file, be it replayed, dropped or merged;
+    /// zero if there is none.
+    pub newest: Generation,
     /// Remains of a group that was never synced lie behind the end.
     pub torn_tail: bool,
     /// Slots of the file that hold generations the base already includes.
@@ -97,13 +107,42 @@ impl LogScan {
                 slots: stream.slots,
                 created_ms: header.created_ms,
                 base_identity: header.base_identity,
+                newest: stream.newest,
                 ..LogSummary::default()
             },
             stream,
             base_generation,
         };
         scan.examine()?;
+        if scan.summary.newest > GENERATION_MAX {
+            return Err(scan.corrupt(
+                scan.summary.end,
+                format!("it names the impossible generation {}", scan.summary.newest),
+            ));
+        }
         Ok(scan)
+    }
+
+    /// The newest generation of which anything lies in the log at `path`, whether the log is sound or not.
+    ///
+    /// # Errors
+    /// As [`LogScan::open`], but for [`LogError::Corrupt`].
+    pub fn newest_generation(
+        storage: &dyn Storage,
+        path: &Path,
+        salt: u32,
+    ) -> Result<Generation, LogError> {
+        let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
+        let header = FileHeader::read(&*file, path)?;
+        let mut stream = Stream::open(file, path, &header)?;
+        if header.salt != salt {
+            let (path, log_salt) = (path.to_owned(), header.salt);
+            let has_frames = stream.has_frames()?;
+            return Err(LogError::Foreign { path, log_salt, base_salt: salt, has_frames });
+        }
+        let mut newest = stream.newest;
+        stream.each_frame_anywhere(|frame| newest = newest.max(frame.generation))?;
+        Ok(newest.min(GENERATION_MAX))
     }
 
     /// What was found.
@@ -218,7 +257,9 @@ impl LogScan {
         let base = self.base_generation;
         let mut found = None;
         let mut torn = false;
+        let mut newest = self.summary.newest;
         self.stream.each_frame_anywhere(|frame| {
+            newest = newest.max(frame.generation);
             if frame.generation <= base || at.is_some_and(|at| frame.lsn < at) {
                 return;
             }
@@ -232,6 +273,7 @@ impl LogScan {
             }
         })?;
         self.summary.torn_tail = torn;
+        self.summary.newest = newest;
         let Some((witness, durable)) = found else {
             return Ok(());
         };
@@ -258,6 +300,8 @@ struct Stream {
     segment_bytes: u64,
     slots: u32,
     merged_slots: u32,
+    /// Newest generation that a slot's header names.
+    newest: Generation,
     /// Segments to read with their slots, in order.
     segments: Vec<(Segment, u32)>,
     /// Slots without a valid header; their bytes may still tell something.
@@ -282,6 +326,7 @@ impl Stream {
             segment_bytes: header.segment_bytes,
             slots: u32::try_from(slots).unwrap_or(u32::MAX),
             merged_slots: 0,
+            newest: Generation::ZERO,
             segments: Vec::new(),
             nameless: Vec::new(),
             cached: None,
@@ -291,7 +336,10 @@ impl Stream {
             let mut b = [0; HEADER_BYTES];
             let n = stream.read(slot_offset(slot, stream.segment_bytes), &mut b)?;
             match Segment::decode(&b, stream.salt) {
-                Some(segment) if n == HEADER_BYTES => stream.segments.push((segment, slot)),
+                Some(segment) if n == HEADER_BYTES => {
+                    stream.newest = stream.newest.max(segment.generation);
+                    stream.segments.push((segment, slot));
+                }
                 _ => stream.nameless.push(slot),
             }
         }

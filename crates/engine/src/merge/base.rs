@@ -66,6 +66,9 @@ pub trait Base: Send {
     fn commit(&mut self) -> Result<()>;
     /// Abandons the transaction.
     fn rollback(&mut self);
+    /// Raises the fence in the database file itself, which its WAL says already; on disk when this returns. Waits for a
+    /// running checkpoint, for no reader, and does nothing if the file has it.
+    fn raise_fence(&mut self) -> Result<()>;
     /// Moves pages from the WAL into the database file.
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState>;
 }

@@ -269,13 +269,19 @@ impl Database {
         c.base_generation.store(merged, SeqCst);
     }
 
-    /// (M) Notes a fence that is in the base although its author did not live to say so here.
-    pub(crate) fn settle_fence(&self, header: &BaseHeader) {
-        let c = self.control();
+    /// (M) Notes that the base is at rest although whoever unfenced it did not live to say so here.
+    pub(crate) fn settle_rest(&self, header: &BaseHeader) {
         if !header.fenced {
             // Relaxed: a session at rest promises nothing.
-            c.fence.store(fence_state::RESTING, Relaxed);
-        } else if header.salt == c.salt.load(Relaxed)
+            self.control().fence.store(fence_state::RESTING, Relaxed);
+        }
+    }
+
+    /// (M) Notes a fence that is in the base, and in the database file, although its author did not live to say so here.
+    pub(crate) fn settle_fence(&self, header: &BaseHeader) {
+        let c = self.control();
+        if header.fenced
+            && header.salt == c.salt.load(Relaxed)
             && c.fence.load(Relaxed) == fence_state::RESTING
         {
             c.fence_cookie.store(header.cookie, Relaxed);

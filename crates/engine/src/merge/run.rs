@@ -212,10 +212,8 @@ impl Database {
         let at_rest = self.with_base(|base| base.header())?;
         self.refuse_other_session(&at_rest)?;
         if at_rest.fenced {
-            // The author of this session's own fence died before it could say so.
-            let _guard = self.lock_commit()?;
-            self.settle_fence(&at_rest);
-            return Ok(());
+            // The author of this session's own fence died, or failed, before it could say so.
+            return self.finish_own_fence(&at_rest);
         }
         self.create_log()?;
         crash_point!("fence.log_created");
@@ -237,9 +235,21 @@ impl Database {
             }
         })?;
         crash_point!("fence.committed");
+        // The fence must not depend on the WAL file staying where it is (Y3 in session.rs). With the checkpoint there is
+        // mostly nothing left to do for it.
+        let brought = self.checkpoint(Checkpoint::Passive);
+        self.with_base(|base| base.raise_fence())?;
+        crash_point!("fence.raised");
         self.note_fence(&before, &stamped)?;
-        // The fence must not depend on the WAL file staying where it is.
-        self.checkpoint(Checkpoint::Passive)
+        brought
+    }
+
+    /// Raises in the database file a fence of this session that is in the base already, and says so. Nothing was committed.
+    pub(crate) fn finish_own_fence(&self, header: &BaseHeader) -> Result<()> {
+        self.with_base(|base| base.raise_fence())?;
+        let _guard = self.lock_commit()?;
+        self.settle_fence(header);
+        Ok(())
     }
 
     fn note_fence(&self, before: &BaseHeader, stamped: &BaseHeader) -> Result<()> {

@@ -220,7 +220,8 @@ impl Database {
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         self.settle_base(&header, exclusive && header.generation.get() == active);
-        self.settle_fence(&header);
+        // A fence that the dead process did not finish is finished by whoever writes next.
+        self.settle_rest(&header);
         Ok(())
     }
 

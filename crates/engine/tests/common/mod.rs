@@ -110,6 +110,9 @@ impl Base for MapBase {
     fn rollback(&mut self) {
         self.open = None;
     }
+    fn raise_fence(&mut self) -> Result<()> {
+        Ok(())
+    }
     fn checkpoint(&mut self, _: Checkpoint) -> Result<WalState> {
         Ok(WalState::default())
     }

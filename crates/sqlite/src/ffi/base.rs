@@ -141,6 +141,12 @@ impl Base for CBase {
         unsafe { (self.ops.x_rollback)(self.handle) };
     }
 
+    fn raise_fence(&mut self) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_raise_fence)(self.handle) };
+        self.check(code, "raise the fence in")
+    }
+
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
         let mode = match how {
             Checkpoint::Passive => 0,

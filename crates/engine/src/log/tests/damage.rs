@@ -13,13 +13,6 @@ fn synced_log() -> (SimStorage, u64) {
     (storage, frames)
 }
 
-fn bytes_of(storage: &SimStorage) -> Vec<u8> {
-    let file = storage.open(&path()).expect("the log");
-    let mut bytes = vec![0; file.len_bytes().expect("length") as usize];
-    file.read_at(&mut bytes, 0).expect("read");
-    bytes
-}
-
 fn recovered_from(bytes: Vec<u8>, base: u32) -> Result<Vec<u64>, LogError> {
     let storage = SimStorage::new();
     storage.create(&path(), 0o644).expect("create");

@@ -26,7 +26,7 @@ mod failure;
 mod group;
 mod processes;
 
-const SALT: u32 = 0x5a17;
+pub(crate) const SALT: u32 = 0x5a17;
 const BASE_WAL: &str = "app.db-wal";
 const SEGMENT: u64 = 1024;
 const RING: u64 = 8192;
@@ -184,6 +184,36 @@ impl Bench {
         self.log.sync_through(end).expect("a sync");
         end
     }
+}
+
+/// The bytes of a log before and after the write of one group that was not synced. Commit 1 is durable, the group holds
+/// 2 to 9: the end of generation 1, all of 2, and the beginning of 3. Each commit puts its number, as a key, into root 2.
+pub(crate) fn group_over_generations() -> (Vec<u8>, Vec<u8>) {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, Sizes { slots: 6, ..SMALL });
+    bench.commit_durably(1, 1, 40);
+    let before = bytes_of(&storage);
+    for (ts, generation, len) in [
+        (2, 1, 700),
+        (3, 1, 900),
+        (4, 2, 30),
+        (5, 2, 600),
+        (6, 2, 50),
+        (7, 3, 20),
+        (8, 3, 400),
+        (9, 3, 10),
+    ] {
+        bench.commit(ts, generation, len);
+    }
+    bench.log.write_through(bench.shared_end()).expect("a write");
+    (before, bytes_of(&storage))
+}
+
+fn bytes_of(storage: &SimStorage) -> Vec<u8> {
+    let file = storage.open(&path()).expect("the log");
+    let mut bytes = vec![0; file.len_bytes().expect("length") as usize];
+    file.read_at(&mut bytes, 0).expect("read");
+    bytes
 }
 
 /// The commits that recovery would replay.
