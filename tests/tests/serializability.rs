@@ -32,6 +32,7 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         pretend: false,
         synchronous: Synchronous::Normal,
         merge_every: 50,
+        empty_every: 0,
         time: time_or(Duration::from_secs(2)),
         transactions: 2000,
     }
@@ -49,6 +50,12 @@ in_threads_and_processes! {
 
     fn contended_optimistic_transactions_are_serializable(place) {
         contended(place, &[Begin::Concurrent]);
+    }
+
+    fn optimistic_transactions_on_a_table_that_is_emptied_again_and_again_are_serializable(place) {
+        let round = Round { keys: 6, empty_every: 4, merge_every: 0, ..contended_round(place, &[Begin::Concurrent]) };
+        let summary = round.run(&Subject::plait());
+        assert!(summary.committed > 20, "{summary:?}");
     }
 
     fn contended_deferred_transactions_are_serializable(place) {

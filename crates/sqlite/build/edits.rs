@@ -196,6 +196,22 @@ pub const EDITS: &[Edit] = &[
         why: "OP_SeekXX found a row, or found that there is none: even if the row is never looked at, that it exists \
               has been read. void plSeekLanded(BtCursor*, int bFound)",
     },
+    Edit {
+        section: "vdbe.c",
+        anchor: "  alreadyExists = (pC->seekResult==0);",
+        place: Before,
+        text: "  if( pOp->opcode==OP_NoConflict && PL_STEP(pC->uc.pCursor) ) plUniqueProbed(pC->uc.pCursor, &r); /* [plait] */",
+        why: "a unique check looks at the index before it finds a NULL in the key, and then ignores what it has seen. \
+              void plUniqueProbed(BtCursor*, UnpackedRecord*)",
+    },
+    Edit {
+        section: "fts5.c",
+        anchor: "  if( fts5IndexDataVersion(p)!=p->iStructVersion ){",
+        place: Replace,
+        text: "  if( fts5IndexDataVersion(p)!=p->iStructVersion || plNotesReads(p->pConfig->db, p->pConfig->zDb) ){ /* [plait] */",
+        why: "FTS5 keeps the list of its segments across transactions as long as data_version stays: a transaction that \
+              searches must have read it. int plNotesReads(sqlite3*, const char *zDb)",
+    },
     // ---- code that looks at the file page by page
     Edit {
         section: "btree.h",

@@ -94,7 +94,7 @@ struct PlReads {
 
 /* One facade cursor. Invariants:
 **  P1 eMode==PLC_PURE: the facade is a stock cursor on the base (pIn==pOut) in state VALID or INVALID, without PLH_Row. With
-**     bTrack it has PLH_Next (PLH_Prev), unless the pending range follows it forward (backward).
+**     bTrack it has PLH_Next (PLH_Prev), unless the pending range follows it forward (backward) or ends where nothing follows.
 **  P2 eMode==PLC_PASS: the facade is a stock cursor of an exclusive transaction (pIn==pOut), without any of PLH_Front.
 **  P3 eMode==PLC_MERGE: all of PLH_Front is set, the stock cursor is inner (pIn==&inner) or not open (pIn==0), and
 **     ePos, K, eBase and eOver are the truth:

@@ -14,7 +14,14 @@
 **
 ** Cursors with bQuiet record nothing until they find no further row, and everything then: see rowid.c.
 **
-** Invariant: with bTrack, whatever the VDBE learned from a cursor is in rd or in the engine's read set.
+** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd or in the engine's read set, and that there is
+** nothing is learned as much as a row is.
+**  R1 A seek to a key or to an end notes what it looked for, whatever it found and wherever: plRdTableSeek, plRdIndexSeek, plRdEnd.
+**  R2 A step notes where it starts before it looks, and the end of the b-tree when it finds none: plRdStep, plRdEof. Neither
+**     depends on whether the cursor stands on a row: after a seek in an empty b-tree it does not. Only a step from nowhere with
+**     nothing pending has no start: the cursor was never placed, or was cleared, or what made it run out has been told.
+**  R3 Who asks whether a seek landed on a row, without moving on, has used the landing: plRdUse.
+**  R4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
 */
 
 static void plRdRange(PlCursor *pX, const u8 *aLo, u32 nLo, const u8 *aHi, u32 nHi){
@@ -55,6 +62,11 @@ static int plRdCurrent(PlCursor *pX, PlBuf *pBuf, i64 *pi, int *pbNone){
     return rc ? rc : plEncodeRecord(pX, a, n, pBuf);
   }
   return SQLITE_OK;
+}
+
+/* Is the cursor at no place at all, so that a step from it looks at nothing? */
+static SQLITE_INLINE int plNowhere(PlCursor *pX){
+  return pX->eMode==PLC_PURE ? pX->pOut->eState!=CURSOR_VALID : pX->ePos==POS_NONE;
 }
 
 /* Fixes the side of the range that follows the cursor. On an error the side becomes unbounded: too much is read,
@@ -121,11 +133,19 @@ static SQLITE_INLINE void plRdFlush(PlCursor *pX){
   if( pX->rd.eKind ) plRdFlushSlow(pX);
 }
 
-/* Everything pending of all cursors, and the roots of autocommit statements: before validation. */
+/* Everything pending of all cursors, and the roots of autocommit statements: before validation. The cursors stay (R4). */
 static void plRdFlushAll(PlBtree *pPl){
   PlCursor *pX;
   int i;
-  for(pX=pPl->pCsr; pX; pX=pX->pNext) plRdFlush(pX);
+  for(pX=pPl->pCsr; pX; pX=pX->pNext){
+    u8 eKind = pX->rd.eKind;
+    u8 bLoose = pX->rd.bLoose;
+    plRdFlush(pX);
+    if( bLoose ){
+      pX->rd.eKind = eKind;
+      pX->rd.bLoose = 1;
+    }
+  }
   for(i=0; i<pPl->nCoarse; i++) pl_read_range(pPl->pConn, pPl->aCoarse[i], 0, 0, 0, 0);
   pPl->nCoarse = 0;
 }
@@ -150,6 +170,13 @@ static int plRdCoarse(PlBtree *pPl, Pgno iRoot){
 /* True if this cursor's reads are recorded. */
 static SQLITE_INLINE int plTracks(PlCursor *pX){
   return pX->pPl->bTrack && !pX->bQuiet;
+}
+
+/* Are reads of this database recorded now? Then what an extension remembers from before the transaction, having seen only that
+** nobody has committed since, has to be read again. */
+static int plNotesReads(sqlite3 *db, const char *zDb){
+  Btree *p = sqlite3DbNameToBtree(db, zDb);
+  return p && PL_BT(p) && p->pPl->bTrack;
 }
 
 /* The cursor's whole root was read: count(*), DELETE without WHERE, integrity_check. */
@@ -192,7 +219,6 @@ static int plRdIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int res, int bRow){
     r->bLoose = 0;
     return SQLITE_OK;
   }
-  if( pKey->default_rc==0 && plHasNull(pKey) ) return SQLITE_OK;
   n = MIN(pKey->nField, pX->pOut->pKeyInfo->nKeyField);
   rc = plEncodeUnpacked(pX, pKey, n, &r->lo);
   if( rc ) return rc;
@@ -235,11 +261,14 @@ static void plRdWiden(PlCursor *pX, int dir){
 static SQLITE_NOINLINE void plRdStepSlow(PlCursor *pX, int dir){
   PlReads *r = &pX->rd;
   if( r->eKind==PLR_RANGE ){
+    if( r->iTail==0 && (dir>0 ? r->bHiInf : r->bLoInf) ) return;   /* it ended there already */
     plRdFlush(pX);
   }
   if( r->eKind==PLR_NONE ){
     int bNone = 0;
-    int rc = dir>0 ? plRdCurrent(pX, &r->lo, &r->iLo, &bNone) : plRdCurrent(pX, &r->hi, &r->iHi, &bNone);
+    int rc;
+    if( plNowhere(pX) ) return;
+    rc = dir>0 ? plRdCurrent(pX, &r->lo, &r->iLo, &bNone) : plRdCurrent(pX, &r->hi, &r->iHi, &bNone);
     int bInf = rc!=SQLITE_OK || bNone;
     r->eKind = PLR_RANGE;
     r->bLoose = 0;
@@ -269,4 +298,13 @@ static void plRdUse(PlCursor *pX, int side){
   if( !pX->rd.bLoose ) return;
   plRdWiden(pX, side<0 ? -1 : +1);
   if( pX->pOut->eState!=CURSOR_VALID ) plRdEof(pX, side<0 ? -1 : +1);
+}
+
+/* OP_NoConflict has looked for what a new entry would collide with. With a NULL in it that is nothing, whatever is there. */
+static void plUniqueProbed(BtCursor *pCur, UnpackedRecord *pKey){
+  PlReads *r = &PL_X(pCur)->rd;
+  if( plHasNull(pKey) ){
+    r->eKind = PLR_NONE;
+    r->bLoose = 0;
+  }
 }

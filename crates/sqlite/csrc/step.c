@@ -111,6 +111,7 @@ static int plMergeStep(PlCursor *pX, int dir){
   u8 aheadBase = dir>0 ? PLB_FWD : PLB_BWD;
   u8 aheadOver = dir>0 ? PLO_FWD : PLO_BWD;
   u32 nSkipped = 0;
+  if( pX->ePos==POS_NONE ) return SQLITE_DONE;
   for(;;){
     int bBase, bOver, c = 0;
     int rc = plOverAhead(pX, dir);          /* first: it needs K, which may lie on inner's row */
@@ -152,19 +153,17 @@ static int plMergeStep(PlCursor *pX, int dir){
   }
 }
 
-/* Next (dir>0) and Previous, where the merge is needed, or a note of where a range starts. */
+/* Next (dir>0) and Previous, where the merge is needed, or a note of where a range starts. What is read is noted before the step
+** and, if there was nothing, after it: whatever the cursor stands on and however the step ends (R2). */
 static SQLITE_INLINE int plStep(BtCursor *pCur, int dir, int flags){
   PlCursor *pX = PL_X(pCur);
   int rc;
+  if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
+  plRdStep(pX, dir);
   if( pX->eMode==PLC_PURE ){
-    if( pCur->eState!=CURSOR_VALID ) return SQLITE_DONE;
-    plRdStep(pX, dir);
     if( pX->rd.eKind==PLR_RANGE && pX->rd.iTail==dir ) pCur->hints &= ~(dir>0 ? PLH_Next : PLH_Prev);
     rc = dir>0 ? sqlite3StockBtreeNext(pCur, flags) : sqlite3StockBtreePrevious(pCur, flags);
   }else{
-    if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
-    if( pX->ePos==POS_NONE ) return SQLITE_DONE;
-    plRdStep(pX, dir);
     rc = plMergeStep(pX, dir);
   }
   if( rc==SQLITE_DONE ) plRdEof(pX, dir);
@@ -179,7 +178,7 @@ static int plBtreePrevious(BtCursor *pCur, int flags){
   return plStep(pCur, -1, flags);
 }
 
-/* First (dir>0) and Last. *pRes: 1 if the b-tree is empty. */
+/* First (dir>0) and Last. *pRes: 1 if the b-tree is empty. Notes no read: see plBtreeEnd() and plNewRowidCandidate(). */
 static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   BtCursor *pOut = pX->pOut;
   int res = 0, rc;
@@ -218,30 +217,28 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int plBtreeFirst(BtCursor *pCur, int *pRes){
-  PlCursor *pX = PL_X(pCur);
-  int rc = plSeekEnd(pX, +1, pRes);
-  pX->bQuiet = plIsSequence(pX);
+static int plBtreeEnd(PlCursor *pX, int dir, int *pRes){
+  int rc = plSeekEnd(pX, dir, pRes);
   if( rc==SQLITE_OK ){
-    plRdEnd(pX, +1);
-    if( *pRes ) plRdEof(pX, +1);
+    plRdEnd(pX, dir);
+    if( *pRes ) plRdEof(pX, dir);
   }
   return rc;
 }
 
+static int plBtreeFirst(BtCursor *pCur, int *pRes){
+  PL_X(pCur)->bQuiet = plIsSequence(PL_X(pCur));
+  return plBtreeEnd(PL_X(pCur), +1, pRes);
+}
+
 static int plBtreeLast(BtCursor *pCur, int *pRes){
-  PlCursor *pX = PL_X(pCur);
-  int rc = plSeekEnd(pX, -1, pRes);
-  if( rc==SQLITE_OK ){
-    plRdEnd(pX, -1);
-    if( *pRes ) plRdEof(pX, -1);
-  }
-  return rc;
+  return plBtreeEnd(PL_X(pCur), -1, pRes);
 }
 
 static int plBtreeIsEmpty(BtCursor *pCur, int *pRes){
   if( PL_X(pCur)->eMode==PLC_PASS ) return sqlite3StockBtreeIsEmpty(pCur, pRes);
   if( pCur->eState==CURSOR_VALID ){
+    plRdUse(PL_X(pCur), PL_X(pCur)->rd.iSide);
     *pRes = 0;
     return SQLITE_OK;
   }

@@ -76,6 +76,9 @@ struct Isolation {
     /// A merge after about so many transactions of a worker; none when 0.
     #[arg(long)]
     merge_every: Option<u32>,
+    /// Empty the table after about so many transactions of a worker; never when 0.
+    #[arg(long)]
+    empty_every: Option<u32>,
     /// Transactions of each worker in a round, at most.
     #[arg(long)]
     transactions: Option<u32>,
@@ -93,6 +96,7 @@ impl Isolation {
             begins: self.begins.clone().unwrap_or(random.begins),
             synchronous: self.synchronous.unwrap_or(random.synchronous),
             merge_every: self.merge_every.unwrap_or(random.merge_every),
+            empty_every: self.empty_every.unwrap_or(random.empty_every),
             transactions: self.transactions.unwrap_or(random.transactions),
             ..random
         }

@@ -29,6 +29,8 @@ pub struct Round {
     pub synchronous: Synchronous,
     /// Ask for a merge after about so many transactions of a worker.
     pub merge_every: u32,
+    /// Empty the table after about so many transactions of a worker, and begin with an empty one; never when 0.
+    pub empty_every: u32,
     /// How long the workers run.
     pub time: Duration,
     /// Transactions of each worker at most.
@@ -56,6 +58,7 @@ impl Round {
             pretend: false,
             synchronous: *dice.pick(&[Synchronous::Full, Synchronous::Normal, Synchronous::Off]),
             merge_every: *dice.pick(&[0, 20, 100]),
+            empty_every: *dice.pick(&[0, 10, 40]),
             time,
             transactions: 3000,
         }
@@ -77,7 +80,8 @@ impl Round {
         let fixture = Fixture::new(subject.clone(), &self.layout.schema());
         let mut files = vec![fixture.path("initial.json")];
         let connection = fixture.open();
-        write_initial(&connection, self.keys, &files[0]).expect("the initial rows can be written");
+        write_initial(&connection, self.keys, self.empty_every > 0, &files[0])
+            .expect("the initial rows can be written");
         let jobs: Vec<_> = (1..=self.workers)
             .map(|worker| {
                 let file = fixture.path(&format!("worker-{worker}.json"));
@@ -93,6 +97,7 @@ impl Round {
                     transactions: self.transactions,
                     time: self.time,
                     merge_every: self.merge_every,
+                    empty_every: self.empty_every,
                     first_number: 1,
                     file,
                 };

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Groups are `0..GROUPS`; every write chooses one.
 const GROUPS: i64 = 12;
+/// Marks the number of a transaction that empties the table after the one of this number.
+const EMPTYING: u32 = 1 << 31;
 
 /// How the table of keys is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,8 @@ pub struct RandomTransactions {
     pub time: Duration,
     /// Ask for a merge after about every so many transactions; never when 0.
     pub merge_every: u32,
+    /// Empty the table, in an exclusive transaction, after about every so many transactions; never when 0.
+    pub empty_every: u32,
     /// Number of the first transaction, for a worker that goes on in another process.
     pub first_number: u32,
     /// Where the history is written.
@@ -101,17 +105,49 @@ impl RandomTransactions {
             if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
                 connection.execute("PRAGMA wal_checkpoint")?;
             }
+            if self.empty_every > 0 && random.random_range(0..self.empty_every) == 0 {
+                self.empty(&connection, number, &mut file)?;
+            }
         }
         connection.close()?;
         Ok(json!({ "committed": committed, "aborted": aborted }))
     }
 }
 
-/// Writes the initial rows as transaction `T0.0` and its history.
-pub fn write_initial(connection: &Connection, keys: i64, file: &Path) -> anyhow::Result<()> {
+impl RandomTransactions {
+    /// Deletes every row in an exclusive transaction: what follows reads a b-tree that has no row anywhere, and no tombstone.
+    fn empty(&self, connection: &Connection, after: u32, file: &mut File) -> anyhow::Result<()> {
+        let name = TransactionName { worker: self.worker, number: after | EMPTYING };
+        let mut run = Run::new(connection, name, self.keys);
+        run.pretend = self.pretend;
+        let begin = if self.pretend { "SELECT 'no BEGIN'" } else { "BEGIN EXCLUSIVE" };
+        begin.clone_into(&mut run.transaction.begin);
+        let outcome = connection
+            .execute(begin)
+            .and_then(|()| run.delete_all())
+            .and_then(|()| run.commit(file));
+        if let Err(error) = &outcome {
+            anyhow::ensure!(error.is_busy(), "{name}: {error}");
+        }
+        let status = if outcome.is_ok() { Status::Committed } else { Status::Aborted };
+        if outcome.is_err() && !connection.autocommit() {
+            connection.execute("ROLLBACK")?;
+        }
+        run.write_down(file, status)?;
+        Ok(())
+    }
+}
+
+/// Writes the initial rows, if there are to be some, as transaction `T0.0` and its history.
+pub fn write_initial(
+    connection: &Connection,
+    keys: i64,
+    empty: bool,
+    file: &Path,
+) -> anyhow::Result<()> {
     let mut run = Run::new(connection, TransactionName { worker: 0, number: 0 }, keys);
     connection.execute("BEGIN IMMEDIATE")?;
-    for key in (1..=keys).filter(|key| key % 2 == 0) {
+    for key in (1..=keys).filter(|key| !empty && key % 2 == 0) {
         run.put(key, key % GROUPS)?;
     }
     connection.execute("COMMIT")?;
@@ -236,7 +272,7 @@ impl<'c> Run<'c> {
         let group = random.random_range(0..GROUPS);
         let high_group = group + random.random_range(0..3);
         let descending = random.random_bool(0.5);
-        match random.random_range(0..16) {
+        match random.random_range(0..22) {
             0..=2 => self.point(key),
             3 | 4 => self.range(key, other, descending),
             5 | 6 => self.index_range(group, high_group, descending),
@@ -246,6 +282,12 @@ impl<'c> Run<'c> {
             10 | 11 => self.put(key, group),
             12 | 13 => self.update(key, group),
             14 => self.delete(key),
+            15 => self.open_range(key, descending),
+            16 => self.nothing_between(key, other),
+            17 => self.several(key, other),
+            18 => self.extreme_group(descending),
+            19 => self.nearest_group(group, descending),
+            20 => self.joined(key),
             _ => self.update_groups(group, high_group),
         }
     }
@@ -351,6 +393,70 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
+    fn open_range(&mut self, key: i64, below: bool) -> Result<(), SqlError> {
+        let (comparison, order) = if below { ("<", "DESC") } else { (">", "ASC") };
+        let sql = format!("SELECT id, val FROM kv WHERE id{comparison}? ORDER BY id {order}");
+        let rows = self.statement(&sql, &[key])?;
+        let (low, high) = if below { (1, key - 1) } else { (key + 1, self.keys) };
+        self.saw_keys(low, high, &rows, Seen::Absent);
+        Ok(())
+    }
+
+    /// Looks whether there is any row; that there is one says nothing about a key.
+    fn nothing_between(&mut self, low: i64, high: i64) -> Result<(), SqlError> {
+        let sql = "SELECT EXISTS(SELECT 1 FROM kv WHERE id BETWEEN ? AND ?)";
+        if self.statement(sql, &[low, high])?[0][0] == 0 {
+            self.saw_keys(low, high, &[], Seen::Absent);
+        }
+        Ok(())
+    }
+
+    fn several(&mut self, key: i64, other: i64) -> Result<(), SqlError> {
+        let rows = self.statement("SELECT id, val FROM kv WHERE id IN (?, ?)", &[key, other])?;
+        self.saw_keys(key, key, &rows, Seen::Absent);
+        if other != key {
+            self.saw_keys(other, other, &rows, Seen::Absent);
+        }
+        Ok(())
+    }
+
+    fn extreme_group(&mut self, largest: bool) -> Result<(), SqlError> {
+        let function = if largest { "max" } else { "min" };
+        let sql = format!("SELECT {function}(grp) FROM kv INDEXED BY kv_grp");
+        let found = self.statement(&sql, &[])?[0][0];
+        let beyond = match found {
+            i64::MIN => Seen::Absent,
+            _ if largest => Seen::OutsideGroups(found + 1, GROUPS),
+            _ => Seen::OutsideGroups(0, found - 1),
+        };
+        self.saw_keys(1, self.keys, &[], beyond);
+        Ok(())
+    }
+
+    fn nearest_group(&mut self, group: i64, below: bool) -> Result<(), SqlError> {
+        let (comparison, order) = if below { ("<=", "DESC") } else { (">=", "ASC") };
+        let sql = format!(
+            "SELECT id, val, grp FROM kv INDEXED BY kv_grp WHERE grp{comparison}? ORDER BY grp {order} LIMIT 1"
+        );
+        let rows = self.statement(&sql, &[group])?;
+        let passed = match (rows.first(), below) {
+            (None, true) => Seen::OutsideGroups(0, group),
+            (None, false) => Seen::OutsideGroups(group, GROUPS),
+            (Some(row), true) => Seen::OutsideGroups(row[2] + 1, group),
+            (Some(row), false) => Seen::OutsideGroups(group, row[2] - 1),
+        };
+        self.saw_keys(1, self.keys, &rows, passed);
+        Ok(())
+    }
+
+    /// A key as the inner side of an outer join.
+    fn joined(&mut self, key: i64) -> Result<(), SqlError> {
+        let sql = "SELECT ifnull(kv.id, -1), kv.val FROM (SELECT ? AS k) LEFT JOIN kv ON kv.id=k";
+        let rows = self.statement(sql, &[key])?;
+        self.saw_keys(key, key, &rows, Seen::Absent);
+        Ok(())
+    }
+
     /// One statement that counts and one that lists: in one snapshot they agree.
     fn count(&mut self) -> Result<(), SqlError> {
         if self.connection.autocommit() {
@@ -399,6 +505,15 @@ impl<'c> Run<'c> {
         };
         self.saw(key, Seen::Value(row[0]));
         self.wrote(key, Some(row[0]), None);
+        Ok(())
+    }
+
+    fn delete_all(&mut self) -> Result<(), SqlError> {
+        let rows = self.statement("DELETE FROM kv RETURNING id, val", &[])?;
+        self.saw_keys(1, self.keys, &rows, Seen::Absent);
+        for row in rows {
+            self.wrote(row[0], Some(row[1]), None);
+        }
         Ok(())
     }
 
