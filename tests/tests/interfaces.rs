@@ -4,7 +4,7 @@ use plait_tests::job::{Job, Running, Work};
 use plait_tests::jobs::pairs::{Pairs, SCHEMA};
 use plait_tests::place::Place;
 use plait_tests::sqlite::{
-    BUSY, Backup, BackupProgress, ChangeKind, Connection, INTERRUPT, RowChange, Session,
+    BUSY, Backup, BackupProgress, ChangeKind, Connection, INTERRUPT, RowBefore, RowChange, Session,
 };
 use plait_tests::subject::{Fixture, Subject};
 use plait_tests::value::Value;
@@ -148,7 +148,7 @@ fn dbstat_knows_rows_that_were_not_merged_before() {
     assert!(pages >= 100, "{pages} pages");
 }
 
-fn recorded(subject: &Subject) -> (Vec<RowChange>, Vec<RowChange>, u32, u32) {
+fn recorded(subject: &Subject) -> (Vec<RowChange>, Vec<RowBefore>, u32, u32) {
     let fixture = Fixture::new(subject.clone(), ROWS);
     let connection = fixture.open();
     let (updates, preupdates) =
@@ -157,7 +157,7 @@ fn recorded(subject: &Subject) -> (Vec<RowChange>, Vec<RowChange>, u32, u32) {
     let sink = updates.clone();
     connection.update_hook(move |change| sink.lock().expect("one thread").push(change));
     let sink = preupdates.clone();
-    connection.preupdate_hook(move |change| sink.lock().expect("one thread").push(change));
+    connection.preupdate_hook(move |row| sink.lock().expect("one thread").push(row));
     let count = commits.clone();
     connection.commit_hook(move || {
         count.fetch_add(1, Ordering::Relaxed);
@@ -175,10 +175,9 @@ fn recorded(subject: &Subject) -> (Vec<RowChange>, Vec<RowChange>, u32, u32) {
          {begin}; DELETE FROM t; ROLLBACK; BEGIN; SELECT 1; COMMIT; DELETE FROM w;"
     );
     connection.execute(&script).expect("the script runs");
-    let taken = |list: &Arc<Mutex<Vec<RowChange>>>| list.lock().expect("one thread").clone();
     (
-        taken(&updates),
-        taken(&preupdates),
+        updates.lock().expect("one thread").clone(),
+        preupdates.lock().expect("one thread").clone(),
         commits.load(Ordering::Relaxed),
         rollbacks.load(Ordering::Relaxed),
     )

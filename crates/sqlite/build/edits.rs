@@ -187,6 +187,15 @@ pub const EDITS: &[Edit] = &[
         text: "    plMarkSequenceCursor(v); /* [plait] */",
         why: "and its writes become a maximum instead of a hot row",
     },
+    // ---- what hooks are told
+    Edit {
+        section: "vdbe.c",
+        anchor: "    if( (pOp->p5 & OPFLAG_SAVEPOSITION)!=0 && pC->isTable ){",
+        place: Before,
+        text: "    if( PL_CSR(pC->uc.pCursor) ){ rc = sqlite3VdbeCursorRestore(pC); if( rc ) goto abort_due_to_error; } /* [plait] */",
+        why: "the hooks get rowid and old values from the cursor of OP_Delete. A delete from one of the table's indexes just \
+              before may have made the transaction exclusive, which moves every cursor; in stock SQLite it moves none",
+    },
     // ---- what a seek has read
     Edit {
         section: "vdbe.c",

@@ -48,7 +48,8 @@ typedef struct PlReads PlReads;
 /* One handle. Invariants:
 **  H1 eWrite!=0 or bExcl implies a snapshot and a base read (or, if bExcl, write) transaction.
 **  H2 while bExcl the overlay is empty and every facade is in mode PLC_PASS, unless it was tripped (CURSOR_FAULT).
-**  H3 bTrack implies an explicit transaction that does not hold the writer's right (T2). */
+**  H3 bTrack implies an explicit transaction that does not hold the writer's right (T2).
+**  H4 while bExcl, a pinned facade (BTCF_Pinned) in state REQUIRESEEK implies bPinned. */
 struct PlBtree {
   PlConn *pConn;          /* attached session, or 0 */
   Btree *pBtree;          /* back pointer */
@@ -58,6 +59,7 @@ struct PlBtree {
   u8 eWrite;              /* 0, PL_WRITE_QUEUED or PL_WRITE_OPTIMISTIC */
   u8 bExcl;               /* exclusive: stock SQLite holds a write transaction on the base */
   u8 bStamped;            /* exclusive: the header stamp is in the transaction */
+  u8 bPinned;             /* exclusive: becoming so has moved a pinned cursor, for which stock code does not look */
   u8 bWrote;              /* this transaction has changed something */
   u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
   u8 bTrack;              /* record reads point by point and range by range */

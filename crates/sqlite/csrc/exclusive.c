@@ -82,13 +82,16 @@ static int plEscalate(Btree *p){
   p->db->nSavepoint = nSavepoint;
   if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
-    pPl->bStamped = pPl->bTrack = pPl->bBaseOnly = 0;
+    pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = 0;
     rc = plReplayOwn(p);
   }
   if( rc ) return plBreak(p, rc);
   if( pPl->eWrite==0 ) pPl->eWrite = PL_WRITE_QUEUED;
-  for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext) rc = plPassInstall(pX);
+  for(pX=pPl->pCsr; pX; pX=pX->pNext){
+    if( rc ) plTrip(pX, rc);
+    else rc = plPassInstall(pX);
+  }
   return rc;
 }
 

@@ -2,6 +2,21 @@
 ** pass.c - facade cursors on the exclusive path: stock cursors, but for what others must know of their writes (P2).
 */
 
+/* Stock code saves the other cursors of a b-tree before a write, and fails if one of them is pinned and on a row. A pinned
+** one that was moved when the transaction became exclusive is not on its row until it is next used: look for it here (H4). */
+static SQLITE_NOINLINE PL_COLD int plFindPinned(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
+  PlCursor *pX;
+  for(pX=pPl->pCsr; pX; pX=pX->pNext){
+    BtCursor *pOut = pX->pOut;
+    if( pX==pExcept || pOut->pgnoRoot!=iRoot || (pOut->curFlags & BTCF_Pinned)==0 ) continue;
+    if( pOut->eState==CURSOR_REQUIRESEEK ) return SQLITE_CONSTRAINT_PINNED;
+  }
+  return SQLITE_OK;
+}
+static SQLITE_INLINE int plCheckPinned(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
+  return PL_UNLIKELY(pPl->bPinned) ? plFindPinned(pPl, iRoot, pExcept) : SQLITE_OK;
+}
+
 /* Puts a hard-saved cursor on the exclusive path: it becomes a stock cursor with a saved position. */
 static int plPassInstall(PlCursor *pX){
   BtCursor *pOut = pX->pOut;
@@ -23,6 +38,7 @@ static int plPassInstall(PlCursor *pX){
       pOut->nKey = pOut->info.nKey = pX->iKey;    /* info: for invalidateIncrblobCursors() */
     }
     pOut->eState = CURSOR_REQUIRESEEK;
+    if( pOut->curFlags & BTCF_Pinned ) pX->pPl->bPinned = 1;
     pOut->skipNext = pX->ePos==POS_BEFORE ? 1 : pX->ePos==POS_AFTER ? -1 : 0;
   }
   if( rc ) plTrip(pX, rc);
@@ -31,6 +47,8 @@ static int plPassInstall(PlCursor *pX){
 
 static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, int seekResult){
   BtCursor *pOut = pX->pOut;
+  int rc = plCheckPinned(pX->pPl, pOut->pgnoRoot, pX);
+  if( rc ) return rc;
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
   if( !pX->bSeeked ){
@@ -39,7 +57,7 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
     if( flags & BTREE_SAVEPOSITION ){
       if( pOut->eState>=CURSOR_REQUIRESEEK ){
         int bDifferent;
-        int rc = sqlite3StockBtreeCursorRestore(pOut, &bDifferent);
+        rc = sqlite3StockBtreeCursorRestore(pOut, &bDifferent);
         if( rc ) return rc;
       }
       if( pOut->eState!=CURSOR_VALID ) flags &= ~BTREE_SAVEPOSITION;
@@ -49,6 +67,8 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
 }
 
 static int plPassDelete(PlCursor *pX, u8 flags){
+  int rc = plCheckPinned(pX->pPl, pX->pOut->pgnoRoot, pX);
+  if( rc ) return rc;
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
   return sqlite3StockBtreeDelete(pX->pOut, flags);

@@ -7,7 +7,8 @@
 ** as rowids or records and stock cursors are closed ("hard").
 **
 ** This replaces saveCursorPosition(), saveAllCursors() and sqlite3BtreeTripAllCursors() of stock SQLite and
-** keeps their contracts (T1), the error for pinned cursors included.
+** keeps their contracts (T1), the error for pinned cursors included: while a trigger runs that REPLACE has fired, the cursor
+** that REPLACE goes on with is pinned (OP_CursorLock), and nobody else may write its b-tree.
 */
 
 static int plPassInstall(PlCursor *pX);

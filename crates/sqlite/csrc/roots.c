@@ -53,6 +53,19 @@ static int plCollation(CollSeq *pColl){
   return -1;
 }
 
+/* Does an index have a collation that the application defined, or has yet to define? Asks nobody for it. */
+static int plIsCustomIndex(sqlite3 *db, const Index *pIdx){
+  int i;
+  for(i=0; i<pIdx->nKeyCol; i++){
+    const char *z = pIdx->azColl[i];
+    CollSeq *pColl;
+    if( sqlite3StrICmp(z, "BINARY") && sqlite3StrICmp(z, "NOCASE") && sqlite3StrICmp(z, "RTRIM") ) return 1;
+    pColl = sqlite3FindCollSeq(db, ENC(db), z, 0);
+    if( pColl && plCollation(pColl)<0 ) return 1;
+  }
+  return 0;
+}
+
 /* Number of indexes whose tables take the exclusive path, because the engine does not know their order. */
 static int plCountCustomIndexes(sqlite3 *db, int iDb){
   Schema *pSchema = db->aDb[iDb].pSchema;
@@ -60,17 +73,7 @@ static int plCountCustomIndexes(sqlite3 *db, int iDb){
   int n = 0;
   if( pSchema==0 ) return 0;
   for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
-    Index *pIdx = (Index*)sqliteHashData(k);
-    int i;
-    for(i=0; i<pIdx->nKeyCol; i++){
-      const char *z = pIdx->azColl[i];
-      if( sqlite3StrICmp(z, "BINARY")==0 || sqlite3StrICmp(z, "NOCASE")==0 || sqlite3StrICmp(z, "RTRIM")==0 ){
-        CollSeq *pColl = sqlite3FindCollSeq(db, ENC(db), z, 0);
-        if( pColl==0 || plCollation(pColl)>=0 ) continue;
-      }
-      n++;
-      break;
-    }
+    n += plIsCustomIndex(db, (Index*)sqliteHashData(k));
   }
   return n;
 }

@@ -176,6 +176,11 @@ static int plBtreeDelete(BtCursor *pCur, u8 flags){
     pX->ePos = POS_GONE;
     pCur->eState = CURSOR_SKIPNEXT;
     pCur->skipNext = 0;
+  }else if( pCur->curFlags & BTCF_Pinned ){
+    /* REPLACE fires delete triggers now, and must fail if one of them writes this b-tree. Stock code sees it because its
+    ** cursor is on some row after a delete, unless that was the last one. */
+    int bEmpty;
+    return plBtreeFirst(pCur, &bEmpty);
   }else{
     plForget(pX);
   }
@@ -237,31 +242,44 @@ static int plClearRows(PlCursor *pX, i64 *pnRow){
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+/* DELETE without WHERE on the concurrent path. PL_ESCALATE: what is left is for the exclusive path. */
+static int plClearOverlay(Btree *p, Pgno iTable, i64 *pnRow){
+  PlBtree *pPl = p->pPl;
+  Index *pIdx = plIndexOfRoot(p->db->aDb[plDbIndex(p)].pSchema, iTable);
+  KeyInfo *pInfo = 0;
+  PlFacade f;
+  int rc = plSaveAll(pPl, iTable, 0);
+  if( rc ) return rc;
+  plInvalidateBlobs(pPl, iTable, 0, 1);
+  /* As in stock SQLite, the collation need not be there. */
+  if( pIdx && plIsCustomIndex(p->db, pIdx) ) return PL_ESCALATE;
+  rc = plKeyInfoOfRoot(p->db, plDbIndex(p), iTable, &pInfo);
+  if( rc ) return rc;
+  sqlite3BtreeCursorZero(&f.outer);
+  rc = plOpen(p, iTable, BTREE_WRCSR, pInfo, &f.outer);
+  if( rc==SQLITE_OK ){
+    f.pX->bQuiet = 1;
+    plRdWhole(f.pX);
+    rc = plClearRows(f.pX, pnRow);
+    plBtreeCloseCursor(&f.outer);
+  }
+  sqlite3KeyInfoUnref(pInfo);
+  return rc;
+}
+
 static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   PlBtree *pPl = p->pPl;
   i64 nRow = 0;
   int rc = plWritable(p, 0);
   if( rc ) return rc;
   if( !pPl->bExcl ){
-    KeyInfo *pInfo = 0;
-    PlFacade f;
-    rc = plKeyInfoOfRoot(p->db, plDbIndex(p), (Pgno)iTable, &pInfo);
-    if( rc ) return rc;
-    plInvalidateBlobs(pPl, (Pgno)iTable, 0, 1);
-    rc = plSaveAll(pPl, (Pgno)iTable, 0);
-    sqlite3BtreeCursorZero(&f.outer);
-    if( rc==SQLITE_OK ) rc = plOpen(p, (Pgno)iTable, BTREE_WRCSR, pInfo, &f.outer);
-    if( rc==SQLITE_OK ){
-      f.pX->bQuiet = 1;
-      plRdWhole(f.pX);
-      rc = plIsCustom(f.pX) ? PL_ESCALATE : plClearRows(f.pX, &nRow);
-      plBtreeCloseCursor(&f.outer);
-    }
-    sqlite3KeyInfoUnref(pInfo);
+    rc = plClearOverlay(p, (Pgno)iTable, &nRow);
     if( rc==PL_ESCALATE ) rc = plEscalate(p);
     if( rc ) return plFail(p, rc);
   }
   if( pPl->bExcl ){
+    rc = plCheckPinned(pPl, (Pgno)iTable, 0);
+    if( rc ) return rc;
     pPl->bWrote = 1;
     rc = sqlite3StockBtreeClearTable(p, iTable, &nRow);
   }

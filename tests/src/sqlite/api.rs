@@ -18,6 +18,12 @@ pub struct RawStatement {
     _opaque: [u8; 0],
 }
 
+/// `sqlite3_value`.
+#[repr(C)]
+pub struct RawValue {
+    _opaque: [u8; 0],
+}
+
 /// `sqlite3_blob`.
 #[repr(C)]
 pub struct RawBlob {
@@ -87,6 +93,16 @@ functions! {
     rollback_hook = b"sqlite3_rollback_hook\0": fn(*mut RawDb, Option<RollbackFn>, *mut c_void) -> *mut c_void;
     update_hook = b"sqlite3_update_hook\0": fn(*mut RawDb, Option<UpdateFn>, *mut c_void) -> *mut c_void;
     preupdate_hook = b"sqlite3_preupdate_hook\0": fn(*mut RawDb, Option<PreupdateFn>, *mut c_void) -> *mut c_void;
+    preupdate_count = b"sqlite3_preupdate_count\0": fn(*mut RawDb) -> c_int;
+    preupdate_depth = b"sqlite3_preupdate_depth\0": fn(*mut RawDb) -> c_int;
+    preupdate_blobwrite = b"sqlite3_preupdate_blobwrite\0": fn(*mut RawDb) -> c_int;
+    preupdate_old = b"sqlite3_preupdate_old\0": fn(*mut RawDb, c_int, *mut *mut RawValue) -> c_int;
+    preupdate_new = b"sqlite3_preupdate_new\0": fn(*mut RawDb, c_int, *mut *mut RawValue) -> c_int;
+    value_type = b"sqlite3_value_type\0": fn(*mut RawValue) -> c_int;
+    value_int64 = b"sqlite3_value_int64\0": fn(*mut RawValue) -> i64;
+    value_double = b"sqlite3_value_double\0": fn(*mut RawValue) -> f64;
+    value_blob = b"sqlite3_value_blob\0": fn(*mut RawValue) -> *const c_void;
+    value_bytes = b"sqlite3_value_bytes\0": fn(*mut RawValue) -> c_int;
     wal_checkpoint_v2 = b"sqlite3_wal_checkpoint_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int;
     create_collation_v2 = b"sqlite3_create_collation_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_void, Option<CompareFn>, DestructorFn) -> c_int;
     interrupt = b"sqlite3_interrupt\0": fn(*mut RawDb);

@@ -1,8 +1,9 @@
 //! Callbacks: busy handler, commit, rollback, update, pre-update and WAL hooks, and collations.
 
-use super::api::RawDb;
+use super::api::{Functions, RawDb, RawValue};
 use super::connection::Connection;
 use super::error::Result;
+use crate::value::Value;
 use std::cmp::Ordering;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -40,10 +41,28 @@ pub struct RowChange {
     pub rowid: i64,
 }
 
+/// One call of the pre-update hook, with everything that it may ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowBefore {
+    /// What is about to happen.
+    pub change: RowChange,
+    /// Rowid after the change.
+    pub rowid_after: i64,
+    /// 0 for the statement itself, more for its triggers.
+    pub depth: i32,
+    /// The column that an incremental blob is written to, or -1.
+    pub blob_column: i32,
+    /// The row as it is, but for an insert; codes for columns that cannot be asked for.
+    pub old: Vec<std::result::Result<Value, c_int>>,
+    /// The row as it will be, but for a delete.
+    pub new: Vec<std::result::Result<Value, c_int>>,
+}
+
 type BusyHandler = Box<dyn FnMut(i32) -> bool + Send>;
 type CommitHook = Box<dyn FnMut() -> bool + Send>;
 type RollbackHook = Box<dyn FnMut() + Send>;
 type ChangeHook = Box<dyn FnMut(RowChange) + Send>;
+type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 
 /// Closures that SQLite holds pointers to. Boxed twice: the outer box gives a thin, stable address.
 #[derive(Default)]
@@ -53,7 +72,7 @@ pub(super) struct Hooks {
     commit: Option<Box<CommitHook>>,
     rollback: Option<Box<RollbackHook>>,
     update: Option<Box<ChangeHook>>,
-    preupdate: Option<Box<ChangeHook>>,
+    preupdate: Option<Box<PreupdateHook>>,
 }
 
 unsafe extern "C" fn call_busy(context: *mut c_void, prior: c_int) -> c_int {
@@ -90,18 +109,79 @@ unsafe extern "C" fn call_update(
 
 unsafe extern "C" fn call_preupdate(
     context: *mut c_void,
-    _db: *mut RawDb,
+    db: *mut RawDb,
     kind: c_int,
     _schema: *const c_char,
     table: *const c_char,
     rowid_before: i64,
-    _rowid_after: i64,
+    rowid_after: i64,
 ) {
     // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
-    let hook = unsafe { &mut *context.cast::<ChangeHook>() };
+    let hook = unsafe { &mut *context.cast::<PreupdateHook>() };
     // SAFETY: SQLite passes a NUL-terminated name.
     let table = unsafe { CStr::from_ptr(table) }.to_string_lossy().into_owned();
-    hook(RowChange { kind: ChangeKind::from_code(kind), table, rowid: rowid_before });
+    let change = RowChange { kind: ChangeKind::from_code(kind), table, rowid: rowid_before };
+    hook(db, change, rowid_after);
+}
+
+/// A value that is only valid while the hook runs.
+fn value_of(functions: &Functions, value: *mut RawValue) -> Value {
+    // SAFETY: SQLite has just given the value, which is protected; the type is asked before anything that could convert it.
+    match unsafe { (functions.value_type)(value) } {
+        // SAFETY: as above.
+        1 => Value::Integer(unsafe { (functions.value_int64)(value) }),
+        // SAFETY: as above.
+        2 => Value::Real(unsafe { (functions.value_double)(value) }),
+        5 => Value::Null,
+        kind => {
+            // SAFETY: as above; of a text these are its bytes.
+            let bytes = unsafe { (functions.value_blob)(value) };
+            // SAFETY: asked right after the bytes, so no conversion happens between.
+            let length = usize::try_from(unsafe { (functions.value_bytes)(value) });
+            let length = length.expect("a length is not negative");
+            let bytes = if bytes.is_null() {
+                Vec::new()
+            } else {
+                // SAFETY: SQLite guarantees `length` bytes there until the hook returns.
+                unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec()
+            };
+            if kind == 3 { Value::Text(bytes) } else { Value::Blob(bytes) }
+        }
+    }
+}
+
+/// Asks everything that a pre-update hook may ask.
+fn row_before(functions: &Functions, db: *mut RawDb, change: RowChange, after: i64) -> RowBefore {
+    type Ask = unsafe extern "C" fn(*mut RawDb, c_int, *mut *mut RawValue) -> c_int;
+    // SAFETY: called from within the hook, where SQLite allows it.
+    let columns = unsafe { (functions.preupdate_count)(db) };
+    let row = |ask: Ask| -> Vec<std::result::Result<Value, c_int>> {
+        let column = |index| {
+            let mut value = ptr::null_mut();
+            // SAFETY: called from within the hook, with a column that is there and a place for the result.
+            let code = unsafe { ask(db, index, &raw mut value) };
+            if code == 0 { Ok(value_of(functions, value)) } else { Err(code) }
+        };
+        (0..columns).map(column).collect()
+    };
+    RowBefore {
+        old: if change.kind == ChangeKind::Insert {
+            Vec::new()
+        } else {
+            row(functions.preupdate_old)
+        },
+        new: if change.kind == ChangeKind::Delete {
+            Vec::new()
+        } else {
+            row(functions.preupdate_new)
+        },
+        rowid_after: after,
+        // SAFETY: called from within the hook.
+        depth: unsafe { (functions.preupdate_depth)(db) },
+        // SAFETY: called from within the hook.
+        blob_column: unsafe { (functions.preupdate_blobwrite)(db) },
+        change,
+    }
 }
 
 unsafe extern "C" fn compare_reversed(
@@ -174,9 +254,13 @@ impl Connection {
     }
 
     /// Sets the pre-update hook.
-    pub fn preupdate_hook(&self, hook: impl FnMut(RowChange) + Send + 'static) {
+    pub fn preupdate_hook(&self, mut hook: impl FnMut(RowBefore) + Send + 'static) {
+        let functions = self.functions();
         let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
-        let mut slot: Option<Box<ChangeHook>> = Some(Box::new(Box::new(hook)));
+        let mut slot: Option<Box<PreupdateHook>> =
+            Some(Box::new(Box::new(move |db, change, after| {
+                hook(row_before(functions, db, change, after));
+            })));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_preupdate` expects and lives until it is replaced below.
         unsafe { (self.functions().preupdate_hook)(self.inner.raw, Some(call_preupdate), context) };

@@ -23,7 +23,7 @@ pub use backup::{Backup, BackupProgress};
 pub use blob::Blob;
 pub use connection::{Connection, OpenFlags, TransactionState};
 pub use error::*;
-pub use hooks::{ChangeKind, RowChange};
+pub use hooks::{ChangeKind, RowBefore, RowChange};
 pub use library::Library;
 pub use session::{Changeset, Session};
 pub use statement::{Statement, Step};

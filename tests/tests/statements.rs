@@ -1,0 +1,252 @@
+//! Statements that something happens to in their middle: a trigger writes what they are about to write, or they go over to
+//! SQLite's own path. What they do, what they answer and what hooks are told equals stock SQLite.
+
+use plait_tests::differential::run::contents;
+use plait_tests::sqlite::{Connection, RowBefore, RowChange};
+use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
+use plait_tests::value::Value;
+use std::sync::{Arc, Mutex};
+
+/// A table with a row that fills the memory of a transaction on the concurrent path, so that it goes over to SQLite's own.
+const FILLER: &str = "INSERT INTO filler VALUES(zeroblob(9000000));";
+
+/// Everything that an application can see of a few statements.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    answers: Vec<Result<Vec<Vec<Value>>, i32>>,
+    counts: Vec<(i64, i64, i64)>,
+    updates: Vec<RowChange>,
+    rows_before: Vec<RowBefore>,
+    contents: Vec<Vec<Value>>,
+}
+
+fn exclusive_commits(connection: &Connection) -> i64 {
+    connection
+        .integer("SELECT coalesce(max(value), 0) FROM plait_status WHERE name='exclusive_commits'")
+        .expect("a counter")
+}
+
+/// How the database and the transaction are when the statements come.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    begin: Option<Begin>,
+    merged: bool,
+    hooks: bool,
+}
+
+impl Setting {
+    fn all() -> Vec<Self> {
+        let begins = [None, Some(Begin::Deferred), Some(Begin::Immediate), Some(Begin::Concurrent)];
+        let one = |begin, merged| Self { begin, merged, hooks: merged };
+        begins.iter().flat_map(|&begin| [one(begin, false), one(begin, true)]).collect()
+    }
+
+    fn in_transactions_with_hooks() -> Vec<Self> {
+        let mut settings = Self::all();
+        settings.retain(|setting| setting.begin.is_some());
+        settings.into_iter().map(|setting| Self { hooks: true, ..setting }).collect()
+    }
+}
+
+/// Runs the statements one by one; also tells how many transactions took SQLite's own path.
+fn run(subject: &Subject, setting: Setting, schema: &str, statements: &[&str]) -> (Seen, i64) {
+    let fixture = Fixture::new(subject.clone(), schema);
+    let connection = fixture.open();
+    // Somebody else is there: nothing counts as a bulk load.
+    let other = fixture.open();
+    connection.execute("PRAGMA recursive_triggers=1; PRAGMA foreign_keys=1").expect("pragmas");
+    if setting.merged && subject.is_concurrent() {
+        other.execute("PRAGMA wal_checkpoint").expect("a merge");
+    }
+    let (updates, rows_before) =
+        (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    if setting.hooks {
+        let sink = updates.clone();
+        connection.update_hook(move |change| sink.lock().expect("one thread").push(change));
+        let sink = rows_before.clone();
+        connection.preupdate_hook(move |row| sink.lock().expect("one thread").push(row));
+    }
+    let exclusive = |connection: &Connection| {
+        if subject.is_concurrent() { exclusive_commits(connection) } else { 0 }
+    };
+    let before = exclusive(&connection);
+    let begin = setting.begin.map(|begin| subject.begin(begin));
+    let end = setting.begin.map(|_| "COMMIT");
+    let (mut answers, mut counts) = (Vec::new(), Vec::new());
+    for sql in begin.iter().chain(statements).chain(&end) {
+        answers.push(connection.query(sql).map_err(|error| error.extended));
+        counts.push((
+            connection.changes(),
+            connection.total_changes(),
+            connection.last_insert_rowid(),
+        ));
+    }
+    let after = exclusive(&connection);
+    let mut rows = connection.query("PRAGMA integrity_check").expect("a check");
+    contents(&connection, &mut rows).expect("rows");
+    let seen = Seen {
+        answers,
+        counts,
+        updates: updates.lock().expect("one thread").clone(),
+        rows_before: rows_before.lock().expect("one thread").clone(),
+        contents: rows,
+    };
+    (seen, after - before)
+}
+
+/// The statements do the same in all settings. Returns what stock SQLite answers in the last, and in how many SQLite's own path was
+/// taken.
+#[track_caller]
+fn same_as_stock(settings: &[Setting], schema: &str, statements: &[&str]) -> (Seen, usize) {
+    let (stock, plait) = (Subject::stock(), Subject::plait());
+    let mut last = None;
+    let mut own_path = 0;
+    for &setting in settings {
+        let (expected, _) = run(&stock, setting, schema, statements);
+        let (got, exclusive) = run(&plait, setting, schema, statements);
+        assert_eq!(expected.answers, got.answers, "{setting:?}: {statements:?}");
+        assert_eq!(expected.counts, got.counts, "{setting:?}: {statements:?}");
+        assert_eq!(expected.updates, got.updates, "{setting:?}: {statements:?}");
+        assert_eq!(expected.rows_before, got.rows_before, "{setting:?}: {statements:?}");
+        assert!(expected.contents == got.contents, "{setting:?}: {statements:?}");
+        own_path += usize::from(exclusive > 0);
+        last = Some(expected);
+    }
+    (last.expect("there are settings"), own_path)
+}
+
+/// `rows` rows with two unique columns, with a rowid and without, and a trigger that runs `body` when a row is deleted.
+fn replaced(rows: i64, body: &str) -> [String; 2] {
+    let numbers = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<{rows}) SELECT i, i, 'row'||i FROM n"
+    );
+    [
+        format!(
+            "CREATE TABLE filler(x); CREATE TABLE t(a UNIQUE, b UNIQUE, c); {body}; INSERT INTO t {numbers};"
+        ),
+        format!(
+            "CREATE TABLE filler(x); CREATE TABLE t(a PRIMARY KEY, b UNIQUE, c) WITHOUT ROWID; {body}; INSERT INTO t {numbers};"
+        ),
+    ]
+}
+
+#[test]
+fn replace_fails_when_a_trigger_writes_the_table_whose_row_it_replaces() {
+    let constraint = 19 | 11 << 8;
+    for (filler, time, write) in [
+        ("", "AFTER", "DELETE FROM t"),
+        ("", "AFTER", "INSERT INTO t VALUES(100, 100, 'of the trigger')"),
+        ("", "BEFORE", "DELETE FROM t WHERE a=3"),
+        ("", "BEFORE", "UPDATE t SET c='changed' WHERE a=4"),
+        (FILLER, "AFTER", "DELETE FROM t WHERE a=3"),
+        (FILLER, "BEFORE", "INSERT INTO t VALUES(100, 100, 'of the trigger')"),
+    ] {
+        let trigger = format!("CREATE TRIGGER r {time} DELETE ON t BEGIN {filler} {write}; END");
+        for schema in replaced(5, &trigger) {
+            let statements =
+                ["UPDATE OR REPLACE t SET b=1", "UPDATE OR REPLACE t SET a=2 WHERE a=1"];
+            let (seen, _) = same_as_stock(&Setting::all(), &schema, &statements);
+            assert!(seen.answers.contains(&Err(constraint)), "{schema}: {:?}", seen.answers);
+        }
+    }
+}
+
+#[test]
+fn replace_succeeds_when_its_trigger_finds_nothing_to_write_or_writes_elsewhere() {
+    for (rows, body) in [
+        (2, "AFTER DELETE ON t BEGIN DELETE FROM t WHERE a=77; END"),
+        (5, "AFTER DELETE ON t BEGIN INSERT INTO filler VALUES(old.a); END"),
+        (5, "BEFORE DELETE ON t BEGIN DELETE FROM filler; END"),
+    ] {
+        for schema in replaced(rows, &format!("CREATE TRIGGER r {body}")) {
+            let (seen, _) = same_as_stock(
+                &Setting::all(),
+                &schema,
+                &["UPDATE OR REPLACE t SET b=1 WHERE a=2", "REPLACE INTO t VALUES(2, 9, 'new')"],
+            );
+            assert!(seen.answers.iter().all(Result::is_ok), "{schema}: {:?}", seen.answers);
+        }
+    }
+}
+
+/// Rows that are large enough for a change of all of them to leave the concurrent path, with all kinds of indexes.
+const LARGE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, grp INTEGER, name TEXT COLLATE NOCASE, pad BLOB, twice AS (grp*2));
+    CREATE INDEX t_grp ON t(grp);
+    CREATE UNIQUE INDEX t_name ON t(name);
+    CREATE INDEX t_twice ON t(twice, length(pad)) WHERE grp<>3;
+    CREATE TABLE w(name TEXT PRIMARY KEY, grp INTEGER, pad BLOB) WITHOUT ROWID;
+    CREATE INDEX w_grp ON w(grp);
+    CREATE TABLE log(id INTEGER PRIMARY KEY AUTOINCREMENT, what, row);
+    CREATE TABLE child(id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t(id) ON DELETE CASCADE ON UPDATE CASCADE);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500)
+        INSERT INTO t SELECT i, i%7, 'Name '||i, zeroblob(3000+i) FROM n;
+    INSERT INTO w SELECT name, grp, pad FROM t;
+    INSERT INTO child SELECT id+1000, id FROM t WHERE id%50=0;
+    CREATE TRIGGER ti AFTER INSERT ON t BEGIN INSERT INTO log(what, row) VALUES('insert', new.id); END;
+    CREATE TRIGGER tu AFTER UPDATE ON t BEGIN INSERT INTO log(what, row) VALUES('update '||old.grp, new.id); END;
+    CREATE TRIGGER td BEFORE DELETE ON t WHEN old.id%2 BEGIN INSERT INTO log(what, row) VALUES('delete '||old.name, old.id); END;";
+/// Written before the statement, in the same transaction where there is one: little is left of what it may keep in memory.
+const NEARLY_FULL: &str = "INSERT INTO w VALUES('filler', 0, zeroblob(6500000))";
+
+#[test]
+fn hooks_see_the_rows_of_a_statement_that_leaves_the_concurrent_path_in_its_middle() {
+    for statement in [
+        "DELETE FROM t WHERE id>0 RETURNING id, name",
+        "DELETE FROM w WHERE grp>=0 RETURNING name, length(pad)",
+        "UPDATE t SET grp=grp+1, name=name||'x' RETURNING id, twice, name",
+        "UPDATE t SET id=id+10000 WHERE grp<>2",
+        "UPDATE w SET grp=grp+1, pad=zeroblob(4000)",
+        "UPDATE w SET name=name||'!' WHERE grp<5",
+        "UPDATE t SET grp=10 FROM w WHERE w.name=t.name RETURNING id, w.grp",
+        "REPLACE INTO t SELECT id+1, grp, 'Name '||(id+2), pad FROM t WHERE id<499",
+        "INSERT INTO t SELECT id, 99, 'Name '||(id+250), pad FROM t WHERE true
+            ON CONFLICT(name) DO UPDATE SET grp=grp+excluded.grp, pad=excluded.pad ON CONFLICT(id) DO UPDATE SET grp=-grp
+            RETURNING id, grp, length(pad)",
+        "INSERT OR IGNORE INTO t SELECT id*2, grp, name||'y', pad FROM t",
+    ] {
+        let settings = Setting::in_transactions_with_hooks();
+        let (seen, own_path) = same_as_stock(&settings, LARGE, &[NEARLY_FULL, statement]);
+        assert!(seen.answers.iter().all(Result::is_ok), "{statement}: {:?}", seen.answers);
+        assert_eq!(own_path, settings.len(), "{statement}: it stayed on the concurrent path");
+    }
+}
+
+#[test]
+fn a_table_with_a_collation_that_is_not_there_can_be_emptied() {
+    let Some(plait) = real_plait("statements") else { return };
+    let outcome = |subject: &Subject, begin: Option<Begin>, merged: bool| {
+        let fixture = Fixture::new(subject.clone(), "");
+        let connection = fixture.open();
+        connection.create_reversed_collation().expect("a collation");
+        connection
+            .execute(
+                "CREATE TABLE t(a COLLATE reversed, b); CREATE INDEX i ON t(a); INSERT INTO t VALUES('x', 'y'), ('z', 1);
+                 CREATE TABLE w(a TEXT COLLATE reversed PRIMARY KEY, b) WITHOUT ROWID; INSERT INTO w VALUES('x', 1)",
+            )
+            .expect("rows");
+        connection.close().expect("it closes");
+        let connection = fixture.open();
+        if merged {
+            connection.execute("PRAGMA wal_checkpoint").expect("a merge");
+        }
+        let mut seen = Vec::new();
+        for sql in begin.map(|begin| subject.begin(begin)).iter().chain(&[
+            "DELETE FROM t WHERE b=1",
+            "DELETE FROM t",
+            "DELETE FROM w",
+            "SELECT count(*) FROM t",
+            "DROP INDEX i",
+        ]) {
+            seen.push(connection.query(sql).map_err(|error| (error.extended, error.message)));
+            seen.push(Ok(vec![vec![Value::Integer(connection.changes())]]));
+        }
+        seen
+    };
+    for begin in [None, Some(Begin::Deferred), Some(Begin::Immediate), Some(Begin::Concurrent)] {
+        for merged in [false, true] {
+            let (expected, got) =
+                (outcome(&Subject::stock(), begin, merged), outcome(&plait, begin, merged));
+            assert_eq!(expected, got, "{begin:?}, merged: {merged}");
+        }
+    }
+}
