@@ -129,3 +129,126 @@ fn numbers_are_integers_and_words_are_text() {
         assert_eq!(answer.as_deref(), Ok(&[vec![value]][..]), "{pragma}");
     }
 }
+
+/// What two connections are answered, and which statements change it.
+fn data_versions(subject: &Subject) -> Vec<(bool, bool)> {
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let (first, second) = (fixture.open(), fixture.open());
+    let ask = |connection: &Connection| setting(connection, "data_version");
+    let mut before = (ask(&first), ask(&second));
+    let mut changes = Vec::new();
+    for (connection, sql) in [
+        (&first, "SELECT * FROM t"),
+        (&first, "INSERT INTO t VALUES(2, 'the first write')"),
+        (&first, "UPDATE t SET data='x'"),
+        (&second, "SELECT * FROM t"),
+        (&second, "DELETE FROM t WHERE id=2"),
+        (&first, "CREATE TABLE u(a)"),
+        (&first, "PRAGMA wal_checkpoint"),
+        (&second, "PRAGMA wal_checkpoint"),
+        (&second, "BEGIN; INSERT INTO u VALUES(1); ROLLBACK"),
+        (&second, "PRAGMA user_version=5"),
+        (&first, "BEGIN; INSERT INTO u VALUES(1); INSERT INTO t DEFAULT VALUES; COMMIT"),
+        (&second, "VACUUM"),
+    ] {
+        connection.execute(sql).expect("it runs");
+        let after = (ask(&first), ask(&second));
+        changes.push((after.0 != before.0, after.1 != before.1));
+        before = after;
+    }
+    changes
+}
+
+#[test]
+fn data_version_changes_by_the_writes_of_others_alone() {
+    let (stock, plait) = (data_versions(&Subject::stock()), data_versions(&Subject::plait()));
+    assert_eq!(stock, plait);
+    assert!(stock.contains(&(false, true)) && stock.contains(&(true, false)), "{stock:?}");
+}
+
+#[test]
+fn data_version_does_not_change_by_the_first_write_when_that_is_a_change_of_the_schema() {
+    let (fixture, subject) = (Fixture::new(Subject::plait(), SCHEMA), Subject::plait());
+    for (index, sql) in
+        ["CREATE TABLE u(a)", "PRAGMA user_version=7", "INSERT INTO t DEFAULT VALUES"]
+            .iter()
+            .enumerate()
+    {
+        let connection = subject.open(&fixture.database()).expect("it opens");
+        let before = setting(&connection, "data_version");
+        connection.execute(sql).expect("it runs");
+        assert_eq!(setting(&connection, "data_version"), before, "{index}: {sql}");
+        connection.close().expect("it closes");
+    }
+}
+
+#[test]
+fn data_version_changes_when_stock_sqlite_has_written_the_file_at_rest() {
+    let Some(fixture) = fixture("data_version") else { return };
+    let connection = fixture.open();
+    let before = setting(&connection, "data_version");
+    let stock = Subject::stock().open(&fixture.database()).expect("a file at rest");
+    stock.execute("INSERT INTO t VALUES(9, 'stock')").expect("a write");
+    stock.close().expect("it closes");
+    let after = setting(&connection, "data_version");
+    assert_ne!(before, after, "a stock program wrote");
+    connection.execute("INSERT INTO t VALUES(10, 'ours')").expect("a write");
+    assert_eq!(setting(&connection, "data_version"), after);
+}
+
+/// Breaks a row of the schema, goes on beside it, and mends it.
+fn break_and_mend(
+    subject: &Subject,
+    broken: &str,
+    mend: &str,
+) -> Vec<Result<Vec<Vec<Value>>, i32>> {
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let connection = fixture.open();
+    connection.execute("PRAGMA writable_schema=1").expect("a pragma");
+    connection.execute(broken).expect("the schema can be written");
+    connection.close().expect("it closes");
+    let connection = fixture.open();
+    let mut seen = Vec::new();
+    for sql in [
+        "SELECT * FROM t",
+        "PRAGMA writable_schema=1",
+        "SELECT name FROM sqlite_schema",
+        "INSERT INTO t VALUES(5, 'beside it')",
+        "PRAGMA wal_checkpoint",
+        "SELECT * FROM t",
+        mend,
+        "CREATE TABLE more(x)",
+    ] {
+        let answer = connection.query(sql).map_err(|error| error.code);
+        seen.push(if sql.contains("checkpoint") { Ok(Vec::new()) } else { answer });
+    }
+    connection.close().expect("it closes");
+    let connection = fixture.open();
+    for sql in ["SELECT * FROM t", "SELECT name FROM sqlite_schema", "PRAGMA integrity_check"] {
+        seen.push(connection.query(sql).map_err(|error| error.code));
+    }
+    seen
+}
+
+#[test]
+fn a_broken_row_of_the_schema_keeps_nobody_from_mending_it() {
+    for (broken, mend) in [
+        (
+            "INSERT INTO sqlite_schema VALUES('table', 'x', 'x', 77, 'CREATE TABLE x(a INTEGER PRIMARY KEY)')",
+            "DELETE FROM sqlite_schema WHERE name='x'",
+        ),
+        (
+            "INSERT INTO sqlite_schema VALUES('index', 'x', 't', 0, 'no SQL at all')",
+            "DELETE FROM sqlite_schema WHERE name='x'",
+        ),
+        (
+            "INSERT INTO sqlite_schema VALUES('trigger', 'x', 't', 0, 'CREATE TRIGGER x AFTER INSERT ON gone BEGIN SELECT 1; END')",
+            "DELETE FROM sqlite_schema WHERE name='x'",
+        ),
+    ] {
+        let expected = break_and_mend(&Subject::stock(), broken, mend);
+        let got = break_and_mend(&Subject::plait(), broken, mend);
+        assert_eq!(expected, got, "{broken}");
+        assert!(expected[0].is_err() && expected.iter().skip(1).all(Result::is_ok), "{expected:?}");
+    }
+}

@@ -36,6 +36,9 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   sqlite3_wal_autocheckpoint(pBase->db, 0);
   sqlite3_busy_timeout(pBase->db, PL_BASE_BUSY_MS);
   pBase->db->aDb[0].safety_level = PAGER_SYNCHRONOUS_FULL;
+  /* As with PRAGMA writable_schema: one broken row of the schema must not keep the others' tables from being merged, nor
+  ** itself from being mended. What needs the broken one fails. */
+  pBase->db->flags |= SQLITE_WriteSchema|SQLITE_NoSchemaError;
   sqlite3StockBtreeSetPagerFlags(plBaseBtree(pBase), PAGER_SYNCHRONOUS_FULL|PAGER_CACHESPILL);
   sqlite3BtreeSetCacheSize(plBaseBtree(pBase), -PL_BASE_CACHE_KIB);
   plApplyInit(&pBase->apply, plBaseBtree(pBase), 0);

@@ -102,6 +102,9 @@ pub struct Conn {
     pub(crate) conflict: Option<Box<Conflict>>,
     pub(crate) view: u32,
     pub(crate) own_commits: u64,
+    /// What `data_version` answers, and what it knows by now.
+    pub(crate) data_version: u32,
+    pub(crate) seen: Option<snapshot::Seen>,
     pub(crate) txn: TxnId,
 }
 
@@ -127,6 +130,8 @@ impl Conn {
             conflict: None,
             view: 1,
             own_commits: 0,
+            data_version: 2,
+            seen: None,
             txn: TxnId::ZERO,
         })
     }

@@ -190,16 +190,43 @@ impl Conn {
         Ok(())
     }
 
-    /// A number that changes when a commit of another connection came into view.
-    pub fn data_version(&self) -> u32 {
-        match &self.snapshot {
-            Some(s) if s.resting => (s.base_cookie ^ (s.base_cookie >> 32)) as u32,
-            Some(s) => (s.ts.get().wrapping_sub(self.own_commits)) as u32,
-            None => {
-                self.db.control().readable_ts.load(Acquire).wrapping_sub(self.own_commits) as u32
+    /// A number that changes when a commit of another connection came into view since the last call.
+    pub fn data_version(&mut self) -> u32 {
+        let c = self.db.control();
+        let ts = match &self.snapshot {
+            Some(s) => s.ts.get(),
+            None => c.readable_ts.load(Acquire),
+        };
+        let resting = self.snapshot.as_ref().filter(|s| s.resting).map(|s| s.base_cookie);
+        let now = Seen { foreign_commits: ts.wrapping_sub(self.own_commits), resting };
+        if let Some(then) = self.seen.replace(now) {
+            // A file at rest may be written by stock programs. Who fenced it first says what it was then.
+            let base_is_other = match (then.resting, resting) {
+                (Some(then), Some(now)) => then != now,
+                // Relaxed: stored before the commit that made this snapshot one of a fenced file.
+                (Some(then), None) if self.snapshot.is_some() => {
+                    then != c.fence_cookie.load(Relaxed)
+                }
+                _ => false,
+            };
+            if base_is_other || then.foreign_commits != now.foreign_commits {
+                self.data_version = self.data_version.wrapping_add(1);
+            } else if self.snapshot.is_none() {
+                // Without a snapshot nothing is known of a base at rest.
+                self.seen = Some(then);
             }
         }
+        self.data_version
     }
+}
+
+/// What [`Conn::data_version`] found at its last call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    /// Commits that came into view, but for those of this connection.
+    foreign_commits: u64,
+    /// The cookie of a base at rest.
+    resting: Option<u64>,
 }
 
 /// True if `found`, newest first, has every generation from `base` on. From 0 on nobody expects that.
