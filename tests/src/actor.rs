@@ -154,6 +154,24 @@ impl Actor {
         actor
     }
 
+    /// As [`Self::start`], in a process with one more environment variable.
+    ///
+    /// # Panics
+    /// If it cannot be started or the database not opened.
+    #[must_use]
+    pub fn start_with_environment(
+        name: &str,
+        subject: &Subject,
+        database: &Path,
+        variable: (&str, &str),
+    ) -> Self {
+        let (answer, replies) = channel();
+        let link = start_process(subject, answer, &[variable]);
+        let mut actor = Self { name: name.to_owned(), link, replies };
+        actor.open(database).unwrap_or_else(|error| panic!("{name} cannot open: {error}"));
+        actor
+    }
+
     /// Starts an actor without a database.
     ///
     /// # Panics
@@ -163,7 +181,7 @@ impl Actor {
         let (answer, replies) = channel();
         let link = match place {
             Place::Threads => start_thread(subject.clone(), answer),
-            Place::Processes => start_process(subject, answer),
+            Place::Processes => start_process(subject, answer, &[]),
         };
         Self { name: name.to_owned(), link, replies }
     }
@@ -305,6 +323,31 @@ impl Actor {
         }
     }
 
+    /// Waits until an actor in a process has been killed by itself or others, and reaps it.
+    ///
+    /// # Panics
+    /// If it is a thread, or still lives after a minute.
+    pub fn await_death(mut self) {
+        let Link::Process { child } = &mut self.link else { panic!("{} is a thread", self.name) };
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().expect("the worker can be reaped").is_none() {
+            assert!(Instant::now() < deadline, "{} still lives", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until an actor in a process stands still.
+    ///
+    /// # Panics
+    /// If it is a thread, or still runs after a minute.
+    pub fn await_stop(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !crate::os::is_stopped(self.pid()) {
+            assert!(Instant::now() < deadline, "{} still runs", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Kills an actor in a process with SIGKILL and reaps it.
     ///
     /// # Panics
@@ -351,11 +394,12 @@ fn start_thread(subject: Subject, answer: Sender<Reply>) -> Link {
     Link::Thread { commands }
 }
 
-fn start_process(subject: &Subject, answer: Sender<Reply>) -> Link {
+fn start_process(subject: &Subject, answer: Sender<Reply>, environment: &[(&str, &str)]) -> Link {
     let subject = serde_json::to_string(subject).expect("a subject can be written");
     let program = crate::paths::worker().unwrap_or_else(|error| panic!("{error:#}"));
     let mut child = std::process::Command::new(program)
         .args(["actor", &subject])
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

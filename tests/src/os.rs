@@ -55,6 +55,14 @@ pub fn suspend(pid: u32) -> std::io::Result<()> {
     signal(pid, libc::SIGSTOP)
 }
 
+/// Whether a process is stopped by a signal.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // After the name, which may hold anything, in parentheses.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
 /// Lets a suspended process go on.
 pub fn resume(pid: u32) -> std::io::Result<()> {
     signal(pid, libc::SIGCONT)

@@ -30,7 +30,7 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         layout: Layout::Rowid,
         begins: begins.to_vec(),
         pretend: false,
-        synchronous: Synchronous::Normal,
+        levels: vec![Synchronous::Normal],
         merge_every: 50,
         empty_every: 0,
         time: time_or(Duration::from_secs(2)),
@@ -64,6 +64,16 @@ in_threads_and_processes! {
 
     fn contended_transactions_of_all_kinds_are_serializable(place) {
         contended(place, &Begin::ALL);
+    }
+
+    /// What was acknowledged or shown comes before whatever begins later, whoever waits for the disk and who does not.
+    fn contended_transactions_of_all_levels_agree_with_real_time(place) {
+        for levels in [vec![Synchronous::Full], vec![Synchronous::Full, Synchronous::Normal]] {
+            let mut round = contended_round(place, &Begin::ALL);
+            round.levels = levels;
+            let summary = round.run(&Subject::plait());
+            assert!(summary.committed > 20, "{summary:?}");
+        }
     }
 }
 

@@ -1,13 +1,14 @@
-//! Named points at which a test may kill the process.
+//! Named points at which a test may kill or stop the process.
 //!
 //! With the feature `crash-points`, the environment variable `PLAIT_CRASH_AT="name"` or `"name:n"`
 //! makes the n-th passage of that point (from 1) write the name to standard error and end the process
 //! with SIGKILL, as the out-of-memory killer would: no destructor, no handler, no flush. Without the
-//! feature a point compiles to nothing.
+//! feature a point compiles to nothing. `PLAIT_STOP_AT` does the same with SIGSTOP: the process stands still there until it gets
+//! SIGCONT, and holds what it holds.
 //!
 //! [`CRASH_POINTS`] lists every name; a test holds the list and the sources together.
 
-/// Marks a point at which a test may kill the process; see [`crate::crash_point`].
+/// Marks a point at which a test may kill or stop the process; see [`crate::crash_point`].
 #[macro_export]
 macro_rules! crash_point {
     ($name:literal) => {
@@ -81,18 +82,25 @@ mod armed {
     struct Armed {
         name: String,
         remaining: AtomicU64,
+        signal: i32,
     }
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
 
     fn parse() -> Option<Armed> {
-        let text = std::env::var("PLAIT_CRASH_AT").ok()?;
+        let (text, signal) = match std::env::var("PLAIT_CRASH_AT") {
+            Ok(text) => (text, libc::SIGKILL),
+            Err(_) => (std::env::var("PLAIT_STOP_AT").ok()?, libc::SIGSTOP),
+        };
         let (name, count) = match text.rsplit_once(':') {
             Some((name, n)) => (name, n.parse().ok()?),
             None => (text.as_str(), 1),
         };
-        assert!(super::CRASH_POINTS.contains(&name), "PLAIT_CRASH_AT names no crash point: {name}");
-        Some(Armed { name: name.to_owned(), remaining: AtomicU64::new(count) })
+        assert!(
+            super::CRASH_POINTS.contains(&name),
+            "PLAIT_CRASH_AT or PLAIT_STOP_AT names no crash point: {name}"
+        );
+        Some(Armed { name: name.to_owned(), remaining: AtomicU64::new(count), signal })
     }
 
     pub(super) fn hit(name: &str) {
@@ -108,9 +116,9 @@ mod armed {
         let _ = stderr.flush();
         // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() };
-        // SAFETY: signalling this very process is always permitted; SIGKILL ends it here.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-        loop {
+        // SAFETY: signalling this very process is always permitted.
+        unsafe { libc::kill(pid, armed.signal) };
+        while armed.signal == libc::SIGKILL {
             std::thread::park();
         }
     }

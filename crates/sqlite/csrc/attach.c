@@ -216,6 +216,7 @@ static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags){
     case PAGER_SYNCHRONOUS_NORMAL: pPl->eSync = PL_SYNC_NORMAL; break;
     default:                       pPl->eSync = PL_SYNC_FULL; break;
   }
+  pl_set_level(pPl->pConn, pPl->eSync);
   pgFlags &= ~(unsigned)PAGER_SYNCHRONOUS_MASK;
   pgFlags |= pPl->eSync==PL_SYNC_FULL ? PAGER_SYNCHRONOUS_FULL : PAGER_SYNCHRONOUS_NORMAL;
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);

@@ -112,7 +112,7 @@ typedef struct PlWait {
 int  pl_snapshot_pin(PlConn *);
 /* PL_RETRY: end the base read transaction and start over from pin.  forWrite: newest visible commit instead of newest readable. */
 int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
-void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin */
+void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin. Settles as pl_settle_shown */
 uint32_t pl_data_version(PlConn *);      /* changes when another connection's commit came into view */
 uint32_t pl_view(PlConn *);              /* bumped whenever the snapshot moves under open cursors (upgrade, commit with open reads, rollback) */
 
@@ -165,6 +165,11 @@ void pl_read_range(PlConn *, uint32_t iRoot, const uint8_t *pLo, uint32_t nLo, c
 #define PL_SYNC_OFF 0
 #define PL_SYNC_NORMAL 1
 #define PL_SYNC_FULL 2
+/* How durable the connection's commits, and what else it reports, have to be: pl_commit is told again. */
+void pl_set_level(PlConn *, int sync);
+/* The transaction has ended, but the snapshot stays for statements that read: what it was shown is there from now on for whoever begins,
+** and under FULL on disk. Cheap when there is nothing of that kind. */
+int  pl_settle_shown(PlConn *);
 /* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). */
 int  pl_commit_prepare(PlConn *, const PlWait *);
 /* SQLITE_OK: committed, and on disk when sync is FULL.  SQLITE_BUSY: may be repeated.  SQLITE_BUSY_SNAPSHOT: conflict, doomed until rollback.

@@ -325,6 +325,8 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
     if( rc && !bCleanup ) return plFail(p, rc);
   }
   if( p->db->nVdbeRead>1 ){
+    rc = plFail(p, pl_settle_shown(pPl->pConn));
+    if( rc && !bCleanup ) return rc;
     plRdFlushAll(pPl);
     pPl->bTrack = 0;
     return plMoveView(pPl);
@@ -362,6 +364,7 @@ static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
     }else{
       int rc2 = plMoveView(pPl);
       if( rc==SQLITE_OK ) rc = rc2;
+      (void)pl_settle_shown(pPl->pConn);   /* if it fails the engine has stopped, and the next call says so */
     }
   }
   return rc;

@@ -94,7 +94,7 @@ impl Isolation {
             keys: self.keys.unwrap_or(random.keys),
             layout: self.without_rowid.map_or(random.layout, layout),
             begins: self.begins.clone().unwrap_or(random.begins),
-            synchronous: self.synchronous.unwrap_or(random.synchronous),
+            levels: self.synchronous.map_or(random.levels, |level| vec![level]),
             merge_every: self.merge_every.unwrap_or(random.merge_every),
             empty_every: self.empty_every.unwrap_or(random.empty_every),
             transactions: self.transactions.unwrap_or(random.transactions),

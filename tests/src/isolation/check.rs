@@ -1,4 +1,7 @@
 //! Builds the direct serialization graph of a history and reports what is wrong with it.
+//!
+//! A transaction that was rolled back counts as one that only read: what it was shown has to be a state that there was, and has
+//! to be there for whoever began after it had ended.
 
 use super::graph::{Edge, Graph, Reason};
 use super::history::{Operation, Seen, Status, Transaction, Version};
@@ -19,7 +22,10 @@ pub struct Summary {
 
 /// Checks a history; the error is a report that shows the anomaly and its transactions.
 pub fn check(history: &[Transaction]) -> Result<Summary, String> {
-    let committed = committed(history);
+    let readers = only_readers(history);
+    let mut committed = committed(history);
+    let count = committed.len();
+    committed.extend(&readers);
     check_aborted_reads(history, &committed)?;
     let chains = build_chains(&committed)?;
     let mut graph = Graph::new(committed.len());
@@ -38,7 +44,7 @@ pub fn check(history: &[Transaction]) -> Result<Summary, String> {
         return Err(describe_cycle(&cycle, &committed));
     }
     let keys_in_doubt = chains.values().filter(|chain| chain.is_in_doubt()).count();
-    Ok(Summary { committed: committed.len(), edges, keys_in_doubt })
+    Ok(Summary { committed: count, edges, keys_in_doubt })
 }
 
 /// The committed transactions, with those of unknown outcome whose effects were seen.
@@ -63,7 +69,17 @@ fn committed(history: &[Transaction]) -> Vec<&Transaction> {
     history.iter().filter(took_effect).collect()
 }
 
-/// No committed transaction may have read what only an aborted one wrote.
+/// What the transactions that were rolled back have read.
+fn only_readers(history: &[Transaction]) -> Vec<Transaction> {
+    let aborted = history.iter().filter(|transaction| transaction.status == Status::Aborted);
+    let mut readers: Vec<Transaction> = aborted.cloned().collect();
+    for reader in &mut readers {
+        reader.operations.retain(|operation| matches!(operation, Operation::Read { .. }));
+    }
+    readers
+}
+
+/// No transaction may have read what only an aborted one wrote.
 fn check_aborted_reads(history: &[Transaction], committed: &[&Transaction]) -> Result<(), String> {
     let mut aborted: HashMap<Version, &Transaction> = HashMap::new();
     for transaction in history.iter().filter(|candidate| candidate.status == Status::Aborted) {
@@ -147,7 +163,7 @@ fn add_reads(
 
 /// Whoever had returned before another began comes first: a chain of time nodes carries that with few edges.
 fn add_real_time(graph: &mut Graph, committed: &[&Transaction]) {
-    let known_end = |node: &usize| committed[*node].status == Status::Committed;
+    let known_end = |node: &usize| committed[*node].status != Status::Unknown;
     let mut by_end: Vec<Node> = (0..committed.len()).filter(known_end).collect();
     by_end.sort_by_key(|node| committed[*node].end_ns);
     let mut by_start: Vec<Node> = (0..committed.len()).collect();
@@ -305,6 +321,26 @@ mod tests {
             transaction(2, (30, 40), vec![read(1, 10)]),
         ];
         assert!(check(&history).expect_err("a stale read").contains("RealTime"));
+    }
+
+    #[test]
+    fn a_read_that_misses_what_a_rolled_back_transaction_was_shown_is_a_cycle() {
+        let mut shown = transaction(2, (12, 20), vec![read(1, 11), write(2, Some(20), 22)]);
+        shown.status = Status::Aborted;
+        let pending = transaction(1, (10, 100), vec![write(1, Some(10), 11)]);
+        let mut history = vec![initial(), pending, shown];
+        assert_eq!(check(&history).map(|summary| summary.committed), Ok(2));
+        history.push(transaction(3, (30, 40), vec![read(1, 10)]));
+        assert!(check(&history).expect_err("it went back in time").contains("RealTime"));
+    }
+
+    #[test]
+    fn a_rolled_back_transaction_that_saw_half_of_another_is_a_cycle() {
+        let both = vec![write(1, Some(10), 11), write(2, Some(20), 21)];
+        let mut torn = transaction(2, (12, 20), vec![read(1, 11), read(2, 20)]);
+        torn.status = Status::Aborted;
+        let history = [initial(), transaction(1, (10, 100), both), torn];
+        assert!(check(&history).expect_err("half of it").contains("not serializable"));
     }
 
     #[test]

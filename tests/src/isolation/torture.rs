@@ -25,8 +25,8 @@ pub struct Round {
     pub begins: Vec<Begin>,
     /// Only pretend to begin transactions: a fake engine that the checker must catch.
     pub pretend: bool,
-    /// Durability.
-    pub synchronous: Synchronous,
+    /// Durability of the workers, in turn.
+    pub levels: Vec<Synchronous>,
     /// Ask for a merge after about so many transactions of a worker.
     pub merge_every: u32,
     /// Empty the table after about so many transactions of a worker, and begin with an empty one; never when 0.
@@ -56,7 +56,12 @@ impl Round {
             layout: *dice.pick(&[Layout::Rowid, Layout::WithoutRowid]),
             begins,
             pretend: false,
-            synchronous: *dice.pick(&[Synchronous::Full, Synchronous::Normal, Synchronous::Off]),
+            levels: match dice.roll(4) {
+                0 => vec![Synchronous::Full],
+                1 => vec![Synchronous::Normal],
+                2 => vec![Synchronous::Off],
+                _ => vec![Synchronous::Full, Synchronous::Normal],
+            },
             merge_every: *dice.pick(&[0, 20, 100]),
             empty_every: *dice.pick(&[0, 10, 40]),
             time,
@@ -93,7 +98,7 @@ impl Round {
                     begins: self.begins.clone(),
                     autocommit: true,
                     pretend: self.pretend,
-                    synchronous: self.synchronous,
+                    synchronous: self.levels[worker as usize % self.levels.len()],
                     transactions: self.transactions,
                     time: self.time,
                     merge_every: self.merge_every,

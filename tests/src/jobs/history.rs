@@ -95,9 +95,10 @@ impl RandomTransactions {
             if let Err(error) = &outcome {
                 anyhow::ensure!(error.is_busy(), "{name}: {error}");
             }
-            let status = if outcome.is_ok() { Status::Committed } else { Status::Aborted };
+            let is_committed = outcome.is_ok() && !running.given_up;
+            let status = if is_committed { Status::Committed } else { Status::Aborted };
             running.write_down(&mut file, status)?;
-            if outcome.is_ok() {
+            if is_committed {
                 committed += 1
             } else {
                 aborted += 1
@@ -171,6 +172,8 @@ struct Run<'c> {
     /// Whether what it sees may contradict itself, because it is no real transaction.
     pretend: bool,
     writes: u32,
+    /// It was rolled back without need.
+    given_up: bool,
     /// Keys written here: the value before the transaction and the row now.
     own: BTreeMap<i64, (Option<i64>, Option<Row>)>,
 }
@@ -188,7 +191,8 @@ impl<'c> Run<'c> {
             operations: Vec::new(),
             statements: Vec::new(),
         };
-        Self { connection, transaction, keys, pretend: false, writes: 0, own: BTreeMap::new() }
+        let own = BTreeMap::new();
+        Self { connection, transaction, keys, pretend: false, writes: 0, given_up: false, own }
     }
 
     /// The transaction with the net effect of its writes.
@@ -223,7 +227,12 @@ impl<'c> Run<'c> {
         };
         begin.clone_into(&mut self.transaction.begin);
         self.connection.execute(begin)?;
-        let outcome = self.body(random).and_then(|()| self.commit(file));
+        let outcome = self.body(random);
+        self.given_up = outcome.is_ok() && !self.pretend && random.random_bool(0.15);
+        if self.given_up {
+            return self.connection.execute("ROLLBACK");
+        }
+        let outcome = outcome.and_then(|()| self.commit(file));
         if outcome.is_err() && !self.connection.autocommit() {
             self.connection.execute("ROLLBACK")?;
         }

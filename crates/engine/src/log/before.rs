@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! exclusive transaction   stock commit -> commits += 1 -> both rights given back
-//! who writes to the log   n = commits; if durable < n: fdatasync the WAL, durable = n -> write
+//! who writes to the log   frames until now -> n = commits; if durable < n: fdatasync the WAL, durable = n -> write those frames
 //! merge                   n = commits -> synced commit to the same WAL -> durable = n
 //! ```
 //!
@@ -32,7 +32,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::error::LogError;
 use super::shared::LogShared;
-use crate::shm::mutex::Guard;
 use crate::storage::Storage;
 
 /// The WAL of the base, where it is and through what it is synced.
@@ -59,10 +58,9 @@ impl BaseWal {
         self.storage.sync_dir_of(&self.path)
     }
 
-    /// Makes earlier commits of the base durable before bytes are written to the log (B2). The sync mutex is held, so
-    /// that those who come meanwhile wait for this sync.
-    pub(super) fn sync_before(&self, shared: &LogShared, sync: &Guard<'_>) -> Result<(), LogError> {
-        debug_assert!(sync.holds(&shared.sync_mutex));
+    /// Makes earlier commits of the base durable before bytes are written to the log (B2). The caller has decided before which
+    /// frames it will write, and holds no mutex of the log's.
+    pub(super) fn sync_before(&self, shared: &LogShared) -> Result<(), LogError> {
         // Acquire pairs with the Release of `note_base_commit`: its pages have been written.
         let commits = shared.base.commits.load(Acquire);
         // Acquire pairs with the Release of whoever synced.

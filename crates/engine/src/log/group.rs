@@ -12,9 +12,20 @@
 //! A leader that has company lets others run first, as long as that brings frames: the members of the last group
 //! have just been woken and are about to commit again, and without this two half groups would take turns.
 //!
+//! Writing and syncing are apart. Bytes go from the ring to the file under the write mutex, which nobody holds during a sync:
+//! so a commit under NORMAL that needs room in the ring writes for itself, whatever a leader waits for. The sync mutex
+//! only says who leads.
+//!
+//! Stopped leader: who has watched one group for [`BESIDE_AFTER`] without its end syncs beside it, without the sync mutex,
+//! one for each such period and one at a time in each process. Two syncs of one file at once are harmless, since each
+//! makes durable only what was written before it began.
+//!
 //! Killed leader: the mutex survives it and sleepers look again every [`LOOK_AGAIN`], so one of them takes
 //! over and writes again from `written_through` (invariant 2 of the log makes that harmless). After it,
 //! everybody is woken, since members of the dead group sleep on either word.
+//!
+//! The kernel tells each open file once that a page was lost. So the syncs of one process, which share theirs, exclude each
+//! other, and a failed one has poisoned the log before the next begins.
 //!
 //! Failure (C4): a failed write or sync poisons the log for every process. It is not retried, since after a
 //! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
@@ -26,11 +37,13 @@
 //! What was acknowledged under NORMAL is in the ring and in the memtables; a poisoned log does not touch
 //! those, so a merge may still save them before the shared memory is given up.
 //!
-//! Lock order: the sync mutex and the grow mutex are leaves; neither is taken while the commit mutex is held.
+//! Lock order: a leader takes the write mutex under the sync mutex. The write mutex and the grow mutex are leaves; none of the
+//! three is taken while the commit mutex is held.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::before::BaseWal;
 use super::error::{AppendError, LogError};
@@ -45,6 +58,8 @@ use crate::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a waiter watches one group before it syncs by itself: longer than a sync takes on a disk that is well.
+const BESIDE_AFTER: Duration = Duration::from_millis(250);
 /// How often a leader lets others run before it starts, at most.
 const YIELDS_MAX: u32 = 4;
 /// Positions are multiples of 8, so the parity of a group fits into the lowest bit.
@@ -58,6 +73,10 @@ pub struct Log {
     base_wal: BaseWal,
     yielding: Yielding,
     party: Arc<Party>,
+    /// Held by the thread of this process that syncs the file.
+    syncing: Mutex<()>,
+    /// Held by the thread of this process that syncs the base's WAL.
+    syncing_base: Mutex<()>,
 }
 
 /// A snapshot of the log's state, for `plait_status`.
@@ -90,7 +109,15 @@ impl Log {
     pub fn new(ring: Ring, file: LogFile, base_wal: BaseWal, party: Arc<Party>) -> Log {
         assert_eq!(ring.shared().segment_bytes(), file.header().segment_bytes);
         assert_eq!(ring.shared().salt(), file.header().salt);
-        Log { ring, file, base_wal, yielding: Yielding::default(), party }
+        Log {
+            ring,
+            file,
+            base_wal,
+            yielding: Yielding::default(),
+            party,
+            syncing: Mutex::default(),
+            syncing_base: Mutex::default(),
+        }
     }
 
     /// The ring, for committers and for redo.
@@ -124,6 +151,7 @@ impl Log {
         debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
         let (mut slept, mut unanswered) = (false, false);
+        let mut watched = None;
         loop {
             // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
             // second look at `run` suffice.
@@ -149,6 +177,17 @@ impl Log {
                 self.lead(sync, slept)?;
                 continue;
             }
+            // Relaxed: a counter.
+            let state = (run, group.beside.load(Relaxed));
+            match watched {
+                Some((same, since)) if same == state => {
+                    let since: Instant = since;
+                    if since.elapsed() >= BESIDE_AFTER && self.sync_beside(state.1)? {
+                        continue;
+                    }
+                }
+                _ => watched = Some((state, Instant::now())),
+            }
             // SeqCst pairs with the SeqCst in `end_group`: either it sees this sleeper, or the word has changed.
             group.sleepers[mine].fetch_add(1, SeqCst);
             let ended = futex::wait(&group.words[mine], seen, Some(LOOK_AGAIN));
@@ -172,22 +211,60 @@ impl Log {
         // Release pairs with the Acquire in `sync_through`.
         shared.group.run.store(target.get() | parity, Release);
         crash_point!("log.lead.begun");
-        let outcome = self.write_range(&sync, target).and_then(|()| {
+        let outcome = self.write_to(target).and_then(|()| {
             crash_point!("log.lead.written");
-            self.file.sync()
+            self.make_durable(one_at_a_time(&self.syncing), target)
         });
-        match &outcome {
-            Ok(()) => {
-                crash_point!("log.lead.synced");
-                // Relaxed: a counter.
-                shared.group.syncs.fetch_add(1, Relaxed);
-                // Release pairs with the Acquire in `durable_through` (invariant 4 of the log).
-                shared.group.durable_through.fetch_max(target.get(), Release);
-            }
-            Err(e) => shared.set_poison(e.errno()),
-        }
         self.end_group(sync, inherited || outcome.is_err());
         outcome.map_err(|e| self.fatal(&e))
+    }
+
+    /// Syncs what is written. It was before this began, through `target` at least (invariant 4 of the log).
+    fn make_durable(&self, one: MutexGuard<'_, ()>, target: Lsn) -> Result<(), LogError> {
+        let group = &self.shared().group;
+        self.sync_file(one)?;
+        crash_point!("log.lead.synced");
+        // Relaxed: a counter.
+        group.syncs.fetch_add(1, Relaxed);
+        // Release pairs with the Acquire in `durable_through`.
+        group.durable_through.fetch_max(target.get(), Release);
+        Ok(())
+    }
+
+    /// The one sync of the file that this process has running.
+    fn sync_file(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
+        self.check_poison()?;
+        let synced = self.file.sync();
+        if let Err(e) = &synced {
+            // It may have been told of a page that another group or thread wrote, which would not be told again.
+            self.shared().set_poison(e.errno());
+        }
+        drop(one);
+        // What another open file was told of may concern this one.
+        synced.and_then(|()| self.check_poison())
+    }
+
+    /// Syncs by itself beside a leader who does not come to an end; false if another is at it, whom `seen` precedes.
+    fn sync_beside(&self, seen: u32) -> Result<bool, LogError> {
+        let shared = self.shared();
+        let group = &shared.group;
+        let one = match self.syncing.try_lock() {
+            Ok(one) => one,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        // Relaxed: it only chooses one of those who come here together.
+        if group.beside.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed).is_err() {
+            return Ok(false);
+        }
+        let target = shared.log_end();
+        let outcome = self.write_to(target).and_then(|()| self.make_durable(one, target));
+        for i in 0..2 {
+            // SeqCst pairs with the sleepers' SeqCst in `sync_through`.
+            group.words[i].fetch_add(1, SeqCst);
+            futex::wake_all(&group.words[i]);
+        }
+        outcome.map(|()| true).map_err(|e| self.fatal(&e))
     }
 
     /// Lets others append while that brings anything; returns the end of what the group takes. Bounded (C5), and no
@@ -246,24 +323,53 @@ impl Log {
     }
 
     /// Moves published bytes before `target` from the ring to the file, without syncing.
-    fn write_range(&self, sync: &Guard<'_>, target: Lsn) -> Result<(), LogError> {
+    fn write_to(&self, target: Lsn) -> Result<(), LogError> {
+        let shared = self.shared();
+        if shared.written_through() >= target {
+            return Ok(());
+        }
+        if shared.base_is_unsynced() {
+            self.sync_base(one_at_a_time(&self.syncing_base))?;
+        }
+        let write = shared.write_mutex.lock(&self.party);
+        self.write_locked(write, target)
+    }
+
+    /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (B2).
+    fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
+        let synced = self.base_wal.sync_before(self.shared());
+        if let Err(e) = &synced {
+            self.shared().set_poison(e.errno());
+        }
+        drop(one);
+        synced
+    }
+
+    fn write_locked(&self, write: Guard<'_>, target: Lsn) -> Result<(), LogError> {
+        self.check_poison()?;
+        let written = self.write_range(&write, target);
+        if let Err(e) = &written {
+            // Before anybody else can write.
+            self.shared().set_poison(e.errno());
+        }
+        written
+    }
+
+    fn write_range(&self, write: &Guard<'_>, target: Lsn) -> Result<(), LogError> {
         let shared = self.shared();
         let mut at = shared.written_through();
-        if at < target {
-            self.base_wal.sync_before(shared, sync)?;
-        }
         while at < target {
             let Some(piece) = shared.piece(at, target) else {
                 unreachable!("published bytes at {at} belong to no segment");
             };
             let number = piece.segment.number;
-            let Some(slot) = shared.slot_of(number, sync) else {
+            let Some(slot) = shared.slot_of(number, write) else {
                 unreachable!("segment {number} was published without a prepared slot");
             };
             if piece.from == shared.segment_start(number) {
                 self.file.write_slot_header(slot, &piece.segment)?;
             }
-            let (first, second) = self.ring.unwritten(sync, piece.from, piece.to);
+            let (first, second) = self.ring.unwritten(write, piece.from, piece.to);
             self.file.write_stream(slot, piece.from, first)?;
             if !second.is_empty() {
                 self.file.write_stream(slot, piece.from + first.len() as u64, second)?;
@@ -277,24 +383,31 @@ impl Log {
         Ok(())
     }
 
-    fn write_locked(&self, sync: Guard<'_>, target: Lsn) -> Result<(), LogError> {
-        let inherited = sync.previous_owner_died;
-        let outcome = self.check_poison().and_then(|()| self.write_range(&sync, target));
-        if let Err(e) = &outcome {
-            self.shared().set_poison(e.errno());
-        }
-        self.end_group(sync, inherited || outcome.is_err());
-        outcome.map_err(|e| self.fatal(&e))
-    }
-
     /// Returns when everything before `lsn` is in the file, synced or not.
     pub fn write_through(&self, lsn: Lsn) -> Result<(), LogError> {
         let shared = self.shared();
         if shared.written_through() >= lsn {
             return self.check_poison();
         }
-        let sync = shared.sync_mutex.lock(&self.party);
-        self.write_locked(sync, shared.log_end())
+        self.check_poison()?;
+        self.write_to(shared.log_end()).map_err(|e| self.fatal(&e))
+    }
+
+    /// As [`Log::write_through`], unless somebody else is at it.
+    pub fn write_if_free(&self) -> Result<(), LogError> {
+        let shared = self.shared();
+        self.check_poison()?;
+        let target = shared.log_end();
+        if shared.base_is_unsynced() {
+            match self.syncing_base.try_lock() {
+                Ok(one) => self.sync_base(one).map_err(|e| self.fatal(&e))?,
+                Err(_) => return Ok(()),
+            }
+        }
+        match shared.write_mutex.try_lock(&self.party) {
+            Some(write) => self.write_locked(write, target).map_err(|e| self.fatal(&e)),
+            None => Ok(()),
+        }
     }
 
     /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a quarter of the window waits.
@@ -304,10 +417,7 @@ impl Log {
         if waiting <= shared.window_bytes() / 4 {
             return self.check_poison();
         }
-        match shared.sync_mutex.try_lock(&self.party) {
-            Some(sync) => self.write_locked(sync, shared.log_end()),
-            None => self.check_poison(),
-        }
+        self.write_if_free()
     }
 
     /// Does what an append lacked, without the commit mutex; then append again.
@@ -344,7 +454,11 @@ impl Log {
         let Some(grow) = shared.grow_mutex.try_lock(&self.party) else {
             return Ok(());
         };
-        match self.grow_locked(&grow, wanted as u32) {
+        if wanted <= u64::from(shared.filled_slots.load(Relaxed)) {
+            // Who has filled it syncs it, or whoever needs it.
+            return Ok(());
+        }
+        match self.fill_slots(grow, wanted as u32).and_then(|filled| self.prepare_filled(filled)) {
             Err(LogError::NoSpace { .. }) => Ok(()),
             other => other,
         }
@@ -353,29 +467,36 @@ impl Log {
     /// Extends the file until it has `slots` prepared slots.
     fn grow(&self, slots: u32) -> Result<(), LogError> {
         let grow = self.shared().grow_mutex.lock(&self.party);
-        self.grow_locked(&grow, slots)
+        let filled = self.fill_slots(grow, slots)?;
+        self.prepare_filled(filled)
     }
 
-    fn grow_locked(&self, grow: &Guard<'_>, slots: u32) -> Result<(), LogError> {
+    /// Fills slots with zeros until `slots` are; returns how many are. A slot is filled once: its filler has the mutex until it is
+    /// done, so that no late zero meets a slot in use.
+    fn fill_slots(&self, grow: Guard<'_>, slots: u32) -> Result<u32, LogError> {
         let shared = self.shared();
         debug_assert!(grow.holds(&shared.grow_mutex));
         self.check_poison()?;
         // Relaxed: changes under the grow mutex only, which is held.
-        let have = shared.prepared_slots.load(Relaxed);
-        if have >= slots {
-            return Ok(());
-        }
+        let have = shared.filled_slots.load(Relaxed);
         for slot in have..slots {
             self.file.fill_slot(slot)?;
         }
         crash_point!("log.grow.filled");
-        if let Err(e) = self.file.sync() {
-            // The sync may have been told of a lost page that a group wrote, and the group's own would not be.
-            shared.set_poison(e.errno());
-            return Err(e);
+        let filled = have.max(slots);
+        shared.filled_slots.store(filled, Relaxed);
+        Ok(filled)
+    }
+
+    /// Makes the space of filled slots durable. Without the grow mutex: who waits for a slot waits for nobody else's sync.
+    fn prepare_filled(&self, filled: u32) -> Result<(), LogError> {
+        let shared = self.shared();
+        if shared.prepared_slots.load(Acquire) >= filled {
+            return Ok(());
         }
+        self.sync_file(one_at_a_time(&self.syncing))?;
         // Release pairs with the Acquire in `check_slots` and `slot_of` (invariant 3 of the log).
-        shared.prepared_slots.store(slots, Release);
+        shared.prepared_slots.fetch_max(filled, Release);
         Ok(())
     }
 
@@ -413,4 +534,9 @@ impl Log {
             poisoned: shared.poisoned(),
         }
     }
+}
+
+/// The turn of this thread among those of its process. What it orders is in shared memory: a panic leaves nothing half done here.
+fn one_at_a_time(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The log: redo-only frames, one per transaction, through a ring in shared memory into a file.
 //!
 //! ```text
-//! commit mutex held            sync mutex held                       recovery
+//! commit mutex held            write mutex, then none of those      recovery
 //! ring::append  -> publish  -> group: write_range, one fdatasync  -> scan
 //!   frame into the ring          ring -> file slots (file)             file -> frames, end or damage
 //! ```

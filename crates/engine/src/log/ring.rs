@@ -6,7 +6,7 @@
 //!
 //! Which bytes may be read
 //! 1. `written_through..log_end` never changes: anybody may read it while it cannot become written, that
-//!    is, under the sync mutex (the group's leader does).
+//!    is, under the write mutex.
 //! 2. `oldest()..log_end` does not change while the commit mutex is held.
 //!
 //! The caller applies each frame to the memtables before it appends the next, so what has to be redone
@@ -119,8 +119,8 @@ impl Ring {
             prev_crc: plan.prev_crc,
             salt: shared.salt(),
         };
-        // SAFETY: `plan` found `start..end` free: not between `written_through` and `log_end` in the ring, so that no
-        // leader reads it (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
+        // SAFETY: `plan` found `start..end` free: not between `written_through` and `log_end` in the ring, so that
+        // nobody writes it to the file (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
         let (first, second) = unsafe { self.bytes_mut(plan.start, plan.end) };
         frame::encode(head, &place, ops, first, second);
         crash_point!("log.frame.copied");
@@ -253,12 +253,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Bytes for the group's leader, who holds the sync mutex: `written_through <= from <= to <= log_end`.
-    pub(super) fn unwritten(&self, sync: &Guard<'_>, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
+    /// Bytes for who writes the file and holds the write mutex: `written_through <= from <= to <= log_end`.
+    pub(super) fn unwritten(&self, write: &Guard<'_>, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
         let shared = self.shared();
-        assert!(sync.holds(&shared.sync_mutex));
+        assert!(write.holds(&shared.write_mutex));
         assert!(shared.written_through() <= from && from <= to && to <= shared.log_end());
-        // SAFETY: the range is unwritten and published, and stays so while the sync mutex is held (rule 1).
+        // SAFETY: the range is unwritten and published, and stays so while the write mutex is held (rule 1).
         unsafe { self.bytes(from, to) }
     }
 
@@ -284,7 +284,7 @@ impl Ring {
         let offset = (log_end.get() - CRC_BYTES) & (window - 1);
         // SAFETY: `offset` is within the window, and so within the ring; 4 bytes follow, since frames are 8-aligned.
         let at = unsafe { self.memory.ring.as_ptr().add(offset as usize) };
-        // SAFETY: as above; nobody reads or writes it meanwhile: the commit mutex is held and no leader has work.
+        // SAFETY: as above; nobody reads or writes it meanwhile: the commit mutex is held and nobody has anything to write.
         unsafe { at.copy_from_nonoverlapping(crc.as_ptr(), crc.len()) };
     }
 

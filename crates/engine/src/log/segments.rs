@@ -2,7 +2,7 @@
 //!
 //! Entries are made under the commit mutex, before the frame that enters the segment is published, and
 //! are meaningful only for segments that start before `log_end`. A committer killed before publishing
-//! leaves an entry that the next one writes again. Slots are given under the sync mutex, when the first
+//! leaves an entry that the next one writes again. Slots are given under the write mutex, when the first
 //! byte of a segment is written; a slot given to a segment below `first_live_segment` is free again, so
 //! giving segments back is one store.
 
@@ -111,11 +111,11 @@ impl LogShared {
         Some(Piece { segment, from, to })
     }
 
-    /// The slot of a published segment, giving it one if it has none. Sync mutex.
-    pub(super) fn slot_of(&self, number: u64, sync: &Guard<'_>) -> Option<u32> {
-        debug_assert!(sync.holds(&self.sync_mutex));
+    /// The slot of a published segment, giving it one if it has none. Write mutex.
+    pub(super) fn slot_of(&self, number: u64, write: &Guard<'_>) -> Option<u32> {
+        debug_assert!(write.holds(&self.write_mutex));
         let e = self.entry(number);
-        // Relaxed on slots and owners: they change under the sync mutex only, which is held.
+        // Relaxed on slots and owners: they change under the write mutex only, which is held.
         let known = e.slot.load(Relaxed);
         if known != NO_SLOT {
             return Some(known);
@@ -124,7 +124,7 @@ impl LogShared {
         let first_live = self.first_live_segment.load(Acquire);
         let prepared = self.prepared_slots.load(Acquire) as usize;
         let owners = &self.slot_owner[..prepared];
-        // A leader killed between the two stores below has left the slot with this owner.
+        // A writer killed between the two stores below has left the slot with this owner.
         let slot = owners
             .iter()
             .position(|o| o.load(Relaxed) == number)

@@ -3,10 +3,13 @@
 //! | field | changed by | read by |
 //! |---|---|---|
 //! | `log_end`, `reserved_end`, `segments` | holder of the commit mutex | anybody |
-//! | `group`, `slot_owner`, slots of `segments` | holder of the sync mutex | anybody |
+//! | `run` of `group` | holder of the sync mutex | anybody |
+//! | `written_through`, `slot_owner`, slots of `segments` | holder of the write mutex | anybody |
+//! | `durable_through` | whoever has synced; it only grows | anybody |
 //! | `first_live_segment`, `retired_generation` | whoever merged, without a lock; they only grow | anybody |
 //! | `base` | see `before.rs` | anybody |
-//! | `prepared_slots` | holder of the grow mutex | anybody |
+//! | `filled_slots` | holder of the grow mutex | the same |
+//! | `prepared_slots` | whoever has synced filled ones; it only grows | anybody |
 //! | `poison` | whoever fails first | anybody |
 //!
 //! The ring's bytes lie elsewhere in the same region. Everything before the mutexes is set once by
@@ -69,7 +72,11 @@ pub struct LogShared {
     pub(super) base: BaseState,
 
     pub(super) sync_mutex: SharedMutex,
+    pub(super) write_mutex: SharedMutex,
     pub(super) grow_mutex: SharedMutex,
+    /// Slots of the file that have been filled with zeros.
+    pub(super) filled_slots: AtomicU32,
+    pad: AtomicU32,
     /// Slots of the file whose space is allocated and durable.
     pub(super) prepared_slots: AtomicU32,
     /// Generation through which segments have been given back.
@@ -95,7 +102,7 @@ pub(super) struct CommitState {
     pub window_start: AtomicU64,
 }
 
-/// Written under the sync mutex; on a cache line of its own.
+/// Written by those who write and sync; on a cache line of its own.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct GroupState {
@@ -110,6 +117,9 @@ pub(super) struct GroupState {
     /// Counters for status: groups synced, frames' bytes written.
     pub syncs: AtomicU64,
     pub writes: AtomicU64,
+    /// Counts those who began to sync beside a leader.
+    pub beside: AtomicU32,
+    pub pad: AtomicU32,
 }
 
 /// Commits of the base that frames rely on; on a cache line of its own.
@@ -176,6 +186,7 @@ impl LogShared {
         shared.commit.window_start.store(first_lsn, Relaxed);
         shared.first_lsn.store(first_lsn, Relaxed);
         shared.slot_limit.store(params.slot_limit, Relaxed);
+        shared.filled_slots.store(params.prepared_slots, Relaxed);
         shared.prepared_slots.store(params.prepared_slots, Relaxed);
         shared.first_live_segment.store(FIRST_SEGMENT, Relaxed);
         shared.commit.log_end.store(first_lsn, Relaxed);

@@ -16,7 +16,7 @@
 //! | whole ring | short | no | nothing |
 //!
 //! Invariants
-//! - **W1** The window moves only while `written_through == log_end`: no leader reads the ring then, and one that reads it
+//! - **W1** The window moves only while `written_through == log_end`: nobody reads the ring to write it then, and who reads it
 //!   later has seen a `log_end` that was published behind the move.
 //! - **W2** Nothing before `window_start` may be read, but for the checksum of the last frame, which the next one continues.
 //! - **W3** A kill between any two stores of a move leaves a window in which that checksum is in its place.

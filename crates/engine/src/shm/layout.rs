@@ -195,8 +195,12 @@ pub struct Control {
     pub commit_mutex: SharedMutex,
     /// (M) Newest committed timestamp whose nodes are all inserted.
     pub visible_ts: AtomicU64,
-    /// Newest timestamp that a read-only transaction may see (C3).
+    /// Newest timestamp that a read-only transaction may see, once the log is on disk through `readable_needs`.
     pub readable_ts: AtomicU64,
+    /// See `readable_ts` and txn/readable.rs.
+    pub readable_needs: AtomicU64,
+    /// (M) End of the newest frame whose COMMIT waits for the disk.
+    pub full_end: AtomicU64,
     /// (M) All frames before this log position are in the memtables (C2).
     pub applied_lsn: AtomicU64,
     /// (M) Arena that takes commits.
@@ -267,8 +271,10 @@ pub struct ProcessSlot {
     pub readers: [AtomicU32; READ_MARKS],
     /// How often the slot was taken: tells its owner from those it had before (process.rs P4).
     pub generation: AtomicU32,
+    /// At least the newest timestamp that it has published and not settled (txn/readable.rs).
+    pub commit_ts: AtomicU64,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 4],
+    pub pad: AtomicU64,
 }
 
 /// States of a connection's transaction, in [`TxnSlot::state`].

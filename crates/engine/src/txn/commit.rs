@@ -5,19 +5,19 @@
 //! large read sets: validated once              (no mutex)
 //! -- commit mutex -------------------------------------------------
 //! right free or ours; validate (all, or what was committed since the first pass)
-//! next timestamp; frame into the ring; log_end   <- the commit point
-//! nodes into the memtable; visible_ts; right passed on
+//! next timestamp, told in the process's slot; frame into the ring; log_end   <- the commit point
+//! nodes into the memtable; full_end (FULL); visible_ts; right passed on
 //! -----------------------------------------------------------------
-//! wake the next writer; wait for the disk (FULL); readable_ts
+//! wake the next writer; wait for the disk (FULL); readable_ts (readable.rs)
 //! ```
 //!
 //! Invariants
 //! - C1 Nothing between lock and unlock makes a system call, but for the unlocking itself.
-//! - C3 `readable_ts` reaches a commit only when it is durable, or was acknowledged under NORMAL or OFF.
+//! - C3 A COMMIT under FULL returns when it is on disk, and no reader sees it before; see readable.rs.
 //! - An error before the commit point leaves the transaction as it was; after it the only
 //!   possible error is a failed sync, which poisons the database (C4).
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::right::{Patience, Wait};
@@ -72,6 +72,8 @@ impl Drop for PoisonOnPanic<'_> {
 struct Committed {
     ts: CommitTs,
     end: Lsn,
+    /// How far the log must be on disk before readers see it.
+    needs: Lsn,
     wake: Option<SlotIndex>,
 }
 
@@ -108,7 +110,7 @@ impl Conn {
         if self.writes.is_empty() {
             return self.commit_nothing(sync);
         }
-        let committed = match self.commit_writes(wait) {
+        let committed = match self.commit_writes(sync, wait) {
             Ok(committed) => committed,
             Err(e) => {
                 if matches!(e, Error::RenewSnapshot) {
@@ -124,6 +126,8 @@ impl Conn {
         self.note_size(self.writes.len() as u64, false);
         self.writes.clear();
         let synced = self.settle_durability(&committed, sync);
+        // It lies before the own commit.
+        self.shown = super::readable::Shown::default();
         self.end_writing();
         if keep_reading {
             self.continue_reading_at(committed.ts);
@@ -133,45 +137,35 @@ impl Conn {
 
     fn commit_nothing(&mut self, sync: Sync) -> Result<()> {
         self.give_right_back()?;
-        let seen = self.snapshot.as_ref().map_or(0, |s| s.ts.get());
         self.end_writing();
-        if seen > self.db.control().readable_ts.load(Acquire) {
-            if sync == Sync::Full {
-                // C3: what it read must not be lost after it was reported as read.
-                self.db.log()?.sync_through(self.db.log_shared().log_end())?;
-            }
-            // Whoever starts after this transaction has ended sees no less than it did.
-            self.db.control().readable_ts.fetch_max(seen, AcqRel);
-        }
-        Ok(())
+        self.settle_shown_as(sync)
     }
 
     fn settle_durability(&self, committed: &Committed, sync: Sync) -> Result<()> {
-        match sync {
-            Sync::Full => self.db.log()?.sync_through(committed.end)?,
-            Sync::Normal | Sync::Off => {
-                self.db.log()?.relaxed_commit(committed.end)?;
-                self.write_now_and_then(committed.end)?;
-            }
+        if sync == Sync::Full {
+            self.db.log()?.sync_through(committed.end)?;
         }
-        // AcqRel: whoever may see this commit also finds its nodes.
-        self.db.control().readable_ts.fetch_max(committed.ts.get(), AcqRel);
+        self.db.settle(committed.ts.get(), committed.needs);
+        if sync != Sync::Full {
+            self.db.log()?.relaxed_commit(committed.end)?;
+            self.write_now_and_then()?;
+        }
         Ok(())
     }
 
     /// Under NORMAL a power cut loses what is not in the file: once a second a committer writes it there.
-    fn write_now_and_then(&self, end: Lsn) -> Result<()> {
+    fn write_now_and_then(&self) -> Result<()> {
         let last = &self.db.control().relaxed_write_ms;
         let (now, before) = (super::unix_ms(), last.load(Relaxed));
         let due = now.abs_diff(before) >= RELAXED_WRITE_MS;
         // Relaxed: one of those who meet here writes; who it is does not matter.
         if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
-            self.db.log()?.write_through(end)?;
+            self.db.log()?.write_if_free()?;
         }
         Ok(())
     }
 
-    fn commit_writes(&mut self, wait: &mut Wait<'_>) -> Result<Committed> {
+    fn commit_writes(&mut self, sync: Sync, wait: &mut Wait<'_>) -> Result<Committed> {
         self.start_transaction();
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
@@ -180,7 +174,7 @@ impl Conn {
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
-            match self.try_commit(first_pass) {
+            match self.try_commit(sync, first_pass) {
                 Ok(Ok(committed)) => break Ok(committed),
                 Ok(Err(blocked)) => {
                     if let Err(e) = self.unblock(blocked, &mut first_pass, &mut passes, start, wait)
@@ -250,7 +244,11 @@ impl Conn {
     }
 
     /// The critical section.
-    fn try_commit(&mut self, first_pass: Option<FirstPass>) -> Result<Result<Committed, Blocked>> {
+    fn try_commit(
+        &mut self,
+        sync: Sync,
+        first_pass: Option<FirstPass>,
+    ) -> Result<Result<Committed, Blocked>> {
         let db = self.db.clone();
         let c = db.control();
         let guard = db.lock_commit()?;
@@ -278,6 +276,8 @@ impl Conn {
         self.resolve_maxima();
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
+        // Release: before the frame is published (V3).
+        db.process_slot().commit_ts.store(ts.get(), Release);
         let end = match self.append_frame(&guard, ts) {
             Ok(end) => end,
             Err(e) => return Ok(Err(Blocked::Log(e))),
@@ -292,6 +292,11 @@ impl Conn {
         generation.log_end.store(end.get(), Relaxed);
         db.remember_author(ts.get(), self.txn.get(), db.pid());
         crash_point!("commit.inserted");
+        if sync == Sync::Full {
+            // Release: before anybody can see it (V4).
+            c.full_end.store(end.get(), Release);
+        }
+        let needs = Lsn::new(c.full_end.load(Relaxed));
         // Release pairs with the Acquire of snapshots: the nodes are there.
         c.visible_ts.store(ts.get(), Release);
         // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2). Release keeps
@@ -301,7 +306,7 @@ impl Conn {
         let wake = if owner == 0 { None } else { db.pass_right() };
         drop(guard);
         crash_point!("commit.unlocked");
-        Ok(Ok(Committed { ts, end, wake }))
+        Ok(Ok(Committed { ts, end, needs, wake }))
     }
 
     /// (M) X2, or a full validation of a small read set, or the rest after a first pass.

@@ -27,6 +27,7 @@ mod commit_lock;
 pub mod exclusive;
 pub mod overlay;
 pub mod read_set;
+mod readable;
 pub mod right;
 pub(crate) mod rowid;
 pub mod slots;
@@ -35,7 +36,7 @@ mod validate;
 pub mod write_set;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
@@ -46,7 +47,7 @@ use self::snapshot::Snapshot;
 use self::write_set::WriteSet;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
-use crate::ids::{CommitTs, Root, TxnId};
+use crate::ids::{Root, TxnId};
 use crate::memtable::Hi;
 use crate::shm::layout::txn_state;
 use crate::shm::process;
@@ -106,6 +107,9 @@ pub struct Conn {
     pub(crate) data_version: u32,
     pub(crate) seen: Option<snapshot::Seen>,
     pub(crate) txn: TxnId,
+    /// What the transaction has seen that readers may not see yet (readable.rs).
+    pub(crate) shown: readable::Shown,
+    level: Sync,
 }
 
 impl Conn {
@@ -133,6 +137,8 @@ impl Conn {
             data_version: 2,
             seen: None,
             txn: TxnId::ZERO,
+            shown: readable::Shown::default(),
+            level: Sync::Full,
         })
     }
 
@@ -217,22 +223,10 @@ impl Conn {
             self.doomed = self.mode.is_some();
             self.db.record_conflict(self.txn, conflict);
             self.conflict = Some(conflict.clone());
-            self.wait_for_winner(conflict.winner_ts);
+            // A retry shall see the commit that it lost against.
+            self.note_shown(conflict.winner_ts.get(), self.db.full_end());
         }
         e
-    }
-
-    /// A retry shall see the commit that it lost against, not conflict with it once more until that is on disk.
-    fn wait_for_winner(&self, winner: CommitTs) {
-        let readable = &self.db.control().readable_ts;
-        if winner.get() <= readable.load(Acquire) {
-            return;
-        }
-        let end = self.db.log_shared().log_end();
-        // If this fails the database is poisoned, and the next call says so.
-        if self.db.log().is_ok_and(|log| log.sync_through(end).is_ok()) {
-            readable.fetch_max(winner.get(), AcqRel);
-        }
     }
 
     /// Waits for the writer's right.

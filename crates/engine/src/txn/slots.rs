@@ -7,6 +7,7 @@
 //!   queue, pins) is given back before the slot is free.
 //! - L3 A dead holder of the right to merge may have committed to the base or not:
 //!   only the base's header tells. Until that was read nobody else gets the right.
+//! - L4 Before anything of a dead process is given back, what it has committed is settled (V3 in readable.rs).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -118,13 +119,21 @@ impl Database {
     }
 
     fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
+        let generation = &self.region().layout().processes[index.0 as usize].generation;
+        let who = generation.load(Acquire);
+        match self.settle_commits_of(index) {
+            // When the log has stopped nothing is read any more; what the dead one held is given back all the same.
+            Err(_) if self.log_shared().poisoned().is_some() => {}
+            settled => settled?,
+        }
         let mut wake = Vec::new();
         let mut suspended = false;
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
             // Looked at again under the mutex: since the verdict someone may have cleaned up and a new process may
-            // have taken the slot. A process in it that is dead now is as dead as the other.
-            let gone = process::pid_of(self.region(), index) == 0;
+            // have taken the slot. It has its own turn, should it be dead by now: its commits are not settled.
+            let gone =
+                process::pid_of(self.region(), index) == 0 || generation.load(Acquire) != who;
             if gone || process::is_alive(self.region(), self.process(), index) {
                 return Ok(false);
             }

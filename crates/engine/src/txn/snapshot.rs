@@ -88,25 +88,28 @@ impl Conn {
     }
 
     /// Takes the snapshot over the base read transaction that was started after [`Conn::pin`].
-    /// `newest`: the newest visible commit instead of the newest that readers may see (C3).
+    /// `newest`: the newest visible commit instead of the newest that readers may see (readable.rs), which may have to be
+    /// brought to disk.
     ///
     /// # Errors
     /// I/O error when the database is poisoned; `CantOpen` when the base left concurrent mode.
     pub fn take(&mut self, base: &BaseHeader, newest: bool) -> Result<Taken> {
-        let c = self.db.control();
         self.db.check_poison()?;
         if !base.marked {
             return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
         }
-        let slot = self.db.slot(self.slot);
-        if base.generation.get() < slot.pin_low.load(Relaxed) {
+        if base.generation.get() < self.db.slot(self.slot).pin_low.load(Relaxed) {
             // An older base than the one pinned for: only a replaced file explains it twice in a row.
             return Ok(Taken::Retry);
         }
-        let readable = c.readable_ts.load(Acquire);
-        // Acquire pairs with the Release of the committer: nodes up to this timestamp are there.
-        let visible = c.visible_ts.load(Acquire);
-        let ts = SnapshotTs::new(if newest { visible } else { readable.min(visible) });
+        let ts = if newest {
+            let (ts, needs) = self.db.newest()?;
+            self.note_shown(ts.get(), needs);
+            ts
+        } else {
+            self.db.readable()?
+        };
+        let (c, slot) = (self.db.control(), self.db.slot(self.slot));
         // Acquire pairs with the Release in `settle_base`. What an exclusive transaction changed is in no memtable: a base
         // read before its commit does not go with a timestamp after it.
         if c.exclusive_generation.load(Acquire) > base.generation.get() {
@@ -154,7 +157,7 @@ impl Conn {
         found
     }
 
-    /// Ends the snapshot, or a lone pin.
+    /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in readable.rs).
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
         if self.mode.is_none() {
@@ -169,6 +172,8 @@ impl Conn {
         if !self.has_right && self.mode.is_none() {
             slot.state.store(txn_state::IDLE, Relaxed);
         }
+        // If this fails for good the database is poisoned, and the next call says so.
+        let _ = self.settle_shown();
     }
 
     /// With the right held: validates what was read and moves the snapshot to the newest commit. The base
@@ -181,6 +186,7 @@ impl Conn {
         snapshot.last_nodes.get_mut().clear();
         // Nobody else commits while the right is held, so this is the newest commit (X2).
         snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
+        self.note_shown(snapshot.ts.get(), self.db.full_end());
         let slot = self.db.slot(self.slot);
         slot.snapshot.store(snapshot.ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);

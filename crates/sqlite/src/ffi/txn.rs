@@ -259,6 +259,26 @@ fn sync_of(level: c_int) -> Sync {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_set_level(conn: *mut PlConn, sync: c_int) {
+    // SAFETY: engine.h.
+    unsafe { read(conn, (), |c| c.set_level(sync_of(sync))) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_settle_shown(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { with(conn, |c| c.settle_shown().map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_commit_prepare(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
     unsafe { with(conn, |c| with_wait(wait, |w| c.commit_prepare(w)).map(|()| SQLITE_OK)) }

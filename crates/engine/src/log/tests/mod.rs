@@ -24,6 +24,7 @@ mod crash;
 mod damage;
 mod failure;
 mod group;
+mod held;
 mod processes;
 
 pub(crate) const SALT: u32 = 0x5a17;

@@ -1,0 +1,188 @@
+//! What readers may see, and from when on.
+//!
+//! A commit can be seen by writers as soon as its nodes are in the memtable (`visible_ts`). Readers see those through
+//! `readable_ts`. A commit is *settled* once `readable_ts` has reached it: whoever begins afterwards sees it.
+//!
+//! | who | settles | when | waits for the disk |
+//! |---|---|---|---|
+//! | COMMIT under FULL | itself | when it is on disk | yes |
+//! | COMMIT under NORMAL or OFF | itself | when it is in shared memory | no |
+//! | any end of a transaction that was shown commits which are not settled | those | before it returns | under FULL, for what of them is FULL |
+//! | a merge | what it merges | before the base shows it | yes |
+//! | whoever finds a dead process, or attaches, or reads | what the dead one has published | before it reads, or frees the slot | for what of it is FULL |
+//!
+//! A NORMAL commit that is settled takes every earlier commit with it, and one of those may be a FULL one that is not on
+//! disk yet. So there goes a position of the log with it (`readable_needs`): how far the log has to be on disk before
+//! anybody reads at that timestamp. A reader that finds the log shorter syncs it, or waits for who does. Where all
+//! are FULL nothing is settled before it is on disk, and where all are NORMAL nothing needs to be: there nobody waits.
+//!
+//! The other ways would be worse. A reader that took an older timestamp instead would miss a commit that was acknowledged.
+//! A NORMAL commit that waited for the FULL ones before it would be none. And a reader that took the FULL ones as they are
+//! would act on what a power cut may still undo.
+//!
+//! Who has died can have left commits that it settles no more, and someone may know of its death: by waiting for it, by its
+//! closed pipe, a moment ago. So that is asked of the kernel at each read, but only while something is published and not
+//! settled, and only about other processes that have published it (`ProcessSlot.commit_ts`).
+//!
+//! Invariants
+//! - V1 What a COMMIT has acknowledged, and what a transaction was shown that has ended in whatever way, is settled. Reads of
+//!   one connection therefore never go back.
+//! - V2 No reader sees a FULL commit that is not on disk: `readable_needs` is raised before `readable_ts`, and read after it.
+//! - V3 `commit_ts` of a process is at least every timestamp that it has published and not settled; it is raised
+//!   before the frame is published, and a dead process's slot is freed only when they are settled.
+//! - V4 `full_end` is at least the end of every FULL frame through `visible_ts`. A frame whose author died before he
+//!   could say what it is counts as FULL.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use super::{Conn, Sync};
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::ids::{Lsn, SnapshotTs};
+use crate::shm::cancel::Uncancelled;
+use crate::shm::layout::ProcessSlot;
+use crate::shm::process::{self, ProcessIndex};
+
+/// The newest commits that a transaction was shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Shown {
+    ts: u64,
+    /// How far the log has to be on disk for the FULL ones of them.
+    needs: u64,
+}
+
+impl Database {
+    /// The newest commit, for who may write, and the end of the newest FULL frame through it.
+    pub(crate) fn newest(&self) -> Result<(SnapshotTs, Lsn)> {
+        let c = self.control();
+        // In this order: should the author of a frame be dead and another be applying it, then one of the two tells.
+        let applying = self.is_applying();
+        // Acquire pairs with the Release of the committer: nodes up to this timestamp are there.
+        let mut visible = c.visible_ts.load(Acquire);
+        if applying {
+            self.settle_dead(visible)?;
+            visible = c.visible_ts.load(Acquire);
+        }
+        Ok((SnapshotTs::new(visible), self.full_end()))
+    }
+
+    /// The newest commit that a reader may see who begins now (V1, V2).
+    pub(crate) fn readable(&self) -> Result<SnapshotTs> {
+        let c = self.control();
+        // In this order, as above.
+        let applying = self.is_applying();
+        let visible = c.visible_ts.load(Acquire);
+        let known = c.readable_ts.load(Acquire);
+        if applying || visible > known {
+            self.settle_dead(known)?;
+        }
+        // Only now: what others have settled for the dead meanwhile is included. Acquire pairs with the Release in `settle`.
+        let readable = c.readable_ts.load(Acquire);
+        let needs = Lsn::new(c.readable_needs.load(Acquire));
+        self.bring_to_disk(needs)?;
+        debug_assert!(self.log_shared().durable_through() >= needs, "V2");
+        Ok(SnapshotTs::new(readable))
+    }
+
+    /// The end of the newest FULL frame, for who has loaded `visible_ts` before.
+    pub(crate) fn full_end(&self) -> Lsn {
+        // Acquire: see V4.
+        Lsn::new(self.control().full_end.load(Acquire))
+    }
+
+    /// The shared words of this process.
+    pub(crate) fn process_slot(&self) -> &ProcessSlot {
+        &self.region().layout().processes[self.process().0 as usize]
+    }
+
+    /// A frame is published whose nodes are not all inserted: by one who is at it, or who has died in it.
+    fn is_applying(&self) -> bool {
+        // The applied position first: it only follows the other. Acquire: `visible_ts` was raised before it.
+        let applied = self.control().applied_lsn.load(Acquire);
+        applied != self.log_shared().log_end().get()
+    }
+
+    /// Whoever begins from now on sees the commits through `ts`, for which the log must be on disk through `needs`.
+    pub(crate) fn settle(&self, ts: u64, needs: Lsn) {
+        let c = self.control();
+        if self.log_shared().durable_through() < needs {
+            c.readable_needs.fetch_max(needs.get(), AcqRel);
+        }
+        // AcqRel: whoever finds the timestamp finds the nodes, and what has to be on disk for it (V2).
+        c.readable_ts.fetch_max(ts, AcqRel);
+    }
+
+    fn bring_to_disk(&self, needs: Lsn) -> Result<()> {
+        if self.log_shared().durable_through() >= needs {
+            return Ok(());
+        }
+        let _uncancelled = Uncancelled::begin();
+        self.log()?.sync_through(needs).map_err(Error::from)
+    }
+
+    /// Settles what dead processes have left that is newer than `known`.
+    fn settle_dead(&self, known: u64) -> Result<()> {
+        let slots = &self.region().layout().processes;
+        // Acquire: a process that has published anything has raised it before.
+        let used = self.control().processes_high_water.load(Acquire) as usize;
+        for (i, slot) in slots.iter().enumerate().take(used) {
+            // Acquire pairs with the Release of those who clear it: what it stood for is settled.
+            let newest = slot.commit_ts.load(Acquire);
+            let index = ProcessIndex(i as u32);
+            if newest > known && !process::is_alive(self.region(), self.process(), index) {
+                self.settle_commits_of(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles whatever the dead process of slot `index` has published (V3).
+    pub(crate) fn settle_commits_of(&self, index: ProcessIndex) -> Result<()> {
+        let c = self.control();
+        let newest = &self.region().layout().processes[index.0 as usize].commit_ts;
+        if newest.load(Acquire) <= c.readable_ts.load(Acquire) {
+            return Ok(());
+        }
+        let (visible, needs) = {
+            // What it had published and not applied is applied by this.
+            let _guard = self.lock_commit()?;
+            (c.visible_ts.load(Relaxed), Lsn::new(c.full_end.load(Relaxed)))
+        };
+        self.bring_to_disk(needs)?;
+        self.settle(visible, needs);
+        Ok(())
+    }
+}
+
+impl Conn {
+    /// The transaction is shown commits through `ts`, perhaps newer than readers see.
+    pub(crate) fn note_shown(&mut self, ts: u64, needs: Lsn) {
+        self.shown.ts = self.shown.ts.max(ts);
+        self.shown.needs = self.shown.needs.max(needs.get());
+    }
+
+    /// The transaction has ended, though statements may go on reading in its snapshot: settles what it was shown (V1).
+    ///
+    /// # Errors
+    /// The failure of a sync, which poisons the database.
+    pub fn settle_shown(&mut self) -> Result<()> {
+        self.settle_shown_as(self.level)
+    }
+
+    pub(crate) fn settle_shown_as(&mut self, level: Sync) -> Result<()> {
+        let shown = std::mem::take(&mut self.shown);
+        let needs = Lsn::new(shown.needs);
+        // What was reported as read must not be lost.
+        let synced = if level == Sync::Full { self.db.bring_to_disk(needs) } else { Ok(()) };
+        // Also after a failure: then those who read next sync, or fail.
+        if shown.ts > self.db.control().readable_ts.load(Acquire) {
+            self.db.settle(shown.ts, needs);
+        }
+        synced
+    }
+
+    /// How durable is what this connection reports, from its next transaction on.
+    pub fn set_level(&mut self, level: Sync) {
+        self.level = level;
+    }
+}
