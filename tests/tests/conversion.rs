@@ -2,10 +2,11 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::place::Place;
-use plait_tests::sqlite::{CANTOPEN, Connection, NOTADB, OpenFlags};
-use plait_tests::subject::{Fixture, Subject, real_plait};
+use plait_tests::sqlite::{CANTOPEN, Connection, Library, NOTADB, OpenFlags};
+use plait_tests::subject::{BUSY_TIMEOUT, Fixture, Subject, real_plait};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
@@ -90,14 +91,11 @@ fn no_crash_leaves_the_file_unfenced_with_rows_in_the_log() {
 fn the_mode_goes_to_every_other_and_back() {
     let Some(subject) = real_plait("conversion") else { return };
     let fixture = Fixture::new(subject, ROWS);
-    for (round, other) in ["wal", "delete", "truncate", "persist", "wal"].into_iter().enumerate() {
+    for (round, other) in ["delete", "truncate", "persist", "delete"].into_iter().enumerate() {
         let connection = fixture.open();
         assert_eq!(mode(&connection), "concurrent");
         connection.execute("INSERT INTO t(val) VALUES('in concurrent mode')").expect("an insert");
         assert_eq!(connection.text(&format!("PRAGMA journal_mode={other}")).as_deref(), Ok(other));
-        if other == "wal" {
-            connection.checkpoint(3).expect("page 1 may lie in the WAL");
-        }
         let (versions, marked) = header(&fixture.database());
         assert!(versions.0 <= 2 && versions.1 <= 2 && !marked, "{other}: {versions:?} {marked}");
         assert!(!fixture.side_file("-plait").exists());
@@ -111,6 +109,74 @@ fn the_mode_goes_to_every_other_and_back() {
         assert_eq!(connection.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
     }
     assert_eq!(fixture.open().text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn the_rollback_modes_answer_as_when_they_leave_wal() {
+    let Some(subject) = real_plait("conversion") else { return };
+    for other in ["delete", "truncate", "persist", "memory", "off"] {
+        let left = |subject: Subject| {
+            let fixture = Fixture::new(subject, ROWS);
+            let connection = fixture.open();
+            connection.execute("INSERT INTO t(val) VALUES('before')").expect("an insert");
+            let answer = connection.text(&format!("PRAGMA journal_mode={other}"));
+            connection.execute("INSERT INTO t(val) VALUES('after')").expect("an insert");
+            connection.close().expect("it closes");
+            let (versions, marked) = header(&fixture.database());
+            assert!(!marked, "{other}");
+            let again = fixture.open();
+            (answer, versions, mode(&again), again.integer("SELECT count(*) FROM t"))
+        };
+        assert_eq!(left(subject.clone()), left(Subject::stock()), "{other}");
+    }
+}
+
+#[test]
+fn asking_a_concurrent_database_for_wal_changes_nothing() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let (first, second) = (fixture.open(), fixture.open());
+    let ask = |connection: &Connection| connection.text("PRAGMA journal_mode=wal");
+    second.execute("BEGIN; SELECT * FROM t").expect("a reader");
+    assert_eq!(ask(&first).as_deref(), Ok("concurrent"), "beside another");
+    assert_eq!(ask(&second).as_deref(), Ok("concurrent"), "inside a transaction");
+    second.execute("INSERT INTO t(val) VALUES('kept')").expect("it goes on");
+    assert_eq!(ask(&second).as_deref(), Ok("concurrent"), "with a change");
+    second.execute("COMMIT").expect("it commits");
+    second.close().expect("it closes");
+    first.close().expect("it closes");
+    let alone = fixture.open();
+    assert_eq!(ask(&alone).as_deref(), Ok("concurrent"), "as the first statement of the only one");
+    alone.execute("INSERT INTO t(val) VALUES('unmerged')").expect("an insert");
+    assert_eq!(ask(&alone).as_deref(), Ok("concurrent"));
+    assert_eq!(header(&fixture.database()), ((3, 3), true));
+    assert_eq!(alone.integer("SELECT count(*) FROM t"), Ok(502));
+}
+
+#[test]
+fn programs_that_ask_for_two_modes_at_once_lose_no_row() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let modes = ["wal", "concurrent"];
+    let mut actors = modes.map(|mode| Actor::idle(Place::Processes, mode, &subject));
+    for round in 0..30 {
+        let fixture = Fixture::empty(subject.clone());
+        for (actor, mode) in actors.iter_mut().zip(modes) {
+            actor.open(&fixture.database()).expect("it opens");
+            actor.send(&format!(
+                "PRAGMA journal_mode={mode}; CREATE TABLE IF NOT EXISTS t(who);
+                 INSERT INTO t VALUES('{mode}')"
+            ));
+        }
+        let replies = actors.each_mut().map(Actor::finish);
+        let inserted = replies.iter().filter(|reply| reply.error.is_none()).count();
+        for actor in &mut actors {
+            actor.close().expect("it closes");
+        }
+        let connection = fixture.open();
+        let count = connection.integer("SELECT count(*) FROM t").expect("a count");
+        assert_eq!(count, i64::try_from(inserted).expect("two"), "in round {round}");
+        assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
 }
 
 #[test]
@@ -145,6 +211,31 @@ fn the_mode_cannot_be_left_while_others_are_connected() {
 }
 
 #[test]
+fn beside_an_idle_connection_the_mode_is_left_as_stock_leaves_wal() {
+    let Some(subject) = real_plait("conversion") else { return };
+    for place in [Place::Threads, Place::Processes] {
+        let leave = |subject: &Subject| {
+            let fixture = Fixture::new(subject.clone(), ROWS);
+            let connection = fixture.open();
+            let mut idle = Actor::start(place, "idle", subject, &fixture.database());
+            let unused = Actor::start(place, "unused", subject, &fixture.database());
+            assert_eq!(idle.integer("SELECT count(*) FROM t"), 500);
+            let began = Instant::now();
+            let answers = ["delete", "truncate", "memory"].map(|mode| {
+                let answer = connection.text(&format!("PRAGMA journal_mode={mode}"));
+                answer.map_err(|error| error.extended)
+            });
+            assert!(began.elapsed() < BUSY_TIMEOUT, "it does not wait for who is idle");
+            idle.close().expect("it closes");
+            let alone = connection.text("PRAGMA journal_mode=delete").map_err(|e| e.extended);
+            drop(unused);
+            (answers, alone)
+        };
+        assert_eq!(leave(&subject), leave(&Subject::stock()), "{place:?}");
+    }
+}
+
+#[test]
 fn conversion_inside_a_transaction_is_refused() {
     let Some(subject) = real_plait("conversion") else { return };
     let fixture = Fixture::empty(subject);
@@ -165,9 +256,15 @@ fn databases_that_cannot_be_concurrent_are_refused() {
     let fixture = Fixture::empty(subject);
     let library = fixture.subject.library();
     for name in [":memory:", ""] {
-        let connection = library.open(name).expect("it opens");
-        connection.text("PRAGMA journal_mode=concurrent").expect_err("no file");
-        connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES(1)").expect("it goes on");
+        let ask = |library: Library, mode: &str| {
+            let connection = library.open(name).expect("it opens");
+            let answer = connection.text(&format!("PRAGMA journal_mode={mode}"));
+            connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES(1)").expect("it goes on");
+            let again = connection.text(&format!("PRAGMA temp.journal_mode={mode}"));
+            (answer, again, connection.text("PRAGMA journal_mode"))
+        };
+        let stock = ask(Subject::stock().library(), "wal");
+        assert_eq!(ask(library, "concurrent"), stock, "{name:?} keeps its mode, as for WAL");
     }
     let plain = fixture.open();
     plain.execute(ROWS).expect("rows");
@@ -179,6 +276,30 @@ fn databases_that_cannot_be_concurrent_are_refused() {
     reader.text("PRAGMA journal_mode=concurrent").expect_err("read only");
     assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(500));
     assert!(!fixture.side_file("-plait").exists());
+}
+
+#[test]
+fn versions_of_the_future_are_to_it_what_they_are_to_stock() {
+    for versions in [[3, 1], [1, 3], [3, 3], [2, 3], [3, 2], [4, 4]] {
+        let open = |subject: Subject| {
+            let fixture = Fixture::empty(subject);
+            let connection = fixture.open();
+            connection.execute(ROWS).expect("rows");
+            connection.close().expect("it closes");
+            let file = std::fs::File::options().write(true).open(fixture.database());
+            file.and_then(|file| file.write_all_at(&versions, 18)).expect("the header is changed");
+            let connection = fixture.open();
+            [
+                "SELECT count(*) FROM t",
+                "INSERT INTO t(val) VALUES('no')",
+                "PRAGMA journal_mode=wal",
+                "PRAGMA journal_mode",
+                "PRAGMA integrity_check",
+            ]
+            .map(|sql| connection.query(sql).map_err(|error| (error.extended, error.message)))
+        };
+        assert_eq!(open(Subject::plait_in_wal_mode()), open(Subject::stock()), "{versions:?}");
+    }
 }
 
 #[test]

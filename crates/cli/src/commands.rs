@@ -40,10 +40,15 @@ enum Commands {
 Start a program on our library instead of the system's libsqlite3.
 
 Sets LD_LIBRARY_PATH and LD_PRELOAD and becomes the program. Says so on standard error when the program would ignore \
-our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid.",
+our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid.
+
+With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
+it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \
+PLAIT_JOURNAL_MODE=concurrent in the environment.",
         after_help = "\
 Examples:
   plait run -- python3 app.py
+  plait run --concurrent -- bin/rails server
   plait run ./server --port 8080
 
 The library is the libsqlite3.so.0 in ../lib beside this command, or in the directory PLAIT_LIB.
@@ -62,7 +67,14 @@ libraries; when all have closed it, it is a plain SQLite file again.",
     )]
     Enable(convert::EnableArgs),
     /// Switch a database back to a journal mode of SQLite
-    #[command(after_help = "Examples:\n  plait disable app.db\n  plait disable app.db --to delete")]
+    #[command(
+        long_about = "\
+Switch a database back to a journal mode of SQLite.
+
+In SQL `PRAGMA journal_mode=delete` does it. `PRAGMA journal_mode=wal` does not: programs say that each time they connect, \
+so a concurrent database stays as it is.",
+        after_help = "Examples:\n  plait disable app.db\n  plait disable app.db --to delete"
+    )]
     Disable(convert::DisableArgs),
     /// Show what goes on in a database
     #[command(

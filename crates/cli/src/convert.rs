@@ -9,6 +9,7 @@ use crate::console::{FAINT, GOOD, styled};
 use crate::failure::{self, Failure, Result};
 use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
+use crate::run::JOURNAL_MODE;
 use crate::sqlite::{Connection, Library, OpenFlags, SqlError};
 
 /// How long a conversion waits for programs that use the file.
@@ -59,7 +60,7 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
         anstream::println!("{} is in concurrent mode already", args.file.display());
         return Ok(failure::OK);
     }
-    convert(&before.path, &args.file, "concurrent")?;
+    convert(&before.path, &args.file, &["concurrent"])?;
     anstream::println!(
         "{} is in concurrent mode now (it was in mode {})",
         styled(GOOD, args.file.display()),
@@ -90,6 +91,14 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
             format!("to change it all the same, run `PRAGMA journal_mode={to}` in a sqlite3 shell"),
         ));
     }
+    if to == "wal" && std::env::var_os(JOURNAL_MODE).is_some_and(|mode| mode == "concurrent") {
+        return Err(Failure::usage(
+            format!(
+                "{JOURNAL_MODE}=concurrent is set: it turns every wish for WAL into concurrent mode"
+            ),
+            format!("unset {JOURNAL_MODE} and run the command again"),
+        ));
+    }
     refuse_if_broken(&before, &args.file)?;
     if before.is_in_use() {
         return Err(Failure::new(
@@ -97,7 +106,9 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
             "close these programs and run the command again",
         ));
     }
-    convert(&before.path, &args.file, to)?;
+    // Only a rollback mode leads out: who asks a concurrent database for WAL has it.
+    let way: &[&str] = if to == "wal" { &["delete", "wal"] } else { &[to] };
+    convert(&before.path, &args.file, way)?;
     anstream::println!(
         "{} is in mode {to} now: a plain SQLite file for every program",
         styled(GOOD, shown)
@@ -128,22 +139,22 @@ fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
     }
 }
 
-fn convert(path: &Path, shown: &Path, mode: &str) -> Result<()> {
-    let about = |e: &SqlError| e.about(&format!("switch to journal mode {mode} for"), shown);
-    let open = || -> Result<(Connection, String), SqlError> {
-        let db = Connection::open(Library::linked(), path, OpenFlags::ReadWrite)?;
-        db.busy_timeout(PATIENCE)?;
-        let answer = db.text(&format!("PRAGMA journal_mode={mode}"))?;
-        Ok((db, answer))
-    };
-    let (db, answer) = open().map_err(|e| about(&e))?;
-    // A mode that is not taken is answered with the one in force, not with an error.
-    if answer != mode {
-        return Err(Failure::new(
-            format!("{} stays in journal mode {answer}", shown.display()),
-            "close the programs that have it open and run the command again",
-        ));
+/// Switches from mode to mode, to the last of `way`.
+fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
+    let goal = way.last().copied().unwrap_or_default();
+    let about = |e: SqlError| e.about(&format!("switch to journal mode {goal} for"), shown);
+    let db = Connection::open(Library::linked(), path, OpenFlags::ReadWrite).map_err(about)?;
+    db.busy_timeout(PATIENCE).map_err(about)?;
+    for mode in way {
+        let answer = db.text(&format!("PRAGMA journal_mode={mode}")).map_err(about)?;
+        // A mode that is not taken is answered with the one in force, not with an error.
+        if answer != *mode {
+            return Err(Failure::new(
+                format!("{} stays in journal mode {answer}", shown.display()),
+                "close the programs that have it open and run the command again",
+            ));
+        }
     }
     // Mode and content must be readable by whoever comes next.
-    db.rows("SELECT count(*) FROM sqlite_schema").map(drop).map_err(|e| about(&e))
+    db.rows("SELECT count(*) FROM sqlite_schema").map(drop).map_err(about)
 }

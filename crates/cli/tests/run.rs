@@ -125,6 +125,50 @@ fn python_runs_on_our_library() {
 }
 
 #[test]
+fn a_program_that_asks_for_wal_gets_concurrent_mode_where_that_is_possible() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let shell = dist.path("bin/sqlite3");
+    let runs = |options: &[&str], database: &str, sql: &str| {
+        let mut command = dist.command(&["run"]);
+        let command = command.args(options).arg("--").arg(&shell).args(["-bail", database, sql]);
+        finish(command.current_dir(dir.path())).done().out
+    };
+    let ask = "PRAGMA journal_mode=wal; CREATE TABLE IF NOT EXISTS t(x); INSERT INTO t VALUES(1);
+        PRAGMA journal_mode; SELECT count(*) FROM t";
+    assert_eq!(runs(&[], "a.db", ask), "wal\nwal\n1\n");
+    let (on, out) = (&["--concurrent"][..], "concurrent\nconcurrent\n");
+    assert_eq!(runs(on, "a.db", ask), format!("{out}2\n"), "a WAL database");
+    assert_eq!(runs(&[], "a.db", ask), format!("{out}3\n"), "the file remembers it");
+    assert_eq!(runs(on, "new.db", ask), format!("{out}1\n"), "a new database");
+    let silent = "CREATE TABLE t(x); PRAGMA journal_mode";
+    assert_eq!(runs(on, "silent.db", silent), "delete\n", "it does not ask");
+    assert_eq!(runs(on, ":memory:", ask), "memory\nmemory\n1\n");
+    let exclusive = format!("PRAGMA locking_mode=exclusive; {ask}");
+    assert_eq!(runs(on, "exclusive.db", &exclusive), "exclusive\nwal\nwal\n1\n");
+    let inside = "CREATE TABLE u(x); BEGIN; SELECT * FROM u; PRAGMA journal_mode=wal";
+    let mut stock = dist.command(&["run", "--concurrent", "--"]);
+    let stock = stock.arg(&shell).args(["-bail", "inside.db", inside]).current_dir(dir.path());
+    finish(stock).says(&["cannot change into wal mode from within a transaction"]);
+}
+
+#[test]
+fn the_variable_that_makes_wal_concurrent_does_not_mislead_disable() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let database = dir.path().join("a.db");
+    dist.ours(&database, "PRAGMA journal_mode=concurrent; CREATE TABLE t(x)").done();
+    let disable = |to: &str| {
+        let mut command = dist.command(&["disable", "--to", to]);
+        finish(command.arg(&database).env("PLAIT_JOURNAL_MODE", "concurrent"))
+    };
+    let refused = disable("wal").says(&["PLAIT_JOURNAL_MODE", "unset"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    disable("delete").done();
+    assert_eq!(dist.stock(&database, "PRAGMA journal_mode").done().out, "delete\n");
+}
+
+#[test]
 fn what_cannot_be_started_is_told() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -52,15 +52,16 @@ pub const EDITS: &[Edit] = &[
         section: "btree.c",
         anchor: "    if( page1[18]>2 ){",
         place: Replace,
-        text: "    if( page1[18]>3 ){ /* [plait] */",
+        text: "    if( page1[18]>2 && !PL_FENCED(page1) ){ /* [plait] */",
         why: "a live concurrent file has write version 3",
     },
     Edit {
         section: "btree.c",
         anchor: "    if( page1[19]>2 ){",
         place: Replace,
-        text: "    if( page1[19]>3 ){ /* [plait] */",
-        why: "and read version 3, which fences stock SQLite out",
+        text: "    if( page1[19]>2 && !PL_FENCED(page1) ){ /* [plait] */",
+        why: "and read version 3, which fences stock SQLite out. Without the mark both are what they are to SQLite: \
+              versions of the future",
     },
     Edit {
         section: "btree.c",
@@ -68,6 +69,14 @@ pub const EDITS: &[Edit] = &[
         place: Replace,
         text: "    if( (page1[19]==2 || page1[19]==3) && (pBt->btsFlags & BTS_NO_WAL)==0 ){ /* [plait] */",
         why: "under the fence the base still is in WAL mode",
+    },
+    Edit {
+        section: "btree.c",
+        anchor: "    if( aData[18]!=(u8)iVersion || aData[19]!=(u8)iVersion ){",
+        place: Replace,
+        text: "    if( PL_FENCED(aData) ) rc = iVersion==2 ? SQLITE_OK : SQLITE_BUSY; /* [plait] */\n    else if( aData[18]!=(u8)iVersion || aData[19]!=(u8)iVersion ){ /* [plait] */",
+        why: "another connection may have made the file concurrent since this one looked. Nothing but the engine takes \
+              the fence away",
     },
     // ---- BEGIN CONCURRENT
     Edit {

@@ -63,18 +63,15 @@ static void plReadHeader(BtShared *pBt, PlHeader *pOut){
     const u8 *a = pBt->pPage1->aData;
     pOut->salt = get4byte(&a[72]);
     pOut->generation = get4byte(&a[76]);
-    pOut->marked = pOut->salt!=0 && a[19]>=2;
-    pOut->fenced = a[18]==3 && a[19]==3;
+    pOut->marked = PL_MARKED(a);
+    pOut->fenced = PL_FENCED(a);
     pOut->textEncoding = (u8)(get4byte(&a[56]) & 3);
   }
 }
 
-/* True if the file of an open transaction is, or claims to be, concurrent. */
+/* True if the file of an open transaction is concurrent. */
 static SQLITE_INLINE int plMarked(BtShared *pBt){
-  const u8 *a;
-  if( pBt->pPage1==0 || pBt->nPage==0 ) return 0;
-  a = pBt->pPage1->aData;
-  return a[19]==3 || (a[19]==2 && get4byte(&a[72])!=0);
+  return pBt->pPage1!=0 && pBt->nPage!=0 && PL_MARKED(pBt->pPage1->aData);
 }
 
 /* Ends the base's transaction on this handle, also while other statements read (unlike sqlite3BtreeCommit). All inner

@@ -8,6 +8,9 @@
 **
 ** Both are refused inside a transaction, as for WAL. Everything happens before OP_JournalMode's own work, which then
 ** finds nothing to do (PAGER_JOURNALMODE_QUERY) or an ordinary WAL database.
+**
+** Only a rollback mode leads out: who asks for WAL has it. With PLAIT_JOURNAL_MODE=concurrent in the environment, asking for WAL
+** leads in.
 */
 
 static int plRefuse(Vdbe *pVdbe, int rc, const char *zWhy){
@@ -96,6 +99,15 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   return rc;
 }
 
+/* PLAIT_JOURNAL_MODE=concurrent: a program asks for WAL. Is concurrent mode possible, or is it to get what SQLite gives? */
+static int plWalIsConcurrent(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  return pl_wal_is_concurrent() && plUnsuitable(p)==0 && !sqlite3BtreeIsReadonly(p)
+      && p->db->autoCommit && p->db->nVdbeRead<=1
+      && !pPager->exclusiveMode && sqlite3PagerWalSupported(pPager)
+      && !pl_is_network(sqlite3PagerFilename(pPager, 0));
+}
+
 static int plDisable(Vdbe *pVdbe, Btree *p){
   PlBtree *pPl = p->pPl;
   PlConn *pConn = pPl->pConn;
@@ -130,20 +142,32 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   return SQLITE_OK;
 }
 
-/* OP_JournalMode begins: returns the mode that stock code shall set. */
+/* OP_JournalMode begins: returns the mode that stock code shall set, or that it is only asked for the one in force. */
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
+  Pager *pPager = p->pBt->pPager;
+  int bWal = sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL;
   /* Another connection may have switched the mode on since this one looked. */
   if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) ){
     *pRc = plLook(p);
-    if( (*pRc & 0xff)==SQLITE_BUSY ) *pRc = SQLITE_OK;   /* stock code says it in its own way */
+    /* Between modes that both are not WAL stock code needs no look. */
+    if( (*pRc & 0xff)==SQLITE_BUSY && eAsked<PAGER_JOURNALMODE_WAL && !bWal ) *pRc = SQLITE_OK;
     if( *pRc ) return PAGER_JOURNALMODE_QUERY;
   }
   if( eAsked==PL_JOURNALMODE ){
-    /* A pragma without a schema name goes to every database; the one for temporary tables keeps its mode, as for WAL. */
-    if( !PL_BT(p) && plDbIndex(p)!=1 ) *pRc = plEnable(pVdbe, p);
+    /* Databases without a file, among them that of temporary tables, keep their mode, as for WAL. */
+    if( !PL_BT(p) && sqlite3PagerFilename(pPager, 1)[0]!=0 ) *pRc = plEnable(pVdbe, p);
     return PAGER_JOURNALMODE_QUERY;
   }
-  if( eAsked!=PAGER_JOURNALMODE_QUERY && PL_BT(p) ){
+  if( eAsked==PAGER_JOURNALMODE_WAL ){
+    /* The mode does all that was asked for, and programs ask each time they connect. */
+    if( PL_BT(p) ) return PAGER_JOURNALMODE_QUERY;
+    if( plWalIsConcurrent(p) ){
+      *pRc = plEnable(pVdbe, p);
+      /* It has WAL mode, which needs no lock to be answered. */
+      if( bWal && (*pRc & 0xff)==SQLITE_BUSY ) *pRc = SQLITE_OK;
+      return PAGER_JOURNALMODE_QUERY;
+    }
+  }else if( eAsked!=PAGER_JOURNALMODE_QUERY && PL_BT(p) ){
     *pRc = plDisable(pVdbe, p);
   }
   return eAsked;

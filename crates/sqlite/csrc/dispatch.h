@@ -153,6 +153,10 @@ struct PlFacade {
   PlCursor *pX;           /* valid only with PLH_Facade */
 };
 
+/* What page 1 says of the mode. PL_MARKED: the file is in concurrent mode. PL_FENCED: and committed rows may be outside the base. */
+#define PL_MARKED(a) ((a)[19]>=2 && get4byte(&(a)[72])!=0)
+#define PL_FENCED(a) ((a)[18]==3 && (a)[19]==3 && get4byte(&(a)[72])!=0)
+
 #define PLC_PURE   0
 #define PLC_MERGE  1
 #define PLC_PASS   2

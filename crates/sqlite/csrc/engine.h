@@ -80,6 +80,8 @@ void pl_free(void *);
 /* Conversion.  Enable: the shim has put the base in WAL mode; this checks that the file system and the
 ** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
+int  pl_is_network(const char *zPath);   /* on a file system that is refused */
+int  pl_wal_is_concurrent(void);         /* PLAIT_JOURNAL_MODE=concurrent: who asks for WAL gets concurrent mode */
 /* Give up commits that are only in the log and accept the base as it is (plait recover --accept-base); nobody has it open. */
 int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
 /* The same with the shim's own table: what the plait command calls. Defined in base.c. */

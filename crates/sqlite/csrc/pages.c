@@ -86,7 +86,7 @@ static int plBackupPages(Btree *pSrc, int *pRc){
 
 /* Page 1 of a backup or serialization: what a WAL database would give. */
 SQLITE_PRIVATE void plBackupHeader(u8 *aPage1){
-  if( aPage1[19]==3 || (aPage1[19]==2 && get4byte(&aPage1[72])!=0) ){
+  if( PL_MARKED(aPage1) ){
     aPage1[18] = aPage1[19] = 2;
     put4byte(&aPage1[72], 0);
     put4byte(&aPage1[76], 0);

@@ -46,7 +46,13 @@ pub struct RunArgs {
     /// Do not warn about programs that will not use our library
     #[arg(long, short)]
     quiet: bool,
+    /// Where the program asks for WAL it gets concurrent mode
+    #[arg(long)]
+    concurrent: bool,
 }
+
+/// The variable by which the library learns of `--concurrent`.
+pub const JOURNAL_MODE: &str = "PLAIT_JOURNAL_MODE";
 
 /// Becomes the program. Returns only when that fails.
 pub fn run(args: &RunArgs) -> Result<u8> {
@@ -67,7 +73,12 @@ pub fn run(args: &RunArgs) -> Result<u8> {
             console::warn(&finding.what, &finding.advice);
         }
     }
-    let error = Command::new(&program).arg0(name).args(arguments).envs(environment).exec();
+    let mut command = Command::new(&program);
+    command.arg0(name).args(arguments).envs(environment);
+    if args.concurrent {
+        command.env(JOURNAL_MODE, "concurrent");
+    }
+    let error = command.exec();
     Err(Failure::io("run", &program, &error))
 }
 

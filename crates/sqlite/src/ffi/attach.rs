@@ -5,7 +5,7 @@ use std::os::raw::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
@@ -140,6 +140,26 @@ pub unsafe extern "C" fn pl_enable_check(
             Ok(())
         })
     }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_is_network(path: *const c_char) -> c_int {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    c_int::from(matches!(session::refuse_network(path), Err(Error::CantOpen(_))))
+}
+
+/// See engine.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn pl_wal_is_concurrent() -> c_int {
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    let asked = ASKED
+        .get_or_init(|| std::env::var_os("PLAIT_JOURNAL_MODE").is_some_and(|m| m == "concurrent"));
+    c_int::from(*asked)
 }
 
 /// See engine.h.
