@@ -41,6 +41,8 @@ pub enum Work {
     Fork(jobs::process_rules::Fork),
     /// Opens one database with two copies of the library.
     TwoCopies(jobs::process_rules::TwoCopies),
+    /// Reads without the rights to write.
+    Stranger(jobs::stranger::Stranger),
 }
 
 /// A job: what to do, with which library, on which database.
@@ -86,6 +88,7 @@ impl Job {
             Work::Differential(work) => work.run(self, reporter),
             Work::Fork(work) => work.run(self),
             Work::TwoCopies(work) => work.run(self),
+            Work::Stranger(work) => work.run(self),
         }
     }
 

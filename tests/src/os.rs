@@ -39,6 +39,22 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Makes this process that of a user who owns nothing.
+pub fn give_up_root() -> std::io::Result<()> {
+    const NOBODY: u32 = 65534;
+    // SAFETY: no groups are given, so no memory is read.
+    let groups = unsafe { libc::setgroups(0, std::ptr::null()) };
+    // SAFETY: the call has no memory preconditions.
+    let group = unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) };
+    // SAFETY: the call has no memory preconditions.
+    let user = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
+    if groups == 0 && group == 0 && user == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: i32) -> std::io::Result<()> {
     let pid = libc::pid_t::try_from(pid).expect("a process id is small");

@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
 //! | fenced, same salt | trusted, not poisoned | any | the session goes on: nothing is lost, under NORMAL too (F6) |
+//! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
 //! | resting | not trusted | newer frames, same salt | error: the base was unfenced by someone else |
@@ -149,6 +150,7 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
         return Ok(BaseHeader { fenced: false, ..header });
     }
     let log = log_path(path);
+    refuse_used_log(path)?;
     match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {}
         Err(e) => return Err(e.into()),
@@ -189,6 +191,21 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
     Err(Error::CantOpen(format!(
         "{} is in use, but its shared memory file is not: it was removed or replaced while processes have the database \
          open; close them, then open the database again",
+        log.display()
+    )))
+}
+
+/// Fails if processes use a log beside a base that needs none: theirs is the database file that stood here before.
+fn refuse_used_log(path: &Path) -> Result<()> {
+    let log = log_path(path);
+    let used = File::open(&log).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
+    // Where it cannot be read, reading it tells why.
+    if !used.unwrap_or(false) {
+        return Ok(());
+    }
+    Err(Error::CantOpen(format!(
+        "{} is in use by processes that still have the database file open which stood here before it was deleted or \
+         replaced; leave the log alone, close those processes, then try again",
         log.display()
     )))
 }
@@ -355,6 +372,7 @@ pub fn refuse_network(path: &Path) -> Result<()> {
 /// What a conversion to concurrent mode has to know: a salt, or why not.
 pub fn enable_check(path: &Path) -> Result<u32> {
     crate::filesystem::refuse_network(path)?;
+    refuse_used_log(path)?;
     let log = log_path(path);
     match LogScan::open(&OsStorage, &log, 0, Generation::ZERO) {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {

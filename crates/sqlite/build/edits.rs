@@ -235,15 +235,15 @@ pub const EDITS: &[Edit] = &[
         section: "btree.h",
         anchor: "SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree*);",
         place: After,
-        text: "SQLITE_PRIVATE void plBackupHeader(u8*); /* [plait] */",
+        text: "SQLITE_PRIVATE void plSerializedHeader(u8*); /* [plait] */",
         why: "memdb.c, which uses it, comes before btree.c",
     },
     Edit {
         section: "memdb.c",
         anchor: "            memcpy(pTo, sqlite3PagerGetData(pPage), szPage);",
         place: After,
-        text: "            if( pgno==1 ) plBackupHeader(pTo); /* [plait] */",
-        why: "sqlite3_serialize gives a plain database",
+        text: "            if( pgno==1 ) plSerializedHeader(pTo); /* [plait] */",
+        why: "sqlite3_serialize gives a plain database that sqlite3_deserialize takes",
     },
     Edit {
         section: "vdbe.c",

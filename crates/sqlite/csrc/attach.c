@@ -7,6 +7,10 @@
 ** stock -> attached: plFirstTouch(), when a begun transaction finds the mark.   attached -> stock: plDetach(), when the
 ** mark is gone or the handle closes.
 **
+** A handle that cannot join (plUnsuitable()), or could only read (plReadsOnly()), stays stock while the file is not fenced: in a
+** transaction that finds it so every commit is in the base, and to stock SQLite, which is kept out by the fence alone, the
+** file is an ordinary WAL database. Under the fence the first kind is refused and the second joins.
+**
 ** Hidden connections (PL_OPEN_BASE) never attach. Neither do in-memory and temporary databases, whatever
 ** their header says.
 */
@@ -98,6 +102,25 @@ static void plUseMarks(Pager *pPager, const PlMarks *pMarks){
   }
 }
 
+/* Is this the operating system's own file of that name, whatever VFS opened it? Of its kinds SQLite's "unix" locks the database
+** and leaves the others unlocked. */
+static int plIsOwnFile(sqlite3_file *pFd, const sqlite3_io_methods *pKind, const char *zPath){
+  struct stat here, there;
+  if( pFd->pMethods!=pKind || (((unixFile*)pFd)->ctrlFlags & UNIXFILE_EXCL)!=0 ) return 0;
+  return osFstat(((unixFile*)pFd)->h, &here)==0 && osStat(zPath, &there)==0
+      && here.st_dev==there.st_dev && here.st_ino==there.st_ino;
+}
+
+/* Does the engine, which opens the base with the default VFS and the log by its path, see what this handle sees? A VFS that wraps
+** files may change what passes through it; one that only opens them, and opens those that it is asked for, may not. */
+static int plSeesTheSame(Pager *pPager){
+  sqlite3_vfs *pDefault = sqlite3_vfs_find(0);
+  if( sqlite3PagerVfs(pPager)==pDefault ) return 1;
+  if( pDefault==0 || pDefault->xOpen!=unixOpen ) return 0;
+  return plIsOwnFile(pPager->fd, &posixIoMethods, sqlite3PagerFilename(pPager, 0))
+      && (pPager->pWal==0 || plIsOwnFile(pPager->pWal->pWalFd, &nolockIoMethods, pPager->zWal));
+}
+
 /* Tells why a handle could not work concurrently, or 0. */
 static const char *plUnsuitable(Btree *p){
   Pager *pPager = p->pBt->pPager;
@@ -105,9 +128,16 @@ static const char *plUnsuitable(Btree *p){
   if( sqlite3PagerFilename(pPager, 1)[0]==0 || pPager->tempFile ){
     return "an in-memory, temporary or immutable database cannot be concurrent";
   }
-  if( sqlite3PagerVfs(pPager)!=sqlite3_vfs_find(0) ) return "journal_mode=concurrent needs the default VFS";
   if( pPager->noLock ) return "journal_mode=concurrent cannot be used with nolock=1";
+  if( !plSeesTheSame(pPager) ){
+    return "journal_mode=concurrent needs the default VFS, or one whose files are those of the default VFS";
+  }
   return 0;
+}
+
+/* A handle that cannot write the file: to read it at rest nobody needs to write beside it. */
+static int plReadsOnly(Btree *p){
+  return (p->pBt->btsFlags & BTS_READ_ONLY)!=0;
 }
 
 static const PlBaseOps plBaseOps;
@@ -121,17 +151,25 @@ static int plAttach(Btree *p){
   u32 flags = 0;
   int rc;
   if( pPl==0 ) return SQLITE_NOMEM_BKPT;
-  if( zWhy ) return plStash(p, SQLITE_ERROR, sqlite3_mprintf("cannot open %s: %s", plDbName(p), zWhy));
-  pPl->bReadonly = (p->pBt->btsFlags & BTS_READ_ONLY)!=0;
+  if( zWhy ){
+    return plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("cannot open %s: it holds commits beside its file, and %s; "
+        "close it everywhere first (after a crash: plait recover), or open it without that", plDbName(p), zWhy));
+  }
+  pPl->bReadonly = (u8)plReadsOnly(p);
   if( pPl->bReadonly ) flags |= PL_ATTACH_READONLY;
   rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, &pPl->pConn, &zErr);
   if( rc ){
+    const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);
+    int eWhat = rc & 0xff;
     pPl->pConn = 0;
-    plStash(p, rc, sqlite3_mprintf("%s", zErr ? zErr : sqlite3ErrStr(rc)));
+    if( pPl->bReadonly && (eWhat==SQLITE_IOERR || eWhat==SQLITE_READONLY || eWhat==SQLITE_CANTOPEN) ){
+      rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s; there are commits beside the file: open it as a user who may "
+          "write to it, or close it everywhere first (after a crash: plait recover)", zWhat));
+    }else{
+      plStash(p, rc, sqlite3_mprintf("%s", zWhat));
+    }
   }else{
     int iDb = plDbIndex(p);
-    /* Long-held file locks would shut the merges out. */
-    pPager->exclusiveMode = 0;
     plBtreeSetPagerFlags(p, p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK));
   }
   pl_free(zErr);
@@ -148,6 +186,26 @@ static void plDetach(Btree *p){
   if( pConn ) pl_detach(pConn);
 }
 
+/* A transaction is open on a marked file: does SQLite's own code go on with it? */
+static int plStaysStock(Btree *p){
+  return !PL_FENCED(p->pBt->pPage1->aData) && (plReadsOnly(p) || plUnsuitable(p)!=0);
+}
+
+/* Told PRAGMA locking_mode=exclusive before it looked at the file, the handle holds locks that shut everybody else out, the
+** session's own connection too, and perhaps a WAL-index of its own. It gives all of it back. No transaction is open. */
+static void plUnlockForOthers(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  if( !pPager->exclusiveMode ) return;
+  /* Without a buffer there is no checkpoint, and the WAL stays. */
+  (void)sqlite3WalClose(pPager->pWal, p->db, 0, 0, 0);
+  pPager->pWal = 0;
+  pagerFixMaplimit(pPager);
+  pPager->exclusiveMode = PAGER_LOCKINGMODE_NORMAL;
+  if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
+  pagerUnlockDb(pPager, NO_LOCK);
+  pPager->eState = PAGER_OPEN;
+}
+
 /* A stock transaction began and page 1 is marked, or a write transaction could not begin, perhaps because a merge had
 ** the lock. */
 static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
@@ -156,15 +214,18 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   if( rc!=SQLITE_OK ){
     if( p->inTrans!=TRANS_NONE ) return rc;
     if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return rc;
-    if( !plMarked(p->pBt) ){
+    if( !plMarked(p->pBt) || plStaysStock(p) ){
       plBaseEnd(p);
       return rc;
     }
+  }else if( plStaysStock(p) ){
+    return rc;
   }
   plBaseEnd(p);
   if( p->db->flags & SQLITE_ResetDatabase ){
     return plStash(p, SQLITE_ERROR, sqlite3_mprintf("switch journal_mode=concurrent off before resetting the database"));
   }
+  if( plUnsuitable(p)==0 ) plUnlockForOthers(p);
   rc = plAttach(p);
   if( rc ) return rc;
   return plBeginTrans(p, wrflag, pSchemaVersion);

@@ -142,6 +142,17 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   return SQLITE_OK;
 }
 
+/* Is concurrent the mode in force? A handle that reads a resting file is not attached. */
+static int plIsConcurrent(Btree *p){
+  int bMarked, bOwn = p->inTrans==TRANS_NONE;
+  if( PL_BT(p) ) return 1;
+  if( !plReadsOnly(p) || plUnsuitable(p)!=0 ) return 0;
+  if( bOwn && sqlite3BtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return 0;
+  bMarked = plMarked(p->pBt);
+  if( bOwn ) sqlite3BtreeCommit(p);
+  return bMarked;
+}
+
 /* OP_JournalMode begins: returns the mode that stock code shall set, or that it is only asked for the one in force. */
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   Pager *pPager = p->pBt->pPager;
@@ -155,12 +166,12 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   }
   if( eAsked==PL_JOURNALMODE ){
     /* Databases without a file, among them that of temporary tables, keep their mode, as for WAL. */
-    if( !PL_BT(p) && sqlite3PagerFilename(pPager, 1)[0]!=0 ) *pRc = plEnable(pVdbe, p);
+    if( !plIsConcurrent(p) && sqlite3PagerFilename(pPager, 1)[0]!=0 ) *pRc = plEnable(pVdbe, p);
     return PAGER_JOURNALMODE_QUERY;
   }
   if( eAsked==PAGER_JOURNALMODE_WAL ){
     /* The mode does all that was asked for, and programs ask each time they connect. */
-    if( PL_BT(p) ) return PAGER_JOURNALMODE_QUERY;
+    if( plIsConcurrent(p) ) return PAGER_JOURNALMODE_QUERY;
     if( plWalIsConcurrent(p) ){
       *pRc = plEnable(pVdbe, p);
       /* It has WAL mode, which needs no lock to be answered. */
@@ -178,5 +189,5 @@ static const char *plJournalModeOut(Vdbe *pVdbe, Btree *p, int eAsked, int eNew,
   (void)pVdbe;
   (void)eAsked;
   (void)pRc;
-  return PL_BT(p) ? "concurrent" : sqlite3JournalModename(eNew);
+  return plIsConcurrent(p) ? "concurrent" : sqlite3JournalModename(eNew);
 }

@@ -47,6 +47,7 @@
 */
 
 static int plEscalate(Btree *p);
+static int plLook(Btree *p);
 static int plBreak(Btree *p, int rc);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
 static i64 plDecodeRowid(const u8 *aKey);

@@ -10,16 +10,22 @@
 ** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those calls here.
 */
 
-/* The attached handle that owns a pager, or 0. */
-static Btree *plOwner(Pager *pPager){
+/* The handle that owns a pager, or 0. */
+static Btree *plHandle(Pager *pPager){
   BtShared *pBt = (BtShared*)pPager->pBusyHandlerArg;
   int i;
   if( pBt==0 || pBt->db==0 ) return 0;
   for(i=0; i<pBt->db->nDb; i++){
     Btree *p = pBt->db->aDb[i].pBt;
-    if( p && p->pBt==pBt ) return PL_BT(p) ? p : 0;
+    if( p && p->pBt==pBt ) return p;
   }
   return 0;
+}
+
+/* The same, if it is attached. */
+static Btree *plOwner(Pager *pPager){
+  Btree *p = plHandle(pPager);
+  return p && PL_BT(p) ? p : 0;
 }
 
 /* Makes the pages of the open transaction show everything it may see. */
@@ -93,6 +99,14 @@ SQLITE_PRIVATE void plBackupHeader(u8 *aPage1){
   }
 }
 
+/* Page 1 of a serialization. An in-memory database has no WAL: one that says it has cannot be deserialized. */
+SQLITE_PRIVATE void plSerializedHeader(u8 *aPage1){
+  if( PL_MARKED(aPage1) ){
+    plBackupHeader(aPage1);
+    aPage1[18] = aPage1[19] = 1;
+  }
+}
+
 /* sqlite3PagerGet() of backup.c, dbstat.c and dbpage.c. */
 static int plPagerGet(Pager *pPager, Pgno pgno, DbPage **ppPage, int flags){
   Btree *p = plOwner(pPager);
@@ -116,9 +130,21 @@ static int plPagerWrite(DbPage *pPg){
   return sqlite3PagerWrite(pPg);
 }
 
-/* PRAGMA locking_mode: an attached file must not be locked for long. */
+/* Is the file marked, as far as it shows without locks and without its WAL? */
+static int plLooksMarked(Pager *pPager){
+  u8 a[100];
+  return isOpen(pPager->fd) && sqlite3OsRead(pPager->fd, a, sizeof(a), 0)==SQLITE_OK && PL_MARKED(a);
+}
+
+/* PRAGMA locking_mode: a concurrent file must not be locked for long, so it says "normal". An application may say it before
+** anything has looked at the file; what is missed here plUnlockForOthers() makes good. */
 static int plPagerLockingMode(Pager *pPager, int eMode){
-  if( plOwner(pPager) ) eMode = PAGER_LOCKINGMODE_NORMAL;
+  Btree *p = plHandle(pPager);
+  if( eMode==PAGER_LOCKINGMODE_EXCLUSIVE && p && !PL_BT(p) && !pPager->tempFile && plLooksMarked(pPager) ) (void)plLook(p);
+  if( p && PL_BT(p) ){
+    eMode = PAGER_LOCKINGMODE_NORMAL;
+    if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
+  }
   return sqlite3PagerLockingMode(pPager, eMode);
 }
 

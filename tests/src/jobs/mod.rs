@@ -8,3 +8,4 @@ pub mod pairs;
 pub mod process_rules;
 pub mod reader;
 pub mod script;
+pub mod stranger;

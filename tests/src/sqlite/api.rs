@@ -42,6 +42,17 @@ pub struct RawSession {
     _opaque: [u8; 0],
 }
 
+/// `sqlite3_vfs` of version 3.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct RawVfs {
+    pub numbers: [c_int; 3],
+    pub next: *mut RawVfs,
+    pub name: *const c_char,
+    pub data: *mut c_void,
+    pub methods: [*const c_void; 18],
+}
+
 pub type BusyFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 pub type CommitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub type RollbackFn = unsafe extern "C" fn(*mut c_void);
@@ -80,6 +91,8 @@ functions! {
     compileoption_get = b"sqlite3_compileoption_get\0": fn(c_int) -> *const c_char;
     malloc64 = b"sqlite3_malloc64\0": fn(u64) -> *mut c_void;
     free = b"sqlite3_free\0": fn(*mut c_void);
+    vfs_find = b"sqlite3_vfs_find\0": fn(*const c_char) -> *mut RawVfs;
+    vfs_register = b"sqlite3_vfs_register\0": fn(*mut RawVfs, c_int) -> c_int;
     open_v2 = b"sqlite3_open_v2\0": fn(*const c_char, *mut *mut RawDb, c_int, *const c_char) -> c_int;
     close = b"sqlite3_close\0": fn(*mut RawDb) -> c_int;
     close_v2 = b"sqlite3_close_v2\0": fn(*mut RawDb) -> c_int;

@@ -64,6 +64,22 @@ impl Library {
         options
     }
 
+    /// Registers a VFS of this name that does what the default one does, with its files.
+    ///
+    /// # Panics
+    /// If it cannot be registered.
+    pub fn register_forwarding_vfs(&self, name: &'static CStr) {
+        // SAFETY: null asks for the default VFS, which lives as long as the library.
+        let default = unsafe { (self.functions().vfs_find)(std::ptr::null()) };
+        // SAFETY: the default VFS is one of version 3, whose fields are plain.
+        let mut vfs = Box::new(unsafe { *default });
+        vfs.next = std::ptr::null_mut();
+        vfs.name = name.as_ptr();
+        // SAFETY: the structure and its name are never freed.
+        let code = unsafe { (self.functions().vfs_register)(Box::leak(vfs), 0) };
+        assert_eq!(code, 0, "the VFS cannot be registered");
+    }
+
     /// Opens a database for reading and writing, creating it if it is not there.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Connection> {
         Connection::open(*self, path.as_ref(), OpenFlags::ReadWriteCreate)

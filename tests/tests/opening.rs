@@ -1,0 +1,258 @@
+//! Opening a concurrent database in ways that cannot be concurrent: at rest it is a plain file, under the fence it is refused.
+
+use plait_tests::actor::Actor;
+use plait_tests::job::{Job, Work};
+use plait_tests::jobs::stranger::{Stranger, Told};
+use plait_tests::os;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{CANTOPEN, Connection, OpenFlags, SqlError};
+use plait_tests::subject::{BUSY_TIMEOUT, Fixture, Subject, real_plait};
+use plait_tests::value::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
+const COUNT: &str = "SELECT count(*) FROM t";
+
+/// Ways of opening that have no concurrent mode.
+const WAYS: [&str; 5] =
+    ["immutable=1", "nolock=1", "vfs=unix-none", "vfs=unix-excl", "cache=shared"];
+
+fn open_as(fixture: &Fixture, how: &str) -> Connection {
+    let uri = format!("file:{}?{how}", fixture.database().display());
+    let connection = fixture.subject.library().open_with(&uri, OpenFlags::Uri).expect("it opens");
+    connection.busy_timeout(Duration::from_millis(100)).expect("a timeout");
+    connection
+}
+
+/// What statements answer: rows, or a code.
+fn answers(connection: &Connection) -> Vec<Result<Vec<Vec<Value>>, i32>> {
+    [
+        COUNT,
+        "PRAGMA integrity_check",
+        "PRAGMA page_count",
+        "PRAGMA wal_checkpoint",
+        "PRAGMA data_version",
+        "INSERT INTO t(val) VALUES('new')",
+        COUNT,
+    ]
+    .iter()
+    .map(|sql| connection.query(sql).map_err(|error| error.extended))
+    .collect()
+}
+
+#[track_caller]
+fn refused(outcome: Result<Value, SqlError>, how: &str) {
+    let error = outcome.expect_err(how);
+    assert_eq!(error.code, CANTOPEN, "{how}: {error}");
+}
+
+#[test]
+fn a_resting_file_is_opened_in_every_way_as_stock_opens_a_wal_database() {
+    let Some(subject) = real_plait("opening") else { return };
+    for how in WAYS.into_iter().chain(["mode=ro", "mode=ro&immutable=1"]) {
+        let [ours, stock] = [subject.clone(), Subject::stock()].map(|subject| {
+            let fixture = Fixture::new(subject, ROWS);
+            let connection = open_as(&fixture, how);
+            let said = answers(&connection);
+            let image = connection.serialize().map(|image| image.len()).ok();
+            assert!(!fixture.side_file("-plait-shm").exists(), "{how}: nobody writes beside it");
+            connection.close().expect("it closes");
+            let again = fixture.open();
+            let mode = again.text("PRAGMA journal_mode").expect("a mode");
+            assert_eq!(mode, fixture.subject.mode.name(), "{how}: the mode stays");
+            (said, image, again.integer(COUNT))
+        });
+        assert_eq!(ours, stock, "{how}");
+    }
+}
+
+#[test]
+fn who_reads_a_resting_file_is_told_its_mode() {
+    let Some(subject) = real_plait("opening") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let reader = open_as(&fixture, "mode=ro");
+    for ask in ["PRAGMA journal_mode", "PRAGMA journal_mode=wal", "PRAGMA journal_mode=concurrent"]
+    {
+        assert_eq!(reader.text(ask).as_deref(), Ok("concurrent"), "{ask}");
+    }
+}
+
+#[test]
+fn a_fenced_file_is_refused_to_who_cannot_join() {
+    let Some(subject) = real_plait("opening") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let mut writer =
+        Actor::start(Place::Processes, "writer", &fixture.subject, &fixture.database());
+    writer.ok("INSERT INTO t(val) VALUES('only in the log')");
+    for how in WAYS.into_iter().filter(|how| *how != "vfs=unix-excl") {
+        refused(open_as(&fixture, how).value(COUNT), how);
+        refused(open_as(&fixture, how).value("INSERT INTO t(val) VALUES('no')"), how);
+    }
+    writer.kill();
+    for how in WAYS {
+        refused(open_as(&fixture, how).value(COUNT), how);
+        refused(open_as(&fixture, how).value("PRAGMA journal_mode=delete"), how);
+    }
+    let shared = open_as(&fixture, "cache=shared");
+    let error = shared.value(COUNT).expect_err("it is fenced");
+    for word in ["shared-cache", "plait recover"] {
+        assert!(error.message.contains(word), "{word}: {error}");
+    }
+    assert_eq!(fixture.open().integer(COUNT), Ok(501));
+    assert_eq!(shared.integer(COUNT), Ok(501), "recovered, it is at rest");
+}
+
+#[test]
+fn a_shared_cache_and_a_session_take_turns() {
+    let Some(subject) = real_plait("opening") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let shared = [open_as(&fixture, "cache=shared"), open_as(&fixture, "cache=shared")];
+    assert_eq!(shared[0].integer(COUNT), Ok(500));
+    for round in 1..4 {
+        let member = fixture.open();
+        assert_eq!(member.integer(COUNT), Ok(500 + 2 * (round - 1)));
+        shared[1]
+            .execute("INSERT INTO t(val) VALUES('before the fence')")
+            .expect("it is not fenced");
+        assert_eq!(member.integer(COUNT), Ok(500 + 2 * round - 1), "the session sees it");
+        member.execute("INSERT INTO t(val) VALUES('in the session')").expect("an insert");
+        for handle in &shared {
+            refused(handle.value(COUNT), "under the fence");
+        }
+        member.close().expect("it closes");
+        for handle in &shared {
+            assert_eq!(handle.integer(COUNT), Ok(500 + 2 * round), "at rest again");
+        }
+    }
+    assert_eq!(shared[0].text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn a_reader_joins_when_the_file_is_fenced_and_sees_every_commit() {
+    let Some(subject) = real_plait("opening") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let reader = open_as(&fixture, "mode=ro");
+    assert_eq!(reader.integer(COUNT), Ok(500));
+    let writer = fixture.open();
+    reader.execute("BEGIN").expect("it begins");
+    assert_eq!(reader.integer(COUNT), Ok(500));
+    writer.execute("INSERT INTO t(val) VALUES('live')").expect("an insert");
+    assert_eq!(reader.integer(COUNT), Ok(500), "its snapshot stays");
+    writer.execute("PRAGMA wal_checkpoint; UPDATE t SET val='x'").expect("a merge beside it");
+    assert_eq!(reader.integer("SELECT count(*) FROM t WHERE val='x'"), Ok(0), "its snapshot stays");
+    reader.execute("COMMIT").expect("it ends");
+    assert_eq!(reader.integer("SELECT count(*) FROM t WHERE val='x'"), Ok(501));
+    assert_eq!(reader.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    reader.execute("INSERT INTO t(val) VALUES('no')").expect_err("read only");
+}
+
+#[test]
+fn another_user_reads_a_resting_file_and_is_told_of_commits_beside_it() {
+    let Some(subject) = real_plait("opening") else { return };
+    if !os::is_root() {
+        eprintln!("skipped: only root can make files that this user may not write");
+        return;
+    }
+    let fixture = Fixture::new(subject, ROWS);
+    let allow = |path: &Path, mode: u32| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("the owner may do that");
+    };
+    allow(fixture.directory(), 0o777);
+    allow(&fixture.database(), 0o444);
+    let told = || -> Told {
+        let (subject, work) = (fixture.subject.clone(), Work::Stranger(Stranger));
+        let job = Job { subject, database: fixture.database(), work };
+        job.start(Place::Processes).result(Duration::from_secs(60))
+    };
+    assert_eq!(told(), Told::Rows(500), "at rest it is a plain file");
+
+    let mut victim =
+        Actor::start(Place::Processes, "victim", &fixture.subject, &fixture.database());
+    victim.ok("INSERT INTO t(val) VALUES('only in the log')");
+    let is_refused = |state: &str| match told() {
+        Told::Refused(CANTOPEN, text) if text.contains("plait recover") => {}
+        other => panic!("{state}: {other:?}"),
+    };
+    is_refused("live");
+    victim.kill();
+    is_refused("crashed");
+    std::fs::remove_file(fixture.side_file("-plait-shm")).expect("as after a power cut");
+    is_refused("after a power cut");
+    assert_eq!(fixture.open().integer(COUNT), Ok(501));
+}
+
+#[test]
+fn a_vfs_that_hands_out_the_systems_own_files_is_no_reason_to_refuse() {
+    let Some(subject) = real_plait("opening") else { return };
+    subject.library().register_forwarding_vfs(c"forwards");
+    let fixture = Fixture::empty(subject);
+    let uri = format!("file:{}?vfs=forwards", fixture.database().display());
+    let open = || fixture.subject.library().open_with(&uri, OpenFlags::Uri).expect("it opens");
+    let first = open();
+    assert_eq!(first.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
+    first.execute(ROWS).expect("rows");
+    let (second, usual) = (open(), fixture.open());
+    second.execute("BEGIN CONCURRENT; INSERT INTO t(val) VALUES('second')").expect("a transaction");
+    usual.execute("INSERT INTO t(val) VALUES('usual')").expect("beside it");
+    second.execute("COMMIT").expect("they do not meet");
+    assert_eq!(first.integer(COUNT), Ok(502));
+}
+
+#[test]
+fn exclusive_locking_as_the_first_statement_does_not_wait_for_itself() {
+    let Some(subject) = real_plait("locking mode") else { return };
+    let exclusive = "PRAGMA locking_mode=EXCLUSIVE";
+    let goes_on = |connection: &Connection, fixture: &Fixture| {
+        let began = Instant::now();
+        connection.busy_timeout(BUSY_TIMEOUT).expect("a timeout");
+        assert_eq!(connection.integer(COUNT), Ok(500));
+        connection.execute("INSERT INTO t(val) VALUES('own')").expect("an insert");
+        assert!(began.elapsed() < Duration::from_secs(9), "it waits for nobody");
+        for ask in ["PRAGMA locking_mode", exclusive, "PRAGMA locking_mode=NORMAL"] {
+            assert_eq!(connection.text(ask).as_deref(), Ok("normal"), "{ask}");
+        }
+        fixture.open().execute("DELETE FROM t WHERE val='own'").expect("others are not locked out");
+    };
+    let fixture = Fixture::new(subject, ROWS);
+    let first = fixture.open();
+    assert_eq!(first.text(exclusive).as_deref(), Ok("normal"), "the mark can be seen in the file");
+    goes_on(&first, &fixture);
+    drop(first);
+
+    // The mark stands in the WAL alone, or comes after the pragma.
+    for sql in [COUNT, "INSERT INTO t(val) VALUES('new'); DELETE FROM t WHERE val='new'"] {
+        let fixture = Fixture::new(Subject::plait_in_wal_mode(), ROWS);
+        let other = fixture.open();
+        let early = fixture.open();
+        assert_eq!(early.text(exclusive).as_deref(), Ok("exclusive"));
+        let mode = other.text("PRAGMA journal_mode=concurrent");
+        assert_eq!(mode.as_deref(), Ok("concurrent"));
+        other.close().expect("it closes");
+        early.execute(sql).expect("it joins");
+        goes_on(&early, &fixture);
+        assert_eq!(early.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+}
+
+#[test]
+fn a_log_that_a_process_uses_is_not_called_anothers() {
+    let Some(subject) = real_plait("a deleted file") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let mut old = Actor::start(Place::Processes, "old", &fixture.subject, &fixture.database());
+    old.ok("INSERT INTO t(val) VALUES('in the old file')");
+    std::fs::remove_file(fixture.database()).expect("somebody deletes it");
+    let new = fixture.open();
+    let error = new.text("PRAGMA journal_mode=concurrent").expect_err("the log is in use");
+    assert_eq!(error.code, CANTOPEN, "{error}");
+    assert!(error.message.contains("in use by processes"), "{error}");
+    assert!(!error.message.contains("remove it"), "{error}");
+    old.ok("INSERT INTO t(val) VALUES('the old file goes on')");
+    assert_eq!(old.integer(COUNT), 502);
+    old.close().expect("it closes");
+    assert_eq!(new.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
+    new.execute("CREATE TABLE u(b); INSERT INTO u VALUES(2)").expect("it works");
+}
