@@ -12,7 +12,7 @@
 ** autocommit it is enough to note the roots that they opened: their reads matter only if
 ** another statement of the same connection writes while they are still open, and then count as a whole.
 **
-** Cursors with bQuiet record nothing until they find no further row, and everything then: see rowid.c.
+** Cursors with bQuiet record nothing: see rowid.c.
 **
 ** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd or in the engine's read set, and that there is
 ** nothing is learned as much as a row is.
@@ -286,7 +286,6 @@ static SQLITE_INLINE void plRdStep(PlCursor *pX, int dir){
 /* A step found no further row. */
 static void plRdEof(PlCursor *pX, int dir){
   PlReads *r = &pX->rd;
-  if( pX->bQuiet ) plRdWhole(pX);
   if( r->eKind!=PLR_RANGE || r->iTail!=dir ) return;
   if( dir>0 ) r->bHiInf = 1;
   else r->bLoInf = 1;

@@ -6,9 +6,10 @@
 ** table gives a number beyond it that nobody else got.
 **
 ** AUTOINCREMENT reads its row of sqlite_sequence at the start of a statement and writes it at the end. The code generator
-** marks those two cursors (plMarkSequenceCursor). Reads through them are not recorded, unless the row is not found: then the
-** table was read as a whole, and of two transactions that both create the row one must lose. The write is a maximum: its record is
-** rebuilt so that it ends in an 8-byte integer, which commits merge (pl_put_max).
+** marks those two cursors (plMarkSequenceCursor). Reads through them are not recorded. The write is a maximum: its record is
+** rebuilt so that it ends in an 8-byte integer, which commits merge (pl_put_max). A row that is not there yet gets the rowid
+** that stock SQLite would give it, so that transactions with the same view make the same row; the engine sees to it that
+** there is one of a name (pl_make_max).
 */
 
 /* Called after the code for OP_OpenRead or OP_OpenWrite on sqlite_sequence. */
@@ -47,11 +48,16 @@ static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayl
       memcpy(&aNew[nNew], &a[nHdr], nName);
       nNew += nName;
       for(k=0; k<8; k++) aNew[nNew++] = (u8)((u64)m.u.i >> (56 - 8*k));
-      rc = pl_put_max(pConn, iRoot, aKey, 8, aNew, nNew);
+      if( pX->bNewRowid && pX->iNewRowid==pPayload->nKey ){
+        rc = pl_make_max(pConn, iRoot, aKey, 8, aNew, nNew);
+      }else{
+        rc = pl_put_max(pConn, iRoot, aKey, 8, aNew, nNew);
+      }
       sqlite3_free(aNew);
       return rc;
     }
   }
+  plRdWhole(pX);
   return pl_put(pConn, iRoot, aKey, 8, a, (u32)pPayload->nData, (u32)pPayload->nZero);
 }
 
@@ -80,6 +86,15 @@ static int plNewRowid(VdbeCursor *pC, Mem *pSequence, i64 *piRowid){
   PlCursor *pX = PL_X(pC->uc.pCursor);
   int64_t iNew = 0;
   int rc;
+  if( plIsSequence(pX) ){
+    if( pC->useRandomRowid ){
+      plRdWhole(pX);
+    }else{
+      pX->bNewRowid = 1;
+      pX->iNewRowid = *piRowid;
+    }
+    return SQLITE_OK;
+  }
   if( pC->useRandomRowid || pX->eMode==PLC_PASS ) return SQLITE_OK;
   rc = pl_new_rowid(pX->pPl->pConn, pX->pOut->pgnoRoot, pX->iMaxRowid, *piRowid - 1, &iNew);
   if( rc==SQLITE_FULL && pSequence==0 ){

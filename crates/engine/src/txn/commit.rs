@@ -354,8 +354,8 @@ impl Conn {
         share.bytes_needed(sum) + largest
     }
 
-    /// (M) Puts the committed maximum into records written by `put_max`.
-    fn resolve_maxima(&mut self) {
+    /// (M, or with the right held) Puts the committed maximum into records written by `put_max`.
+    pub(crate) fn resolve_maxima(&mut self) {
         if !self.writes.has_put_max() {
             return;
         }

@@ -78,7 +78,11 @@ impl Conn {
         }
         let now = Before { mode: self.mode, had_right: self.has_right };
         let before = *self.before_exclusive.get_or_insert(now);
-        let begun = self.become_writer(wait).and_then(|()| self.become_exclusive(wait));
+        let begun = self.become_writer(wait).and_then(|()| {
+            // While what others have committed is still in memory: the replay only puts.
+            self.resolve_maxima();
+            self.become_exclusive(wait)
+        });
         if let Err(Error::RenewSnapshot) = begun {
             self.view = self.view.wrapping_add(1);
             return begun;

@@ -25,6 +25,7 @@ mod bulk;
 pub mod commit;
 mod commit_lock;
 pub mod exclusive;
+pub mod maximum;
 pub mod overlay;
 pub mod read_set;
 mod readable;
@@ -316,6 +317,22 @@ impl Conn {
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
         self.writes.put_max(root, key, rec, 0);
+        Ok(())
+    }
+
+    /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
+    pub fn make_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.put_max(root, key, rec)?;
+        if self.records_reads() {
+            match maximum::name_of(rec) {
+                Some(name) => self.reads.missing_maximum(maximum::Missing {
+                    root,
+                    key: key.to_vec(),
+                    name: name.to_vec(),
+                }),
+                None => self.reads.range(root, None, None),
+            }
+        }
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use std::cmp::Ordering;
 
 use crate::ids::{CommitTs, Root};
 use crate::memtable::Hi;
+use crate::txn::maximum::Missing;
 
 /// Entries after which neighbours are joined.
 pub const ENTRIES_MAX: usize = 64 * 1024;
@@ -65,6 +66,7 @@ pub struct ReadSet {
     has_range: bool,
     entries_max: usize,
     key_bytes_max: usize,
+    missing: Vec<Missing>,
 }
 
 impl Default for ReadSet {
@@ -88,6 +90,7 @@ impl ReadSet {
             has_range: false,
             entries_max,
             key_bytes_max,
+            missing: Vec::new(),
         }
     }
 
@@ -127,9 +130,21 @@ impl ReadSet {
         self.push(entry);
     }
 
+    /// A maximum of this name was looked for, not found, and made under `key`.
+    pub fn missing_maximum(&mut self, missing: Missing) {
+        if !self.missing.contains(&missing) {
+            self.missing.push(missing);
+        }
+    }
+
+    /// The maxima that were missing.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
     /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.missing.is_empty()
     }
 
     /// Number of entries now held.
@@ -148,6 +163,7 @@ impl ReadSet {
         self.entries.clear();
         self.settled = 0;
         self.has_range = false;
+        self.missing.clear();
     }
 
     /// Whether a key is covered by anything that was read. Fast after `settle`.

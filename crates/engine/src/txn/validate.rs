@@ -12,7 +12,8 @@ use super::Conn;
 use super::commit_lock::damaged_ring;
 use crate::error::{Conflict, Error, Result};
 use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
-use crate::memtable::Memtable;
+use crate::log::frame::OpKind;
+use crate::memtable::{EntryKind, Memtable};
 use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};
 use crate::shm::mutex::Guard;
 
@@ -97,9 +98,30 @@ impl Conn {
             })
         };
         match self.reads.first_conflict(point, range) {
-            None => Ok(()),
+            None => self.validate_missing_maxima(&newer, since),
             Some(hit) => Err(self.conflict_with(hit.root, hit.key, hit.ts, hit.is_range)),
         }
+    }
+
+    /// Maxima that this transaction found missing and made: nobody else has made them elsewhere.
+    fn validate_missing_maxima(&self, newer: &[Memtable], since: SnapshotTs) -> Result<()> {
+        for missing in self.reads.missing() {
+            for memtable in newer {
+                let mut from = Vec::new();
+                while let Some(node) =
+                    memtable.range_newer_than(missing.root, Some(&from), None, since)
+                {
+                    let rec = (node.kind() == EntryKind::Put).then(|| node.rec());
+                    if missing.is_contradicted(missing.root, node.key(), rec) {
+                        let (root, key, ts) = (missing.root, node.key().to_vec(), node.ts());
+                        return Err(self.conflict_with(root, key, ts, true));
+                    }
+                    // The key right behind it.
+                    from = [node.key(), &[0]].concat();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// (M) Checks the commits whose frames lie in `from..to` of the log ring against what was read.
@@ -116,7 +138,14 @@ impl Conn {
                 return;
             }
             for op in frame.ops() {
-                if self.reads.contains(op.root, op.key) {
+                let rec = (op.kind == OpKind::Put).then_some(op.rec);
+                if self.reads.contains(op.root, op.key)
+                    || self
+                        .reads
+                        .missing()
+                        .iter()
+                        .any(|missing| missing.is_contradicted(op.root, op.key, rec))
+                {
                     hit = Some((op.root, op.key.to_vec(), frame.commit_ts));
                     return;
                 }

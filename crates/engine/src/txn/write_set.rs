@@ -146,16 +146,24 @@ impl WriteSet {
     /// Raises the last eight bytes of each [`WriteKind::PutMax`] record to what `committed` says of its key. May be
     /// repeated: it only ever raises.
     pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8], &[u8]) -> Option<i64>) {
+        let mut raise = |root: Root, key: &[u8], write: &mut Write| {
+            if write.kind != WriteKind::PutMax {
+                return;
+            }
+            let value = committed(root, key, &write.rec);
+            if let (Some(value), Some(own)) = (value, write.rec.last_chunk_mut::<8>()) {
+                *own = i64::from_be_bytes(*own).max(value).to_be_bytes();
+            }
+        };
         for of in &mut self.roots {
-            let maxima = of.writes.iter_mut().filter(|(_, write)| write.kind == WriteKind::PutMax);
-            for (key, write) in maxima {
-                let value = committed(of.root, key, &write.rec);
-                let Some(own) = write.rec.last_chunk_mut::<8>() else {
-                    continue;
-                };
-                if let Some(value) = value {
-                    *own = i64::from_be_bytes(*own).max(value).to_be_bytes();
-                }
+            for (key, write) in &mut of.writes {
+                raise(of.root, key, write);
+            }
+        }
+        // What a savepoint comes back to, too: it is replayed, and may become the newest again.
+        for undo in &mut self.undo {
+            if let Some(old) = &mut undo.old {
+                raise(undo.root, &undo.key, old);
             }
         }
     }

@@ -177,6 +177,25 @@ pub unsafe extern "C" fn pl_put_max(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_make_max(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+    rec: *const u8,
+    n_rec: u32,
+) -> c_int {
+    // SAFETY: engine.h: both ranges are readable during the call.
+    let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
+    // SAFETY: engine.h.
+    unsafe { with_memory(conn, |c| c.make_max(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_savepoint_open(conn: *mut PlConn, n: c_int) -> c_int {
     // SAFETY: engine.h.
     unsafe {
