@@ -1,6 +1,7 @@
 //! The optional merge thread (`PRAGMA plait_background_merge`): the committer
 //! that crosses the threshold wakes it instead of merging itself.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
@@ -70,10 +71,12 @@ fn run(shared: &(Mutex<State>, Condvar), database: &Weak<Database>) {
             state.wanted = false;
         }
         let Some(database) = database.upgrade() else { return };
-        if let Ok(slot) = database.claim_slot() {
-            // An error leaves the generations frozen; a committer that runs out of room reports it.
-            let _ = database.merge_if_due(slot);
-            database.free_slot(slot);
-        }
+        // An error leaves the generations frozen; a committer that runs out of room reports it. A panic has poisoned the
+        // database (O2), and the thread goes on for whoever stops it.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if let Ok(slot) = database.borrow_slot() {
+                let _ = database.merge_if_due(slot.index());
+            }
+        }));
     }
 }

@@ -70,6 +70,7 @@ pub struct Database {
     party: Arc<Party>,
     read_marks: Arc<ReadMarks>,
     pid: u32,
+    pid_namespace: u64,
     path: PathBuf,
     fork_generation: u64,
     background: crate::background::Background,
@@ -249,6 +250,21 @@ fn open_locked(path: &Path, base: &Path) -> Result<Arc<LockFile>> {
     }
 }
 
+/// A process that leaves the session: whatever ends that, an error or a panic too, nobody waits for it afterwards.
+struct Leaving<'a>(&'a Database);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let Leaving(database) = self;
+        if std::thread::panicking() {
+            database.poison();
+        }
+        drop(database.take_base());
+        process::unregister(&database.region, database.process);
+        let _ = locks::unlock(database.region.file(), LIFECYCLE_LOCK);
+    }
+}
+
 impl Database {
     fn open(
         path: &Path,
@@ -321,6 +337,7 @@ impl Database {
             party: Arc::new(process::party(region.clone(), me)),
             read_marks,
             pid: process::pid(),
+            pid_namespace: process::pid_namespace(),
             path: path.to_owned(),
             fork_generation: forks,
             background: crate::background::Background::default(),
@@ -336,17 +353,14 @@ impl Database {
         if locks::lock_wait(self.region.file(), LIFECYCLE_LOCK).is_err() {
             return;
         }
+        let _leaving = Leaving(self);
         // Failures leave a consistent session behind, which the next to attach continues.
         let last = process::live_others(&self.region, self.process) == 0;
         if last && self.reap_dead().is_ok() && self.finish_session().is_ok() {
             self.region.invalidate();
             drop(self.take_base());
             let _ = std::fs::remove_file(self.region.path());
-        } else {
-            drop(self.take_base());
         }
-        process::unregister(&self.region, self.process);
-        let _ = locks::unlock(self.region.file(), LIFECYCLE_LOCK);
     }
 
     fn finish_session(&self) -> Result<()> {
@@ -354,19 +368,15 @@ impl Database {
             return Ok(());
         }
         self.check_poison()?;
-        let slot = self.claim_slot()?;
-        let merged = self.own_merge(
-            slot,
-            &mut crate::txn::right::Wait {
-                timeout: std::time::Duration::from_secs(10),
-                busy: None,
-                interrupted: &mut || false,
-            },
-        );
-        let result = merged.and_then(|()| self.merge_owned(false)).and_then(|()| self.rest_base());
-        self.disown_merge(slot);
-        self.free_slot(slot);
-        result
+        let slot = self.borrow_slot()?;
+        let mut wait = crate::txn::right::Wait {
+            timeout: std::time::Duration::from_secs(10),
+            busy: None,
+            interrupted: &mut || false,
+        };
+        let _right = self.own_merge(slot.index(), &mut wait)?;
+        self.merge_owned(false)?;
+        self.rest_base()
     }
 
     /// A session that never got to write: removes what a killed author of its fence left. True if the base is fenced.
@@ -410,16 +420,18 @@ impl Database {
 
     /// Runs `f` on the hidden connection, opening it when needed.
     pub(crate) fn with_base<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
-        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
-        let base = match &mut *base {
+        let mut place = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut base = match place.take() {
             Some(base) => base,
-            none => {
+            None => {
                 let mut opened = self.opener.open(&self.path)?;
                 opened.use_read_marks(&self.read_marks);
-                none.insert(opened)
+                opened
             }
         };
+        // A panic drops the connection, and with it the transaction and the locks on the file that it had.
         let result = f(base.as_mut());
+        *place = Some(base);
         if let Err(Error::Base { code: SQLITE_IOERR_FSYNC, .. }) = &result {
             self.base_sync_failed();
         }
@@ -564,6 +576,16 @@ impl Database {
         self.pid
     }
 
+    /// The pid namespace of that process, 0 if unknown.
+    pub(crate) fn pid_namespace(&self) -> u64 {
+        self.pid_namespace
+    }
+
+    /// The number of a pid namespace that is not this process's, else 0; both as far as 32 bits go, which is all that there are.
+    pub(crate) fn foreign_namespace(&self, namespace: u32) -> u32 {
+        if namespace == self.pid_namespace as u32 { 0 } else { namespace }
+    }
+
     /// Path of the database file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -600,10 +622,24 @@ impl Database {
         }
         crate::crash_point!("disable.resting");
         self.log_retired.store(true, std::sync::atomic::Ordering::Release);
-        self.with_base(session::unfence)?;
+        if let Err(e) = self.with_base(session::unfence) {
+            self.stay_fenced()?;
+            return Err(e);
+        }
         crate::crash_point!("disable.unfenced");
         session::remove_log(&self.path)?;
         crate::crash_point!("disable.log_removed");
+        Ok(())
+    }
+
+    /// The base could not be unfenced. If it still is fenced the session goes on as it was.
+    fn stay_fenced(&self) -> Result<()> {
+        let header = self.with_base(|base| base.header())?;
+        if header.fenced {
+            let _guard = self.lock_commit()?;
+            self.log_retired.store(false, std::sync::atomic::Ordering::Release);
+            self.settle_fence(&header);
+        }
         Ok(())
     }
 

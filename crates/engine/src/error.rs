@@ -27,6 +27,8 @@ pub struct Conflict {
     pub history_gone: bool,
     /// Process and transaction that committed the change (0 when unknown).
     pub winner_pid: u32,
+    /// Number of that process's pid namespace if it is not this one's, else 0.
+    pub winner_namespace: u32,
     /// Transaction that committed the change (0 when unknown).
     pub winner: TxnId,
     /// Commit that changed it.

@@ -27,6 +27,8 @@ pub struct TransactionRow {
     pub age_ms: u64,
     /// Process it waits for, 0 if none.
     pub waiting_for_pid: u32,
+    /// Number of the pid namespace in which `pid` is its id, if it is not the asker's; else 0.
+    pub foreign_namespace: u64,
 }
 
 /// One refused transaction.
@@ -50,6 +52,10 @@ pub struct ConflictRow {
     pub winner_pid: u32,
     /// See `winner_pid`.
     pub winner_txn: u64,
+    /// Number of the loser's pid namespace if it is not the asker's, else 0.
+    pub loser_namespace: u32,
+    /// See `loser_namespace`.
+    pub winner_namespace: u32,
 }
 
 impl Database {
@@ -68,7 +74,9 @@ impl Database {
             })
             .map(|i| u64::from(self.memtable(i).node_bytes()))
             .sum();
-        let (reader_pid, reader_age) = self.oldest_reader().unwrap_or((0, 0));
+        let (reader, reader_age) = self.oldest_reader().unwrap_or_default();
+        let writer = self.who_owns(c.right_owner.load(Relaxed));
+        let merger = self.who_owns(c.merge_owner.load(Relaxed));
         let v = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed) as i64;
         vec![
             ("fenced", i64::from(c.fence.load(Relaxed) == fence::FENCED)),
@@ -94,10 +102,13 @@ impl Database {
             ("base_generation", i64::from(c.base_generation.load(Relaxed))),
             ("base_wal_bytes", v(&c.wal_bytes)),
             ("base_wal_limit_bytes", v(&c.wal_limit_bytes)),
-            ("oldest_reader_pid", i64::from(reader_pid)),
+            ("oldest_reader_pid", i64::from(reader.pid)),
             ("oldest_reader_age_ms", reader_age as i64),
-            ("writer_pid", i64::from(self.pid_of_owner(c.right_owner.load(Relaxed)))),
-            ("merger_pid", i64::from(self.pid_of_owner(c.merge_owner.load(Relaxed)))),
+            ("writer_pid", i64::from(writer.pid)),
+            ("merger_pid", i64::from(merger.pid)),
+            ("oldest_reader_pid_namespace", reader.foreign_namespace as i64),
+            ("writer_pid_namespace", writer.foreign_namespace as i64),
+            ("merger_pid_namespace", merger.foreign_namespace as i64),
             ("processes_reaped", v(&n.reaped)),
             ("poisoned", i64::from(shared.poisoned().is_some())),
         ]
@@ -117,8 +128,10 @@ impl Database {
                     _ if s.pin_low.load(Acquire) != NO_PIN => "starting",
                     _ => return None,
                 };
+                let who = self.who_has(i);
                 Some(TransactionRow {
-                    pid: self.pid_of_slot(i),
+                    pid: who.pid,
+                    foreign_namespace: who.foreign_namespace,
                     thread: s.tid.load(Relaxed),
                     connection: i.0,
                     state,
@@ -133,6 +146,10 @@ impl Database {
     pub fn conflicts(&self) -> Vec<ConflictRow> {
         let mut rows: Vec<ConflictRow> =
             self.control().conflicts.iter().filter_map(read_conflict).collect();
+        for row in &mut rows {
+            row.loser_namespace = self.foreign_namespace(row.loser_namespace);
+            row.winner_namespace = self.foreign_namespace(row.winner_namespace);
+        }
         rows.sort_by_key(|r| std::cmp::Reverse(r.unix_ms));
         rows
     }
@@ -153,6 +170,10 @@ impl Database {
         slot.winner_txn.store(conflict.winner.get(), Relaxed);
         slot.loser_pid.store(process::pid(), Relaxed);
         slot.winner_pid.store(conflict.winner_pid, Relaxed);
+        let mine = self.pid_namespace() as u32;
+        slot.loser_namespace.store(mine, Relaxed);
+        let winner = conflict.winner_namespace;
+        slot.winner_namespace.store(if winner == 0 { mine } else { winner }, Relaxed);
         let n = conflict.key.len().min(CONFLICT_KEY_BYTES);
         for (to, from) in slot.key.iter().zip(&conflict.key[..n]) {
             to.store(*from, Relaxed);
@@ -181,6 +202,8 @@ fn read_conflict(slot: &crate::shm::layout::ConflictSlot) -> Option<ConflictRow>
         loser_txn: slot.loser_txn.load(Relaxed),
         winner_pid: slot.winner_pid.load(Relaxed),
         winner_txn: slot.winner_txn.load(Relaxed),
+        loser_namespace: slot.loser_namespace.load(Relaxed),
+        winner_namespace: slot.winner_namespace.load(Relaxed),
     };
     memory_fence(Acquire);
     (slot.seq.load(Relaxed) == seq).then_some(row)

@@ -228,7 +228,8 @@ int  pl_encode_values(const PlValue *a, uint32_t n, const uint8_t *aField, uint8
 typedef struct PlConflict {
   uint32_t iRoot; uint32_t nKey; uint8_t key[64];   /* key truncated to 64 bytes */
   uint8_t isRange;                                    /* what was read was a range */
-  uint8_t isSchema;                                   /* an exclusive transaction (DDL, VACUUM, bulk) committed since */
+  uint8_t isSchema;                                   /* bits: 1 an exclusive transaction (DDL, VACUUM, bulk) committed
+                                                      ** since, 2 too long ago to tell, 4 winnerPid is of another namespace */
   int32_t loserPid, winnerPid; uint64_t loserTxn, winnerTxn;  int64_t unixMs;
 } PlConflict;
 int  pl_conflict(PlConn *, PlConflict *pOut);              /* 1 if the last failure was a conflict */
@@ -236,8 +237,10 @@ const char *pl_errmsg(PlConn *);                           /* "" if none */
 /* plait_status / plait_transactions / plait_conflicts rows: the n-th row's columns as text cells. 0 past the end. */
 typedef struct PlCell { uint8_t type; int64_t i; const char *z; } PlCell;   /* type as PlValue: INTEGER, TEXT, NULL */
 #define PL_TABLE_STATUS 0          /* name, value */
-#define PL_TABLE_TRANSACTIONS 1    /* pid, thread, connection, state, age_ms, waiting_for_pid, waiting_for */
-#define PL_TABLE_CONFLICTS 2       /* time_ms, root, key (hex), is_range, loser_pid, winner_pid, loser_txn, winner_txn */
+#define PL_TABLE_TRANSACTIONS 1    /* pid, thread, connection, state, age_ms, waiting_for_pid, waiting_for,
+                                   ** pid_namespace */
+#define PL_TABLE_CONFLICTS 2       /* time_ms, root, key (hex), is_range, loser_pid, winner_pid, loser_txn, winner_txn,
+                                   ** tbl, loser_pid_namespace, winner_pid_namespace */
 typedef struct PlRows PlRows;
 PlRows *pl_rows_new(PlConn *, int table);
 int  pl_rows_cell(PlRows *, uint32_t row, uint32_t col, PlCell *pOut);

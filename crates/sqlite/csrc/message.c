@@ -108,7 +108,8 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
     sqlite3_str_appendf(pOut, ": %s was changed", pC->isRange ? "a range around it" : "row");
   }
   if( pC->winnerPid ){
-    sqlite3_str_appendf(pOut, " by process %d (transaction %llu)", pC->winnerPid, pC->winnerTxn);
+    sqlite3_str_appendf(pOut, " by process %d%s (transaction %llu)", pC->winnerPid,
+      pC->isSchema & 4 ? " of another pid namespace" : "", pC->winnerTxn);
   }
   sqlite3_str_appendall(pOut, " after this transaction read it; ROLLBACK and retry");
   return sqlite3_str_finish(pOut);

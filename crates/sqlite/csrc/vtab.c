@@ -25,11 +25,11 @@ typedef struct PlTabCsr {
 static const char *const azPlSchema[] = {
   "CREATE TABLE x(name TEXT, value, schema HIDDEN)",
   "CREATE TABLE x(pid INT, thread INT, connection INT, state TEXT, age_ms INT, waiting_for_pid INT,"
-    " waiting_for TEXT, schema HIDDEN)",
+    " waiting_for TEXT, pid_namespace INT, schema HIDDEN)",
   "CREATE TABLE x(time_ms INT, root INT, key TEXT, is_range INT, loser_pid INT, winner_pid INT, loser_txn INT,"
-    " winner_txn INT, tbl TEXT, schema HIDDEN)"
+    " winner_txn INT, tbl TEXT, loser_pid_namespace INT, winner_pid_namespace INT, schema HIDDEN)"
 };
-static const int aPlSchemaCol[] = { 2, 7, 9 };    /* the hidden column */
+static const int aPlSchemaCol[] = { 2, 8, 11 };    /* the hidden column */
 
 static int plTabConnect(
   sqlite3 *db, void *pAux, int argc, const char *const*argv, sqlite3_vtab **ppVtab, char **pzErr

@@ -71,8 +71,13 @@ fn at_rest(file: &Path, look: &Look) -> String {
 
 type Line = (&'static str, String);
 
-fn who(pid: u64) -> String {
-    if pid == 0 { "nobody".to_owned() } else { person(pid as u32) }
+/// The process in a value of `plait_status`, which has another value that says where its number counts.
+fn who(now: &Session, name: &str) -> String {
+    match (now.value(name), now.value(&format!("{name}_namespace"))) {
+        (0, _) => "nobody".to_owned(),
+        (pid, 0) => person(pid as u32),
+        (pid, _) => format!("{pid} of another pid namespace"),
+    }
 }
 
 /// What is being done, and how fast.
@@ -90,14 +95,17 @@ fn traffic(now: &Session, before: Option<(&Session, f64)>) -> Vec<Line> {
     };
     let reader = match v("oldest_reader_pid") {
         0 => "none".to_owned(),
-        pid => format!("{}, for {}", person(pid as u32), age(v("oldest_reader_age_ms"))),
+        _ => {
+            let reader = who(now, "oldest_reader_pid");
+            format!("{reader}, for {}", age(v("oldest_reader_age_ms")))
+        }
     };
     vec![
         ("commits", format!("{}{group}{}", count(v("commits")), rate("commits"))),
         ("exclusive", format!("{} (schema changes, VACUUM, bulk)", count(v("exclusive_commits")))),
         ("conflicts", format!("{}{}", count(v("conflicts")), rate("conflicts"))),
         ("busy", format!("{} waits ended by their timeout", count(v("busy")))),
-        ("writer", who(v("writer_pid"))),
+        ("writer", who(now, "writer_pid")),
         ("oldest reader", reader),
     ]
 }
@@ -119,7 +127,7 @@ fn sizes(now: &Session) -> Vec<Line> {
         "{} of {}, now by {}",
         count(v("merges")),
         of(v("merged_entries"), "entry", "entries"),
-        who(v("merger_pid"))
+        who(now, "merger_pid")
     );
     let wal = format!("{} (commits fail at {})", b("base_wal_bytes"), b("base_wal_limit_bytes"));
     vec![("memory", memory), ("log", log), ("merges", merges), ("base WAL", wal)]
@@ -162,6 +170,15 @@ const CONFLICTS: Section = Section {
     cells: conflict_row,
 };
 
+/// A process that may be one of another pid namespace, where its number means somebody else.
+fn person_of(rows: &Rows, row: &[Value], pid: &str, namespace: &str) -> String {
+    let pid = rows.cell(row, pid).integer() as u32;
+    match rows.cell(row, namespace) {
+        Value::Null => person(pid),
+        _ => format!("{pid} of another pid namespace"),
+    }
+}
+
 fn transaction_row(rows: &Rows, row: &[Value]) -> Vec<String> {
     let integer = |column| rows.cell(row, column).integer();
     let waits_for = match integer("waiting_for_pid") {
@@ -169,7 +186,7 @@ fn transaction_row(rows: &Rows, row: &[Value]) -> Vec<String> {
         pid => person(pid as u32),
     };
     vec![
-        person(integer("pid") as u32),
+        person_of(rows, row, "pid", "pid_namespace"),
         integer("thread").to_string(),
         rows.cell(row, "state").to_string(),
         age(integer("age_ms").max(0) as u64),
@@ -178,14 +195,14 @@ fn transaction_row(rows: &Rows, row: &[Value]) -> Vec<String> {
 }
 
 fn conflict_row(rows: &Rows, row: &[Value]) -> Vec<String> {
-    let integer = |column| rows.cell(row, column).integer();
+    let integer = |column: &str| rows.cell(row, column).integer();
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let ms = (now.as_millis() as i64 - integer("time_ms")).max(0) as u64;
     let what = if integer("is_range") != 0 { "range, " } else { "" };
-    let pid = |column| match integer(column) {
+    let pid = |column: &str| match integer(column) {
         0 => "unknown".to_owned(),
-        pid => person(pid as u32),
+        _ => person_of(rows, row, column, &format!("{column}_namespace")),
     };
     vec![
         format!("{} ago", age(ms)),

@@ -28,7 +28,10 @@ impl Session {
         let status = Rows::of(&db, "SELECT name, value FROM plait_status")?;
         let asking = i64::from(std::process::id());
         let mut transactions = Rows::of(&db, "SELECT * FROM plait_transactions")?;
-        transactions.retain("pid", |pid| pid.integer() != asking);
+        // The same number in another pid namespace is somebody else.
+        transactions.retain(&["pid", "pid_namespace"], |cells| {
+            cells[0].integer() != asking || *cells[1] != Value::Null
+        });
         let mut status: BTreeMap<String, i64> =
             status.rows.iter().map(|row| (row[0].to_string(), row[1].integer())).collect();
         // Not counting the one that asks.
@@ -71,10 +74,12 @@ impl Rows {
         self.position(column).and_then(|i| row.get(i)).unwrap_or(&Value::Null)
     }
 
-    fn retain(&mut self, column: &str, keep: impl Fn(&Value) -> bool) {
-        if let Some(i) = self.position(column) {
-            self.rows.retain(|row| keep(&row[i]));
-        }
+    fn retain(&mut self, columns: &[&str], keep: impl Fn(&[&Value]) -> bool) {
+        let positions: Vec<_> = columns.iter().map(|column| self.position(column)).collect();
+        self.rows.retain(|row| {
+            let cell = |at: &Option<usize>| at.and_then(|i| row.get(i)).unwrap_or(&Value::Null);
+            keep(&positions.iter().map(cell).collect::<Vec<_>>())
+        });
     }
 
     /// An array of objects.
@@ -114,7 +119,9 @@ mod tests {
     #[test]
     fn the_one_that_asks_is_left_out() {
         let mut rows = rows();
-        rows.retain("pid", |pid| pid.integer() != 7);
+        rows.retain(&["pid", "no such column"], |cells| {
+            cells[0].integer() != 7 || *cells[1] != Value::Null
+        });
         assert_eq!(rows.rows.len(), 1);
         assert_eq!(rows.cell(&rows.rows[0], "pid"), &Value::Integer(8));
         assert_eq!(rows.cell(&rows.rows[0], "no such column"), &Value::Null);

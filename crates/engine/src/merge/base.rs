@@ -62,7 +62,7 @@ pub trait Base: Send {
     fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
     /// Writes the mode into the header.
     fn stamp(&mut self, header: &BaseHeader) -> Result<()>;
-    /// Commits; the transaction is on disk when this returns.
+    /// Commits; the transaction is on disk when this returns. After a failure it has been rolled back.
     fn commit(&mut self) -> Result<()>;
     /// Abandons the transaction.
     fn rollback(&mut self);

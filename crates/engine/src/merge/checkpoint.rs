@@ -40,13 +40,13 @@ impl Conn {
         let mut merged = false;
         for attempts in 1u32.. {
             let seen = word.load(Acquire);
-            self.db.own_merge_patiently(self.slot, &mut patience)?;
+            let right = self.db.own_merge_patiently(self.slot, &mut patience)?;
             let outcome = if merged { Ok(()) } else { self.db.merge_owned(false) };
             let outcome = outcome.and_then(|()| {
                 merged = true;
                 attempt(self.db.read_marks())
             });
-            self.db.disown_merge(self.slot);
+            drop(right);
             match outcome {
                 Ok(true) => return Ok(()),
                 Err(e) if !e.is_busy() => return Err(e),

@@ -1,6 +1,6 @@
 //! Generations: freezing the active one, settling merged ones, reusing arenas.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, TxnSlot, fence as fence_state, generation};
+use crate::shm::process::Who;
 use crate::txn::right::Patience;
 use crate::txn::slots::SlotIndex;
 
@@ -26,6 +27,13 @@ pub(crate) enum Arena {
 const NAP_MAX: Duration = Duration::from_millis(10);
 /// Every so many looks someone dead may be among those who hold memtables.
 const LOOKS_PER_SWEEP: u32 = 10;
+
+/// Who freezes a generation publishes with it what every commit into it has left: its last timestamp, its end in the
+/// log, its nodes. Commits come before it by the commit mutex.
+pub(super) const FREEZES: Ordering = Release;
+/// Who finds a generation frozen without the commit mutex, a merge, has what [`FREEZES`] has published: it syncs the log through
+/// that end before the base takes any of it (M2), and that timestamp becomes readable (S2).
+pub(super) const SEES_FROZEN: Ordering = Acquire;
 
 /// S3: the snapshot of `s` needs the generation in `slot` to read.
 fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
@@ -78,7 +86,7 @@ impl Database {
         // Release pairs with the Acquire in `active_arena`. From here on the new generation takes commits (M1).
         c.active_arena.store(index as u32, Release);
         if old != index && c.generations[old].state.load(Relaxed) == generation::ACTIVE {
-            c.generations[old].state.store(generation::FROZEN, Relaxed);
+            c.generations[old].state.store(generation::FROZEN, FREEZES);
         }
     }
 
@@ -93,7 +101,7 @@ impl Database {
                     slot.number.load(Relaxed) > number || slot.number.load(Relaxed) == 0;
                 slot.state.store(
                     if died_before { generation::FREE } else { generation::FROZEN },
-                    Relaxed,
+                    FREEZES,
                 );
                 if died_before {
                     slot.number.store(0, Relaxed);
@@ -221,7 +229,7 @@ impl Database {
             if over {
                 return Ok(Arena::HeldByReaders(say_oldest(oldest)));
             }
-            self.slot(me).waiting_for.store(oldest.map_or(0, |(pid, _)| pid), Relaxed);
+            self.slot(me).waiting_for.store(oldest.map_or(0, |(who, _)| who.pid), Relaxed);
             let nap = Duration::from_millis(look.into());
             patience.sleep(word, seen, nap.min(NAP_MAX))?;
             if look % LOOKS_PER_SWEEP == 0 {
@@ -309,15 +317,15 @@ impl Database {
     }
 
     /// Oldest snapshot's process and the age of its transaction in milliseconds, for error texts and status.
-    pub(crate) fn oldest_reader(&self) -> Option<(u32, u64)> {
+    pub(crate) fn oldest_reader(&self) -> Option<(Who, u64)> {
         self.oldest_of(|s| s.pin_low.load(Acquire) != NO_PIN)
     }
 
-    fn oldest_of(&self, is_meant: impl Fn(&TxnSlot) -> bool) -> Option<(u32, u64)> {
+    fn oldest_of(&self, is_meant: impl Fn(&TxnSlot) -> bool) -> Option<(Who, u64)> {
         let now = crate::txn::unix_ms();
         self.slots_in_use()
             .filter(|(_, s)| is_meant(s))
-            .map(|(i, s)| (self.pid_of_slot(i), now.saturating_sub(s.started_ms.load(Relaxed))))
+            .map(|(i, s)| (self.who_has(i), now.saturating_sub(s.started_ms.load(Relaxed))))
             .max_by_key(|&(_, age)| age)
     }
 
@@ -333,8 +341,56 @@ impl Database {
     }
 }
 
-fn say_oldest(oldest: Option<(u32, u64)>) -> String {
+fn say_oldest(oldest: Option<(Who, u64)>) -> String {
     oldest.map_or_else(String::new, |(pid, age)| {
         format!("; oldest reader: process {pid}, {} s", age / 1000)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use loom::sync::atomic::{AtomicU32, AtomicU64};
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// Two commits into a generation, by two processes, the second of which freezes it afterwards; and a merge that looks.
+    #[test]
+    fn whoever_finds_a_generation_frozen_finds_where_it_ends() {
+        struct Slot {
+            commits: Mutex<u64>,
+            state: AtomicU32,
+            log_end: AtomicU64,
+            max_ts: AtomicU64,
+        }
+        loom::model(|| {
+            let slot = Arc::new(Slot {
+                commits: Mutex::new(0),
+                state: AtomicU32::new(generation::ACTIVE),
+                log_end: AtomicU64::new(0),
+                max_ts: AtomicU64::new(0),
+            });
+            let committers = (0..2).map(|_| {
+                let slot = slot.clone();
+                thread::spawn(move || {
+                    let mut commits = slot.commits.lock().unwrap();
+                    *commits += 1;
+                    slot.max_ts.store(*commits, Release);
+                    slot.log_end.store(*commits * 8, Relaxed);
+                    if *commits == 2 {
+                        slot.state.store(generation::FROZEN, FREEZES);
+                    }
+                })
+            });
+            let committers: Vec<_> = committers.collect();
+            if slot.state.load(SEES_FROZEN) == generation::FROZEN {
+                assert_eq!(slot.log_end.load(Relaxed), 16, "M2");
+                assert_eq!(slot.max_ts.load(Relaxed), 2, "S2");
+            }
+            for committer in committers {
+                committer.join().unwrap();
+            }
+        });
+    }
 }

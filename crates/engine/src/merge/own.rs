@@ -1,5 +1,12 @@
 //! The right to merge or to be exclusive: an owner word, not a mutex, because an
 //! exclusive transaction may last for many calls and change threads.
+//!
+//! Invariants
+//! - O1 Whoever takes it has a [`MergeRight`], which gives it back whatever ends the work. A transaction that goes on after
+//!   the call keeps it instead ([`MergeRight::keep`]), and its connection gives it back at its end (`Conn::abandon` after a
+//!   panic).
+//! - O2 A panic with the right held poisons the database before the right is free: what was half done nobody may
+//!   build on, and nobody waits for it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -13,21 +20,44 @@ use crate::txn::slots::SlotIndex;
 /// Between two looks at a lock of the base, which nobody gives a sign of giving back.
 const BASE_NAP: Duration = Duration::from_millis(10);
 
+/// The right to merge of one slot, given back when this is dropped (O1).
+#[must_use = "the right is given back at once"]
+pub(crate) struct MergeRight<'a> {
+    db: &'a Database,
+    slot: SlotIndex,
+}
+
+impl MergeRight<'_> {
+    /// The slot has the right until `disown_merge`.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for MergeRight<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.db.poison();
+        }
+        self.db.disown_merge(self.slot);
+    }
+}
+
 impl Database {
     /// Takes the right to merge if it is free, or has it already.
-    pub(crate) fn try_own_merge(&self, slot: SlotIndex) -> Result<bool> {
+    pub(crate) fn try_own_merge(&self, slot: SlotIndex) -> Result<Option<MergeRight<'_>>> {
         let _guard = self.lock_commit()?;
         let owner = &self.control().merge_owner;
         let holder = owner.load(Relaxed);
         if holder != 0 && holder != slot.word() {
-            return Ok(false);
+            return Ok(None);
         }
         owner.store(slot.word(), Relaxed);
-        Ok(true)
+        Ok(Some(MergeRight { db: self, slot }))
     }
 
     /// Takes the right to merge, waiting for a running merge as `wait` allows.
-    pub(crate) fn own_merge(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+    pub(crate) fn own_merge(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<MergeRight<'_>> {
         self.own_merge_patiently(slot, &mut Patience::new(wait))
     }
 
@@ -36,29 +66,33 @@ impl Database {
         &self,
         slot: SlotIndex,
         patience: &mut Patience<'_, '_>,
-    ) -> Result<()> {
+    ) -> Result<MergeRight<'_>> {
         let owned = self.own_merge_while(slot, patience);
         self.slot(slot).waiting_for.store(0, Relaxed);
         owned
     }
 
-    fn own_merge_while(&self, slot: SlotIndex, patience: &mut Patience<'_, '_>) -> Result<()> {
+    fn own_merge_while(
+        &self,
+        slot: SlotIndex,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<MergeRight<'_>> {
         let word = &self.control().merge_word;
         let mut over = false;
         loop {
             // Acquire pairs with the Release in `wake_merge_waiters`: no wake is lost between the look and the wait.
             let seen = word.load(Acquire);
-            if self.try_own_merge(slot)? {
-                return Ok(());
+            if let Some(right) = self.try_own_merge(slot)? {
+                return Ok(right);
             }
-            let holder = self.pid_of_owner(self.control().merge_owner.load(Relaxed));
+            let holder = self.who_owns(self.control().merge_owner.load(Relaxed));
             if over {
                 self.control().counters.busy.fetch_add(1, Relaxed);
                 return Err(Error::Busy(format!(
                     "process {holder} is merging or runs an exclusive transaction; retry or raise the busy timeout"
                 )));
             }
-            self.slot(slot).waiting_for.store(holder, Relaxed);
+            self.slot(slot).waiting_for.store(holder.pid, Relaxed);
             patience.sleep(word, seen, TICK)?;
             self.reap_dead()?;
             over = patience.is_over();

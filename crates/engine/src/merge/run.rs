@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::base::{BaseHeader, Checkpoint};
+use super::freeze::SEES_FROZEN;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -15,24 +16,21 @@ use crate::txn::slots::SlotIndex;
 impl Database {
     /// Merges if that is due and nobody else is merging.
     pub(crate) fn merge_if_due(&self, slot: SlotIndex) -> Result<()> {
-        if !self.merge_is_due() || !self.try_own_merge(slot)? {
+        if !self.merge_is_due() {
             return Ok(());
         }
-        let result = match self.frozen_generations().is_empty() {
+        let Some(_right) = self.try_own_merge(slot)? else { return Ok(()) };
+        match self.frozen_generations().is_empty() {
             true => self.merge_owned(true),
             false => self.merge_frozen(true),
-        };
-        self.disown_merge(slot);
-        result
+        }
     }
 
     /// Merges everything committed before the call.
     pub(crate) fn merge_all(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
         self.while_base_is_busy(&mut Patience::new(wait), |patience| {
-            self.own_merge_patiently(slot, patience)?;
-            let result = self.merge_owned(true);
-            self.disown_merge(slot);
-            result
+            let _right = self.own_merge_patiently(slot, patience)?;
+            self.merge_owned(true)
         })
     }
 
@@ -91,7 +89,7 @@ impl Database {
     fn frozen_generations(&self) -> Vec<(usize, u32)> {
         let gens = self.control().generations.iter().enumerate();
         let mut frozen: Vec<_> = gens
-            .filter(|(_, g)| g.state.load(Relaxed) == generation::FROZEN)
+            .filter(|(_, g)| g.state.load(SEES_FROZEN) == generation::FROZEN)
             .map(|(i, g)| (i, g.number.load(Relaxed)))
             .collect();
         frozen.sort_by_key(|&(_, number)| number);
@@ -196,10 +194,8 @@ impl Database {
             return Ok(());
         }
         self.while_base_is_busy(&mut Patience::new(wait), |patience| {
-            self.own_merge_patiently(slot, patience)?;
-            let result = self.fence_owned();
-            self.disown_merge(slot);
-            result
+            let _right = self.own_merge_patiently(slot, patience)?;
+            self.fence_owned()
         })
     }
 

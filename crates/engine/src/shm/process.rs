@@ -185,6 +185,30 @@ pub fn clear_dead(region: &Region, index: ProcessIndex) {
     slot.pid.store(0, Release);
 }
 
+/// A process, for people: its id, and whether that is one of another pid namespace than the asker's, where it means
+/// somebody else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Who {
+    /// As its own namespace knows it; 0 for nobody.
+    pub pid: u32,
+    /// Inode of that namespace if it is not the asker's, else 0.
+    pub foreign_namespace: u64,
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let elsewhere = if self.foreign_namespace == 0 { "" } else { " of another pid namespace" };
+        write!(f, "{}{elsewhere}", self.pid)
+    }
+}
+
+/// The process in slot `index`, as one of the pid namespace `asking` sees it.
+pub fn who(region: &Region, index: ProcessIndex, asking: u64) -> Who {
+    let namespace = region.layout().processes[index.0 as usize].pid_namespace.load(Relaxed);
+    let is_foreign = namespace != asking;
+    Who { pid: pid_of(region, index), foreign_namespace: if is_foreign { namespace } else { 0 } }
+}
+
 /// Process id in slot `index`, 0 when free; one of the process's own namespace.
 pub fn pid_of(region: &Region, index: ProcessIndex) -> u32 {
     region.layout().processes[index.0 as usize].pid.load(Acquire)

@@ -122,8 +122,7 @@ impl Conn {
             self.mode = Some(WriteMode::Queued);
             return true;
         }
-        // On failure (a poisoned commit mutex) the next reaper gives the right back.
-        let _ = self.give_right_back();
+        self.give_right_back();
         false
     }
 

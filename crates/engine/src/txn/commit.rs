@@ -136,7 +136,7 @@ impl Conn {
     }
 
     fn commit_nothing(&mut self, sync: Sync) -> Result<()> {
-        self.give_right_back()?;
+        self.give_right_back();
         self.end_writing();
         self.settle_shown_as(sync)
     }
@@ -188,7 +188,7 @@ impl Conn {
         let renew = matches!(result, Err(Error::RenewSnapshot));
         if result.is_err() && !took_right_before && !renew {
             // An optimistic transaction does not keep the right while its caller thinks.
-            self.give_right_back()?;
+            self.give_right_back();
         }
         result
     }
@@ -268,11 +268,9 @@ impl Conn {
             return Ok(Err(blocked));
         }
         let mut share = db.share(&guard);
-        let memtable = db.enter_memtable(&mut share);
-        let room = u64::from(memtable.capacity_bytes() - memtable.used_bytes());
-        if self.memtable_bytes(&share) > room && !db.try_freeze() {
+        let Some(memtable) = self.find_room(&mut share) else {
             return Ok(Err(Blocked::MemtableFull));
-        }
+        };
         self.resolve_maxima();
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
@@ -285,12 +283,12 @@ impl Conn {
         crash_point!("commit.appended");
         db.ring().publish_end(&guard, end);
         crash_point!("commit.published");
-        self.insert_nodes(&mut share, ts)?;
+        self.insert_nodes(&memtable, &mut share, ts)?;
         drop(share);
         let generation = db.active_generation();
         generation.max_ts.store(ts.get(), Release);
         generation.log_end.store(end.get(), Relaxed);
-        db.remember_author(ts.get(), self.txn.get(), db.pid());
+        db.remember_author(ts.get(), self.txn.get());
         crash_point!("commit.inserted");
         if sync == Sync::Full {
             // Release: before anybody can see it (V4).
@@ -339,6 +337,25 @@ impl Conn {
     fn can_recheck(&self, from: Lsn) -> bool {
         let end = self.db.log_shared().log_end();
         from == end || end - from <= FRAMES_TO_RECHECK && from >= self.db.ring().oldest()
+    }
+
+    /// (M) The memtable that takes the writes, with `share` a share of it; `None` if there is no room. How space is shared
+    /// out changes as processes come, and they come at any time: so it is looked at once, for this and for the
+    /// inserts that follow, which nothing may stop any more.
+    fn find_room(&self, share: &mut Share) -> Option<Memtable> {
+        let fits = |memtable: &Memtable, share: &Share| {
+            let room = u64::from(memtable.capacity_bytes() - memtable.used_bytes());
+            self.memtable_bytes(share) <= room
+        };
+        let memtable = self.db.enter_memtable(share);
+        if fits(&memtable, share) {
+            return Some(memtable);
+        }
+        if !self.db.try_freeze() {
+            return None;
+        }
+        let fresh = self.db.enter_memtable(share);
+        fits(&fresh, share).then_some(fresh)
     }
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
@@ -392,8 +409,7 @@ impl Conn {
     }
 
     /// (M) Inserts the nodes; the room was checked.
-    fn insert_nodes(&self, share: &mut Share, ts: CommitTs) -> Result<()> {
-        let memtable = self.db.enter_memtable(share);
+    fn insert_nodes(&self, memtable: &Memtable, share: &mut Share, ts: CommitTs) -> Result<()> {
         for (root, key, w) in self.writes.iter() {
             let kind = if w.kind() == WriteKind::Tombstone {
                 EntryKind::Tombstone
@@ -432,10 +448,10 @@ impl Conn {
             return Err(self.db.no_room("merges have not made room for a minute"));
         }
         let seen = self.db.control().merge_word.load(Acquire);
-        if self.db.try_own_merge(self.slot)? {
-            let result = self.db.merge_owned(true);
-            self.db.disown_merge(self.slot);
-            result?;
+        let db = self.db.clone();
+        if let Some(right) = db.try_own_merge(self.slot)? {
+            self.db.merge_owned(true)?;
+            drop(right);
             if !self.db.prepare_arena()? {
                 return self.wait_for_readers(wait);
             }

@@ -25,7 +25,17 @@ impl Database {
         Ok(guard)
     }
 
-    /// Takes the commit mutex to give something back.
+    /// Takes the commit mutex to give something back, which cannot fail: a repair that does has poisoned the database, and
+    /// then nothing is repaired any more.
+    pub(crate) fn lock_commit_to_give_back(&self) -> Guard<'_> {
+        loop {
+            if let Ok(guard) = self.lock_commit_even_if_poisoned() {
+                return guard;
+            }
+        }
+    }
+
+    /// Takes the commit mutex although the database may be poisoned.
     pub(crate) fn lock_commit_even_if_poisoned(&self) -> Result<Guard<'_>> {
         let guard = self.control().commit_mutex.lock(self.party());
         let c = self.control();
@@ -97,11 +107,12 @@ impl Database {
     }
 
     /// (M) Remembers the author of a commit for conflict reports.
-    pub(crate) fn remember_author(&self, ts: u64, txn: u64, pid: u32) {
+    pub(crate) fn remember_author(&self, ts: u64, txn: u64) {
         let entry = &self.control().recent[ts as usize % RECENT_COMMITS];
         entry.ts.store(0, Relaxed);
         entry.txn.store(txn, Relaxed);
-        entry.pid.store(pid, Relaxed);
+        entry.pid.store(self.pid(), Relaxed);
+        entry.namespace.store(self.pid_namespace() as u32, Relaxed);
         // Release pairs with the Acquire of whoever reports a conflict with `ts`.
         entry.ts.store(ts, Release);
     }

@@ -92,7 +92,7 @@ impl Conn {
             // What was read has been validated up to the snapshot, which has moved with it.
             self.mode = before.mode;
             if !before.had_right {
-                self.give_right_back()?;
+                self.give_right_back();
             }
             self.relax_pin();
             return begun;
@@ -122,14 +122,14 @@ impl Conn {
 
     /// The right to merge, and with it an empty overlay.
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        self.db.own_merge(self.slot, wait)?;
+        let right = self.db.own_merge(self.slot, wait)?;
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
         let merged = opened.and_then(|()| self.merge_everything(wait));
-        if merged.is_err() {
-            self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed);
-            self.db.disown_merge(self.slot);
+        match merged {
+            Ok(()) => right.keep(),
+            Err(_) => self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed),
         }
         merged
     }
@@ -161,16 +161,14 @@ impl Conn {
     /// Takes what becoming exclusive needs if it can be had at once: the right to merge, and an empty memory. Then
     /// [`Conn::exclusive_begin`] waits for nobody. What is not used is given back at the end of the transaction.
     pub(super) fn reserve_exclusive(&self) -> bool {
-        if !matches!(self.db.try_own_merge(self.slot), Ok(true)) {
-            return false;
-        }
+        let Ok(Some(right)) = self.db.try_own_merge(self.slot) else { return false };
         // A failure here is none of this transaction's: the next merge will meet it again.
         let ready = self.db.with_base(|_| Ok(())).is_ok()
             && self.db.merge_owned(false).is_ok()
             && matches!(self.db.prepare_arena(), Ok(true))
             && self.is_memory_empty();
-        if !ready {
-            self.db.disown_merge(self.slot);
+        if ready {
+            right.keep();
         }
         ready
     }
@@ -238,8 +236,7 @@ impl Conn {
         self.writes.clear();
         self.end_writing();
         self.view = self.view.wrapping_add(1);
-        // On failure (a poisoned commit mutex) the next reaper gives the right back.
-        let _ = self.give_right_back();
+        self.give_right_back();
     }
 
     fn settle_exclusive(&mut self, stamped: Stamped, committed: bool) -> Result<()> {

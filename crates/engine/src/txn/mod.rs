@@ -251,17 +251,26 @@ impl Conn {
         self.take_right(wait)?;
         if let Err(e) = self.move_snapshot_to_now() {
             self.relax_pin();
-            self.give_right_back()?;
+            self.give_right_back();
             return Err(self.note_conflict(e));
         }
         Ok(())
     }
 
-    pub(crate) fn give_right_back(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.has_right) {
-            self.db.release_right(self.slot)?;
+    pub(crate) fn give_right_back(&mut self) {
+        self.has_right = false;
+        // The owner word tells (R3), also where an error or a panic came before the flag.
+        self.db.release_right(self.slot);
+    }
+
+    /// After a panic in one of its calls: stops the database and gives back both rights, so that nobody waits for a transaction
+    /// that may never end.
+    pub fn abandon(&mut self) {
+        self.db.poison();
+        if self.db.check_fork().is_ok() {
+            self.db.disown_merge(self.slot);
+            self.give_right_back();
         }
-        Ok(())
     }
 
     /// Reads need no record while nothing can change (X2).
@@ -371,7 +380,8 @@ impl Conn {
         if had_writes {
             self.view = self.view.wrapping_add(1);
         }
-        self.give_right_back()
+        self.give_right_back();
+        Ok(())
     }
 
     /// The transaction is over as a writer; forgets what it read.
@@ -415,13 +425,13 @@ impl Drop for Conn {
             // The child of a fork owns nothing of its parent's.
             return;
         }
+        let db = self.db.clone();
+        let _slot = db.give_back_later(self.slot);
         if self.exclusive {
             self.exclusive_end(false);
         }
         self.writes.clear();
-        // On failure (a poisoned commit mutex) the next reaper gives the right back.
         let _ = self.rollback();
         self.snapshot_end();
-        self.db.free_slot(self.slot);
     }
 }

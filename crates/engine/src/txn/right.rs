@@ -31,6 +31,7 @@
 //!   refused, at once and without asking its busy handler.
 //! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release hands the right
 //!   to the first of it.
+//! - R7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -41,6 +42,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::layout::{TXN_SLOTS, TxnSlot, txn_state};
+use crate::shm::process::Who;
 use crate::shm::{clock, futex};
 
 /// How long arrivals may go before those who wait; then the first of these is served. Transactions longer than
@@ -123,11 +125,33 @@ impl<'a, 'w> Patience<'a, 'w> {
     }
 }
 
+/// A place in the queue for the right; dropped, by an error or a panic, it is given up with what came of it (R7).
+struct Place<'a> {
+    db: &'a Database,
+    slot: SlotIndex,
+}
+
+impl Place<'_> {
+    /// The right is held now.
+    fn is_served(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.db.poison();
+        }
+        self.db.withdraw(self.slot);
+    }
+}
+
 /// What the first look at the right found.
 enum Attempt {
     Taken,
     Queued,
-    Busy { holder: u32 },
+    Busy { holder: Who },
 }
 
 impl Database {
@@ -186,6 +210,23 @@ impl Database {
             }
             Attempt::Queued => {}
         }
+        let place = Place { db: self, slot };
+        let waited = self.wait_for_right(slot, start, timeout, interrupted);
+        // After a failure the right may have been granted meanwhile; it is passed on with the place.
+        if waited.is_ok() {
+            place.is_served();
+        }
+        waited
+    }
+
+    /// Waits in the queue until the right is held.
+    fn wait_for_right(
+        &self,
+        slot: SlotIndex,
+        start: Instant,
+        timeout: Duration,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         let granted = &self.slot(slot).granted;
         for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
@@ -202,6 +243,8 @@ impl Database {
             if answered == answer::REFUSED {
                 return Err(self.refused());
             }
+            // A panic of its holder has stopped the database: nobody will call.
+            self.check_poison()?;
             let is_free = self.control().right_owner.load(Relaxed) == 0;
             if (is_free || answered == answer::CALLED) && self.take_from_queue(slot)? {
                 return Ok(());
@@ -209,7 +252,7 @@ impl Database {
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             let out_of_time = start.elapsed() >= timeout;
             if stop.is_some() || out_of_time {
-                let holder = self.right_holder_pid();
+                let holder = self.right_holder();
                 if self.leave_queue(slot)? {
                     return Ok(());
                 }
@@ -239,12 +282,12 @@ impl Database {
             self.slot(slot).state.store(txn_state::WRITER, Relaxed);
             return Ok(Attempt::Taken);
         }
-        let holder = self.pid_of_owner(owner);
+        let holder = self.who_owns(owner);
         if !may_queue {
             return Ok(Attempt::Busy { holder });
         }
         let s = self.slot(slot);
-        s.waiting_for.store(holder, Relaxed);
+        s.waiting_for.store(holder.pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
         self.enqueue(slot);
         drop(guard);
@@ -435,35 +478,45 @@ impl Database {
         }
     }
 
-    /// Gives the right back outside a commit; a no-op when `slot` does not hold it.
-    pub(crate) fn release_right(&self, slot: SlotIndex) -> Result<()> {
-        let next = {
-            let _guard = self.lock_commit_even_if_poisoned()?;
-            if self.control().right_owner.load(Relaxed) != slot.word() {
-                return Ok(());
-            }
-            let s = self.slot(slot);
-            s.state.store(s.resting_state(), Relaxed);
-            self.pass_right()
-        };
-        self.wake_answered(next);
-        Ok(())
+    /// Gives the right back outside a commit; a no-op when `slot`, which does not wait for it, does not hold it.
+    pub(crate) fn release_right(&self, slot: SlotIndex) {
+        // Relaxed: only the slot's own connection makes it the owner, unless it waits in the queue.
+        if self.control().right_owner.load(Relaxed) == slot.word() {
+            self.withdraw(slot);
+        }
     }
 
-    fn right_holder_pid(&self) -> u32 {
-        self.pid_of_owner(self.control().right_owner.load(Relaxed))
+    /// Gives back what `slot` has of the right: the right itself, or a place in the queue.
+    fn withdraw(&self, slot: SlotIndex) {
+        let next = {
+            let _guard = self.lock_commit_to_give_back();
+            let s = self.slot(slot);
+            s.state.store(s.resting_state(), Relaxed);
+            s.waiting_for.store(0, Relaxed);
+            self.drop_from_queue(slot);
+            if self.control().right_owner.load(Relaxed) == slot.word() {
+                self.pass_right()
+            } else {
+                self.call_first()
+            }
+        };
+        self.wake_answered(next);
+    }
+
+    fn right_holder(&self) -> Who {
+        self.who_owns(self.control().right_owner.load(Relaxed))
     }
 
     fn refused(&self) -> Error {
         self.control().counters.busy.fetch_add(1, Relaxed);
-        let holder = self.right_holder_pid();
+        let holder = self.right_holder();
         Error::Busy(format!(
             "a transaction of process {holder} becomes exclusive, or has to make room, and waits for this one to end; \
              roll back and retry"
         ))
     }
 
-    fn busy(&self, holder: u32, waited: Duration) -> Error {
+    fn busy(&self, holder: Who, waited: Duration) -> Error {
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
             "process {holder} holds the writer's right (waited {} ms); retry, raise the busy timeout or use BEGIN CONCURRENT",

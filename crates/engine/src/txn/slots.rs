@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
-use crate::shm::process;
+use crate::shm::process::{self, Who};
 
 /// Index of a connection's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,29 @@ impl TxnSlot {
     }
 }
 
+/// A slot without a connection; dropped, by an error or a panic too, it is given back with whatever it holds (L2).
+pub(crate) struct BorrowedSlot<'a> {
+    db: &'a Database,
+    index: SlotIndex,
+}
+
+impl BorrowedSlot<'_> {
+    pub(crate) fn index(&self) -> SlotIndex {
+        self.index
+    }
+}
+
+impl Drop for BorrowedSlot<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.db.poison();
+        }
+        self.db.disown_merge(self.index);
+        self.db.release_right(self.index);
+        self.db.free_slot(self.index);
+    }
+}
+
 impl Database {
     /// The shared words of a slot.
     pub(crate) fn slot(&self, index: SlotIndex) -> &TxnSlot {
@@ -81,6 +104,16 @@ impl Database {
         slot.process.store(0, Release);
     }
 
+    /// Claims a slot for work of the engine's own.
+    pub(crate) fn borrow_slot(&self) -> Result<BorrowedSlot<'_>> {
+        self.claim_slot().map(|index| self.give_back_later(index))
+    }
+
+    /// Gives `index` back when the result is dropped.
+    pub(crate) fn give_back_later(&self, index: SlotIndex) -> BorrowedSlot<'_> {
+        BorrowedSlot { db: self, index }
+    }
+
     /// All slots that have ever been in use.
     pub(crate) fn slots_in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
         let n = self.control().slots_high_water.load(Acquire) as usize;
@@ -92,16 +125,16 @@ impl Database {
             .map(|(i, s)| (SlotIndex(i as u32), s))
     }
 
-    /// Process id behind an owner word, 0 if there is none.
-    pub(crate) fn pid_of_owner(&self, word: u32) -> u32 {
-        SlotIndex::from_word(word).map_or(0, |i| self.pid_of_slot(i))
+    /// Process behind an owner word, for people.
+    pub(crate) fn who_owns(&self, word: u32) -> Who {
+        SlotIndex::from_word(word).map_or_else(Who::default, |i| self.who_has(i))
     }
 
-    /// Process id of a slot's owner, 0 if it is free.
-    pub(crate) fn pid_of_slot(&self, index: SlotIndex) -> u32 {
+    /// Process of a slot's owner, for people.
+    pub(crate) fn who_has(&self, index: SlotIndex) -> Who {
         match self.slot(index).process.load(Acquire) {
-            0 => 0,
-            p => process::pid_of(self.region(), process::ProcessIndex(p - 1)),
+            0 => Who::default(),
+            p => process::who(self.region(), process::ProcessIndex(p - 1), self.pid_namespace()),
         }
     }
 
@@ -172,20 +205,16 @@ impl Database {
     /// Completes or undoes what a dead holder of the right to merge was doing (L3): takes over its rights, so that
     /// there is one who does it, and, should that one die as well, another.
     fn finish_dead_merge(&self, index: process::ProcessIndex) -> Result<()> {
-        let mine = self.claim_slot()?;
-        if !self.take_over(index, mine)? {
-            self.free_slot(mine);
+        let mine = self.borrow_slot()?;
+        if !self.take_over(index, mine.index())? {
             return Ok(());
         }
-        let settled = self.settle_dead_merge(mine);
+        let settled = self.settle_dead_merge(mine.index());
         if settled.is_err() {
             // Nobody can tell what the base holds: recovery from disk will.
             self.poison();
         }
-        self.disown_merge(mine);
-        let released = self.release_right(mine);
-        self.free_slot(mine);
-        settled.and(released)
+        settled
     }
 
     /// Makes slot `mine` the heir of the dead process's slot that holds the right to merge; false if there is none.

@@ -166,6 +166,11 @@ impl Conn {
             key,
             is_range,
             winner_pid: if known { recent.pid.load(Relaxed) } else { 0 },
+            winner_namespace: if known {
+                self.db.foreign_namespace(recent.namespace.load(Relaxed))
+            } else {
+                0
+            },
             winner: TxnId::new(if known { recent.txn.load(Relaxed) } else { 0 }),
             winner_ts: ts,
             ..Conflict::default()

@@ -1,8 +1,10 @@
 //! A base that is one file with a map in it, for tests of the engine without SQLite.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plait_engine::database::{attach, detach};
@@ -126,6 +128,97 @@ impl BaseOpener for Opener {
     }
 }
 
+/// What a call of a [`FaultyBase`] meets instead of being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Error,
+    Panic,
+}
+
+/// A fault that the next call of one name meets, once.
+#[derive(Clone, Default)]
+pub struct Faults(Arc<Mutex<Option<(&'static str, Fault)>>>);
+
+impl Faults {
+    pub fn arm(&self, call: &'static str, fault: Fault) {
+        *self.0.lock().unwrap() = Some((call, fault));
+    }
+
+    /// Whether what was armed has been met.
+    pub fn is_met(&self) -> bool {
+        self.0.lock().unwrap().is_none()
+    }
+
+    fn meet(&self, call: &str) -> Result<()> {
+        // Let go of the lock before the panic.
+        let met = self.0.lock().unwrap().take_if(|(armed, _)| *armed == call);
+        match met {
+            None => Ok(()),
+            Some((_, Fault::Panic)) => panic!("on purpose, in {call}"),
+            Some((_, Fault::Error)) => Err(Error::Io {
+                what: format!("on purpose, in {call}"),
+                source_text: "no reason".into(),
+                errno: 5,
+            }),
+        }
+    }
+}
+
+struct FaultyBase {
+    inner: MapBase,
+    faults: Faults,
+}
+
+impl Base for FaultyBase {
+    fn use_read_marks(&mut self, marks: &Arc<ReadMarks>) {
+        self.inner.use_read_marks(marks);
+    }
+    fn header(&mut self) -> Result<BaseHeader> {
+        self.faults.meet("header")?;
+        self.inner.header()
+    }
+    fn begin(&mut self) -> Result<()> {
+        self.faults.meet("begin")?;
+        self.inner.begin()
+    }
+    fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.faults.meet("put")?;
+        self.inner.put(root, key, rec)
+    }
+    fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.inner.delete(root, key, rec)
+    }
+    fn stamp(&mut self, header: &BaseHeader) -> Result<()> {
+        self.faults.meet("stamp")?;
+        self.inner.stamp(header)
+    }
+    fn commit(&mut self) -> Result<()> {
+        if let Err(e) = self.faults.meet("commit") {
+            self.inner.rollback();
+            return Err(e);
+        }
+        self.inner.commit()
+    }
+    fn raise_fence(&mut self) -> Result<()> {
+        self.faults.meet("raise_fence")?;
+        self.inner.raise_fence()
+    }
+    fn rollback(&mut self) {
+        self.inner.rollback();
+    }
+    fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
+        self.faults.meet("checkpoint")?;
+        self.inner.checkpoint(how)
+    }
+}
+
+impl BaseOpener for Faults {
+    fn open(&self, path: &Path) -> Result<Box<dyn Base>> {
+        let inner = MapBase { path: path.to_owned(), open: None };
+        Ok(Box::new(FaultyBase { inner, faults: self.clone() }))
+    }
+}
+
 pub const TABLE: Root = Root::new(2);
 
 /// A new base in concurrent mode, at rest.
@@ -160,7 +253,10 @@ impl Client {
         Client::try_open(path).unwrap()
     }
     pub fn try_open(path: &Path) -> Result<Client> {
-        let conn = attach(path, Arc::new(Opener))?;
+        Client::try_open_with(path, Arc::new(Opener))
+    }
+    pub fn try_open_with(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Client> {
+        let conn = attach(path, opener)?;
         Ok(Client { conn: Some(conn), path: path.to_owned(), base: BTreeMap::new() })
     }
     pub fn conn(&mut self) -> &mut Conn {

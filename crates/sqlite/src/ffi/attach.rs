@@ -207,7 +207,11 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
                 c.exclusive_end(false);
                 return Err(e);
             }
-            c.database().retire_log().map(|()| SQLITE_OK)
+            if let Err(e) = c.database().retire_log() {
+                c.exclusive_end(false);
+                return Err(e);
+            }
+            Ok(SQLITE_OK)
         })
     }
 }

@@ -61,7 +61,7 @@ unsafe fn with_memory(conn: *mut PlConn, f: impl FnOnce(&mut Conn) -> Result<c_i
             code
         }
         Err(_) => {
-            conn.conn.database().poison();
+            conn.conn.abandon();
             conn.error =
                 text("internal error: the engine panicked; close every connection to recover");
             codes::SQLITE_IOERR
@@ -78,7 +78,7 @@ unsafe fn read<T>(conn: *mut PlConn, fallback: T, f: impl FnOnce(&mut Conn) -> T
     let conn = unsafe { &mut *conn };
     catch_unwind(AssertUnwindSafe(|| f(&mut conn.conn))).unwrap_or_else(|_| {
         // The next commit, snapshot or lock of any process reports it.
-        conn.conn.database().poison();
+        conn.conn.abandon();
         fallback
     })
 }

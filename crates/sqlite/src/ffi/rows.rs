@@ -33,6 +33,10 @@ fn pid(v: u32) -> Cell {
     if v == 0 { Cell::Null } else { int(v) }
 }
 
+fn namespace(foreign: u64) -> Cell {
+    if foreign == 0 { Cell::Null } else { int(foreign) }
+}
+
 fn hex(key: &[u8]) -> String {
     key.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -64,6 +68,8 @@ pub unsafe extern "C" fn pl_rows_new(conn: *mut PlConn, table: c_int) -> *mut Pl
                             Cell::Text(text(t.state)),
                             int(t.age_ms),
                             pid(t.waiting_for_pid),
+                            Cell::Null,
+                            namespace(t.foreign_namespace),
                         ]
                     })
                     .collect(),
@@ -80,6 +86,9 @@ pub unsafe extern "C" fn pl_rows_new(conn: *mut PlConn, table: c_int) -> *mut Pl
                             pid(r.winner_pid),
                             int(r.loser_txn),
                             int(r.winner_txn),
+                            Cell::Null,
+                            namespace(r.loser_namespace.into()),
+                            namespace(r.winner_namespace.into()),
                         ]
                     })
                     .collect(),
@@ -135,7 +144,9 @@ fn conflict_of(c: &Conflict) -> PlConflict {
         n_key: n as u32,
         key,
         is_range: u8::from(c.is_range),
-        is_schema: u8::from(c.is_exclusive) | u8::from(c.history_gone) << 1,
+        is_schema: u8::from(c.is_exclusive)
+            | u8::from(c.history_gone) << 1
+            | u8::from(c.winner_namespace != 0) << 2,
         loser_pid: std::process::id() as i32,
         winner_pid: c.winner_pid as i32,
         loser_txn: 0,
