@@ -113,8 +113,19 @@ impl Job {
                 assert!(environment.is_empty(), "a thread has no environment of its own");
                 self.start_thread(events)
             }
-            Place::Processes => self.start_process(events, environment),
+            Place::Processes => self.start_process(events, environment, &[]),
         };
+        Running { host, inbox }
+    }
+
+    /// Starts it in a process that is alone in a pid namespace of its own, where its id is 1, as in a container.
+    ///
+    /// # Panics
+    /// If it cannot be started; see [`os::can_have_own_pid_namespace`](crate::os::can_have_own_pid_namespace).
+    #[must_use]
+    pub fn start_in_own_pid_namespace(self) -> Running {
+        let (events, inbox) = channel();
+        let host = self.start_process(events, &[], &crate::os::OWN_PID_NAMESPACE);
         Running { host, inbox }
     }
 
@@ -135,10 +146,19 @@ impl Job {
         Host::Thread { handle: Some(handle), stop }
     }
 
-    fn start_process(&self, events: Sender<Event>, environment: &[(&str, &str)]) -> Host {
+    /// `launcher`: a program that starts the worker, and its arguments.
+    fn start_process(
+        &self,
+        events: Sender<Event>,
+        environment: &[(&str, &str)],
+        launcher: &[&str],
+    ) -> Host {
         let job = serde_json::to_string(self).expect("a job can be written");
         let program = crate::paths::worker().unwrap_or_else(|error| panic!("{error:#}"));
-        let mut child = std::process::Command::new(program)
+        let mut words: Vec<&std::ffi::OsStr> = launcher.iter().map(|word| word.as_ref()).collect();
+        words.push(program.as_ref());
+        let mut child = std::process::Command::new(words[0])
+            .args(&words[1..])
             .arg("job")
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())

@@ -66,6 +66,26 @@ pub fn signal(pid: u32, signal: i32) -> std::io::Result<()> {
     }
 }
 
+/// Starts what follows as the only process of a pid namespace, which ends with the launcher.
+pub const OWN_PID_NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--kill-child", "--"];
+
+/// Whether this machine lets a process have a pid namespace of its own; says why not.
+#[must_use]
+pub fn can_have_own_pid_namespace() -> bool {
+    let [program, arguments @ ..] = OWN_PID_NAMESPACE;
+    match std::process::Command::new(program).args(arguments).arg("true").output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            eprintln!("skipped: unshare: {}", String::from_utf8_lossy(&output.stderr).trim());
+            false
+        }
+        Err(error) => {
+            eprintln!("skipped: unshare: {error}");
+            false
+        }
+    }
+}
+
 /// Stops a process until [`resume`].
 pub fn suspend(pid: u32) -> std::io::Result<()> {
     signal(pid, libc::SIGSTOP)

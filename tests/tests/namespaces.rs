@@ -1,0 +1,116 @@
+//! Processes in pid namespaces of their own, as containers on one volume are: their ids are equal and say nothing.
+
+use plait_tests::job::{Ending, Job, Running, Work};
+use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
+use plait_tests::os::can_have_own_pid_namespace;
+use plait_tests::subject::{Fixture, real_plait};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn start(fixture: &Fixture, pairs: Pairs) -> Running {
+    let (subject, database) = (fixture.subject.clone(), fixture.database());
+    Job { subject, database, work: Work::Pairs(pairs) }.start_in_own_pid_namespace()
+}
+
+/// Notes what a worker reported; true if it ended by itself.
+fn collect(running: Running, acknowledged: &mut BTreeMap<i64, i64>) -> bool {
+    let (lines, ending) = running.wait::<Acknowledged>(PATIENCE).expect("nobody hangs");
+    for line in lines {
+        let last = acknowledged.entry(line.worker).or_default();
+        *last = (*last).max(line.seq);
+    }
+    match ending {
+        Ending::Done(_) => true,
+        Ending::Died(_) => false,
+        Ending::Failed(message) => panic!("a worker failed: {message}"),
+    }
+}
+
+fn check(fixture: &Fixture, acknowledged: &BTreeMap<i64, i64>) {
+    let connection = fixture.open();
+    verify(&connection, acknowledged).unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!(connection.text("PRAGMA integrity_check"), Ok("ok".to_owned()));
+}
+
+#[test]
+fn two_processes_with_the_same_id_share_a_database() {
+    let Some(subject) = real_plait("namespaces") else { return };
+    if !can_have_own_pid_namespace() {
+        return;
+    }
+    let fixture = Fixture::new(subject, SCHEMA);
+    let jobs: Vec<Running> = (1..=2)
+        .map(|worker| start(&fixture, Pairs { worker, commits: Some(400), ..Default::default() }))
+        .collect();
+    let mut acknowledged = BTreeMap::new();
+    for job in jobs {
+        assert!(collect(job, &mut acknowledged), "it died");
+    }
+    assert_eq!(acknowledged, BTreeMap::from([(1, 400), (2, 400)]));
+    check(&fixture, &acknowledged);
+}
+
+#[test]
+fn the_death_of_a_process_shows_in_other_namespaces() {
+    let Some(subject) = real_plait("namespaces") else { return };
+    if !can_have_own_pid_namespace() {
+        return;
+    }
+    let fixture = Fixture::new(subject, SCHEMA);
+    let mut acknowledged = BTreeMap::new();
+    let mut fresh = 0;
+    let mut next = || {
+        fresh += 1;
+        start(&fixture, Pairs { worker: fresh, ..Default::default() })
+    };
+    let mut jobs: Vec<Running> = (0..3).map(|_| next()).collect();
+    for round in 0..12 {
+        std::thread::sleep(Duration::from_millis(50 + round * 17 % 90));
+        let mut victim = jobs.remove(0);
+        victim.kill();
+        assert!(!collect(victim, &mut acknowledged), "it was killed");
+        jobs.push(next());
+        // The others go on: each commits again.
+        for job in &mut jobs {
+            let line: Acknowledged = job.next_line(PATIENCE).expect("a commit after the death");
+            let last = acknowledged.entry(line.worker).or_default();
+            *last = (*last).max(line.seq);
+        }
+    }
+    for mut job in jobs {
+        job.stop();
+        assert!(collect(job, &mut acknowledged), "it died");
+    }
+    check(&fixture, &acknowledged);
+}
+
+#[test]
+fn an_id_of_another_namespace_is_marked() {
+    let Some(subject) = real_plait("namespaces") else { return };
+    if !can_have_own_pid_namespace() {
+        return;
+    }
+    let fixture = Fixture::new(subject, SCHEMA);
+    let connection = fixture.open();
+    let mut far = start(&fixture, Pairs { worker: 1, ..Default::default() });
+    let asked = "SELECT pid, pid_namespace FROM plait_transactions WHERE pid_namespace IS NOT NULL";
+    let begin = Instant::now();
+    loop {
+        connection.execute("BEGIN; SELECT count(*) FROM pair_a").expect("a read");
+        let rows = connection.query(asked).expect("an answer");
+        let own = "SELECT count(*) FROM plait_transactions WHERE pid_namespace IS NULL AND pid=";
+        let mine = connection.integer(&format!("{own}{}", std::process::id()));
+        connection.execute("COMMIT").expect("its end");
+        assert_eq!(mine, Ok(1));
+        if let Some(row) = rows.first() {
+            assert_eq!(row[0].as_i64(), Some(1));
+            assert!(row[1].as_i64().is_some_and(|number| number > 0));
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the other never shows");
+    }
+    far.stop();
+    assert!(collect(far, &mut BTreeMap::new()));
+}
