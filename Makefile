@@ -32,7 +32,7 @@ torture:
 	for suite in $(SUITES); do \
 		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) || exit 1; \
 	done
-SUITES ?= differential isolation crash
+SUITES ?= differential isolation crash powercut
 
 # Stock SQLite and Plait interleaved: required and measured ratios. ARGS="--case NAME --repeats N".
 bench-ratios: dist

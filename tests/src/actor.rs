@@ -186,6 +186,17 @@ impl Actor {
         Self { name: name.to_owned(), link, replies }
     }
 
+    /// Starts an actor without a database in a process with these environment variables.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn in_process_with(name: &str, subject: &Subject, environment: &[(&str, &str)]) -> Self {
+        let (answer, replies) = channel();
+        let link = start_process(subject, answer, environment);
+        Self { name: name.to_owned(), link, replies }
+    }
+
     fn tell(&mut self, command: Command) {
         match &mut self.link {
             Link::Thread { commands } => commands.send(command).expect("the actor's thread lives"),
@@ -230,6 +241,18 @@ impl Actor {
         match self.replies.recv_timeout(PATIENCE) {
             Ok(reply) => reply,
             Err(RecvTimeoutError::Timeout) => panic!("{} hangs for {PATIENCE:?}", self.name),
+            Err(RecvTimeoutError::Disconnected) => panic!("{} died", self.name),
+        }
+    }
+
+    /// What came of what was sent, if that is known within `time`.
+    ///
+    /// # Panics
+    /// If the process died.
+    pub fn finish_within(&mut self, time: Duration) -> Option<Reply> {
+        match self.replies.recv_timeout(time) {
+            Ok(reply) => Some(reply),
+            Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => panic!("{} died", self.name),
         }
     }

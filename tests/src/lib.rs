@@ -14,6 +14,7 @@ pub mod jobs;
 pub mod os;
 pub mod paths;
 pub mod place;
+pub mod powercut;
 pub mod ratios;
 pub mod sqlite;
 pub mod subject;

@@ -9,6 +9,7 @@ use plait_tests::differential::shrink::{Bench, Failure, scratch, search};
 use plait_tests::isolation::torture::Round;
 use plait_tests::jobs::history::Layout;
 use plait_tests::place::Place;
+use plait_tests::powercut;
 use plait_tests::subject::{Begin, Subject, Synchronous};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -48,6 +49,8 @@ enum Suite {
     Isolation(Isolation),
     /// Processes killed at every named step and at random.
     Crash,
+    /// Power cuts at the file operations of a workload, of its recovery, and of the recoveries after that.
+    Powercut,
 }
 
 #[derive(Args)]
@@ -117,6 +120,16 @@ fn main() -> anyhow::Result<()> {
         }
         Suite::Isolation(isolation) => {
             run_isolation(&isolation, arguments.seed, time);
+            Ok(())
+        }
+        Suite::Powercut => {
+            let (tally, seconds) = powercut::explore::run(&Subject::plait(), arguments.seed, time);
+            println!(
+                "{} states after power cuts, {} of them opened, all sound; {:.1} states per second",
+                tally.states,
+                tally.opened,
+                tally.states as f64 / seconds
+            );
             Ok(())
         }
         Suite::Crash => {

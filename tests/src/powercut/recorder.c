@@ -1,0 +1,157 @@
+/*
+** recorder.c - writes down what a process does to the files of one folder, in the order in which it does it.
+**
+** Loaded before the C library. PLAIT_RECORD_FOLDER is the folder, PLAIT_RECORD the file that records are appended to; several
+** processes may share it. Files whose names end in "-shm" are memory, which no power cut leaves, and are passed over.
+**
+** A change is written down before it is made, a sync when it begins and when it has ended. So whatever was changed before a
+** sync began stands before it.
+**
+** PLAIT_RECORD_HOLD names a file: while it exists, a sync of a file ending in "-plait" that has begun does not go on, and the
+** file with ".inside" added tells so.
+*/
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN };
+
+static int record = -1;
+static char folder[1024];
+static const char *hold;
+
+__attribute__((constructor)) static void begin(void){
+  const char *to = getenv("PLAIT_RECORD");
+  const char *in = getenv("PLAIT_RECORD_FOLDER");
+  hold = getenv("PLAIT_RECORD_HOLD");
+  if( to==0 || in==0 || strlen(in)>=sizeof(folder) ) return;
+  strcpy(folder, in);
+  record = (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY|O_CREAT|O_APPEND|O_CLOEXEC, 0600);
+}
+
+static void note(uint32_t what, const char *name, uint64_t number, const void *data, uint32_t n){
+  struct { uint32_t what, nName; uint64_t number; uint32_t nData, zero; } head;
+  struct iovec parts[3];
+  head.what = what;
+  head.nName = (uint32_t)strlen(name);
+  head.number = number;
+  head.nData = n;
+  head.zero = 0;
+  parts[0].iov_base = &head;        parts[0].iov_len = sizeof(head);
+  parts[1].iov_base = (void*)name;  parts[1].iov_len = head.nName;
+  parts[2].iov_base = (void*)data;  parts[2].iov_len = n;
+  if( syscall(SYS_writev, record, parts, 3)!=(long)(sizeof(head)+head.nName+n) ) abort();
+}
+
+/* The name within the folder, "" for the folder itself, 0 for what is not written down. */
+static const char *inside(const char *path){
+  size_t n = strlen(folder), m = strlen(path);
+  if( record<0 || strncmp(path, folder, n)!=0 ) return 0;
+  if( path[n]==0 ) return "";
+  if( path[n]!='/' || (m>4 && strcmp(path+m-4, "-shm")==0) || strstr(path, " (deleted)") ) return 0;
+  return path+n+1;
+}
+static const char *name_of(int fd, char *buf){
+  char link[64];
+  ssize_t n;
+  if( record<0 ) return 0;
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+  n = readlink(link, buf, 1023);
+  if( n<0 ) return 0;
+  buf[n] = 0;
+  return inside(buf);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at){
+  char buf[1024];
+  const char *name = name_of(fd, buf);
+  if( name ) note(WRITE, name, (uint64_t)at, data, (uint32_t)n);
+  return syscall(SYS_pwrite64, fd, data, n, at);
+}
+ssize_t pwrite(int fd, const void *data, size_t n, off_t at){ return pwrite64(fd, data, n, at); }
+
+ssize_t write(int fd, const void *data, size_t n){
+  char buf[1024];
+  const char *name = name_of(fd, buf);
+  if( name ) note(WRITE, name, (uint64_t)lseek(fd, 0, SEEK_CUR), data, (uint32_t)n);
+  return syscall(SYS_write, fd, data, n);
+}
+
+int ftruncate64(int fd, off64_t n){
+  char buf[1024];
+  const char *name = name_of(fd, buf);
+  if( name ) note(LENGTH, name, (uint64_t)n, 0, 0);
+  return (int)syscall(SYS_ftruncate, fd, n);
+}
+int ftruncate(int fd, off_t n){ return ftruncate64(fd, n); }
+
+static int synced(int fd, long call){
+  static uint64_t last;
+  char buf[1024], told[1024];
+  const char *name = name_of(fd, buf);
+  uint64_t id;
+  int rc;
+  if( name==0 ) return (int)syscall(call, fd);
+  id = (uint64_t)getpid()<<32 | __atomic_add_fetch(&last, 1, __ATOMIC_SEQ_CST);
+  note(SYNC_BEGIN, name, id, 0, 0);
+  if( hold && strlen(name)>6 && strcmp(name+strlen(name)-6, "-plait")==0 && access(hold, F_OK)==0 ){
+    snprintf(told, sizeof(told), "%s.inside", hold);
+    close((int)syscall(SYS_openat, AT_FDCWD, told, O_WRONLY|O_CREAT|O_CLOEXEC, 0600));
+    while( access(hold, F_OK)==0 ) usleep(1000);
+  }
+  rc = (int)syscall(call, fd);
+  if( rc==0 ) note(SYNC_END, name, id, 0, 0);
+  return rc;
+}
+int fsync(int fd){ return synced(fd, SYS_fsync); }
+int fdatasync(int fd){ return synced(fd, SYS_fdatasync); }
+
+static int opened(const char *path, int flags, int mode){
+  const char *name = (flags & (O_CREAT|O_TRUNC)) ? inside(path) : 0;
+  if( name && (flags & O_CREAT) && access(path, F_OK)!=0 ) note(CREATE, name, 0, 0, 0);
+  else if( name && (flags & O_TRUNC) ) note(LENGTH, name, 0, 0, 0);
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+#define OPEN(symbol) \
+  int symbol(const char *path, int flags, ...){ \
+    va_list list; \
+    int mode; \
+    va_start(list, flags); \
+    mode = (flags & (O_CREAT|O_TMPFILE)) ? va_arg(list, int) : 0; \
+    va_end(list); \
+    return opened(path, flags, mode); \
+  }
+OPEN(open)
+OPEN(open64)
+
+int unlink(const char *path){
+  const char *name = inside(path);
+  if( name && access(path, F_OK)==0 ) note(REMOVE, name, 0, 0, 0);
+  return (int)syscall(SYS_unlink, path);
+}
+
+int rename(const char *from, const char *to){
+  const char *a = inside(from), *b = inside(to);
+  if( a && b ) note(RENAME, a, 0, b, (uint32_t)strlen(b));
+  else if( a || b ) note(UNKNOWN, a ? a : b, 0, "rename", 6);
+  return (int)syscall(SYS_rename, from, to);
+}
+
+/* Not used on these files today: the replayer stops at them. */
+#define REFUSED(symbol, declaration, call) \
+  declaration{ \
+    char buf[1024]; \
+    const char *name = name_of(fd, buf); \
+    if( name ) note(UNKNOWN, name, 0, symbol, sizeof(symbol)-1); \
+    return call; \
+  }
+REFUSED("writev", ssize_t writev(int fd, const struct iovec *v, int n), syscall(SYS_writev, fd, v, n))
+REFUSED("fallocate", int fallocate64(int fd, int mode, off64_t at, off64_t n), (int)syscall(SYS_fallocate, fd, mode, at, n))

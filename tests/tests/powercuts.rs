@@ -1,0 +1,25 @@
+//! Power cuts at the file operations of the library itself, and of its recoveries; see `plait_tests::powercut`.
+
+use plait_tests::powercut::explore::Explorer;
+use plait_tests::subject::real_plait;
+
+#[test]
+fn a_group_over_two_generations_torn_at_any_sector_recovers_after_cuts_at_every_step() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let mut explorer = Explorer::new(&subject, scratch.path()).unwrap_or_else(|e| panic!("{e:#}"));
+    explorer.torn_group().unwrap_or_else(|error| panic!("{error:#}"));
+    println!("{:?}", explorer.tally);
+    assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
+}
+
+#[test]
+fn power_cuts_one_after_the_other_lose_nothing_that_was_acknowledged_or_seen() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let mut explorer = Explorer::new(&subject, scratch.path()).unwrap_or_else(|e| panic!("{e:#}"));
+    for seed in 1..=25 {
+        explorer.walk(seed).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+    println!("{:?}", explorer.tally);
+}
