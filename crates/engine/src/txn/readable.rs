@@ -22,7 +22,8 @@
 //!
 //! Who has died can have left commits that it settles no more, and someone may know of its death: by waiting for it, by its
 //! closed pipe, a moment ago. So that is asked of the kernel at each read, but only while something is published and not
-//! settled, and only about other processes that have published it (`ProcessSlot.commit_ts`).
+//! settled, and only about other processes that have published it (`ProcessSlot.commit_ts`). It costs a system call for each of
+//! those, and an answer cannot be kept: the next read may come after a death, and after someone has told its program.
 //!
 //! Invariants
 //! - V1 What a COMMIT has acknowledged, and what a transaction was shown that has ended in whatever way, is settled. Reads of
