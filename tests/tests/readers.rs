@@ -7,6 +7,7 @@ use plait_tests::jobs::pairs;
 use plait_tests::jobs::reader::Reader;
 use plait_tests::jobs::script::{Script, Step};
 use plait_tests::place::Place;
+use plait_tests::sqlite::BUSY_SNAPSHOT;
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::time::Duration;
@@ -18,6 +19,14 @@ const ACCOUNTS: &str = "
     CREATE TABLE account(id INTEGER PRIMARY KEY, money INTEGER);
     CREATE INDEX account_money ON account(money);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100) INSERT INTO account SELECT i, 10 FROM n;
+";
+
+const TABLES: &str = "
+    CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT);
+    CREATE INDEX t_val ON t(val);
+    CREATE TABLE w(k TEXT PRIMARY KEY, n UNIQUE) WITHOUT ROWID;
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100) INSERT INTO t SELECT i, 'v'||i FROM n;
+    INSERT INTO w SELECT 'k'||id, -id FROM t;
 ";
 
 fn start_reader(fixture: &Fixture, place: Place, sql: &str, reopen: bool) -> Running {
@@ -154,6 +163,74 @@ in_threads_and_processes! {
             writer.ok("PRAGMA wal_checkpoint");
             assert_eq!(reader.integer("SELECT sum(money) FROM account"), round * 100);
             assert_eq!(reader.integer("SELECT count(*) FROM account WHERE money=(SELECT max(money) FROM account)"), 100);
+        }
+    }
+
+    fn looking_at_pages_in_a_transaction_that_has_read_never_fails_beside_writers(place) {
+        let Some(subject) = real_plait("pages") else { return };
+        for begin in ["BEGIN", "BEGIN CONCURRENT"] {
+            for read_first in [true, false] {
+                let fixture = Fixture::new(subject.clone(), TABLES);
+                let start = |name| Actor::start(place, name, &fixture.subject, &fixture.database());
+                let (mut reader, mut writer) = (start("reader"), start("writer"));
+                let mut onlooker = start("onlooker");
+                reader.busy_timeout(Duration::ZERO);
+                onlooker.busy_timeout(Duration::ZERO);
+                writer.ok("PRAGMA wal_checkpoint; INSERT INTO t VALUES(1000, 'above'); DELETE FROM w WHERE k='k3'");
+                reader.ok(begin);
+                if read_first {
+                    assert_eq!(reader.integer("SELECT count(*) FROM t"), 101);
+                }
+                for round in 0..3 {
+                    writer.ok(&format!("DELETE FROM t WHERE id={}; INSERT INTO w VALUES('new{round}', {round})", round + 1));
+                    if round == 1 {
+                        // Now nothing can be merged.
+                        writer.ok("BEGIN EXCLUSIVE; DELETE FROM t WHERE id>50");
+                    }
+                    for check in ["PRAGMA integrity_check", "PRAGMA quick_check", "PRAGMA integrity_check(w)"] {
+                        assert_eq!(reader.ok(check), [vec!["ok".into()]], "{begin}, {round}: {check}");
+                        assert_eq!(onlooker.ok(check), [vec!["ok".into()]], "outside of a transaction, {round}: {check}");
+                    }
+                    for count in ["PRAGMA page_count", "SELECT sum(pgsize) FROM dbstat", "SELECT count(*) FROM sqlite_dbpage"] {
+                        assert!(reader.integer(count) > 3, "{begin}, {round}: {count}");
+                        assert!(onlooker.integer(count) > 3, "outside of a transaction, {round}: {count}");
+                    }
+                    let rows = reader.integer("SELECT count(*) FROM t");
+                    assert_eq!(rows, if read_first { 101 } else { 100 }, "one snapshot");
+                    if round == 1 {
+                        assert_eq!(writer.ok("PRAGMA integrity_check"), [vec!["ok".into()]]);
+                        writer.ok("ROLLBACK");
+                    }
+                }
+                reader.ok("COMMIT");
+                assert_eq!(reader.ok("PRAGMA integrity_check"), [vec!["ok".into()]]);
+            }
+        }
+    }
+
+    fn looking_at_pages_counts_as_reading_everything(place) {
+        let Some(subject) = real_plait("pages") else { return };
+        for look in ["PRAGMA integrity_check", "SELECT sum(pgsize) FROM dbstat", "SELECT count(*) FROM sqlite_dbpage"] {
+            for begin in ["BEGIN", "BEGIN CONCURRENT"] {
+                for change in [None, Some("INSERT INTO w VALUES('new', 1)")] {
+                    let fixture = Fixture::new(subject.clone(), TABLES);
+                    let start = |name| Actor::start(place, name, &fixture.subject, &fixture.database());
+                    let (mut reader, mut writer) = (start("reader"), start("writer"));
+                    writer.ok("PRAGMA wal_checkpoint; INSERT INTO t VALUES(1000, 'above')");
+                    reader.ok(&format!("{begin}; SELECT * FROM t WHERE id=1; {look}"));
+                    let upgrade = "UPDATE t SET val='mine' WHERE id=1; COMMIT";
+                    match change {
+                        None => drop(reader.ok(upgrade)),
+                        Some(change) => {
+                            writer.ok(change);
+                            reader.fails(upgrade, BUSY_SNAPSHOT);
+                            reader.ok("ROLLBACK");
+                        }
+                    }
+                    let mine = writer.integer("SELECT count(*) FROM t WHERE val='mine'");
+                    assert_eq!(mine, i64::from(change.is_none()), "{look}, {begin}");
+                }
+            }
         }
     }
 

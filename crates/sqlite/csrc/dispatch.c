@@ -22,7 +22,8 @@
 **  ClearTable              A  write.c: tombstones, or exclusive when large
 **  ClearTableOfCursor      -  ephemeral tables only
 **  GetMeta                 A  pages.c: BTREE_DATA_VERSION counts commits, not pages
-**  Checkpoint, IntegrityCheck   A  pages.c: merge first
+**  Checkpoint              A  pages.c: merges first
+**  IntegrityCheck          A  pages.c: pages of the base, merged counts
 **  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,
 **  ConnectionCount, Enter, Leave...   -
 **  Cursor                  H  cursor.c: opens a facade; refuses to mix files (T6)
@@ -49,6 +50,7 @@
 static int plEscalate(Btree *p);
 static int plLook(Btree *p);
 static int plBreak(Btree *p, int rc);
+static int plReadEverything(Btree *p);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
 static i64 plDecodeRowid(const u8 *aKey);
 static int plIsSequence(PlCursor *pX);

@@ -65,6 +65,8 @@ struct PlBtree {
   u8 bTrack;              /* record reads point by point and range by range */
   u8 bUsed;               /* a table other than the schema was opened in this snapshot */
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
+  u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
+  u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
@@ -190,6 +192,9 @@ struct PlFacade {
 #define PLR_PREFIX 2      /* index: everything that has lo as prefix */
 #define PLR_ROW    3      /* index: the current row's key, not encoded yet */
 #define PLR_RANGE  4      /* lo..hi */
+
+#define PLV_LOOK 0        /* what plWholeView() is asked for, see pages.c */
+#define PLV_COPY 1
 
 #define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
 #define PL_CSR(p)  PL_UNLIKELY(((p)->hints & PLH_Facade)!=0)

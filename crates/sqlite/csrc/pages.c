@@ -2,10 +2,17 @@
 ** pages.c - code that looks at the file page by page: integrity_check, page_count, dbstat, dbpage, backup,
 ** serialize, checkpoint; and header values.
 **
-** Pages hold the base alone. Before such code runs, plWholeView() makes the base complete: commits are merged,
-** the read transaction starts over at the merged base, and for its rest the overlay is left out of sight
-** (bBaseOnly), so that pages and cursors show one state. If this transaction has already read tables
-** or written, it cannot move: it becomes exclusive instead, which validates what it read and merges what it wrote.
+** Pages hold the base alone. Before such code runs, plWholeView() merges what is committed and starts the read transaction over
+** at the merged base, if nothing has been read in it yet. What then must be true depends on what is asked for:
+**
+**   PLV_LOOK  integrity_check, page_count, dbstat, dbpage: an answer from the snapshot. Pages are those of the base as the snapshot
+**             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
+**             compares what it finds with merged counts. Never refused to a transaction that only reads. What was looked at is
+**             not known row by row: every b-tree counts as read as a whole.
+**   PLV_COPY  backup, serialize: the pages must be everything. For the rest of the read transaction the overlay is left out of
+**             sight (bBaseOnly). A transaction that has already read tables cannot move: it becomes exclusive.
+**
+** A transaction that has written becomes exclusive for both, which validates what it read and merges what it wrote.
 **
 ** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those calls here.
 */
@@ -28,63 +35,132 @@ static Btree *plOwner(Pager *pPager){
   return p && PL_BT(p) ? p : 0;
 }
 
-/* Makes the pages of the open transaction show everything it may see. */
-static int plWholeView(Btree *p){
+/* Every b-tree counts as read as a whole. */
+static int plReadEverything(Btree *p){
   PlBtree *pPl = p->pPl;
+  Schema *pSchema = p->db->aDb[plDbIndex(p)].pSchema;
+  HashElem *k;
+  int rc = SQLITE_OK;
+  for(k=sqliteHashFirst(&pSchema->tblHash); k && rc==SQLITE_OK; k=sqliteHashNext(k)){
+    Pgno iRoot = ((Table*)sqliteHashData(k))->tnum;
+    if( iRoot ) rc = plRdRoot(pPl, iRoot);
+  }
+  for(k=sqliteHashFirst(&pSchema->idxHash); k && rc==SQLITE_OK; k=sqliteHashNext(k)){
+    rc = plRdRoot(pPl, ((Index*)sqliteHashData(k))->tnum);
+  }
+  return rc;
+}
+
+/* Merges, and starts a read transaction in which nothing was read over at the merged base. *prcMerge: what hindered the merge. */
+static int plMergeAndMove(Btree *p, int *prcMerge){
+  PlBtree *pPl = p->pPl;
+  int bForWrite = pPl->bForWrite;
   PlWait wait;
+  int rc = plHardSaveAll(pPl);
+  if( rc ) return rc;
+  plBaseEnd(p);
+  pl_snapshot_end(pPl->pConn);
+  *prcMerge = plFail(p, pl_merge_all(pPl->pConn, plWait(p->db, &wait)));
+  rc = plBeginRead(p, bForWrite, 0);
+  if( rc ) (void)plTripAll(pPl, rc, 0);
+  return rc;
+}
+
+/* Prepares the open transaction for a look at pages: PLV_LOOK or PLV_COPY. */
+static int plWholeView(Btree *p, int eView){
+  PlBtree *pPl = p->pPl;
+  int rcMerge = SQLITE_OK;
   u32 iCookie;
   int rc;
   if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->rcBroken ) return pPl->rcBroken;
-  if( pPl->eWrite || pPl->bUsed ) return plEscalate(p);
-  iCookie = get4byte(&p->pBt->pPage1->aData[40]);
-  rc = plHardSaveAll(pPl);
-  if( rc ) return rc;
-  plBaseEnd(p);
-  pl_snapshot_end(pPl->pConn);
-  rc = plFail(p, pl_merge_all(pPl->pConn, plWait(p->db, &wait)));
-  if( rc==SQLITE_OK || (rc & 0xff)==SQLITE_BUSY ){
-    int rc2 = plBeginRead(p, 0, 0);
-    if( rc2 ){
-      (void)plTripAll(pPl, rc2, 0);
-      return rc2;
+  if( pPl->bCopy ) eView = PLV_COPY;
+  if( pPl->eWrite || (pPl->bUsed && eView==PLV_COPY) ) return plEscalate(p);
+  if( eView==PLV_LOOK && pPl->bLooked ) return SQLITE_OK;
+  if( !pPl->bUsed ){
+    iCookie = get4byte(&p->pBt->pPage1->aData[40]);
+    rc = plMergeAndMove(p, &rcMerge);
+    if( rc || pPl->pConn==0 ) return rc;
+    if( rcMerge!=SQLITE_OK && (eView==PLV_COPY || ((rcMerge & 0xff)!=SQLITE_BUSY && rcMerge!=SQLITE_FULL)) ){
+      (void)plTripAll(pPl, rcMerge, 0);
+      return rcMerge;
     }
-  }else{
-    (void)plTripAll(pPl, rc, 0);
-    (void)plBeginRead(p, 0, 0);
-    return rc;
+    if( rcMerge ) plStashClear(p);
+    if( iCookie!=get4byte(&p->pBt->pPage1->aData[40]) ){
+      (void)plTripAll(pPl, SQLITE_SCHEMA, 0);
+      /* Pages are copied without the schema. Everything else is prepared again by sqlite3_step(). */
+      if( eView==PLV_LOOK ) return SQLITE_SCHEMA;
+    }
   }
-  if( pPl->pConn==0 ) return SQLITE_OK;
-  if( iCookie!=get4byte(&p->pBt->pPage1->aData[40]) ){
-    (void)plTripAll(pPl, SQLITE_SCHEMA, 0);
-    return SQLITE_SCHEMA;
+  if( eView==PLV_COPY ){
+    pPl->bBaseOnly = 1;
+    return SQLITE_OK;
   }
-  if( rc==SQLITE_OK ) pPl->bBaseOnly = 1;
+  rc = plReadEverything(p);
+  if( rc==SQLITE_OK ) pPl->bLooked = pPl->bUsed = 1;
+  return rc;
+}
+
+/* sqlite3_serialize() begins (1) or ends (0): its page_count is the size of a copy. */
+SQLITE_PRIVATE void plSerialize(Btree *p, int bCopy){
+  if( p->pPl ) p->pPl->bCopy = (u8)bCopy;
+}
+
+/* integrity_check compares rows and index entries, which it finds through cursors, with counts of b-trees: they have to be those
+** of the cursors wherever something lies above the base. */
+static int plMergedCounts(sqlite3 *db, Btree *p, Pgno *aRoot, sqlite3_value *aCnt, int nRoot){
+  PlBtree *pPl = p->pPl;
+  int i, rc = SQLITE_OK;
+  for(i=0; i<nRoot && rc==SQLITE_OK; i++){
+    KeyInfo *pInfo = 0;
+    PlFacade f;
+    i64 n = 0;
+    if( aRoot[i]==0 || !pl_root_overlay(pPl->pConn, aRoot[i]) ) continue;
+    rc = plKeyInfoOfRoot(db, plDbIndex(p), aRoot[i], &pInfo);
+    if( rc ) break;
+    sqlite3BtreeCursorZero(&f.outer);
+    rc = plOpen(p, aRoot[i], 0, pInfo, &f.outer);
+    if( rc==SQLITE_OK ){
+      rc = plBtreeCount(db, &f.outer, &n);
+      plBtreeCloseCursor(&f.outer);
+    }
+    sqlite3KeyInfoUnref(pInfo);
+    if( rc==SQLITE_OK ) sqlite3MemSetArrayInt64(aCnt, i, n);
+  }
   return rc;
 }
 
 static int plBtreeIntegrityCheck(
   sqlite3 *db, Btree *p, Pgno *aRoot, sqlite3_value *aCnt, int nRoot, int mxErr, int *pnErr, char **pzOut
 ){
-  int rc = plWholeView(p);
-  if( rc ){
-    *pnErr = 1;      /* OP_IntegrityCk looks at the code only if something was found */
-    *pzOut = 0;
-    return rc;
+  int rc = plWholeView(p, PLV_LOOK);
+  if( rc==SQLITE_OK ){
+    rc = sqlite3StockBtreeIntegrityCheck(db, p, aRoot, aCnt, nRoot, mxErr, pnErr, pzOut);
+    if( rc || !PL_BT(p) || p->pPl->bExcl || p->pPl->bBaseOnly ) return rc;
+    rc = plMergedCounts(db, p, aRoot, aCnt, nRoot);
+    if( rc==SQLITE_OK ) return SQLITE_OK;
+    sqlite3_free(*pzOut);
   }
-  return sqlite3StockBtreeIntegrityCheck(db, p, aRoot, aCnt, nRoot, mxErr, pnErr, pzOut);
+  *pnErr = 1;      /* OP_IntegrityCk looks at the code only if something was found */
+  *pzOut = 0;
+  return rc;
 }
 
-/* sqlite3_backup_step() asks for the size of its source before it reads the first page. */
-static int plBackupPages(Btree *pSrc, int *pRc){
+/* sqlite3_backup_step() asks for the size of its source before it reads page iNext and up to nPage-1 more (nPage<0: all). The first
+** step makes the base complete, and so does the one that would be the last: as with stock SQLite the copy is what is
+** committed when it ends, and if that has changed since, the pager starts the backup over. */
+static int plBackupPages(Btree *pSrc, Pgno iNext, int nPage, int *pRc){
   if( *pRc==SQLITE_OK && PL_BT(pSrc) ){
-    if( pSrc->nBackup>0 && pSrc->pPl->eWrite ){
+    PlBtree *pPl = pSrc->pPl;
+    int bFirst = pSrc->pBt->pPager->pBackup==0;
+    int bLast = nPage<0 || (i64)iNext+nPage>(i64)sqlite3BtreeLastPage(pSrc);
+    if( pSrc->nBackup>0 && pPl->eWrite ){
       *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
-    }else if( pSrc->pBt->pPager->pBackup==0 || pSrc->pPl->eWrite ){
-      *pRc = plWholeView(pSrc);
+    }else if( bFirst || pPl->eWrite || (bLast && !pPl->bUsed) ){
+      *pRc = plWholeView(pSrc, PLV_COPY);
     }else{
-      /* A later step: the base as it is. If others merged meanwhile the pager restarts the backup. */
-      pSrc->pPl->bBaseOnly = !pSrc->pPl->bUsed;
+      /* The base as it is. If others merged meanwhile the pager restarts the backup. */
+      pPl->bBaseOnly = !pPl->bUsed;
     }
   }
   return (int)sqlite3BtreeLastPage(pSrc);
@@ -111,7 +187,7 @@ SQLITE_PRIVATE void plSerializedHeader(u8 *aPage1){
 static int plPagerGet(Pager *pPager, Pgno pgno, DbPage **ppPage, int flags){
   Btree *p = plOwner(pPager);
   if( p && p->nBackup==0 ){
-    int rc = plWholeView(p);
+    int rc = plWholeView(p, PLV_LOOK);
     if( rc ){
       *ppPage = 0;
       return rc;

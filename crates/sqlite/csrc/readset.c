@@ -167,6 +167,13 @@ static int plRdCoarse(PlBtree *pPl, Pgno iRoot){
   return SQLITE_OK;
 }
 
+/* A root counts as read as a whole. */
+static int plRdRoot(PlBtree *pPl, Pgno iRoot){
+  if( !pPl->bTrack && pPl->eWrite!=PL_WRITE_QUEUED ) return plRdCoarse(pPl, iRoot);
+  pl_read_range(pPl->pConn, iRoot, 0, 0, 0, 0);
+  return SQLITE_OK;
+}
+
 /* True if this cursor's reads are recorded. */
 static SQLITE_INLINE int plTracks(PlCursor *pX){
   return pX->pPl->bTrack && !pX->bQuiet;

@@ -44,6 +44,7 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
 static int plMoveView(PlBtree *pPl){
   PlCursor *pX;
   int rc = plSaveAll(pPl, 0, 0);
+  pPl->bLooked = 0;
   for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext){
     plDropIter(pX);
     rc = plRdCoarse(pPl, pX->pOut->pgnoRoot);
@@ -100,7 +101,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     }
   }
   pPl->bForWrite = (u8)forWrite;
-  pPl->bUsed = pPl->bBaseOnly = 0;
+  pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = 0;
   pPl->nCoarse = 0;
   plSetTrack(p);
   return SQLITE_OK;
@@ -110,13 +111,14 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
 ** writer's right keeps others from committing meanwhile. */
 static int plRenewSnapshot(Btree *p){
   PlBtree *pPl = p->pPl;
-  u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly;
+  u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked;
   int rc = plHardSaveAll(pPl);
   if( rc ) return rc;
   plBaseEnd(p);
   rc = plBeginRead(p, 1, 0);
   pPl->bUsed = bUsed;
   pPl->bBaseOnly = bBaseOnly;
+  pPl->bLooked = bLooked;
   return rc ? plBreak(p, rc) : SQLITE_OK;
 }
 
@@ -126,7 +128,7 @@ static void plEndRead(Btree *p){
   if( pPl->pCsr ) (void)plHardSaveAll(pPl);
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
-  pPl->bTrack = pPl->bUsed = pPl->bBaseOnly = pPl->bForWrite = 0;
+  pPl->bTrack = pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = pPl->bForWrite = 0;
   pPl->nCoarse = 0;
   if( pPl->bMaintain ){
     int rc;
@@ -144,21 +146,12 @@ static void plEndWrite(PlBtree *pPl){
   pPl->rcBroken = 0;
 }
 
-/* A transaction that has read the file page by page wants to write. It may have seen anything: every b-tree counts as read
-** as a whole, and if none has changed it goes on, exclusively. */
+/* A transaction that has copied the file page by page wants to write. It has seen everything, and if nothing has changed it goes
+** on, exclusively. */
 static int plWriteAfterPages(Btree *p){
   PlBtree *pPl = p->pPl;
-  Schema *pSchema = p->db->aDb[plDbIndex(p)].pSchema;
-  HashElem *k;
-  int rc;
-  for(k=sqliteHashFirst(&pSchema->tblHash); k; k=sqliteHashNext(k)){
-    Pgno iRoot = ((Table*)sqliteHashData(k))->tnum;
-    if( iRoot ) pl_read_range(pPl->pConn, iRoot, 0, 0, 0, 0);
-  }
-  for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
-    pl_read_range(pPl->pConn, ((Index*)sqliteHashData(k))->tnum, 0, 0, 0, 0);
-  }
-  rc = plEscalate(p);
+  int rc = plReadEverything(p);
+  if( rc==SQLITE_OK ) rc = plEscalate(p);
   if( rc==SQLITE_OK ) pPl->eWrite = PL_WRITE_QUEUED;
   return rc;
 }
