@@ -40,7 +40,9 @@ enum Commands {
 Start a program on our library instead of the system's libsqlite3.
 
 Sets LD_LIBRARY_PATH and LD_PRELOAD and becomes the program. Says so on standard error when the program would ignore \
-our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid.
+our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid. Says so too \
+when it has ended and no database was opened through our library, and names programs that it started and that bring their \
+own (those that are not statically linked).
 
 With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
 it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \
@@ -127,6 +129,8 @@ Examples:
     /// Measure this machine: four classic studies, beside other stores
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArgs),
+    #[command(name = run::watch::COMMAND, hide = true)]
+    RunWatch(run::watch::WatchArgs),
     #[command(name = demo::TRIAL_COMMAND, hide = true)]
     DemoTrial,
     #[command(name = demo::WRITER_COMMAND, hide = true)]
@@ -148,8 +152,9 @@ pub fn parse_and_run() -> Result<u8> {
         return Err(Failure::usage("no command was given", "`plait --help` lists the commands"));
     };
     let hidden = |done: std::result::Result<(), String>| {
-        done.map(|()| failure::OK)
-            .map_err(|e| Failure::new(e, "run `plait demo`, which starts this by itself"))
+        done.map(|()| failure::OK).map_err(|e| {
+            Failure::new(e, "run `plait demo` or `plait run`, which start this by themselves")
+        })
     };
     match command {
         Commands::Run(args) => run::run(&args),
@@ -160,6 +165,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Recover(args) => recover::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),
+        Commands::RunWatch(args) => hidden(run::watch::run(&args).map_err(|e| e.to_string())),
         Commands::DemoTrial => hidden(demo::be_trial()),
         Commands::DemoWriter => hidden(demo::be_writer()),
         Commands::DemoVerify => hidden(demo::be_verifier()),

@@ -98,6 +98,23 @@ pub fn effective_ids() -> (u32, u32) {
     (user, group)
 }
 
+/// Sleeps until a process has ended; false if the kernel cannot tell of that.
+pub fn wait_for_end(pid: u32) -> bool {
+    // SAFETY: the call takes two numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    }
+    let mut end = libc::pollfd { fd: fd as libc::c_int, events: libc::POLLIN, revents: 0 };
+    loop {
+        // SAFETY: `end` is one valid entry; the descriptor stays open until this process ends.
+        let ready = unsafe { libc::poll(&raw mut end, 1, -1) };
+        if ready >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return ready > 0;
+        }
+    }
+}
+
 /// Whether a file has an extended attribute.
 pub fn has_attribute(path: &Path, name: &str) -> bool {
     let (Ok(path), Ok(name)) = (CString::new(path.as_os_str().as_bytes()), CString::new(name))

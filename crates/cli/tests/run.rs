@@ -46,8 +46,44 @@ fn a_program_that_loads_sqlite_gets_ours_and_keeps_its_exit_code() {
     let plain = finish(&mut Command::new(&program));
     assert!(plain.out.ends_with("stock\n"), "{plain:?}");
     let ran = run(&dist, &program);
-    assert_eq!((ran.code, ran.err.as_str()), (7, ""), "{ran:?}");
+    assert_eq!(ran.code, 7, "{ran:?}");
     assert!(ran.out.ends_with("plait\n"), "{ran:?}");
+    let warnings = ran.err.matches("warning:").count();
+    assert_eq!(warnings, 1, "it has opened no database: {ran:?}");
+}
+
+#[test]
+fn a_program_that_opened_no_database_is_named_when_it_has_ended() {
+    let Some(dist) = Dist::find() else { return };
+    let said = "no database was opened through Plait";
+    let script = "trap 'exit 5' TERM; kill -TERM $$; sleep 30 & wait";
+    let ran =
+        finish(&mut dist.command(&["run", "sh", "-c", script])).says(&["/sh has ended", said]);
+    assert_eq!(ran.code, 5, "signals and the exit code are its own: {ran:?}");
+    assert_eq!(finish(&mut dist.command(&["run", "--quiet", "true"])).done().err, "");
+    let dir = tempfile::tempdir().unwrap();
+    let mut in_child = dist.command(&["run", "sh", "-c"]);
+    let shell = format!("{} a.db 'CREATE TABLE t(x)'; wait", dist.path("bin/sqlite3").display());
+    let ran = finish(in_child.arg(shell).current_dir(dir.path())).done();
+    assert_eq!(ran.err, "", "a program that it started has opened one");
+    let mut away = dist.command(&["run", "true"]);
+    finish(away.env("TMPDIR", dir.path())).done();
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["a.db"], "the report is removed");
+}
+
+#[test]
+fn a_child_that_brings_its_own_sqlite_is_warned_about() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dist.path("lib/libsqlite3.a");
+    let libraries = [archive.to_str().unwrap(), "-lgcc_s", "-lpthread", "-ldl", "-lm"];
+    let Some(program) = compiled(dir.path(), "inside", &libraries) else { return };
+    let script = format!("{}; exit 3", program.display());
+    let ran = finish(&mut dist.command(&["run", "sh", "-c", &script]));
+    let ran = ran.says(&["/inside brings its own SQLite", "ignored without a word"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
 }
 
 #[test]
@@ -97,7 +133,8 @@ fn a_script_is_followed_to_its_interpreter() {
 #[test]
 fn the_environment_is_passed_on_with_ours_in_front() {
     let Some(dist) = Dist::find() else { return };
-    let mut command = dist.command(&["run", "sh", "-c", "echo $LD_LIBRARY_PATH; echo $LD_PRELOAD"]);
+    let mut command =
+        dist.command(&["run", "-q", "sh", "-c", "echo $LD_LIBRARY_PATH; echo $LD_PRELOAD"]);
     let ran = finish(command.env("LD_LIBRARY_PATH", "/elsewhere")).done();
     let lib = dist.path("lib");
     assert_eq!(ran.out, format!("{0}:/elsewhere\n{0}/libsqlite3.so.0\n", lib.display()));

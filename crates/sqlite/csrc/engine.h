@@ -65,6 +65,10 @@ typedef struct PlBaseOps {
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
 } PlBaseOps;
 
+/* ---- plait run (report.rs) ------------------------------------------------- */
+void pl_report_loaded(void);
+void pl_report_opened(void);
+
 /* ---- attach, detach ------------------------------------------------------ */
 #define PL_ATTACH_READONLY 0x01
 /* Join the live session of zPath (full path), starting or recovering it when this

@@ -203,6 +203,11 @@ static void plVersionFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv)
   sqlite3_result_text(pCtx, plait_version(), -1, SQLITE_STATIC);
 }
 
+/* The loader has taken this library into a program. */
+__attribute__((constructor)) static void plLoaded(void){
+  pl_report_loaded();
+}
+
 /* Called for every new connection. */
 static int plRegister(sqlite3 *db){
   static const char *const azTable[] = { "plait_status", "plait_transactions", "plait_conflicts" };
@@ -210,6 +215,7 @@ static int plRegister(sqlite3 *db){
   int rc = sqlite3_create_function(db, "plait_version", 0, SQLITE_UTF8|SQLITE_INNOCUOUS|SQLITE_DETERMINISTIC, 0,
                                    plVersionFunc, 0, 0);
   if( db->openFlags & PL_OPEN_BASE ) return rc;
+  pl_report_opened();
   for(i=0; rc==SQLITE_OK && i<ArraySize(azTable); i++){
     rc = sqlite3_create_module(db, azTable[i], &plTabModule, (void*)(uptr)i);
   }

@@ -7,9 +7,10 @@
 //! | [`loaded`] | what the loader would take in for it |
 //! | [`findings`] | why it would not use our library |
 //! | [`environment`] | how it is made to |
+//! | [`watch`] | what came of it |
 //!
 //! Deliberately absent: looking into modules that a program loads later (an extension of Python, a driver of Java).
-//! `SELECT plait_version()` tells from inside.
+//! `SELECT plait_version()` tells from inside, and the watcher when no database was opened.
 
 mod elf;
 mod environment;
@@ -17,6 +18,7 @@ mod findings;
 mod loaded;
 mod map;
 mod program;
+pub mod watch;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -24,6 +26,7 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
+use plait_sqlite::ffi::report;
 
 use crate::console;
 use crate::failure::{Failure, Result};
@@ -78,6 +81,11 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     if args.concurrent {
         command.env(JOURNAL_MODE, "concurrent");
     }
+    // Without a watcher the program runs as well.
+    let watched = if args.quiet { None } else { watch::start(&program).ok() };
+    if let Some(report) = &watched {
+        command.env(report::VARIABLE, report);
+    }
     let error = command.exec();
     Err(Failure::io("run", &program, &error))
 }
@@ -85,7 +93,11 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 /// What is to be said before `program` starts.
 fn examine(program: &Path, environment: &[(&str, OsString)]) -> Vec<Finding> {
     let chain = program::chain(program);
-    let Some(started) = chain.last() else { return Vec::new() };
+    chain.last().map(|started| examine_file(started, environment)).unwrap_or_default()
+}
+
+/// What is to be said about a file that the kernel starts.
+fn examine_file(started: &Path, environment: &[(&str, OsString)]) -> Vec<Finding> {
     let Ok(Some(image)) = Image::read(started) else {
         // The kernel will say what is wrong with it.
         return Vec::new();

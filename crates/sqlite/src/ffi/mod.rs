@@ -21,6 +21,7 @@ mod codes;
 mod keys;
 mod marks;
 mod overlay;
+pub mod report;
 mod rows;
 mod txn;
 mod types;
