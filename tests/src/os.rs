@@ -156,3 +156,53 @@ pub fn mapped_bytes(file_name_end: &str) -> std::io::Result<u64> {
     }
     Ok(total)
 }
+
+/// A resource whose soft limit [`limit`] sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// Open descriptors.
+    Descriptors,
+    /// Bytes of a file.
+    FileSize,
+}
+
+/// Sets the soft limit of a running process; `None` is as much as it may have.
+pub fn limit(pid: u32, what: Limited, soft: Option<u64>) -> std::io::Result<()> {
+    let resource = match what {
+        Limited::Descriptors => libc::RLIMIT_NOFILE,
+        Limited::FileSize => libc::RLIMIT_FSIZE,
+    };
+    let pid = libc::pid_t::try_from(pid).expect("a process id is small");
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the new limit is absent and `now` is a valid place for the old one.
+    if unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut now) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    now.rlim_cur = soft.unwrap_or(now.rlim_max);
+    // SAFETY: `now` is a valid limit and the old one is not asked for.
+    if unsafe { libc::prlimit(pid, resource, &raw const now, std::ptr::null_mut()) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Programs started from now on meet a write past their limit as an error, not as a signal.
+pub fn ignore_file_size_signal() {
+    // SAFETY: ignoring a signal installs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Locks one byte of a file exclusively, if nobody has it, until the file is closed.
+#[must_use]
+pub fn lock_byte(file: &std::fs::File, byte: i64) -> bool {
+    use std::os::fd::AsRawFd as _;
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: byte,
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open and `lock` outlives the call.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
+}

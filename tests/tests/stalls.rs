@@ -2,14 +2,19 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
+use plait_tests::os;
 use plait_tests::place::Place;
-use plait_tests::sqlite::INTERRUPT;
+use plait_tests::sqlite::{BUSY, INTERRUPT};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::time::{Duration, Instant};
 
 const SCHEMA: &str =
     "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO t VALUES(1, 0), (2, 0)";
+/// Byte of `-plait-shm` that whoever opens or closes a session locks.
+const LIFECYCLE: i64 = 1 << 40;
+/// Byte of the WAL-index that is SQLite's lock of the WAL's writer.
+const WAL_WRITER: i64 = 120;
 /// Modes that wait for readers.
 const CHECKPOINTS: [&str; 3] = ["FULL", "RESTART", "TRUNCATE"];
 /// Far less than anybody's busy timeout here, and far more than any statement needs.
@@ -150,4 +155,96 @@ fn a_checkpoint_that_waits_can_be_interrupted() {
     }
     kept.reader.ok("COMMIT");
     connection.checkpoint(3).expect("nobody is in the way");
+}
+
+/// A process that stands still while it holds one byte of a file, as a stopped one does.
+fn held(path: &std::path::Path, byte: i64) -> std::fs::File {
+    let file = std::fs::File::options().read(true).write(true).open(path).expect("the file");
+    assert!(os::lock_byte(&file, byte), "byte {byte} of {} is free", path.display());
+    file
+}
+
+#[test]
+fn opening_and_closing_beside_a_process_that_is_stopped_while_it_opens_end_in_time() {
+    let Some(subject) = real_plait("a stopped opener") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let connection = fixture.open();
+    connection.execute("UPDATE t SET n=1 WHERE id=1").expect("an update");
+    let start = |name| {
+        let mut actor = Actor::idle(Place::Processes, name, &subject);
+        actor.open(&fixture.database()).expect("opening looks at nothing yet");
+        actor
+    };
+    let (mut patient, mut hasty, mut leaving) =
+        (start("patient"), start("hasty"), start("leaving"));
+    leaving.ok("SELECT * FROM t");
+    let stopped = held(&fixture.side_file("-plait-shm"), LIFECYCLE);
+    for (timeout, longest) in [(0, 4000), (1, 4000), (4500, 6000)] {
+        hasty.busy_timeout(Duration::from_millis(timeout));
+        let reply = hasty.run("SELECT * FROM t");
+        let error = reply.error.expect("it cannot join");
+        assert_eq!(error.code, BUSY, "{error}");
+        assert!(reply.took >= Duration::from_millis(timeout), "{:?}", reply.took);
+        assert!(reply.took < Duration::from_millis(longest + 2000), "{timeout}: {:?}", reply.took);
+    }
+    // Members notice nothing, and one leaves as if it had been killed.
+    let begun = Instant::now();
+    connection.execute("UPDATE t SET n=2 WHERE id=1").expect("an update");
+    leaving.close().expect("it closes");
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    patient.busy_timeout(Duration::from_secs(40));
+    patient.send("SELECT sum(n) FROM t");
+    assert!(patient.still_waits_after(Duration::from_millis(300)));
+    drop(stopped);
+    assert_eq!(patient.finish().rows, [[Value::Integer(2)]]);
+    hasty.ok("UPDATE t SET n=3 WHERE id=1");
+    drop((patient, hasty));
+    connection.close().expect("it closes");
+    let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+    assert_eq!(stock.integer("SELECT n FROM t WHERE id=1"), Ok(3));
+}
+
+#[test]
+fn a_thread_that_waits_to_join_one_database_keeps_no_other_from_another() {
+    let Some(subject) = real_plait("a stopped opener") else { return };
+    let (one, other) =
+        (Fixture::new(subject.clone(), SCHEMA), Fixture::new(subject.clone(), SCHEMA));
+    let keeper = Actor::start(Place::Processes, "keeper", &subject, &one.database());
+    let mut keeper = keeper;
+    keeper.ok("SELECT * FROM t");
+    let stopped = held(&one.side_file("-plait-shm"), LIFECYCLE);
+    let mut waiting = Actor::idle(Place::Threads, "waiting", &subject);
+    waiting.open(&one.database()).expect("opening looks at nothing yet");
+    waiting.busy_timeout(Duration::from_secs(40));
+    waiting.send("SELECT sum(n) FROM t");
+    assert!(waiting.still_waits_after(Duration::from_millis(200)));
+    let begun = Instant::now();
+    other.open().execute("UPDATE t SET n=1").expect("another database");
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    drop(stopped);
+    assert_eq!(waiting.finish().error, None);
+}
+
+#[test]
+fn a_merge_that_meets_a_stopped_process_in_the_base_ends_with_the_busy_timeout() {
+    let Some(subject) = real_plait("a locked base") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let mut actor = Actor::start(Place::Threads, "merging", &subject, &fixture.database());
+    let mut other = Actor::start(Place::Processes, "other", &subject, &fixture.database());
+    actor.ok("UPDATE t SET n=1 WHERE id=1; PRAGMA page_count; UPDATE t SET n=2 WHERE id=1");
+    let stopped = held(&fixture.side_file("-shm"), WAL_WRITER);
+    for timeout in [Duration::ZERO, Duration::from_millis(700)] {
+        actor.busy_timeout(timeout);
+        for sql in ["PRAGMA wal_checkpoint(FULL)", "CREATE TABLE z(a)", "BEGIN EXCLUSIVE"] {
+            let reply = actor.run(sql);
+            match reply.error {
+                Some(error) => assert_eq!(error.code, BUSY, "{sql}: {error}"),
+                None => assert_eq!(reply.rows[0][0], Value::Integer(1), "{sql}"),
+            }
+            assert!(reply.took >= timeout && reply.took < PROMPT, "{sql}: {:?}", reply.took);
+            promptly(&mut other, "UPDATE t SET n=n+1 WHERE id=2");
+        }
+    }
+    drop(stopped);
+    actor.ok("CREATE TABLE z(a); DROP TABLE z");
 }

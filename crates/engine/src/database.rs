@@ -19,7 +19,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::log::{BaseWal, Log, LogShared, LogStatus, Ring};
@@ -35,8 +36,10 @@ use crate::shm::mutex::{Guard, Party};
 use crate::shm::process::{self, ProcessIndex};
 use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
+use crate::storage::Storage as _;
 use crate::storage::os::OsStorage;
 use crate::txn::Conn;
+use crate::txn::right::{Patience, Wait};
 use crate::yielding::Yielding;
 
 /// Name of the log beside the database file.
@@ -79,8 +82,14 @@ pub struct Database {
     share: Mutex<Share>,
 }
 
+/// Between two looks at the lifecycle lock, at most.
+const LIFECYCLE_NAP_MAX: Duration = Duration::from_millis(10);
+/// How long the last connection of a process waits for others who open or close.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long accepting the base waits for them.
+const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 /// SQLite's extended code of a failed sync.
-const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
+pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
 struct Registered {
     database: Arc<Database>,
@@ -89,10 +98,14 @@ struct Registered {
 
 type Registry = HashMap<BaseIdentity, Registered>;
 
-fn registry() -> MutexGuard<'static, Registry> {
+fn registry_mutex() -> &'static Mutex<Registry> {
     static REGISTRY: OnceLock<Mutex<Registry>> = OnceLock::new();
+    REGISTRY.get_or_init(Mutex::default)
+}
+
+fn registry() -> MutexGuard<'static, Registry> {
     // A panic while it was held left at worst a connection counted too many: the database stays open.
-    REGISTRY.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    registry_mutex().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn nonce() -> u64 {
@@ -104,11 +117,41 @@ fn nonce() -> u64 {
 /// Attaches a connection to the database at `path`, which is in concurrent mode.
 ///
 /// # Errors
-/// `CantOpen` and `Corrupt` from recovery, `Misuse` for a second copy of the library, I/O errors.
-pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
+/// Busy while another process opens, recovers or closes the database for longer than `wait` lasts; Interrupted; `CantOpen` and
+/// `Corrupt` from recovery, `Misuse` for a second copy of the library, I/O errors.
+pub fn attach(path: &Path, opener: &Arc<dyn BaseOpener>, wait: &mut Wait<'_>) -> Result<Conn> {
+    let mut patience = Patience::of_those_who_expect_no_wait(wait);
+    for looks in 1u32.. {
+        // Nothing is held between two looks: another thread may want another database.
+        if let Some(conn) = try_attach(path, opener)? {
+            return Ok(conn);
+        }
+        if patience.is_over() {
+            return Err(being_opened_or_closed(path, patience.elapsed()));
+        }
+        patience.nap(LIFECYCLE_NAP_MAX.min(Duration::from_millis(looks.into())))?;
+    }
+    unreachable!("the loop ends by returning")
+}
+
+fn being_opened_or_closed(path: &Path, waited: Duration) -> Error {
+    Error::Busy(format!(
+        "another process opens, recovers or closes {} (waited {} ms); retry, raise the busy timeout, or see whether that \
+         process is stopped",
+        path.display(),
+        waited.as_millis()
+    ))
+}
+
+/// One look; `None` if another process holds the lifecycle lock, or another thread of this one is at it.
+fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Option<Conn>> {
     let forks = fork::fork_generation();
     let identity = identity_of(path)?;
-    let mut registry = registry();
+    let mut registry = match registry_mutex().try_lock() {
+        Ok(registry) => registry,
+        Err(TryLockError::Poisoned(e)) => e.into_inner(),
+        Err(TryLockError::WouldBlock) => return Ok(None),
+    };
     if registry.get(&identity).is_some_and(|r| r.database.fork_generation != forks) {
         // Inherited by fork: it belongs to the parent, whose locks and slots must not be touched.
         std::mem::forget(registry.remove(&identity));
@@ -119,8 +162,10 @@ pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
             e.into_mut()
         }
         std::collections::hash_map::Entry::Vacant(e) => {
-            let database = Arc::new(Database::open(path, identity, opener, forks)?);
-            e.insert(Registered { database, connections: 0 })
+            let Some(database) = Database::open(path, identity, opener.clone(), forks)? else {
+                return Ok(None);
+            };
+            e.insert(Registered { database: Arc::new(database), connections: 0 })
         }
     };
     let conn = match Conn::new(entry.database.clone()) {
@@ -135,7 +180,7 @@ pub fn attach(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Conn> {
         }
     };
     entry.connections += 1;
-    Ok(conn)
+    Ok(Some(conn))
 }
 
 /// Detaches a connection. The last one of the last process leaves a plain SQLite file behind (F1); if that
@@ -168,7 +213,14 @@ pub fn detach(conn: Conn) {
 /// Busy when a process has the database open; what opening and unfencing report.
 pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>) -> Result<()> {
     let shm = shm_path(path);
-    let file = open_locked(&shm, path)?;
+    let start = Instant::now();
+    let file = loop {
+        match open_locked(&shm, path)? {
+            Some(file) => break file,
+            None if start.elapsed() < ACCEPT_PATIENCE => std::thread::sleep(LIFECYCLE_NAP_MAX),
+            None => return Err(being_opened_or_closed(path, start.elapsed())),
+        }
+    };
     let region = Region::map(file, &shm)?;
     let readable = region.is_trusted(identity_of(path)?);
     if process::any_alive(&region, readable) {
@@ -217,8 +269,8 @@ pub(crate) fn give_owner_of(base: &Path, file: &File) {
     }
 }
 
-/// Opens the shared memory file and takes the lifecycle lock on it.
-fn open_locked(path: &Path, base: &Path) -> Result<Arc<LockFile>> {
+/// Opens the shared memory file and takes the lifecycle lock on it; `None` if another process has that.
+fn open_locked(path: &Path, base: &Path) -> Result<Option<Arc<LockFile>>> {
     let say = |e: &std::io::Error| {
         Error::io(
             format!(
@@ -241,11 +293,13 @@ fn open_locked(path: &Path, base: &Path) -> Result<Arc<LockFile>> {
         })
         .map_err(|e| say(&e))?;
         give_owner_of(base, &file);
-        locks::lock_wait(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))?;
+        if !locks::try_lock(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))? {
+            return Ok(None);
+        }
         let mine = file.metadata().map_err(|e| say(&e))?;
         // The last one out may have removed the file while we waited for the lock.
         if std::fs::metadata(path).is_ok_and(|m| m.ino() == mine.ino() && m.dev() == mine.dev()) {
-            return Ok(Arc::new(file));
+            return Ok(Some(Arc::new(file)));
         }
     }
 }
@@ -271,9 +325,9 @@ impl Database {
         identity: BaseIdentity,
         opener: Arc<dyn BaseOpener>,
         forks: u64,
-    ) -> Result<Database> {
+    ) -> Result<Option<Database>> {
         let shm = shm_path(path);
-        let file = open_locked(&shm, path)?;
+        let Some(file) = open_locked(&shm, path)? else { return Ok(None) };
         let created = file.metadata().is_ok_and(|m| m.len() == 0);
         // Shares the lock: it is held until this, too, is closed.
         let locked = file.clone();
@@ -285,7 +339,7 @@ impl Database {
                     database.close();
                     return Err(e);
                 }
-                Ok(database)
+                Ok(Some(database))
             }
             Err(e) => {
                 if created {
@@ -350,7 +404,10 @@ impl Database {
     /// The last connection of this process is gone.
     fn close(&self) {
         self.background.stop();
-        if locks::lock_wait(self.region.file(), LIFECYCLE_LOCK).is_err() {
+        if !self.lock_lifecycle() {
+            // Whoever has it joins the session, or continues it after us, as if this process had been killed.
+            drop(self.take_base());
+            process::unregister(&self.region, self.process);
             return;
         }
         let _leaving = Leaving(self);
@@ -363,17 +420,27 @@ impl Database {
         }
     }
 
+    /// Closing has no busy timeout: a process that is stopped while it opens is not waited for. False without the lock.
+    fn lock_lifecycle(&self) -> bool {
+        let start = Instant::now();
+        loop {
+            match locks::try_lock(self.region.file(), LIFECYCLE_LOCK) {
+                Ok(true) => return true,
+                Ok(false) if start.elapsed() < CLOSE_PATIENCE => {
+                    std::thread::sleep(LIFECYCLE_NAP_MAX);
+                }
+                _ => return false,
+            }
+        }
+    }
+
     fn finish_session(&self) -> Result<()> {
         if self.control().fence.load(Acquire) == fence::RESTING && !self.finish_fence()? {
             return Ok(());
         }
         self.check_poison()?;
         let slot = self.borrow_slot()?;
-        let mut wait = crate::txn::right::Wait {
-            timeout: std::time::Duration::from_secs(10),
-            busy: None,
-            interrupted: &mut || false,
-        };
+        let mut wait = Wait { timeout: CLOSE_PATIENCE, busy: None, interrupted: &mut || false };
         let _right = self.own_merge(slot.index(), &mut wait)?;
         self.merge_owned(false)?;
         self.rest_base()
@@ -508,9 +575,14 @@ impl Database {
         let _uncancelled = Uncancelled::begin();
         self.claim_log()?;
         let file = session::open_log(&self.region, &self.path)?;
-        Ok(self.log.get_or_init(|| {
-            Log::new(self.region.ring(), file, self.base_wal(), self.party.clone())
-        }))
+        let log = Log::new(self.region.ring(), file, self.base_wal(), self.party.clone());
+        if let Err(e) = log.prepare(OsStorage.file_size_limit()) {
+            if !e.is_of_this_process() {
+                self.base_sync_failed();
+            }
+            return Err(e.into());
+        }
+        Ok(self.log.get_or_init(|| log))
     }
 
     /// True once this process is known to use the log of this session.

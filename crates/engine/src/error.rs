@@ -112,7 +112,9 @@ impl From<crate::log::LogError> for Error {
         use crate::log::LogError as L;
         let text = e.to_string();
         match e {
-            L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } => Error::Full(text),
+            L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } | L::FileSizeLimit { .. } => {
+                Error::Full(text)
+            }
             L::Corrupt { .. } => Error::Corrupt(text),
             L::Missing { .. }
             | L::NotALog { .. }

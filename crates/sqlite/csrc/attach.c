@@ -149,6 +149,7 @@ static int plAttach(Btree *p){
   const char *zWhy = plUnsuitable(p);
   char *zErr = 0;
   u32 flags = 0;
+  PlWait wait;
   int rc;
   if( pPl==0 ) return SQLITE_NOMEM_BKPT;
   if( zWhy ){
@@ -157,7 +158,7 @@ static int plAttach(Btree *p){
   }
   pPl->bReadonly = (u8)plReadsOnly(p);
   if( pPl->bReadonly ) flags |= PL_ATTACH_READONLY;
-  rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, &pPl->pConn, &zErr);
+  rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);
     int eWhat = rc & 0xff;
@@ -166,7 +167,7 @@ static int plAttach(Btree *p){
       rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s; there are commits beside the file: open it as a user who may "
           "write to it, or close it everywhere first (after a crash: plait recover)", zWhat));
     }else{
-      plStash(p, rc, sqlite3_mprintf("%s", zWhat));
+      plStash(p, rc, sqlite3_mprintf("%s%s", rc==SQLITE_BUSY ? "database is locked: " : "", zWhat));
     }
   }else{
     int iDb = plDbIndex(p);

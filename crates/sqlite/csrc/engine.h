@@ -69,11 +69,12 @@ typedef struct PlBaseOps {
 void pl_report_loaded(void);
 void pl_report_opened(void);
 
+struct PlWait;
 /* ---- attach, detach ------------------------------------------------------ */
 #define PL_ATTACH_READONLY 0x01
 /* Join the live session of zPath (full path), starting or recovering it when this
-** is the first process.  *pzErr is a malloc'ed sentence (free with pl_free). */
-int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, PlConn **ppConn, char **pzErr);
+** is the first process.  SQLITE_BUSY when another process is at that for longer than the wait allows.  *pzErr is a malloc'ed sentence (free with pl_free). */
+int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
 /* Leave.  The last one out merges, unfences and removes the side files; a failure
 ** there leaves everything for the next recovery and is not an error. */
 void pl_detach(PlConn *);
@@ -92,7 +93,6 @@ int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
 int  pl_shim_accept_base(const char *zPath, char **pzErr);
 /* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached.  Afterwards the shim stamps
 ** an unmarked header on the stock path and calls pl_disabled, which removes the side files and frees conn. */
-struct PlWait;
 int  pl_disable_begin(PlConn *, const struct PlWait *);
 void pl_disabled(PlConn *);
 

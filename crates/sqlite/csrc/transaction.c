@@ -15,19 +15,20 @@
 */
 
 #define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
-#define PL_BASE_RETRY_MS 10000    /* a reader waits this long for the base's own recovery before it says BUSY */
+#define PL_BASE_RETRY_MS 3000     /* a reader waits at least this long for the base's own recovery before it says BUSY */
 
 /* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
 ** concurrent database do not see that. */
 static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
+  int nMs = MAX(p->db->busyTimeout, PL_BASE_RETRY_MS);
   int nWaited = 0;
   int rc;
   p->db->busyHandler.xBusyHandler = 0;
   plUseMarks(p->pBt->pPager, pl_read_marks(p->pPl->pConn));
   for(;;){
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
-    if( (rc & 0xff)!=SQLITE_BUSY || nWaited>=PL_BASE_RETRY_MS ) break;
+    if( (rc & 0xff)!=SQLITE_BUSY || nWaited>=nMs ) break;
     if( AtomicLoad(&p->db->u1.isInterrupted) ){
       rc = SQLITE_INTERRUPT;
       break;

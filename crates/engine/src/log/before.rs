@@ -19,6 +19,7 @@
 //!   published.
 //! - B3 A failed sync of the WAL while `durable < commits` stops the log (C4): what was lost is not known, and no later
 //!   sync would tell.
+//! - B4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
 //!
 //! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
 //! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
@@ -27,35 +28,76 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::error::LogError;
+use super::error::{LogError, OPEN};
 use super::shared::LogShared;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageFile};
 
 /// The WAL of the base, where it is and through what it is synced.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct BaseWal {
     storage: Arc<dyn Storage>,
     path: PathBuf,
+    /// Kept open: who has no descriptor left must find out before its commit counts, not when others rely on its sync.
+    kept: Mutex<Option<Kept>>,
+}
+
+/// The file that stood at the path when it was looked at last.
+#[derive(Debug)]
+struct Kept {
+    file: Box<dyn StorageFile>,
+    name_is_durable: bool,
 }
 
 impl BaseWal {
     /// The WAL at `path`, which may not be there.
     pub fn new(storage: Arc<dyn Storage>, path: PathBuf) -> BaseWal {
-        BaseWal { storage, path }
+        BaseWal { storage, path, kept: Mutex::default() }
     }
 
-    /// Everything written to it before is on disk when this returns, its name too. It is opened each time: whoever
-    /// created it may be gone, and another may stand there now.
-    fn sync(&self) -> io::Result<()> {
-        let file = match self.storage.open(&self.path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other?,
+    /// Opens it, so that a sync will need nothing that may be lacking then. A WAL that is not there yet is no error.
+    ///
+    /// # Errors
+    /// Those of opening it, which say nothing about what is on disk; a failed sync of its name.
+    pub fn prepare(&self) -> Result<(), LogError> {
+        self.look(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes `kept` the file at the path, if there is one: whoever created the last one may be gone, and another stand there now.
+    fn look(&self, kept: &mut Option<Kept>) -> Result<(), LogError> {
+        let cannot_open = |e: &io::Error| LogError::io(OPEN, &self.path, e);
+        let is_known = match &*kept {
+            Some(known) => known.file.is_at(&self.path).map_err(|e| cannot_open(&e))?,
+            None => false,
         };
-        file.sync_data()?;
-        self.storage.sync_dir_of(&self.path)
+        if !is_known {
+            *kept = match self.storage.open(&self.path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                Err(e) => return Err(cannot_open(&e)),
+                Ok(file) => Some(Kept { file, name_is_durable: false }),
+            };
+        }
+        if let Some(known) = kept
+            && !known.name_is_durable
+        {
+            self.storage.sync_dir_of(&self.path).map_err(|e| match e.raw_os_error() {
+                // The folder has to be opened for it.
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => cannot_open(&e),
+                _ => LogError::io("sync", &self.path, &e),
+            })?;
+            known.name_is_durable = true;
+        }
+        Ok(())
+    }
+
+    /// Everything written to it before is on disk when this returns, its name too.
+    fn sync(&self) -> Result<(), LogError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look(&mut kept)?;
+        let Some(known) = &*kept else { return Ok(()) };
+        known.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))
     }
 
     /// Makes earlier commits of the base durable before bytes are written to the log (B2). The caller has decided before which
@@ -67,7 +109,7 @@ impl BaseWal {
         if shared.base.durable.load(Acquire) >= commits {
             return Ok(());
         }
-        self.sync().map_err(|e| LogError::io("sync", &self.path, &e))?;
+        self.sync()?;
         shared.note_base_durable(commits);
         // Relaxed: a counter.
         shared.base.syncs.fetch_add(1, Relaxed);

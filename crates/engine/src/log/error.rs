@@ -89,6 +89,18 @@ pub enum LogError {
         /// The file.
         path: PathBuf,
     },
+    /// The process may not write files as long as the log may become.
+    #[error(
+        "the file size limit of this process (RLIMIT_FSIZE, {limit_bytes} bytes) is below the {needed_bytes} bytes that the log {path} may grow to; raise it"
+    )]
+    FileSizeLimit {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit_bytes: u64,
+        /// The longest that the log may be.
+        needed_bytes: u64,
+    },
     /// A transaction is larger than one frame can be.
     #[error("a transaction of {len_bytes} bytes does not fit the log, which takes {max_bytes}")]
     TooLong {
@@ -115,7 +127,20 @@ pub enum LogError {
     },
 }
 
+/// The verb of a failure to open a file: nothing was tried with what is in it.
+pub(super) const OPEN: &str = "open";
+
 impl LogError {
+    /// This process cannot do it, and another may: nothing has happened to what is on disk. A write past the limit of file sizes
+    /// is one, since the bytes of a stream never change and whoever can writes them again.
+    pub fn is_of_this_process(&self) -> bool {
+        match self {
+            LogError::FileSizeLimit { .. } => true,
+            LogError::Io { what, errno, .. } => *what == OPEN || *errno == libc::EFBIG,
+            _ => false,
+        }
+    }
+
     pub(super) fn io(what: &'static str, path: &Path, error: &std::io::Error) -> LogError {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
         LogError::Io { what, path: path.to_owned(), errno }

@@ -34,6 +34,9 @@
 //! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk
 //! (before.rs). A failure of that sync is one of the log's.
 //!
+//! What only this process cannot do (no descriptor for the base's WAL, a limit of file sizes) is left to others and stops nothing. A
+//! commit that needs it fails before its commit point if that is known by then ([`Log::prepare`]).
+//!
 //! What was acknowledged under NORMAL is in the ring and in the memtables; a poisoned log does not touch
 //! those, so a merge may still save them before the shared memory is given up.
 //!
@@ -118,6 +121,19 @@ impl Log {
             syncing: Mutex::default(),
             syncing_base: Mutex::default(),
         }
+    }
+
+    /// What a sync for this process or others may need later, while a commit can still fail for the lack of it.
+    ///
+    /// # Errors
+    /// [`LogError::FileSizeLimit`]; those of opening the base's WAL.
+    pub fn prepare(&self, file_size_limit: Option<u64>) -> Result<(), LogError> {
+        let needed_bytes = slot_offset(self.shared().slot_limit(), self.shared().segment_bytes());
+        if let Some(limit_bytes) = file_size_limit.filter(|&limit| limit < needed_bytes) {
+            let path = self.file.path().to_owned();
+            return Err(LogError::FileSizeLimit { path, limit_bytes, needed_bytes });
+        }
+        self.base_wal.prepare()
     }
 
     /// The ring, for committers and for redo.
@@ -339,7 +355,7 @@ impl Log {
     fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
         let synced = self.base_wal.sync_before(self.shared());
         if let Err(e) = &synced {
-            self.shared().set_poison(e.errno());
+            self.shared().stop_after(e);
         }
         drop(one);
         synced
@@ -350,7 +366,7 @@ impl Log {
         let written = self.write_range(&write, target);
         if let Err(e) = &written {
             // Before anybody else can write.
-            self.shared().set_poison(e.errno());
+            self.shared().stop_after(e);
         }
         written
     }

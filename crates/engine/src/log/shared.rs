@@ -20,6 +20,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::error::LogError;
 use crate::ids::{Generation, Lsn};
 use crate::shm::mutex::SharedMutex;
 
@@ -268,6 +269,13 @@ impl LogShared {
     pub fn set_poison(&self, errno: i32) {
         let word = errno.max(0) as u32 + 1;
         let _ = self.poison.compare_exchange(0, word, Release, Relaxed);
+    }
+
+    /// Stops the log after a failure that leaves in doubt what is on disk (C4); one that only this process meets does not.
+    pub(super) fn stop_after(&self, failure: &LogError) {
+        if !failure.is_of_this_process() {
+            self.set_poison(failure.errno());
+        }
     }
 
     /// Changes how many slots the file may have; fewer than it has take effect as slots are freed.

@@ -292,13 +292,15 @@ impl Memtable {
         self.visible_from(next, node.root(), at)
     }
 
-    /// Some version newer than `since` of a key in the closed range; `None` as a bound is the end of the root.
+    /// Some version newer than `since` of a key in the closed range; `None` as a bound is the end of the root. Each key that is
+    /// passed takes one of `steps`; when none is left nothing is known, and that is the answer if `steps` is 0 afterwards.
     pub fn range_newer_than(
         &self,
         root: Root,
         lo: Option<&[u8]>,
         hi: Option<Hi<'_>>,
         since: SnapshotTs,
+        steps: &mut usize,
     ) -> Option<Node<'_>> {
         if since.sees(self.ts_max()) || !self.may_hold_root(root) {
             return None;
@@ -312,6 +314,7 @@ impl Memtable {
             if !since.sees(node.ts()) {
                 return Some(node);
             }
+            *steps = steps.checked_sub(1)?;
             // The newest version of a key comes first: the others are older still.
             node = self.node(self.skip_versions(node.offset))?;
         }

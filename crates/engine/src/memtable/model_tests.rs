@@ -162,6 +162,7 @@ fn compare_ranges(
                         Some(lo),
                         hi,
                         SnapshotTs::new(since),
+                        &mut { usize::MAX },
                     );
                     prop_assert_eq!(
                         node.is_some(),
@@ -177,7 +178,11 @@ fn compare_ranges(
         }
         let any = model.keys().any(|(r, _, Reverse(ts))| *r == root && *ts > since);
         prop_assert_eq!(
-            table.range_newer_than(Root::new(root), None, None, SnapshotTs::new(since)).is_some(),
+            table
+                .range_newer_than(Root::new(root), None, None, SnapshotTs::new(since), &mut {
+                    usize::MAX
+                })
+                .is_some(),
             any
         );
         let exists = model.keys().any(|(r, _, _)| *r == root);

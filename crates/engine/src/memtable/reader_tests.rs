@@ -73,7 +73,13 @@ fn readers_see_exactly_the_published_commits_while_a_writer_inserts() {
                         let key = key_of(at);
                         assert!(
                             table
-                                .range_newer_than(ROOT, Some(&key), Some(Hi::Key(&key)), before)
+                                .range_newer_than(
+                                    ROOT,
+                                    Some(&key),
+                                    Some(Hi::Key(&key)),
+                                    before,
+                                    &mut { usize::MAX }
+                                )
                                 .is_some()
                         );
                     }

@@ -85,14 +85,15 @@ impl Database {
             if let Some(right) = self.try_own_merge(slot)? {
                 return Ok(right);
             }
-            let holder = self.who_owns(self.control().merge_owner.load(Relaxed));
+            let holder = self.control().merge_owner.load(Relaxed);
             if over {
                 self.control().counters.busy.fetch_add(1, Relaxed);
-                return Err(Error::Busy(format!(
-                    "process {holder} is merging or runs an exclusive transaction; retry or raise the busy timeout"
-                )));
+                return Err(self.unsettled_or(Error::Busy(format!(
+                    "{} is merging or runs an exclusive transaction; retry or raise the busy timeout",
+                    self.say_owner(holder)
+                ))));
             }
-            self.slot(slot).waiting_for.store(holder.pid, Relaxed);
+            self.slot(slot).waiting_for.store(self.who_owns(holder).pid, Relaxed);
             patience.sleep(word, seen, TICK)?;
             self.reap_dead()?;
             over = patience.is_over();

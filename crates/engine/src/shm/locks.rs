@@ -39,12 +39,8 @@ fn fcntl(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Resul
     }
 }
 
-/// Takes the lock on `byte`, waiting in the kernel; a dead holder's lock is already gone.
-pub fn lock_wait(file: &File, byte: i64) -> io::Result<()> {
-    fcntl(file, libc::F_OFD_SETLKW, &mut request(libc::F_WRLCK, byte))
-}
-
-/// Takes the lock on `byte` if it is free.
+/// Takes the lock on `byte` if it is free; a dead holder's lock is already gone. Whoever wants to wait looks again: the kernel's own
+/// wait has no end when the holder is stopped.
 pub fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     match fcntl(file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, byte)) {
         Ok(()) => Ok(true),

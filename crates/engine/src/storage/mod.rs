@@ -33,6 +33,11 @@ pub trait Storage: Debug + Send + Sync {
     /// Renames a file over another; durable after [`Storage::sync_dir_of`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Longest file that this process may write, if there is a limit.
+    fn file_size_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes the creations, removals and renames in the folder of `path` durable.
     fn sync_dir_of(&self, path: &Path) -> io::Result<()>;
 }
@@ -47,6 +52,9 @@ pub trait StorageFile: Debug + Send + Sync {
 
     /// Returns when everything written before, and the length needed to read it, is on disk.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// True if this is the file that stands at `path` now.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
 
     /// Length in bytes.
     fn len_bytes(&self) -> io::Result<u64>;

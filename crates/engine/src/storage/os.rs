@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use super::{Storage, StorageFile};
@@ -49,6 +49,10 @@ impl Storage for OsStorage {
         std::fs::rename(from, to)
     }
 
+    fn file_size_limit(&self) -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+    }
+
     fn sync_dir_of(&self, path: &Path) -> io::Result<()> {
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -78,6 +82,15 @@ impl StorageFile for OsFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let mine = self.0.metadata()?;
+        match std::fs::metadata(path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (mine.dev(), mine.ino())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     fn len_bytes(&self) -> io::Result<u64> {

@@ -345,6 +345,11 @@ impl StorageFile for SimFile {
         outcome
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let there = locked(&self.storage.names).0.get(path).cloned();
+        Ok(there.is_some_and(|there| Arc::ptr_eq(&there, &self.state)))
+    }
+
     fn len_bytes(&self) -> io::Result<u64> {
         Ok(locked(&self.state).now.len() as u64)
     }

@@ -37,17 +37,38 @@ use crate::shm::mutex::Guard;
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
+/// Keys that such a validation may pass there: a prefix of an index may have any number, deleted ones too.
+const KEYS_IN_MUTEX: usize = 256;
 /// Commits that may slip in between the first validation and the mutex, in bytes of log, before it is repeated.
 const FRAMES_TO_RECHECK: u64 = 256 << 10;
 
 /// Longest time that commits under NORMAL or OFF stay out of the log file while others follow them.
 const RELAXED_WRITE_MS: u64 = 1000;
-/// How long a commit waits for merges to make room.
-const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// Validations outside the mutex before the right is taken for the next.
 const PASSES_BESIDE_OTHERS: u32 = 2;
 /// Writes of the log for one commit that finds the ring full, or not written as a long frame needs it, before others wait.
 const WRITES_BESIDE_OTHERS: u32 = 8;
+
+/// How long a commit waits for room that a merge of somebody else makes: its busy timeout, but not for nothing at all, since those
+/// who hold the right do not expect their COMMIT to fail while merges go on.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A commit's wait for room.
+struct Room {
+    start: Instant,
+    calls: u32,
+}
+
+impl Room {
+    /// Whether the wait is over; a custom handler is asked for what goes beyond what everybody waits.
+    fn is_waited_for_in_vain(&mut self, wait: &mut Wait<'_>) -> bool {
+        let Some(busy) = wait.busy.as_mut() else {
+            return self.start.elapsed() >= wait.timeout.max(ROOM_PATIENCE);
+        };
+        self.calls += 1;
+        self.start.elapsed() >= ROOM_PATIENCE && !busy(self.calls - 1)
+    }
+}
 
 /// What has to be done before the critical section can be tried again.
 enum Blocked {
@@ -170,15 +191,16 @@ impl Conn {
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
         let took_right_before = self.has_right;
-        let start = Instant::now();
+        let mut room = Room { start: Instant::now(), calls: 0 };
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
             match self.try_commit(sync, first_pass) {
                 Ok(Ok(committed)) => break Ok(committed),
                 Ok(Err(blocked)) => {
-                    if let Err(e) = self.unblock(blocked, &mut first_pass, &mut passes, start, wait)
-                    {
+                    let unblocked =
+                        self.unblock(blocked, &mut first_pass, &mut passes, &mut room, wait);
+                    if let Err(e) = unblocked {
                         break Err(e);
                     }
                 }
@@ -198,7 +220,7 @@ impl Conn {
         blocked: Blocked,
         first_pass: &mut Option<FirstPass>,
         passes: &mut u32,
-        start: Instant,
+        room: &mut Room,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
         match blocked {
@@ -212,8 +234,8 @@ impl Conn {
                 self.pass_again(passes, WRITES_BESIDE_OTHERS, wait)?;
                 self.db.log()?.make_room(AppendError::RingFull).map_err(Error::from)
             }
-            Blocked::Log(e) => self.make_log_room(e, start, wait),
-            Blocked::MemtableFull => self.make_memtable_room(start, wait),
+            Blocked::Log(e) => self.make_log_room(e, room, wait),
+            Blocked::MemtableFull => self.make_memtable_room(room, wait),
         }
     }
 
@@ -322,12 +344,12 @@ impl Conn {
         if self.db.control().visible_ts.load(Relaxed) == since.get() {
             return Ok(Ok(()));
         }
-        if self.reads.is_small(SMALL_READ_SET) {
-            return self.validate_all().map(Ok);
-        }
         match first_pass {
             Some(pass) if self.can_recheck(pass.lsn) => {
                 self.validate_frames(guard, pass.lsn, pass.ts).map(Ok)
+            }
+            _ if self.reads.is_small(SMALL_READ_SET) && self.validate_within(KEYS_IN_MUTEX)? => {
+                Ok(Ok(()))
             }
             _ => Ok(Err(Blocked::ValidateAgain)),
         }
@@ -428,34 +450,55 @@ impl Conn {
     }
 
     /// Writes ring bytes to the file or prepares space in it; merges when the log has reached its limit.
-    fn make_log_room(&mut self, e: AppendError, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
+    fn make_log_room(
+        &mut self,
+        e: AppendError,
+        room: &mut Room,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
         if e == AppendError::LimitReached {
-            return self.merge_for_room(start, wait);
+            return self.merge_for_room(room, wait);
         }
         self.db.log()?.make_room(e).map_err(Error::from)
     }
 
     /// Merges, or waits for whoever merges, so that an arena becomes free (S4).
-    fn make_memtable_room(&mut self, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
+    fn make_memtable_room(&mut self, room: &mut Room, wait: &mut Wait<'_>) -> Result<()> {
         if self.db.prepare_arena()? {
             return Ok(());
         }
-        self.merge_for_room(start, wait)
+        self.merge_for_room(room, wait)
     }
 
-    fn merge_for_room(&mut self, start: Instant, wait: &mut Wait<'_>) -> Result<()> {
-        if start.elapsed() > ROOM_PATIENCE {
-            return Err(self.db.no_room("merges have not made room for a minute"));
-        }
+    /// One try; the commit is tried again after it.
+    fn merge_for_room(&mut self, room: &mut Room, wait: &mut Wait<'_>) -> Result<()> {
         let seen = self.db.control().merge_word.load(Acquire);
+        let mut holder = self.db.control().merge_owner.load(Relaxed);
         let db = self.db.clone();
         if let Some(right) = db.try_own_merge(self.slot)? {
-            self.db.merge_owned(true)?;
+            let result = self.db.merge_owned(true);
             drop(right);
-            if !self.db.prepare_arena()? {
-                return self.wait_for_readers(wait);
+            match result {
+                // Somebody has a lock of the base, who may be stopped.
+                Err(e) if e.is_busy() => holder = 0,
+                Err(e) => return Err(e),
+                Ok(()) if self.db.prepare_arena()? => return Ok(()),
+                Ok(()) => return self.wait_for_readers(wait),
             }
-            return Ok(());
+        }
+        if room.is_waited_for_in_vain(wait) {
+            let who = match holder {
+                0 => "the database file is locked".into(),
+                word => format!(
+                    "{} is merging or runs an exclusive transaction",
+                    self.db.say_owner(word)
+                ),
+            };
+            let waited = room.start.elapsed().as_millis();
+            let full = self.db.no_room(&format!(
+                "shared memory or the log is full, and {who} (waited {waited} ms)"
+            ));
+            return Err(self.db.unsettled_or(full));
         }
         futex::wait(&self.db.control().merge_word, seen, Some(super::right::TICK));
         if (wait.interrupted)() {

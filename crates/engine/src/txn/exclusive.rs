@@ -32,6 +32,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use super::estate::leaves_doubt;
 use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
 use super::{Conn, Sync, WriteMode};
@@ -227,9 +228,12 @@ impl Conn {
             Some(stamped) => self.settle_exclusive(stamped, committed),
             None => Ok(()),
         };
-        if settled.is_err() {
+        match &settled {
+            Ok(()) => {}
             // Nobody can tell whether it counts: recovery from disk will.
-            self.db.poison();
+            Err(e) if leaves_doubt(e) => self.db.poison(),
+            // Whoever needs the rights next finds out. Without the mutex they stay here until this process ends.
+            Err(_) => self.has_right &= self.db.leave_behind(self.slot).is_err(),
         }
         crash_point!("exclusive.settled");
         self.db.disown_merge(self.slot);

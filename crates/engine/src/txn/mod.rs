@@ -24,6 +24,7 @@
 mod bulk;
 pub mod commit;
 mod commit_lock;
+mod estate;
 pub mod exclusive;
 pub mod maximum;
 pub mod overlay;

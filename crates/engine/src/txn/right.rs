@@ -37,6 +37,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use super::estate::is_unsettled;
 use super::slots::SlotIndex;
 use crate::crash_point;
 use crate::database::Database;
@@ -58,6 +59,8 @@ const SHORTEST_STAY: Duration = Duration::from_millis(1);
 /// Every so many ticks a waiter looks for any dead process, not just for the one it waits for.
 const TICKS_PER_SWEEP: u32 = 10;
 
+/// See [`Patience::of_those_who_expect_no_wait`].
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest sleep between two calls of a busy handler.
 const BESIDE_HANDLER: Duration = Duration::from_millis(1);
 
@@ -95,11 +98,35 @@ pub(crate) struct Patience<'a, 'w> {
     wait: &'a mut Wait<'w>,
     start: Instant,
     calls: u32,
+    at_least: Duration,
 }
 
 impl<'a, 'w> Patience<'a, 'w> {
     pub(crate) fn new(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
-        Patience { wait, start: Instant::now(), calls: 0 }
+        Patience { wait, start: Instant::now(), calls: 0, at_least: Duration::ZERO }
+    }
+
+    /// For what stock SQLite does not wait for, so that programs without a busy timeout do not expect to fail: a little longer
+    /// than others mostly need. A custom handler decides for itself.
+    pub(crate) fn of_those_who_expect_no_wait(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+        Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.wait.timeout.max(self.at_least)
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Sleeps for `nap` at most, where nobody gives a sign.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub(crate) fn nap(&mut self, nap: Duration) -> Result<()> {
+        self.sleep(&AtomicU32::new(0), 0, nap)
     }
 
     /// Sleeps until `word` is no longer `seen`, and for `nap` at most. A custom busy handler sleeps by itself.
@@ -109,7 +136,7 @@ impl<'a, 'w> Patience<'a, 'w> {
     pub(crate) fn sleep(&mut self, word: &AtomicU32, seen: u32, nap: Duration) -> Result<()> {
         let left = match self.wait.busy {
             Some(_) => BESIDE_HANDLER,
-            None => self.wait.timeout.saturating_sub(self.start.elapsed()),
+            None => self.timeout().saturating_sub(self.start.elapsed()),
         };
         futex::wait(word, seen, Some(left.min(nap)));
         if (self.wait.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
@@ -118,7 +145,7 @@ impl<'a, 'w> Patience<'a, 'w> {
     /// Whether the timeout has passed, or the handler, which is asked now, has had enough.
     pub(crate) fn is_over(&mut self) -> bool {
         let Some(busy) = self.wait.busy.as_mut() else {
-            return self.start.elapsed() >= self.wait.timeout;
+            return self.start.elapsed() >= self.timeout();
         };
         self.calls += 1;
         !busy(self.calls - 1)
@@ -151,7 +178,10 @@ impl Drop for Place<'_> {
 enum Attempt {
     Taken,
     Queued,
-    Busy { holder: Who },
+    Busy {
+        /// Its owner word.
+        holder: u32,
+    },
 }
 
 impl Database {
@@ -201,12 +231,13 @@ impl Database {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
                 // The holder may be dead; that is worth one look before giving up.
-                if self.reap_dead()? > 0
+                let unsettled = is_unsettled(holder);
+                if (self.reap_dead()? > 0 || unsettled)
                     && let Attempt::Taken = self.try_right(slot, false)?
                 {
                     return Ok(());
                 }
-                return Err(self.busy(holder, Duration::ZERO));
+                return Err(self.unsettled_or(self.busy(holder, Duration::ZERO)));
             }
             Attempt::Queued => {}
         }
@@ -252,11 +283,11 @@ impl Database {
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             let out_of_time = start.elapsed() >= timeout;
             if stop.is_some() || out_of_time {
-                let holder = self.right_holder();
+                let holder = self.control().right_owner.load(Relaxed);
                 if self.leave_queue(slot)? {
                     return Ok(());
                 }
-                return Err(stop.unwrap_or_else(|| self.busy(holder, timeout)));
+                return Err(stop.unwrap_or_else(|| self.unsettled_or(self.busy(holder, timeout))));
             }
             if tick % TICKS_PER_SWEEP == 0
                 || !self.is_owner_alive(self.control().right_owner.load(Relaxed))
@@ -282,12 +313,11 @@ impl Database {
             self.slot(slot).state.store(txn_state::WRITER, Relaxed);
             return Ok(Attempt::Taken);
         }
-        let holder = self.who_owns(owner);
         if !may_queue {
-            return Ok(Attempt::Busy { holder });
+            return Ok(Attempt::Busy { holder: owner });
         }
         let s = self.slot(slot);
-        s.waiting_for.store(holder.pid, Relaxed);
+        s.waiting_for.store(self.who_owns(owner).pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
         self.enqueue(slot);
         drop(guard);
@@ -516,10 +546,11 @@ impl Database {
         ))
     }
 
-    fn busy(&self, holder: Who, waited: Duration) -> Error {
+    fn busy(&self, holder: u32, waited: Duration) -> Error {
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
-            "process {holder} holds the writer's right (waited {} ms); retry, raise the busy timeout or use BEGIN CONCURRENT",
+            "{} holds the writer's right (waited {} ms); retry, raise the busy timeout or use BEGIN CONCURRENT",
+            self.say_owner(holder),
             waited.as_millis()
         ))
     }

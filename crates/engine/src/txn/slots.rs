@@ -6,11 +6,12 @@
 //! - L2 Whatever a slot can hold (the right, the right to merge, a place in the
 //!   queue, pins) is given back before the slot is free.
 //! - L3 A dead holder of the right to merge may have committed to the base or not:
-//!   only the base's header tells. Until that was read nobody else gets the right.
+//!   only the base's header tells. Until that was read nobody else gets the right (estate.rs).
 //! - L4 Before anything of a dead process is given back, what it has committed is settled (V3 in readable.rs).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use super::estate::is_unsettled;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
@@ -148,6 +149,8 @@ impl Database {
                 self.control().counters.reaped.fetch_add(1, Relaxed);
             }
         }
+        // A failure is told to whoever needs the rights in vain.
+        let _ = self.settle_estate();
         Ok(reaped)
     }
 
@@ -160,7 +163,6 @@ impl Database {
             settled => settled?,
         }
         let mut wake = Vec::new();
-        let mut suspended = false;
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
             // Looked at again under the mutex: since the verdict someone may have cleaned up and a new process may
@@ -176,13 +178,9 @@ impl Database {
                     continue;
                 }
                 let i = SlotIndex(i as u32);
-                if c.merge_owner.load(Relaxed) == i.word() {
-                    // L3: this slot keeps what it holds until the base has been read.
-                    suspended = true;
-                    continue;
-                }
                 self.drop_from_queue(i);
-                if c.right_owner.load(Relaxed) == i.word() {
+                // L3: what it was doing in the base keeps its rights until the base has been read.
+                if !self.leave_behind_locked(i) && c.right_owner.load(Relaxed) == i.word() {
                     wake.extend(self.pass_right());
                 }
                 slot.clear();
@@ -191,100 +189,17 @@ impl Database {
             // Whoever was called may be one of the dead.
             wake.extend(self.call_first());
             debug_assert!(self.is_settled(), "R1");
-            if !suspended {
-                process::clear_dead(self.region(), index);
-            }
+            process::clear_dead(self.region(), index);
         }
         self.wake_answered(wake);
-        if suspended {
-            self.finish_dead_merge(index)?;
-        }
         Ok(true)
     }
 
-    /// Completes or undoes what a dead holder of the right to merge was doing (L3): takes over its rights, so that
-    /// there is one who does it, and, should that one die as well, another.
-    fn finish_dead_merge(&self, index: process::ProcessIndex) -> Result<()> {
-        let mine = self.borrow_slot()?;
-        if !self.take_over(index, mine.index())? {
-            return Ok(());
-        }
-        let settled = self.settle_dead_merge(mine.index());
-        if settled.is_err() {
-            // Nobody can tell what the base holds: recovery from disk will.
-            self.poison();
-        }
-        settled
-    }
-
-    /// Makes slot `mine` the heir of the dead process's slot that holds the right to merge; false if there is none.
-    fn take_over(&self, index: process::ProcessIndex, mine: SlotIndex) -> Result<bool> {
-        let _guard = self.lock_commit_even_if_poisoned()?;
-        let c = self.control();
-        let Some(owner) = SlotIndex::from_word(c.merge_owner.load(Relaxed)) else {
-            return Ok(false);
-        };
-        let dead = self.slot(owner);
-        if dead.process.load(Acquire) != index.0 + 1
-            || process::is_alive(self.region(), self.process(), index)
-        {
-            return Ok(false);
-        }
-        // In this order: whoever finds this one dead in between inherits at least the right to merge, and with
-        // it the state that says what has to be done.
-        self.slot(mine).state.store(dead.state.load(Relaxed), Relaxed);
-        c.merge_owner.store(mine.word(), Relaxed);
-        if c.right_owner.load(Relaxed) == owner.word() {
-            c.right_owner.store(mine.word(), Relaxed);
-        }
-        self.drop_from_queue(owner);
-        dead.clear();
-        dead.process.store(0, Release);
-        process::clear_dead(self.region(), index);
-        Ok(true)
-    }
-
-    /// The header of the base tells what became of a dead process's merge or exclusive transaction.
-    fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
-        // The dead process's locks on the base are gone with it, so the header is settled.
-        let header = self.with_base(|base| base.header())?;
-        let active = self.active_generation().number.load(Relaxed);
-        let exclusive = self.slot(mine).state.load(Relaxed) == txn_state::EXCLUSIVE;
-        if exclusive && header.generation.get() < active {
-            self.bury_unfinished_commit()?;
-        } else if exclusive {
-            // It may have been made without a sync (B1 in log/before.rs).
-            self.log_shared().note_base_commit();
-        }
-        let _guard = self.lock_commit_even_if_poisoned()?;
-        self.settle_base(&header, exclusive && header.generation.get() == active);
-        // A fence that the dead process did not finish is finished by whoever writes next.
-        self.settle_rest(&header);
-        Ok(())
-    }
-
-    /// Makes sure that an exclusive transaction which did not commit never will.
-    ///
-    /// SQLite writes all frames of a commit to the WAL and syncs them before it says in the WAL-index that they
-    /// count. Killed, or failed, in between it leaves a complete commit that nobody sees, until the WAL-index is
-    /// rebuilt and takes it for real, over whatever was committed since. A small transaction of our own goes over the same
-    /// frames. The caller has the right to merge, and poisons the database if this fails.
-    pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
-        self.with_base(|base| {
-            base.begin()?;
-            let stamped = base.header().and_then(|header| base.stamp(&header));
-            match stamped {
-                Ok(()) => base.commit(),
-                Err(e) => {
-                    base.rollback();
-                    Err(e)
-                }
-            }
-        })
-    }
-
-    /// True unless the owner of an owner word is known to be dead.
+    /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
     pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
+        if is_unsettled(word) {
+            return false;
+        }
         let Some(slot) = SlotIndex::from_word(word) else { return true };
         match self.slot(slot).process.load(Acquire) {
             0 => true,

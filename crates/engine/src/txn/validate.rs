@@ -75,14 +75,19 @@ impl Conn {
 
     /// Looks up everything that was read. The history is pinned, or the commit mutex is held.
     pub(crate) fn validate_all(&mut self) -> Result<()> {
-        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        self.validate_within(usize::MAX).map(drop)
+    }
+
+    /// As [`Conn::validate_all`], passing so many keys of ranges at most; false if that was not enough, and nothing is known.
+    pub(crate) fn validate_within(&mut self, mut steps: usize) -> Result<bool> {
+        let Some(snapshot) = &self.snapshot else { return Ok(true) };
         let since = snapshot.ts;
         if self.reads.is_empty() || self.db.control().visible_ts.load(Acquire) == since.get() {
-            return Ok(());
+            return Ok(true);
         }
         let newer = self.newer_memtables(since);
         if newer.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let point = |root: Root, key: &[u8]| {
             newer
@@ -94,11 +99,12 @@ impl Conn {
         };
         let range = |root: Root, lo: Option<&[u8]>, hi: Option<crate::memtable::Hi<'_>>| {
             newer.iter().filter(|m| m.may_hold_root(root)).find_map(|m| {
-                m.range_newer_than(root, lo, hi, since).map(|n| (n.key().to_vec(), n.ts()))
+                let hit = m.range_newer_than(root, lo, hi, since, &mut steps);
+                hit.map(|n| (n.key().to_vec(), n.ts()))
             })
         };
         match self.reads.first_conflict(point, range) {
-            None => self.validate_missing_maxima(&newer, since),
+            None => self.validate_missing_maxima(&newer, since).map(|()| steps > 0),
             Some(hit) => Err(self.conflict_with(hit.root, hit.key, hit.ts, hit.is_range)),
         }
     }
@@ -109,7 +115,9 @@ impl Conn {
             for memtable in newer {
                 let mut from = Vec::new();
                 while let Some(node) =
-                    memtable.range_newer_than(missing.root, Some(&from), None, since)
+                    memtable.range_newer_than(missing.root, Some(&from), None, since, &mut {
+                        usize::MAX
+                    })
                 {
                     let rec = (node.kind() == EntryKind::Put).then(|| node.rec());
                     if missing.is_contradicted(missing.root, node.key(), rec) {

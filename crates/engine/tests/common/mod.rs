@@ -256,7 +256,7 @@ impl Client {
         Client::try_open_with(path, Arc::new(Opener))
     }
     pub fn try_open_with(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Client> {
-        let conn = attach(path, opener)?;
+        let conn = Wait::forever(|wait| attach(path, &opener, wait))?;
         Ok(Client { conn: Some(conn), path: path.to_owned(), base: BTreeMap::new() })
     }
     pub fn conn(&mut self) -> &mut Conn {

@@ -59,6 +59,7 @@ pub unsafe extern "C" fn pl_attach(
     ops: &'static PlBaseOps,
     path: *const c_char,
     _flags: u32,
+    wait: *const PlWait,
     out: *mut *mut PlConn,
     message: *mut *mut c_char,
 ) -> c_int {
@@ -68,7 +69,8 @@ pub unsafe extern "C" fn pl_attach(
     unsafe {
         without_conn(message, || {
             session::refuse_network(path)?;
-            let conn = database::attach(path, Arc::new(Opener { ops }))?;
+            let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
+            let conn = with_wait(wait, |w| database::attach(path, &opener, w))?;
             let boxed = Box::new(PlConn { conn, error: CString::default(), is_conflict: false });
             *out = Box::into_raw(boxed);
             Ok(())

@@ -88,6 +88,9 @@ impl StorageFile for HeldFile {
         }
         self.inner.sync_data()
     }
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.inner.is_at(path)
+    }
     fn len_bytes(&self) -> io::Result<u64> {
         self.inner.len_bytes()
     }

@@ -1,0 +1,184 @@
+//! What a dead holder of the right to merge leaves behind: a merge or an exclusive transaction that may be in the base or not.
+//!
+//! Only the base tells, and looking there, or burying what must never count, may fail: another process has a lock, the disk is
+//! full, a process has no descriptor left. None of that says anything about the database. So what is left keeps the rights
+//! that belong to it until somebody has settled it, and whoever needs one of these rights tries.
+//!
+//! | `merge_owner` | `right_owner` | meaning |
+//! |---|---|---|
+//! | a dead slot | that slot, or not | not looked at yet; the next reaper turns it into one of the next two lines |
+//! | `UNSETTLED_MERGE` | `UNSETTLED`, or not | a merge, to be settled |
+//! | `UNSETTLED_EXCLUSIVE` | `UNSETTLED` | an exclusive transaction, to be settled |
+//! | a living slot | that slot, or not | its owner settles it, or has made it |
+//!
+//! Invariants
+//! - N1 The right to merge changes last when it is left behind and first when it is inherited: whoever dies in between leaves a state
+//!   of the table, with the kind of what is left in the word or in the state of the slot.
+//! - N2 While `UNSETTLED` stands in `right_owner` nobody commits, and while a word of `merge_owner` says unsettled nobody
+//!   writes to the base but who settles. So doing it again after a failure meets the same base.
+//! - N3 Readers need none of it and go on.
+//! - N4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::slots::SlotIndex;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::shm::layout::txn_state;
+
+/// In `right_owner`: the writer's right belongs to what is to be settled.
+pub(crate) const UNSETTLED: u32 = u32::MAX;
+/// In `merge_owner`: a merge is to be settled.
+const UNSETTLED_MERGE: u32 = u32::MAX - 1;
+/// In `merge_owner`: an exclusive transaction is to be settled.
+const UNSETTLED_EXCLUSIVE: u32 = u32::MAX;
+
+/// True of the word of a right that waits to be settled.
+pub(crate) fn is_unsettled(word: u32) -> bool {
+    word >= UNSETTLED_MERGE
+}
+
+/// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
+struct Heir<'a> {
+    db: &'a Database,
+    slot: SlotIndex,
+}
+
+impl Drop for Heir<'_> {
+    fn drop(&mut self) {
+        // Without the commit mutex the slot keeps it all, until its process ends and is reaped.
+        if self.db.leave_behind(self.slot).is_ok() {
+            self.db.free_slot(self.slot);
+        }
+    }
+}
+
+impl Database {
+    /// Settles what a dead process left, if there is something and nobody else is at it.
+    ///
+    /// # Errors
+    /// What kept it from being settled; the next may try.
+    pub(crate) fn settle_estate(&self) -> Result<()> {
+        let owner = &self.control().merge_owner;
+        // Relaxed: looked at again under the commit mutex.
+        if !is_unsettled(owner.load(Relaxed)) {
+            return Ok(());
+        }
+        let heir = Heir { db: self, slot: self.claim_slot()? };
+        if !self.inherit(heir.slot)? {
+            return Ok(());
+        }
+        let settled = self.settle_dead_merge(heir.slot);
+        if settled.as_ref().is_err_and(leaves_doubt) {
+            self.poison();
+        }
+        if settled.is_ok() || self.log_shared().poisoned().is_some() {
+            self.disown_merge(heir.slot);
+            self.release_right(heir.slot);
+        }
+        settled
+    }
+
+    /// Makes `mine` the owner of what is to be settled; false if there is nothing any more.
+    fn inherit(&self, mine: SlotIndex) -> Result<bool> {
+        let _guard = self.lock_commit_even_if_poisoned()?;
+        let c = self.control();
+        let word = c.merge_owner.load(Relaxed);
+        if !is_unsettled(word) {
+            return Ok(false);
+        }
+        let exclusive = word == UNSETTLED_EXCLUSIVE;
+        let state = if exclusive { txn_state::EXCLUSIVE } else { txn_state::IDLE };
+        // The state first: with the word it says what is left, should this process die here (N1).
+        self.slot(mine).state.store(state, Relaxed);
+        c.merge_owner.store(mine.word(), Relaxed);
+        if c.right_owner.load(Relaxed) == UNSETTLED {
+            c.right_owner.store(mine.word(), Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// Leaves the rights of `slot` to whoever settles what it was doing; nothing if it does not hold the right to merge.
+    pub(crate) fn leave_behind(&self, slot: SlotIndex) -> Result<()> {
+        let _guard = self.lock_commit_even_if_poisoned()?;
+        self.leave_behind_locked(slot);
+        Ok(())
+    }
+
+    /// (M) As [`Database::leave_behind`]; true if there was something.
+    pub(super) fn leave_behind_locked(&self, slot: SlotIndex) -> bool {
+        let c = self.control();
+        if c.merge_owner.load(Relaxed) != slot.word() {
+            return false;
+        }
+        if c.right_owner.load(Relaxed) == slot.word() {
+            c.right_owner.store(UNSETTLED, Relaxed);
+        }
+        let exclusive = self.slot(slot).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        let word = if exclusive { UNSETTLED_EXCLUSIVE } else { UNSETTLED_MERGE };
+        // Last (N1).
+        c.merge_owner.store(word, Relaxed);
+        true
+    }
+
+    /// The answer to somebody who has waited for a right in vain: why what a dead process left cannot be settled, or else `busy`.
+    pub(crate) fn unsettled_or(&self, busy: Error) -> Error {
+        match self.settle_estate() {
+            Err(e) if !e.is_busy() => e,
+            _ => busy,
+        }
+    }
+
+    /// Who holds the right in an owner word, for error texts.
+    pub(crate) fn say_owner(&self, word: u32) -> String {
+        if is_unsettled(word) {
+            return "a process that died and is being cleaned up after".into();
+        }
+        format!("process {}", self.who_owns(word))
+    }
+
+    /// The header of the base tells what became of a merge or an exclusive transaction.
+    fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
+        // The dead process's locks on the base are gone with it, so the header is settled.
+        let header = self.with_base(|base| base.header())?;
+        let active = self.active_generation().number.load(Acquire);
+        let exclusive = self.slot(mine).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        if exclusive && header.generation.get() < active {
+            self.bury_unfinished_commit()?;
+        } else if exclusive {
+            // It may have been made without a sync (B1 in log/before.rs).
+            self.log_shared().note_base_commit();
+        }
+        let _guard = self.lock_commit_even_if_poisoned()?;
+        self.settle_base(&header, exclusive && header.generation.get() == active);
+        // A fence that the dead process did not finish is finished by whoever writes next.
+        self.settle_rest(&header);
+        Ok(())
+    }
+
+    /// Makes sure that an exclusive transaction which did not commit never will.
+    ///
+    /// SQLite writes all frames of a commit to the WAL and syncs them before it says in the WAL-index that they
+    /// count. Killed, or failed, in between it leaves a complete commit that nobody sees, until the WAL-index is
+    /// rebuilt and takes it for real, over whatever was committed since. A small transaction of our own goes over the same
+    /// frames. The caller has the right to merge, and leaves it behind if this fails: until it is done nobody commits,
+    /// and a commit that comes back then is one that was made.
+    pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
+        self.with_base(|base| {
+            base.begin()?;
+            let stamped = base.header().and_then(|header| base.stamp(&header));
+            match stamped {
+                Ok(()) => base.commit(),
+                Err(e) => {
+                    base.rollback();
+                    Err(e)
+                }
+            }
+        })
+    }
+}
+
+/// N4: after a failed sync nobody knows what is on disk, and no later one would tell.
+pub(crate) fn leaves_doubt(e: &Error) -> bool {
+    matches!(e, Error::Base { code, .. } if *code == crate::database::SQLITE_IOERR_FSYNC)
+}

@@ -1,0 +1,207 @@
+//! The death of a process at a bad moment, and what one process cannot do, cost the others nothing.
+
+use plait_tests::actor::Actor;
+use plait_tests::crash::disk::SmallDisk;
+use plait_tests::os::{self, Limited};
+use plait_tests::place::Place;
+use plait_tests::sqlite::{BUSY, Connection, FULL};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const SCHEMA: &str =
+    "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO t VALUES(1, 0)";
+const POISONED: &str = "SELECT value FROM plait_status WHERE name='poisoned'";
+/// Byte of the WAL-index that is SQLite's lock of the WAL's writer.
+const WAL_WRITER: i64 = 120;
+/// Descriptors of a process that can open none.
+const NO_MORE: u64 = 3;
+/// Far more than a statement needs that waits for nobody.
+const PROMPT: Duration = Duration::from_secs(5);
+
+fn process(name: &str, subject: &Subject, database: &Path) -> Actor {
+    Actor::start(Place::Processes, name, subject, database)
+}
+
+/// A process that is inside an exclusive transaction, with a row of its own.
+fn exclusive(subject: &Subject, database: &Path) -> Actor {
+    let mut actor = process("exclusive", subject, database);
+    actor.ok("BEGIN EXCLUSIVE; INSERT INTO t VALUES(666, 0)");
+    actor
+}
+
+#[track_caller]
+fn goes_on(witness: &Connection, rows: i64) {
+    let begun = Instant::now();
+    witness.execute("INSERT INTO t(n) VALUES(0)").expect("it goes on");
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    assert_eq!(witness.integer(POISONED), Ok(0));
+    assert_eq!(witness.integer("SELECT count(*) FROM t"), Ok(rows));
+    assert_eq!(witness.integer("SELECT count(*) FROM t WHERE id=666"), Ok(0), "it never committed");
+}
+
+#[track_caller]
+fn sound_at_rest(database: &Path, rows: i64) {
+    let stock = Subject::stock().open(database).expect("stock opens it");
+    assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(rows));
+    assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn who_dies_in_an_exclusive_transaction_beside_a_waiting_checkpoint_stops_nobody() {
+    let Some(subject) = real_plait("a death beside a checkpoint") else { return };
+    for how in ["FULL", "RESTART", "TRUNCATE"] {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let witness = fixture.open();
+        witness.execute("PRAGMA synchronous=NORMAL").expect("a pragma");
+        let mut reader = process("reader", &subject, &fixture.database());
+        reader.ok("BEGIN; SELECT * FROM t");
+        witness.execute("INSERT INTO t VALUES(2, 0); PRAGMA page_count").expect("a merge");
+        let mut checkpoint = process("checkpoint", &subject, &fixture.database());
+        checkpoint.send(&format!("PRAGMA wal_checkpoint({how})"));
+        assert!(checkpoint.still_waits_after(Duration::from_millis(200)));
+        exclusive(&subject, &fixture.database()).kill();
+        goes_on(&witness, 3);
+        reader.ok("COMMIT");
+        assert_eq!(checkpoint.finish().error, None);
+        drop((reader, checkpoint));
+        witness.close().expect("it closes");
+        sound_at_rest(&fixture.database(), 3);
+    }
+}
+
+#[test]
+fn what_a_dead_process_left_is_settled_when_the_base_is_no_longer_locked() {
+    let Some(subject) = real_plait("a locked base") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let witness = fixture.open();
+    witness.execute("PRAGMA page_count").expect("a merge");
+    witness.busy_timeout(Duration::from_millis(500)).expect("a timeout");
+    let victim = exclusive(&subject, &fixture.database());
+    victim.kill();
+    // As a process does that is stopped in the middle of something.
+    let index = File::options().read(true).write(true).open(fixture.side_file("-shm"));
+    let index = index.expect("the WAL-index");
+    assert!(os::lock_byte(&index, WAL_WRITER));
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let error = witness.execute("INSERT INTO t VALUES(2, 0)").expect_err("it is locked");
+        assert_eq!(error.code, BUSY, "{error}");
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        // Readers need none of it, nor do those who come.
+        assert_eq!(witness.integer("SELECT count(*) FROM t"), Ok(1));
+        let mut other = process("other", &subject, &fixture.database());
+        assert_eq!(other.integer("SELECT count(*) FROM t"), 1);
+        assert_eq!(other.integer(POISONED), 0);
+    }
+    drop(index);
+    goes_on(&witness, 2);
+    witness.close().expect("it closes");
+    sound_at_rest(&fixture.database(), 2);
+}
+
+#[test]
+fn what_a_dead_process_left_on_a_full_disk_is_settled_when_there_is_space() {
+    let Some(subject) = real_plait("a full disk") else { return };
+    let Some(disk) = SmallDisk::mount(160) else { return };
+    let witness = subject.create(&disk.database()).expect("there is space");
+    witness.execute(SCHEMA).expect("a table");
+    witness.execute("PRAGMA synchronous=NORMAL").expect("a pragma");
+    witness.busy_timeout(Duration::from_millis(500)).expect("a timeout");
+    let victim = exclusive(&subject, &disk.database());
+    disk.fill_but(0);
+    victim.kill();
+    let mut rows = 1;
+    for _ in 0..3 {
+        match witness.execute("INSERT INTO t(n) VALUES(0)") {
+            Ok(()) => rows += 1,
+            Err(error) => assert_eq!(error.code, FULL, "{error}"),
+        }
+        assert_eq!(witness.integer("SELECT count(*) FROM t"), Ok(rows));
+        assert_eq!(witness.integer(POISONED), Ok(0));
+    }
+    disk.empty();
+    goes_on(&witness, rows + 1);
+    witness.close().expect("it closes");
+    sound_at_rest(&disk.database(), rows + 1);
+}
+
+#[test]
+fn a_process_that_can_open_no_file_leaves_a_dead_one_to_others() {
+    let Some(subject) = real_plait("descriptors") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let mut poor = process("poor", &subject, &fixture.database());
+    poor.busy_timeout(Duration::from_millis(300));
+    poor.ok("SELECT * FROM t");
+    let victim = exclusive(&subject, &fixture.database());
+    os::limit(poor.pid(), Limited::Descriptors, Some(NO_MORE)).expect("a limit");
+    victim.kill();
+    let error = poor.run("INSERT INTO t(n) VALUES(0)").error.expect("it can open nothing");
+    assert_eq!(poor.integer("SELECT count(*) FROM t"), 1, "{error}");
+    assert_eq!(poor.integer(POISONED), 0, "{error}");
+    goes_on(&fixture.open(), 2);
+    os::limit(poor.pid(), Limited::Descriptors, None).expect("no limit");
+    poor.ok("INSERT INTO t(n) VALUES(0)");
+    poor.close().expect("it closes");
+    sound_at_rest(&fixture.database(), 3);
+}
+
+#[test]
+fn a_process_that_can_open_no_file_fails_before_its_commit_counts_or_not_at_all() {
+    let Some(subject) = real_plait("descriptors") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let other = fixture.open();
+    other.execute("PRAGMA synchronous=NORMAL").expect("a pragma");
+    let start = |name| process(name, &subject, &fixture.database());
+    // One has the log open, and the base's WAL with it; one has not.
+    let (mut prepared, mut late) = (start("prepared"), start("late"));
+    prepared.ok("INSERT INTO t(n) VALUES(0)");
+    late.ok("SELECT * FROM t");
+    for actor in [&prepared, &late] {
+        os::limit(actor.pid(), Limited::Descriptors, Some(NO_MORE)).expect("a limit");
+    }
+    // Whoever writes next to the log has to sync the base's WAL first.
+    other.execute("CREATE TABLE unsynced(a)").expect("an exclusive commit");
+    late.run("INSERT INTO t(n) VALUES(0)").error.expect("it can open nothing");
+    assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(2), "it failed as a whole");
+    prepared.ok("INSERT INTO t(n) VALUES(0)");
+    goes_on(&other, 4);
+    for actor in [&mut prepared, &mut late] {
+        os::limit(actor.pid(), Limited::Descriptors, None).expect("no limit");
+        actor.ok("INSERT INTO t(n) VALUES(0)");
+        actor.close().expect("it closes");
+    }
+    other.close().expect("it closes");
+    sound_at_rest(&fixture.database(), 6);
+}
+
+#[test]
+fn a_process_with_a_small_file_size_limit_stops_nobody() {
+    let Some(subject) = real_plait("the limit of file sizes") else { return };
+    os::ignore_file_size_signal();
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let other = fixture.open();
+    let start = |name| process(name, &subject, &fixture.database());
+    let (mut early, mut late) = (start("early"), start("late"));
+    early.ok("INSERT INTO t(n) VALUES(0)");
+    late.ok("SELECT * FROM t");
+    for actor in [&early, &late] {
+        os::limit(actor.pid(), Limited::FileSize, Some(4096)).expect("a limit");
+    }
+    // Known before the commit counts: it says so and nothing happens.
+    let error = late.run("INSERT INTO t(n) VALUES(0)").error.expect("it may not write the log");
+    assert_eq!(error.code, FULL, "{error}");
+    assert!(error.message.contains("RLIMIT_FSIZE"), "{error}");
+    assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(2));
+    // Met at the sync: the commit is there, and on disk with the next that another process makes.
+    early.run("INSERT INTO t(n) VALUES(0)").error.expect("it cannot write the log");
+    goes_on(&other, 4);
+    for actor in [&mut early, &mut late] {
+        os::limit(actor.pid(), Limited::FileSize, None).expect("no limit");
+        actor.ok("INSERT INTO t(n) VALUES(0)");
+        actor.close().expect("it closes");
+    }
+    other.close().expect("it closes");
+    sound_at_rest(&fixture.database(), 6);
+}
