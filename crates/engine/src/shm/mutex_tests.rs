@@ -1,3 +1,5 @@
+//! The mutex between processes: one owner at a time, sleepers that are woken, owners that die or panic, waits that end.
+
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

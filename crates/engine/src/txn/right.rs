@@ -160,7 +160,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// The right is held now.
-    fn is_served(self) {
+    fn served(self) {
         std::mem::forget(self);
     }
 }
@@ -245,7 +245,7 @@ impl Database {
         let waited = self.wait_for_right(slot, start, timeout, interrupted);
         // After a failure the right may have been granted meanwhile; it is passed on with the place.
         if waited.is_ok() {
-            place.is_served();
+            place.served();
         }
         waited
     }
