@@ -1,9 +1,11 @@
 //! `plait recover`: brings a database to rest that programs left in the middle of their work.
 
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plait_engine::storage::side;
 
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result};
@@ -168,22 +170,25 @@ fn confirm(question: &str) -> Result<()> {
     if answer.trim() == "yes" { Ok(()) } else { Err(declined()) }
 }
 
-/// Gives the log a second name, so that nothing is beyond recall.
+/// Copies the log, so that nothing is beyond recall. Not by a second name: the file goes on to be used should giving up fail.
 fn keep(log: &Path) -> Result<Option<PathBuf>> {
-    if !log.exists() {
-        return Ok(None);
-    }
+    let say = |e: &std::io::Error| Failure::io("keep a copy of", log, e);
+    let mut source = match side::open(log, false) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| say(&e))?,
+    };
+    let mode = source.metadata().map_err(|e| say(&e))?.mode() & 0o777;
     for n in 1.. {
         let kept = beside(log, &format!("-given-up-{n}"));
-        match std::fs::hard_link(log, &kept) {
-            Ok(()) => return Ok(Some(kept)),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            // A file system without hard links.
-            Err(_) => {
-                std::fs::copy(log, &kept).map_err(|e| Failure::io("keep a copy of", log, &e))?;
-                return Ok(Some(kept));
-            }
+        let mut target = match side::create(&kept, mode) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            other => other.map_err(|e| say(&e))?,
+        };
+        if let Err(e) = std::io::copy(&mut source, &mut target).and_then(|_| target.sync_all()) {
+            let _ = std::fs::remove_file(&kept);
+            return Err(say(&e));
         }
+        return Ok(Some(kept));
     }
     unreachable!("the loop returns")
 }

@@ -14,8 +14,7 @@
 //! Lock order: registry -> lifecycle byte -> `base` -> commit mutex; see docs/locks.md.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -38,6 +37,7 @@ use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::Storage as _;
 use crate::storage::os::OsStorage;
+use crate::storage::side;
 use crate::txn::Conn;
 use crate::txn::right::{Patience, Wait};
 use crate::yielding::Yielding;
@@ -215,7 +215,7 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     let shm = shm_path(path);
     let start = Instant::now();
     let file = loop {
-        match open_locked(&shm, path)? {
+        match open_locked(&shm)? {
             Some(file) => break file,
             None if start.elapsed() < ACCEPT_PATIENCE => std::thread::sleep(LIFECYCLE_NAP_MAX),
             None => return Err(being_opened_or_closed(path, start.elapsed())),
@@ -232,7 +232,7 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     let mut base = open()?;
     session::accept_base(path, base.as_mut())?;
     region.invalidate();
-    std::fs::remove_file(&shm)
+    side::remove(region.file(), &shm)
         .map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
 }
 
@@ -257,20 +257,8 @@ fn identity_of(path: &Path) -> Result<BaseIdentity> {
     Ok(BaseIdentity { dev: meta.dev(), ino: meta.ino() })
 }
 
-/// Gives a side file the permissions and, for root, the owner of the database, whatever the umask says, so that
-/// whoever may open the database may open both. Only its owner can, and only for its owner it is needed.
-pub(crate) fn give_owner_of(base: &Path, file: &File) {
-    let (Ok(want), Ok(have)) = (std::fs::metadata(base), file.metadata()) else { return };
-    if want.mode() & 0o777 != have.mode() & 0o777 {
-        let _ = file.set_permissions(std::fs::Permissions::from_mode(want.mode() & 0o777));
-    }
-    if (want.uid(), want.gid()) != (have.uid(), have.gid()) {
-        let _ = std::os::unix::fs::fchown(file, Some(want.uid()), Some(want.gid()));
-    }
-}
-
 /// Opens the shared memory file and takes the lifecycle lock on it; `None` if another process has that.
-fn open_locked(path: &Path, base: &Path) -> Result<Option<Arc<LockFile>>> {
+fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
     let say = |e: &std::io::Error| {
         Error::io(
             format!(
@@ -281,24 +269,19 @@ fn open_locked(path: &Path, base: &Path) -> Result<Option<Arc<LockFile>>> {
         )
     };
     loop {
-        let file = LockFile::open(|| {
-            File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(libc::O_CLOEXEC)
-                .open(path)
-        })
-        .map_err(|e| say(&e))?;
-        give_owner_of(base, &file);
+        let file =
+            LockFile::open(|| side::open_or_create(path)).map_err(|e| match side::refusal(&e) {
+                Some(why) => Error::CantOpen(format!(
+                    "{} cannot be used as shared memory: {why}; if it is none of yours, remove it",
+                    path.display()
+                )),
+                None => say(&e),
+            })?;
         if !locks::try_lock(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))? {
             return Ok(None);
         }
-        let mine = file.metadata().map_err(|e| say(&e))?;
-        // The last one out may have removed the file while we waited for the lock.
-        if std::fs::metadata(path).is_ok_and(|m| m.ino() == mine.ino() && m.dev() == mine.dev()) {
+        // The last one out may have removed the file before we had the lock.
+        if side::is_named(&file, path) {
             return Ok(Some(Arc::new(file)));
         }
     }
@@ -327,7 +310,7 @@ impl Database {
         forks: u64,
     ) -> Result<Option<Database>> {
         let shm = shm_path(path);
-        let Some(file) = open_locked(&shm, path)? else { return Ok(None) };
+        let Some(file) = open_locked(&shm)? else { return Ok(None) };
         let created = file.metadata().is_ok_and(|m| m.len() == 0);
         // Shares the lock: it is held until this, too, is closed.
         let locked = file.clone();
@@ -344,7 +327,7 @@ impl Database {
             Err(e) => {
                 if created {
                     // Its content was never LIVE, and whoever waits for the lock looks at the path again.
-                    let _ = std::fs::remove_file(shm);
+                    let _ = side::remove(&locked, &shm);
                 }
                 Err(e)
             }
@@ -416,7 +399,8 @@ impl Database {
         if last && self.reap_dead().is_ok() && self.finish_session().is_ok() {
             self.region.invalidate();
             drop(self.take_base());
-            let _ = std::fs::remove_file(self.region.path());
+            // Not that of another session, whose name it may be by now.
+            let _ = side::remove(self.region.file(), self.region.path());
         }
     }
 

@@ -44,7 +44,6 @@
 //! later one. Frames of the next session lie under another salt.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -62,6 +61,7 @@ use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, gener
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
+use crate::storage::side;
 
 /// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
 pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
@@ -97,9 +97,19 @@ pub(crate) fn begin(
     if !header.marked {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
     }
+    check_generation(path, header.generation)?;
     let header = settle(path, base, header)?;
     set_up(region, &header)?;
     region.publish(identity)
+}
+
+/// No file grows this old: such a number was put there, and others are counted on from it.
+fn check_generation(path: &Path, generation: Generation) -> Result<()> {
+    if generation.get() <= u32::MAX >> 1 {
+        return Ok(());
+    }
+    let text = format!("{} states generation {generation}, which cannot be", path.display());
+    Err(Error::Corrupt(text))
 }
 
 /// True if surviving shared memory goes with the base as it is.
@@ -180,9 +190,15 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
 pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>> {
     let log = log_path(path);
     let say = |e: &std::io::Error| Error::io(format!("cannot lock the log {}", log.display()), e);
-    let file = match LockFile::open(|| File::options().read(true).write(true).open(&log)) {
+    let file = match LockFile::open(|| side::open(&log, true)) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|e| say(&e))?,
+        Err(e) => {
+            return Err(match side::refusal(&e) {
+                Some(why) => LogError::NotALog { path: log, why }.into(),
+                None => say(&e),
+            });
+        }
+        Ok(file) => file,
     };
     let lock = if exclusive { locks::try_lock } else { locks::try_lock_shared };
     if lock(&file, LOG_IN_USE_LOCK).map_err(|e| say(&e))? {
@@ -198,7 +214,8 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
 /// Fails if processes use a log beside a base that needs none: theirs is the database file that stood here before.
 fn refuse_used_log(path: &Path) -> Result<()> {
     let log = log_path(path);
-    let used = File::open(&log).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
+    let used =
+        side::open(&log, false).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
     // Where it cannot be read, reading it tells why.
     if !used.unwrap_or(false) {
         return Ok(());
@@ -242,6 +259,7 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     if through == header.generation {
         return Ok(header);
     }
+    check_generation(&log, through)?;
     let merged = BaseHeader { generation: through, ..header };
     in_transaction(base, |base| {
         for ((root, key), (tombstone, rec)) in &newest {
@@ -313,7 +331,11 @@ pub fn accept_base(path: &Path, base: &mut dyn Base) -> Result<()> {
 fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     region.reset()?;
     region.allocate_ring()?;
-    region.allocate_arena(0)?;
+    if !region.allocate_arena(0)? {
+        return Err(Error::Busy(
+            "a process is still making the shared memory of an earlier session".into(),
+        ));
+    }
     let c = region.control();
     // Another than the last, so that a leftover log is never taken for the one of this session.
     let salt = std::iter::repeat_with(random_salt).find(|salt| *salt != header.salt);
@@ -352,11 +374,7 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
         slots: FIRST_SLOTS,
         segment_bytes: SEGMENT_BYTES,
     };
-    let log = LogFile::create(&OsStorage, &log_path(path), &params)?;
-    if let Ok(file) = File::options().write(true).open(log_path(path)) {
-        crate::database::give_owner_of(path, &file);
-    }
-    Ok(log)
+    LogFile::create(&OsStorage, &log_path(path), &params).map_err(Error::from)
 }
 
 /// Opens the log file of a session that has one.

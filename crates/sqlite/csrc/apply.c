@@ -5,8 +5,11 @@
 ** come sorted within a root and hold a stock write transaction. One stock cursor per root stays open until the end, so that
 ** consecutive keys find their pages in it.
 **
-** Invariant: applying an entry twice is the same as applying it once (F4): puts replace, deletes of what is not there
-** do nothing.
+** Invariants
+**  A1 Applying an entry twice is the same as applying it once (F4): puts replace, deletes of what is not there
+**     do nothing.
+**  A2 Entries are input: in recovery they come from a file. Nothing of one is used before it is known to fit the b-tree that it is
+**     for; the schema table is none that rows of the engine are for.
 */
 typedef struct PlApplyCursor PlApplyCursor;
 typedef struct PlApply PlApply;
@@ -50,6 +53,7 @@ static int plApplyCursor(PlApply *pA, Pgno iRoot, PlApplyCursor **ppOut){
       return SQLITE_OK;
     }
   }
+  if( iRoot<=SCHEMA_ROOT ) return SQLITE_CORRUPT_PGNO(iRoot);
   pC = sqlite3MallocZero(sizeof(*pC));
   if( pC==0 ) return SQLITE_NOMEM_BKPT;
   pC->iRoot = iRoot;
@@ -65,9 +69,27 @@ static int plApplyCursor(PlApply *pA, Pgno iRoot, PlApplyCursor **ppOut){
   return SQLITE_OK;
 }
 
+/* Has a record what it says: a header of whole serial types, and the bytes that these take? As to SQLite itself, more is no harm. */
+static int plIsRecord(const u8 *a, u32 n){
+  u64 nHdr = 0, nBody = 0, t, i;
+  if( n==0 || n>0x7fffffff || (a[0]>=0x80 && n<9) ) return 0;
+  i = sqlite3GetVarint(a, &nHdr);
+  if( nHdr<i || nHdr>n ) return 0;
+  while( i<nHdr ){
+    u64 k = i;
+    while( k<nHdr && k<i+8 && a[k]>=0x80 ) k++;
+    if( k>=nHdr ) return 0;
+    i += sqlite3GetVarint(&a[i], &t);
+    if( t>0xffffffff ) return 0;
+    nBody += sqlite3VdbeSerialTypeLen((u32)t);
+  }
+  return i==nHdr && nHdr+nBody<=n;
+}
+
 /* Moves to the entry's key. *pRes as sqlite3BtreeTableMoveto. */
 static int plApplySeek(PlApplyCursor *pC, const PlEntry *pEntry, int *pRes){
   int rc;
+  if( pC->pInfo==0 ? pEntry->nKey!=8 : !plIsRecord(pEntry->rec, pEntry->nRec) ) return SQLITE_CORRUPT_PGNO(pC->iRoot);
   if( pC->pInfo==0 ){
     /* A cursor that knows its row can tell an append without searching. After a delete it is at the root, whose cells
     ** are no rows unless it is a leaf. */

@@ -187,7 +187,7 @@ int  pl_commit_prepare(PlConn *, const PlWait *);
 ** read transaction, start over from pin, take (forWrite=1; it sees the same), and call again. */
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
-int  pl_maintain(PlConn *);              /* outside any transaction, after it ended: merge when due */
+int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it ended: merge when due; in a thread only with bThreads */
 int  pl_doomed(PlConn *);                /* true after SQLITE_BUSY_SNAPSHOT until rollback: writes must fail with 517 */
 
 /* ---- the exclusive path -------------------------------------------------------- */

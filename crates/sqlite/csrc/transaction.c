@@ -134,7 +134,8 @@ static void plEndRead(Btree *p){
   if( pPl->bMaintain ){
     int rc;
     pPl->bMaintain = 0;
-    rc = pl_maintain(pPl->pConn);
+    /* A program that configured SQLite for one thread gets no second one, whatever the session wishes. */
+    rc = pl_maintain(pPl->pConn, sqlite3GlobalConfig.bCoreMutex);
     if( rc ) sqlite3_log(rc, "plait: merge of %s failed: %s",
                          sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
   }

@@ -45,7 +45,7 @@ use super::frame::{u32_at, u64_at};
 use super::segments::Segment;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Storage, StorageFile, side};
 
 /// First bytes of a log file.
 pub const FILE_MAGIC: [u8; 8] = *b"PlaitLog";
@@ -58,7 +58,10 @@ pub const SLOT_MAGIC: u32 = u32::from_le_bytes(*b"PLTS");
 /// Meaningful bytes of the header page and of a slot's header.
 pub const HEADER_BYTES: usize = 64;
 /// Largest segment that is believed.
-const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+/// Largest number of a segment, and position in the stream, that are believed: sums with them stay below 2^64.
+const SEGMENT_NUMBER_MAX: u64 = 1 << 36;
+const POSITION_MAX: u64 = 1 << 62;
 /// Smallest segment that is believed.
 const SEGMENT_BYTES_MIN: u64 = 512;
 
@@ -166,13 +169,16 @@ impl Segment {
         if u32_at(b, 0) != SLOT_MAGIC || u32_at(b, 4) != salt || !sealed(b) {
             return None;
         }
-        Some(Segment {
+        let segment = Segment {
             number: u64_at(b, 8),
             generation: Generation::new(u32_at(b, 16)),
             previous_generation: Generation::new(u32_at(b, 20)),
             generation_start: Lsn::new(u64_at(b, 24)),
             previous_end: Lsn::new(u64_at(b, 32)),
-        })
+        };
+        let possible = segment.number <= SEGMENT_NUMBER_MAX
+            && segment.generation_start.get().max(segment.previous_end.get()) <= POSITION_MAX;
+        possible.then_some(segment)
     }
 }
 
@@ -313,6 +319,9 @@ impl LogFile {
 pub(super) fn open_error(path: &Path, e: &io::Error) -> LogError {
     if e.kind() == io::ErrorKind::NotFound {
         return LogError::Missing { path: path.to_owned() };
+    }
+    if let Some(why) = side::refusal(e) {
+        return LogError::NotALog { path: path.to_owned(), why };
     }
     LogError::io("open", path, e)
 }

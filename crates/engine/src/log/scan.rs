@@ -23,11 +23,12 @@ use super::error::LogError;
 use super::file::{FileHeader, HEADER_BYTES, PAGE_BYTES, open_error, slot_offset};
 use super::frame::{self, BadFrame, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame};
 use super::segments::Segment;
+use super::shared::MAX_SLOTS;
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::storage::{Storage, StorageFile};
 
-/// Longest frame that is believed.
-const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Longest frame that is believed: twice what a session writes.
+const FRAME_BYTES_MAX: usize = 16 << 20;
 /// Newest generation that is believed: what is stamped must leave numbers for those to come.
 const GENERATION_MAX: Generation = Generation::new(u32::MAX / 2);
 
@@ -297,6 +298,7 @@ struct Stream {
     file: Box<dyn StorageFile>,
     path: PathBuf,
     salt: u32,
+    len_bytes: u64,
     segment_bytes: u64,
     slots: u32,
     merged_slots: u32,
@@ -319,10 +321,16 @@ impl Stream {
         let len = file.len_bytes().map_err(|e| LogError::io("measure", path, &e))?;
         let stride = PAGE_BYTES + header.segment_bytes;
         let slots = len.saturating_sub(PAGE_BYTES).div_ceil(stride);
+        if slots > u64::from(MAX_SLOTS) {
+            // A file of holes may be of any length, and reading it would take as long.
+            let why = "it is longer than any log".to_owned();
+            return Err(LogError::NotALog { path: path.to_owned(), why });
+        }
         let mut stream = Stream {
             file,
             path: path.to_owned(),
             salt: header.salt,
+            len_bytes: len,
             segment_bytes: header.segment_bytes,
             slots: u32::try_from(slots).unwrap_or(u32::MAX),
             merged_slots: 0,
@@ -391,8 +399,10 @@ impl Stream {
         }
         self.cached = None;
         let mut cache = std::mem::take(&mut self.cache);
-        cache.resize(self.segment_bytes as usize, 0);
-        let n = self.read(slot_offset(slot, self.segment_bytes) + PAGE_BYTES, &mut cache)?;
+        let at = slot_offset(slot, self.segment_bytes) + PAGE_BYTES;
+        // As much as there is: the header may state any size.
+        cache.resize(self.segment_bytes.min(self.len_bytes.saturating_sub(at)) as usize, 0);
+        let n = self.read(at, &mut cache)?;
         cache.truncate(n);
         self.cache = cache;
         self.cached = Some(slot);
@@ -444,16 +454,26 @@ impl Stream {
         let named: Vec<_> = self.segments.iter().map(|(s, slot)| (Some(s.number), *slot)).collect();
         let nameless: Vec<_> = self.nameless.iter().map(|slot| (None, *slot)).collect();
         let mut bytes = Vec::new();
+        // What looks like frames may overlap, but not everywhere: a file made to be slow to read ends here.
+        let mut budget = 4 * u64::from(self.slots) * self.segment_bytes + FRAME_BYTES_MAX as u64;
         for (number, slot) in named.into_iter().chain(nameless) {
             self.load(slot)?;
             for (offset, lsn) in self.candidates() {
+                if budget == 0 {
+                    let why = "more of it looks like frames than it can hold".to_owned();
+                    return Err(LogError::Corrupt { path: self.path.clone(), at: lsn, why });
+                }
                 let expected = number.is_none_or(|n| lsn.get() / self.segment_bytes == n);
                 if !expected {
                     continue;
                 }
                 self.load(slot)?;
                 let here = &self.cache[offset..];
-                match frame::stated_len(here, lsn) {
+                let stated = frame::stated_len(here, lsn);
+                if let Ok(len) = stated {
+                    budget = budget.saturating_sub(len.min(FRAME_BYTES_MAX) as u64);
+                }
+                match stated {
                     Ok(len) if len <= here.len() => {
                         if let Ok(frame) = Frame::parse(here, self.salt, lsn) {
                             visit(&frame);

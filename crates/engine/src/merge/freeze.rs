@@ -160,35 +160,32 @@ impl Database {
 
     /// Makes sure that a freeze will find an arena: frees merged ones and allocates disk space.
     pub(crate) fn prepare_arena(&self) -> Result<bool> {
-        let index = {
+        let gens = &self.control().generations;
+        let free = || -> Vec<usize> {
+            (0..ARENAS).filter(|&i| gens[i].state.load(Relaxed) == generation::FREE).collect()
+        };
+        let mut found = {
             let _guard = self.lock_commit()?;
             self.free_merged(true);
-            let gens = &self.control().generations;
-            let find = |ok: &dyn Fn(&GenSlot) -> bool| {
-                (0..ARENAS)
-                    .find(|&i| gens[i].state.load(Relaxed) == generation::FREE && ok(&gens[i]))
-            };
-            if find(&|g| g.allocated.load(Acquire) == 1).is_some() {
+            free()
+        };
+        if found.iter().any(|&i| gens[i].allocated.load(Acquire) == 1) {
+            return Ok(true);
+        }
+        if found.is_empty() {
+            // Dead processes pin nothing; the living give up history that only validation would want.
+            self.reap_dead()?;
+            let _guard = self.lock_commit()?;
+            self.free_merged(false);
+            found = free();
+        }
+        for index in found {
+            // Where another process is at it, which may be stopped, the next will do.
+            if self.region().allocate_arena(index)? {
                 return Ok(true);
             }
-            find(&|_| true)
-        };
-        let index = match index {
-            Some(i) => Some(i),
-            None => {
-                // Dead processes pin nothing; the living give up history that only validation would want.
-                self.reap_dead()?;
-                let _guard = self.lock_commit()?;
-                self.free_merged(false);
-                (0..ARENAS).find(|&i| {
-                    self.control().generations[i].state.load(Relaxed) == generation::FREE
-                })
-            }
-        };
-        match index {
-            Some(i) => self.region().allocate_arena(i).map(|()| true),
-            None => Ok(false),
         }
+        Ok(false)
     }
 
     /// Waits until the end of a reader's snapshot frees an arena. If the caller, in `me`, holds the writer's right, what is

@@ -350,6 +350,8 @@ pub const TOTAL_BYTES: usize = ARENAS_OFFSET + ARENAS * ARENA_BYTES;
 
 /// Byte of the file whose lock serialises opening, recovery and closing.
 pub const LIFECYCLE_LOCK: i64 = 1 << 40;
+/// Byte of the file whose lock is held by who allocates disk space behind arena 0; arena `i` has the `i`-th after it.
+pub const ALLOCATE_LOCK_BASE: i64 = LIFECYCLE_LOCK - ARENAS as i64;
 /// Byte of the file whose lock says that process slot 0 is alive; slot `i` has the `i`-th after it.
 pub const PROCESS_LOCK_BASE: i64 = LIFECYCLE_LOCK + 1;
 

@@ -15,19 +15,22 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapRaw;
 
+use super::cancel::Uncancelled;
 use super::fork::LockFile;
 use super::layout::{
-    ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION, Layout, MAGIC, RING_BYTES,
-    RING_OFFSET, TOTAL_BYTES, session,
+    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION,
+    Layout, MAGIC, RING_BYTES, RING_OFFSET, TOTAL_BYTES, session,
 };
+use super::locks;
 use crate::error::{Error, Result};
 use crate::log::{LogMemory, LogParams, LogShared, Ring};
 use crate::memtable::Memtable;
+use crate::storage::side;
 
 /// Which base file the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +49,8 @@ pub struct Region {
     map: MmapRaw,
     file: Arc<LockFile>,
     path: PathBuf,
+    /// Of this process, one allocates at a time.
+    allocating: Mutex<()>,
 }
 
 impl Region {
@@ -68,7 +73,7 @@ impl Region {
         let shared = file.reopen().map_err(|e| say(&e))?;
         let map =
             memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&shared).map_err(|e| say(&e))?;
-        Ok(Region { map, file, path: path.to_owned() })
+        Ok(Region { map, file, path: path.to_owned(), allocating: Mutex::default() })
     }
 
     /// The file itself: its locks tell who is alive.
@@ -153,17 +158,32 @@ impl Region {
         allocate(&self.file, RING_OFFSET, RING_BYTES).map_err(|e| full(&self.path, &e))
     }
 
-    /// Allocates disk space behind arena `index`; cheap when it is there already.
-    pub fn allocate_arena(&self, index: usize) -> Result<()> {
-        let slot = &self.control().generations[index];
-        // Relaxed: a stale 0 only repeats the allocation, which is idempotent.
-        if slot.allocated.load(Relaxed) == 0 {
+    /// Allocates disk space behind arena `index`; cheap when it is there already. False while another process is at it.
+    pub fn allocate_arena(&self, index: usize) -> Result<bool> {
+        let is_there = || self.control().generations[index].allocated.load(Acquire) != 0;
+        if is_there() {
+            return Ok(true);
+        }
+        // Where zeros are written for it, whoever comes second must not: the first may have begun to use the arena. The lock
+        // of the file is shared by the threads of a process, so these take turns before.
+        let _turn = self.allocating.lock().unwrap_or_else(PoisonError::into_inner);
+        let _uncancelled = Uncancelled::begin();
+        let byte = ALLOCATE_LOCK_BASE + index as i64;
+        let locked = locks::try_lock(&self.file, byte).map_err(|e| {
+            Error::io(format!("cannot lock shared memory {}", self.path.display()), &e)
+        })?;
+        // Not waited for: the other may be stopped.
+        if !locked {
+            return Ok(is_there());
+        }
+        let _unlocking = Unlocking { file: &self.file, byte };
+        if !is_there() {
             allocate(&self.file, ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)
                 .map_err(|e| full(&self.path, &e))?;
             // Release pairs with the Acquire of the freezer, which may touch the arena next.
-            slot.allocated.store(1, Release);
+            self.control().generations[index].allocated.store(1, Release);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// True unless the file system is running out of space.
@@ -218,13 +238,7 @@ impl Region {
 
     /// True if the file is still the one at its path.
     pub fn is_in_place(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let same =
-            |a: std::fs::Metadata, b: std::fs::Metadata| a.ino() == b.ino() && a.dev() == b.dev();
-        match (std::fs::metadata(&self.path), self.file.metadata()) {
-            (Ok(a), Ok(b)) => same(a, b),
-            _ => false,
-        }
+        side::is_named(&self.file, &self.path)
     }
 
     /// Marks the content as not to be trusted any more.
@@ -241,21 +255,43 @@ fn boot_id() -> std::io::Result<[u8; 40]> {
     Ok(id)
 }
 
+/// Gives the lock on a byte back, however its holder ends.
+struct Unlocking<'a> {
+    file: &'a File,
+    byte: i64,
+}
+
+impl Drop for Unlocking<'_> {
+    fn drop(&mut self) {
+        // What cannot be unlocked stays until the file is closed; nobody waits for it.
+        let _ = locks::unlock(self.file, self.byte);
+    }
+}
+
+/// Bytes allocated by one system call: few enough that a program with a fast timer gets them between two signals.
+const ALLOCATE_BYTES: usize = 1 << 20;
+
 /// Allocates disk space. Where the file system cannot, zeros are written: nobody uses that part of the file yet.
 fn allocate(file: &File, offset: usize, len: usize) -> std::io::Result<()> {
+    let end = offset + len;
+    for at in (offset..end).step_by(ALLOCATE_BYTES) {
+        allocate_piece(file, at as u64, ALLOCATE_BYTES.min(end - at))?;
+    }
+    Ok(())
+}
+
+fn allocate_piece(file: &File, at: u64, len: usize) -> std::io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
     use std::os::unix::fs::FileExt;
-    match fallocate(file, FallocateFlags::empty(), offset as u64, len as u64) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::OPNOTSUPP) => {
-            let zeros = vec![0; 1 << 20];
-            let end = offset + len;
-            for at in (offset..end).step_by(zeros.len()) {
-                file.write_all_at(&zeros[..zeros.len().min(end - at)], at as u64)?;
-            }
-            Ok(())
+    loop {
+        match fallocate(file, FallocateFlags::empty(), at, len as u64) {
+            Ok(()) => return Ok(()),
+            // A signal: nothing was allocated, or some of it, and asking again is no harm.
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return file.write_all_at(&vec![0; len], at),
+            Err(e) => return Err(e.into()),
         }
-        Err(e) => Err(e.into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the log needs of a file system, behind one trait.
 //!
-//! [`os`] is the real one. The simulated one (`sim`, tests only) states what a crash may keep, lose or
+//! [`os`] is the real one; [`side`] is how it opens files. The simulated one (`sim`, tests only) states what a crash may keep, lose or
 //! tear, and fails on demand. Nothing of the base goes through here: that is SQLite's own VFS.
 //!
 //! Deliberately absent: asynchronous operations, memory mapping, locks.
@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 
 pub mod os;
+pub mod side;
 #[cfg(test)]
 pub mod sim;
 
@@ -21,7 +22,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Opens an existing file for reading; writes to it fail.
     fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
 
-    /// Creates an empty file with the permission bits `mode`, emptying one that exists.
+    /// Creates an empty file with the permission bits `mode`, in place of one that exists.
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn StorageFile>>;
 
     /// Whether something exists at `path`.

@@ -1,11 +1,11 @@
 //! The real file system.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::{Storage, StorageFile};
+use super::{Storage, StorageFile, side};
 
 /// The operating system's files.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,25 +16,20 @@ struct OsFile(File);
 
 impl Storage for OsStorage {
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Box::new(OsFile(file)))
+        Ok(Box::new(OsFile(side::open(path, true)?)))
     }
 
     fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        Ok(Box::new(OsFile(File::open(path)?)))
+        Ok(Box::new(OsFile(side::open(path, false)?)))
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn StorageFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(mode)
-            .open(path)?;
-        // The log must be as readable as the base whatever the umask says; failing to widen it is no reason to stop.
-        let _ = file.set_permissions(std::fs::Permissions::from_mode(mode));
-        Ok(Box::new(OsFile(file)))
+        // What stands there is the draft of a process that died, or a trap: the name goes, not what it may lead to.
+        match std::fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        Ok(Box::new(OsFile(side::create(path, mode)?)))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -86,7 +81,7 @@ impl StorageFile for OsFile {
 
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let mine = self.0.metadata()?;
-        match std::fs::metadata(path) {
+        match std::fs::symlink_metadata(path) {
             Ok(there) => Ok((there.dev(), there.ino()) == (mine.dev(), mine.ino())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),

@@ -403,11 +403,11 @@ impl Conn {
         slot.txn.store(0, Relaxed);
     }
 
-    /// Merges when it is due. Outside any transaction.
-    pub fn maintain(&mut self) -> Result<()> {
+    /// Merges when it is due, in a thread if that is wished for and `threads` may be started. Outside any transaction.
+    pub fn maintain(&mut self, threads: bool) -> Result<()> {
         self.db.prepare_log_space()?;
         self.db.prepare_next_arena();
-        if self.db.control().background_merge.load(Relaxed) != 0 {
+        if threads && self.db.control().background_merge.load(Relaxed) != 0 {
             self.db.wake_background_merge();
             return Ok(());
         }

@@ -301,7 +301,7 @@ impl Client {
     pub fn commit(&mut self, sync: Sync) -> Result<()> {
         wait_ms(2000, |w| self.conn().commit(sync, false, w))?;
         self.conn().snapshot_end();
-        self.conn().maintain()
+        self.conn().maintain(true)
     }
     pub fn rollback(&mut self) {
         self.conn().rollback().unwrap();

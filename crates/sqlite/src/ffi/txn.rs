@@ -337,9 +337,9 @@ pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn) -> c_int {
+pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.maintain().map(|()| SQLITE_OK)) }
+    unsafe { with(conn, |c| c.maintain(threads != 0).map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.

@@ -1,0 +1,397 @@
+//! Opening, creating and removing the files beside a database: `-plait`, its draft, `-plait-shm`.
+//!
+//! Whoever may write in the folder can put anything under these names: a link to a file of somebody else, a pipe, a
+//! file of their own. So nothing is believed but what the open descriptor says, and nothing of a file is changed
+//! before that. SQLite does much of this for its own side files; these are made and removed at every session.
+//!
+//! Invariants
+//! - D1 Symbolic links are not followed. That of the database itself is resolved before, by SQLite: side files stand
+//!   beside the file that it leads to.
+//! - D2 A file that was there is used only if it is a regular one, and of somebody who is trusted with the
+//!   database: its owner, this process's effective user, root; if its group may write it, a file of that
+//!   group; if everybody may, any; if it has an access control list, a file of whoever may write by that.
+//! - D6 A file with a second name (a hard link) may be anything of theirs. A log is read, and found to be one, before it is
+//!   written, so it may have one: folders are backed up in this way. Shared memory is filled whatever there was, so one with a
+//!   second name must have been shared memory before.
+//! - D3 Permissions and owner are given to a file that was created exclusively here, and to no other. Only the permissions of an
+//!   empty one of our own are put right as well: its creator may have died in between.
+//! - D4 A name is removed only while it is that of the file which is meant, where there is such a file.
+//! - D5 Descriptors 0 to 2 are not used: a program that has closed them writes its messages there.
+//!
+//! Deliberately absent: protection from those who may rename the database itself.
+
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::IFlags;
+
+use crate::shm::layout::MAGIC;
+
+/// What the names of side files end in.
+const SUFFIXES: [&str; 3] = [SHARED_MEMORY, "-plait-new", "-plait"];
+const SHARED_MEMORY: &str = "-plait-shm";
+/// Not to be had by following a link, nor by waiting for the other end of a pipe.
+const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+/// Attempts to open or create a file that others create and remove.
+const TRIES: u32 = 100;
+
+fn refused(why: impl Into<String>) -> Error {
+    Error::new(ErrorKind::PermissionDenied, why.into())
+}
+
+/// Why a file was refused (D1, D2), if that is what the error says.
+pub fn refusal(e: &Error) -> Option<String> {
+    (e.kind() == ErrorKind::PermissionDenied && e.raw_os_error().is_none()).then(|| e.to_string())
+}
+
+/// The database that a side file stands beside; `None` if it has no such name.
+fn base_of(path: &Path) -> Option<PathBuf> {
+    let name = path.as_os_str().as_bytes();
+    let stem = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(stem)))
+}
+
+fn base_metadata(path: &Path) -> Option<Metadata> {
+    std::fs::metadata(base_of(path)?).ok()
+}
+
+/// Opens a side file that is there, for reading and, if `write`, for writing.
+///
+/// # Errors
+/// Those of the system, and a [`refusal`].
+pub fn open(path: &Path, write: bool) -> Result<File> {
+    let opened = OpenOptions::new().read(true).write(write).custom_flags(FLAGS).open(path);
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        Some(libc::ELOOP) => refused("it is a symbolic link, which is not followed"),
+        Some(libc::EISDIR | libc::ENXIO) => refused("it is not a regular file"),
+        _ => e,
+    })?;
+    let file = above_standard_descriptors(file)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(refused("it is not a regular file"));
+    }
+    // A name of ours; SQLite's WAL is opened here as well, to be synced.
+    if let Some(base) = base_of(path) {
+        if meta.nlink() > 1 && is_filled_unseen(path) && !was_shared_memory(&file)? {
+            return Err(refused(
+                "it has a second name (a hard link), and is no shared memory of this library",
+            ));
+        }
+        if let Ok(about) = std::fs::metadata(&base) {
+            check_owner(&meta, &about, &base)?;
+        }
+    }
+    Ok(file)
+}
+
+/// True if whoever opens the file writes to it without a look at what it holds.
+fn is_filled_unseen(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(SHARED_MEMORY.as_bytes())
+}
+
+/// True if a session of this boot or another has begun in the file (layout.rs).
+fn was_shared_memory(file: &File) -> Result<bool> {
+    let mut first = [0; 8];
+    let n = file.read_at(&mut first, 0)?;
+    Ok(n == first.len() && u64::from_ne_bytes(first) == MAGIC)
+}
+
+fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()> {
+    let ours = [base.uid(), rustix::process::geteuid().as_raw(), 0].contains(&meta.uid());
+    let of_group = base.mode() & 0o020 != 0 && meta.gid() == base.gid();
+    if ours || of_group || base.mode() & 0o002 != 0 || is_listed_writer(base_path, meta) {
+        return Ok(());
+    }
+    Err(refused(format!("it belongs to user {}, who may not write the database", meta.uid())))
+}
+
+/// True if the access control list of the database lets the owner or the group of `meta` write (acl(5); the kernel's form is
+/// a version and entries of a kind, permissions and an id).
+fn is_listed_writer(base_path: &Path, meta: &Metadata) -> bool {
+    let mut bytes = vec![0; 1 << 16];
+    let Ok(n) = rustix::fs::getxattr(base_path, "system.posix_acl_access", &mut bytes) else {
+        return false;
+    };
+    let entries: Vec<(u16, u16, u32)> = bytes[..n]
+        .get(4..)
+        .unwrap_or_default()
+        .chunks_exact(8)
+        .map(|e| {
+            let id = u32::from_le_bytes([e[4], e[5], e[6], e[7]]);
+            (u16::from_le_bytes([e[0], e[1]]), u16::from_le_bytes([e[2], e[3]]), id)
+        })
+        .collect();
+    let (user, group, mask, write) = (0x02, 0x08, 0x10, 0o2);
+    let is_masked = entries.iter().any(|&(kind, may, _)| kind == mask && may & write == 0);
+    let is_them =
+        |kind, id| (kind == user && id == meta.uid()) || (kind == group && id == meta.gid());
+    !is_masked && entries.iter().any(|&(kind, may, id)| is_them(kind, id) && may & write != 0)
+}
+
+/// Creates a side file that is not there, with the permission bits `mode` and, for root, the owner of the database.
+///
+/// # Errors
+/// Those of the system; `AlreadyExists` for anything that stands there, a link among it.
+pub fn create(path: &Path, mode: u32) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .custom_flags(FLAGS)
+        .open(path)?;
+    let file = above_standard_descriptors(file)?;
+    if let Some(base) = base_metadata(path) {
+        give_owner_of(&base, &file);
+    }
+    give_mode(&file, mode);
+    overwrite_in_place(&file);
+    Ok(file)
+}
+
+/// Opens a side file, or creates it with the permissions of the database.
+///
+/// # Errors
+/// Those of [`open`] and [`create`].
+pub fn open_or_create(path: &Path) -> Result<File> {
+    let mode = base_metadata(path).map_or(0o600, |base| base.mode() & 0o777);
+    for _ in 0..TRIES {
+        match open(path, true) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            other => {
+                if let Ok(file) = &other
+                    && file.metadata().is_ok_and(|m| {
+                        m.len() == 0 && m.uid() == rustix::process::geteuid().as_raw()
+                    })
+                {
+                    give_mode(file, mode);
+                }
+                return other;
+            }
+        }
+        match create(path, mode) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    Err(refused("it appears and disappears"))
+}
+
+/// True if `path` is the name of this very file.
+pub fn is_named(file: &File, path: &Path) -> bool {
+    match (std::fs::symlink_metadata(path), file.metadata()) {
+        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
+        _ => false,
+    }
+}
+
+/// Removes the name of a file, if it is still its name (D4).
+pub fn remove(file: &File, path: &Path) -> Result<()> {
+    if is_named(file, path) { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+/// As the umask may have narrowed it: whoever may open the database may open both.
+fn give_mode(file: &File, mode: u32) {
+    if file.metadata().is_ok_and(|m| m.mode() & 0o777 != mode) {
+        // A file system without permissions is no reason to stop.
+        let _ = file.set_permissions(Permissions::from_mode(mode));
+    }
+}
+
+/// Only root can give a file away; others can give it to a group that they belong to.
+fn give_owner_of(base: &Metadata, file: &File) {
+    let Ok(meta) = file.metadata() else { return };
+    let is_root = rustix::process::geteuid().is_root();
+    let uid = (is_root && meta.uid() != base.uid()).then_some(base.uid());
+    let gid = (meta.gid() != base.gid()).then_some(base.gid());
+    if uid.is_some() || gid.is_some() {
+        let _ = fchown(file, uid, gid);
+    }
+}
+
+/// Where a file system writes changes to new places (btrfs), asks it not to for this empty file: else writing to space that was
+/// allocated can fail. Others do not know the flag.
+fn overwrite_in_place(file: &File) {
+    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
+        let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
+    }
+}
+
+/// D5.
+fn above_standard_descriptors(file: File) -> Result<File> {
+    if file.as_raw_fd() > 2 {
+        return Ok(file);
+    }
+    let higher: OwnedFd = rustix::io::fcntl_dupfd_cloexec(&file, 3)?;
+    Ok(File::from(higher))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const VICTIM: &[u8] = b"somebody else's";
+
+    fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let base = dir.path().join("app.db");
+        std::fs::write(&base, b"base").expect("a base");
+        std::fs::set_permissions(&base, Permissions::from_mode(0o640)).expect("its mode");
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, VICTIM).expect("a victim");
+        std::fs::set_permissions(&victim, Permissions::from_mode(0o600)).expect("its mode");
+        let side = dir.path().join("app.db-plait-shm");
+        (dir, victim, side)
+    }
+
+    fn untouched(victim: &Path) {
+        assert_eq!(std::fs::read(victim).expect("it is there"), VICTIM);
+        assert_eq!(std::fs::metadata(victim).expect("it is there").mode() & 0o777, 0o600);
+    }
+
+    fn why(result: Result<File>) -> String {
+        refusal(&result.expect_err("it must be refused")).expect("refused, not failed")
+    }
+
+    #[test]
+    fn links_to_other_files_are_refused() {
+        let (_dir, victim, side) = scene();
+        symlink(&victim, &side).expect("a link");
+        assert!(why(open(&side, true)).contains("symbolic link"));
+        assert!(why(open_or_create(&side)).contains("symbolic link"));
+        assert_eq!(create(&side, 0o644).expect_err("it exists").kind(), ErrorKind::AlreadyExists);
+        std::fs::remove_file(&side).expect("removed");
+        symlink(side.with_extension("nothing"), &side).expect("a link to nothing");
+        assert!(why(open_or_create(&side)).contains("symbolic link"));
+        std::fs::remove_file(&side).expect("removed");
+        std::fs::hard_link(&victim, &side).expect("a second name");
+        assert!(why(open_or_create(&side)).contains("hard link"));
+        assert!(why(open(&side, false)).contains("hard link"));
+        untouched(&victim);
+    }
+
+    #[test]
+    fn side_files_that_a_backup_of_the_folder_has_linked_are_used() {
+        let (dir, _victim, side) = scene();
+        let log = dir.path().join("app.db-plait");
+        std::fs::write(&side, [&MAGIC.to_ne_bytes()[..], b"and more"].concat()).expect("a session");
+        std::fs::write(&log, b"the log").expect("a log");
+        std::fs::create_dir(dir.path().join("backup")).expect("a folder");
+        for file in [&side, &log] {
+            let name = file.file_name().expect("a name");
+            std::fs::hard_link(file, dir.path().join("backup").join(name)).expect("a backup");
+            open(file, true).expect("it is what it was");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_user_in_the_access_control_list_of_the_database_is_used() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of others");
+            return;
+        }
+        let (dir, _victim, side) = scene();
+        let base = dir.path().join("app.db");
+        let (alice, bob, mallory) = (1001, 1003, 1002);
+        std::os::unix::fs::chown(&base, Some(alice), Some(alice)).expect("the database is hers");
+        std::fs::write(&side, b"").expect("a side file");
+        std::os::unix::fs::chown(&side, Some(bob), Some(bob)).expect("his");
+        assert!(why(open_or_create(&side)).contains("user 1003"));
+        let mut list = 2u32.to_le_bytes().to_vec();
+        let nobody = u32::MAX;
+        for (kind, may, id) in [
+            (1u16, 6u16, nobody),
+            (2, 6, bob),
+            (2, 4, mallory),
+            (4, 4, nobody),
+            (16, 6, nobody),
+            (32, 0, nobody),
+        ] {
+            list.extend(kind.to_le_bytes());
+            list.extend(may.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(&base, "system.posix_acl_access", &list, flags).is_err() {
+            eprintln!("skipped: the file system has no access control lists");
+            return;
+        }
+        // With a list these bits of the mode are its mask.
+        let gid = std::fs::metadata(&base).expect("there").gid();
+        assert_eq!(gid, alice);
+        open_or_create(&side).expect("he may write the database");
+        std::os::unix::fs::chown(&side, Some(mallory), Some(mallory)).expect("his");
+        assert!(why(open_or_create(&side)).contains("user 1002"), "he may only read");
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once() {
+        let (dir, _victim, side) = scene();
+        std::fs::create_dir(&side).expect("a folder");
+        assert!(why(open_or_create(&side)).contains("regular file"));
+        assert!(why(open(&side, false)).contains("regular file"));
+        std::fs::remove_dir(&side).expect("removed");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &side,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("a pipe");
+        assert!(why(open_or_create(&side)).contains("regular file"));
+        assert!(why(open(&side, false)).contains("regular file"));
+        drop(dir);
+    }
+
+    #[test]
+    fn a_created_file_has_the_permissions_of_the_database() {
+        let (_dir, _victim, side) = scene();
+        let file = open_or_create(&side).expect("created");
+        assert_eq!(file.metadata().expect("open").mode() & 0o777, 0o640);
+        assert!(is_named(&file, &side));
+        std::fs::write(&side, b"not empty").expect("written");
+        std::fs::set_permissions(&side, Permissions::from_mode(0o600)).expect("narrowed");
+        let again = open_or_create(&side).expect("opened");
+        assert_eq!(again.metadata().expect("open").mode() & 0o777, 0o600, "D3: it was there");
+    }
+
+    #[test]
+    fn a_name_that_now_belongs_to_another_file_is_not_removed() {
+        let (_dir, victim, side) = scene();
+        let file = open_or_create(&side).expect("created");
+        std::fs::rename(&victim, &side).expect("replaced");
+        remove(&file, &side).expect("nothing to do");
+        untouched(&side);
+    }
+
+    #[test]
+    fn a_file_of_somebody_who_may_not_write_the_database_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of others");
+            return;
+        }
+        let (dir, _victim, side) = scene();
+        let base = dir.path().join("app.db");
+        let (alice, mallory, staff) = (1001, 1002, 2001);
+        std::os::unix::fs::chown(&base, Some(alice), Some(staff)).expect("the database is hers");
+        std::fs::write(&side, b"").expect("a side file");
+        std::os::unix::fs::chown(&side, Some(mallory), Some(mallory)).expect("his");
+        assert!(why(open_or_create(&side)).contains("user 1002"));
+        std::fs::set_permissions(&base, Permissions::from_mode(0o660)).expect("for the group");
+        assert!(why(open_or_create(&side)).contains("user 1002"), "he is not of the group");
+        std::os::unix::fs::chown(&side, None, Some(staff)).expect("of the group");
+        open_or_create(&side).expect("a member of the group has begun the session");
+        let left = std::fs::metadata(&side).expect("there");
+        assert_eq!((left.uid(), left.gid()), (mallory, staff), "D3: it is not given away");
+        std::fs::remove_file(&side).expect("removed");
+        let made = open_or_create(&side).expect("created").metadata().expect("open");
+        assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (alice, staff, 0o660));
+    }
+}
