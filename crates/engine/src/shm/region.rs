@@ -304,3 +304,28 @@ fn full(path: &Path, e: &std::io::Error) -> Error {
     }
     Error::io(format!("cannot allocate shared memory {}", path.display()), e)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(path: &Path) -> Region {
+        let file = LockFile::open(|| side::open_or_create(path)).expect("opened");
+        Region::map(Arc::new(file), path).expect("mapped")
+    }
+
+    #[test]
+    fn an_arena_is_allocated_by_one_at_a_time_and_nobody_waits_for_another() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("app.db-plait-shm");
+        // Two open files, as of two processes.
+        let (one, other) = (mapped(&path), mapped(&path));
+        assert!(locks::try_lock(one.file(), ALLOCATE_LOCK_BASE).expect("a lock"));
+        assert!(!other.allocate_arena(0).expect("no failure"), "somebody is at it");
+        assert!(other.allocate_arena(1).expect("allocated"), "another arena is free for it");
+        locks::unlock(one.file(), ALLOCATE_LOCK_BASE).expect("unlocked");
+        assert!(other.allocate_arena(0).expect("allocated"));
+        assert!(one.allocate_arena(0).expect("it is there already"));
+        assert!(locks::try_lock(one.file(), ALLOCATE_LOCK_BASE).expect("a lock"), "given back");
+    }
+}

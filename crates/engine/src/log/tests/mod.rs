@@ -25,6 +25,7 @@ mod damage;
 mod failure;
 mod group;
 mod held;
+mod hostile;
 mod processes;
 
 pub(crate) const SALT: u32 = 0x5a17;
