@@ -70,7 +70,9 @@ fn place(state: &Inspection) -> Place {
     match state.outlook() {
         Outlook::Ordinary if state.has_journal => Place::Copy,
         // A reader alone would leave a WAL behind that was not there.
-        Outlook::Ordinary if state.wal.is_none() => Place::Here(OpenFlags::ReadWrite),
+        Outlook::Ordinary | Outlook::Starts { stale_log: false } if state.wal.is_none() => {
+            Place::Here(OpenFlags::ReadWrite)
+        }
         Outlook::Ordinary | Outlook::Starts { stale_log: false } => {
             Place::Here(OpenFlags::ReadOnly)
         }
