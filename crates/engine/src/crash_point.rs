@@ -7,6 +7,9 @@
 //! SIGCONT, and holds what it holds.
 //!
 //! [`CRASH_POINTS`] lists every name; a test holds the list and the sources together.
+//!
+//! `PLAIT_PANIC_AT="pl_get"` or `"pl_get:n"` makes the n-th call of that function of `csrc/engine.h` panic instead, as a
+//! fault of the engine would.
 
 /// Marks a point at which a test may kill or stop the process; see [`crate::crash_point`].
 #[macro_export]
@@ -72,6 +75,15 @@ pub fn hit(name: &'static str) {
     let _ = name;
 }
 
+/// Passes the start of `name`, a function of `csrc/engine.h`, at which a test may let it panic.
+#[inline(always)]
+pub fn panic_point(name: &'static str) {
+    #[cfg(feature = "crash-points")]
+    armed::panic_at(name);
+    #[cfg(not(feature = "crash-points"))]
+    let _ = name;
+}
+
 #[cfg(feature = "crash-points")]
 #[allow(unsafe_code)]
 mod armed {
@@ -82,33 +94,50 @@ mod armed {
     struct Armed {
         name: String,
         remaining: AtomicU64,
-        signal: i32,
     }
 
-    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+    impl Armed {
+        fn from_environment(variable: &str) -> Option<Armed> {
+            let text = std::env::var(variable).ok()?;
+            let (name, count) = match text.rsplit_once(':') {
+                Some((name, n)) => (name, n.parse().ok()?),
+                None => (text.as_str(), 1),
+            };
+            Some(Armed { name: name.to_owned(), remaining: AtomicU64::new(count) })
+        }
 
-    fn parse() -> Option<Armed> {
-        let (text, signal) = match std::env::var("PLAIT_CRASH_AT") {
-            Ok(text) => (text, libc::SIGKILL),
-            Err(_) => (std::env::var("PLAIT_STOP_AT").ok()?, libc::SIGSTOP),
+        /// True at the passage that was asked for.
+        fn is_due(&self, name: &str) -> bool {
+            // Relaxed: the counter orders nothing but itself.
+            self.name == name && self.remaining.fetch_sub(1, Ordering::Relaxed) == 1
+        }
+    }
+
+    static CRASH: OnceLock<Option<(Armed, i32)>> = OnceLock::new();
+    static PANIC: OnceLock<Option<Armed>> = OnceLock::new();
+
+    /// The point, and the signal that the process sends itself there.
+    fn crash() -> Option<(Armed, i32)> {
+        let (armed, signal) = match std::env::var_os("PLAIT_CRASH_AT") {
+            Some(_) => (Armed::from_environment("PLAIT_CRASH_AT")?, libc::SIGKILL),
+            None => (Armed::from_environment("PLAIT_STOP_AT")?, libc::SIGSTOP),
         };
-        let (name, count) = match text.rsplit_once(':') {
-            Some((name, n)) => (name, n.parse().ok()?),
-            None => (text.as_str(), 1),
-        };
+        let name = armed.name.as_str();
         assert!(
             super::CRASH_POINTS.contains(&name),
             "PLAIT_CRASH_AT or PLAIT_STOP_AT names no crash point: {name}"
         );
-        Some(Armed { name: name.to_owned(), remaining: AtomicU64::new(count), signal })
+        Some((armed, signal))
+    }
+
+    pub(super) fn panic_at(name: &str) {
+        let armed = PANIC.get_or_init(|| Armed::from_environment("PLAIT_PANIC_AT"));
+        assert!(!armed.as_ref().is_some_and(|armed| armed.is_due(name)), "panic planted in {name}");
     }
 
     pub(super) fn hit(name: &str) {
-        let Some(armed) = ARMED.get_or_init(parse) else {
-            return;
-        };
-        // Relaxed: the counter orders nothing but itself.
-        if armed.name != name || armed.remaining.fetch_sub(1, Ordering::Relaxed) != 1 {
+        let Some((armed, signal)) = CRASH.get_or_init(crash) else { return };
+        if !armed.is_due(name) {
             return;
         }
         let mut stderr = std::io::stderr();
@@ -117,8 +146,8 @@ mod armed {
         // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() };
         // SAFETY: signalling this very process is always permitted.
-        unsafe { libc::kill(pid, armed.signal) };
-        while armed.signal == libc::SIGKILL {
+        unsafe { libc::kill(pid, *signal) };
+        while *signal == libc::SIGKILL {
             std::thread::park();
         }
     }

@@ -322,9 +322,16 @@ pub const EDITS: &[Edit] = &[
         section: "main.c",
         anchor: "      *(unsigned int*)pArg = sqlite3PagerDataVersion(pPager);",
         place: Replace,
-        text: "      *(unsigned int*)pArg = plDataVersion(pBtree, pPager); /* [plait] */",
-        why: "SQLITE_FCNTL_DATA_VERSION sees commits that are not merged. \
-              u32 plDataVersion(Btree*, Pager*), which falls back to the replaced call",
+        text: "      rc = plDataVersion(pBtree, pPager, (unsigned int*)pArg); /* [plait] */\n      if( rc==SQLITE_OK ) /* [plait] */",
+        why: "SQLITE_FCNTL_DATA_VERSION sees commits that are not merged; the next line sets rc to SQLITE_OK. \
+              int plDataVersion(Btree*, Pager*, u32*), which falls back to the replaced call",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "  sqlite3BtreeGetMeta(db->aDb[iDb].pBt, iCookie, (u32 *)&iMeta);",
+        place: Replace,
+        text: "  rc = plReadMeta(db->aDb[iDb].pBt, iCookie, (u32 *)&iMeta); /* [plait] */\n  if( rc ) goto abort_due_to_error; /* [plait] */",
+        why: "so does PRAGMA data_version. int plReadMeta(Btree*, int idx, u32*), which falls back to the replaced call",
     },
     Edit {
         section: "main.c",

@@ -171,7 +171,7 @@ static int plAttach(Btree *p){
     }
   }else{
     int iDb = plDbIndex(p);
-    plBtreeSetPagerFlags(p, p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK));
+    rc = plBtreeSetPagerFlags(p, p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK));
   }
   pl_free(zErr);
   return rc;
@@ -270,12 +270,14 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
 ** cut could leave it inconsistent. */
 static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   PlBtree *pPl = p->pPl;
+  int rc;
   switch( pgFlags & PAGER_SYNCHRONOUS_MASK ){
     case PAGER_SYNCHRONOUS_OFF:    pPl->eSync = PL_SYNC_OFF; break;
     case PAGER_SYNCHRONOUS_NORMAL: pPl->eSync = PL_SYNC_NORMAL; break;
     default:                       pPl->eSync = PL_SYNC_FULL; break;
   }
-  pl_set_level(pPl->pConn, pPl->eSync);
+  rc = pl_set_level(pPl->pConn, pPl->eSync);
+  if( rc ) return plFail(p, rc);
   pgFlags &= ~(unsigned)PAGER_SYNCHRONOUS_MASK;
   pgFlags |= pPl->eSync==PL_SYNC_FULL ? PAGER_SYNCHRONOUS_FULL : PAGER_SYNCHRONOUS_NORMAL;
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);

@@ -91,7 +91,7 @@ static int plBaseSchema(PlBase *pBase){
   u32 iCookie = 0;
   char *zErr = 0;
   int rc = SQLITE_OK;
-  sqlite3StockBtreeGetMeta(plBaseBtree(pBase), BTREE_SCHEMA_VERSION, &iCookie);
+  sqlite3BtreeGetMeta(plBaseBtree(pBase), BTREE_SCHEMA_VERSION, &iCookie);
   if( DbHasProperty(db, 0, DB_SchemaLoaded) && db->aDb[0].pSchema->schema_cookie!=(int)iCookie ){
     sqlite3ResetAllSchemasOfConnection(db);
   }

@@ -82,12 +82,13 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
   PlEntry e;
   i64 nEntry = 0;
   u32 nStep = 0;
-  int bFound, rc;
+  int rc;
   if( pX->eMode==PLC_PASS ) return sqlite3StockBtreeCount(db, pCur, pnEntry);
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
   plRdWhole(pX);
-  if( !plOverlay(pX) ){
+  rc = plOverlay(pX);
+  if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, pCur, pnEntry);
     pCur->eState = CURSOR_INVALID;
@@ -95,13 +96,12 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
   }
   plToMerge(pX);
   plForget(pX);
-  rc = plInnerOpen(pX);
+  if( rc==SQLITE_OK ) rc = plInnerOpen(pX);
   if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, pX->pIn, &nEntry);
+  if( rc==SQLITE_OK ) rc = plIterOpen(pX);
   if( rc ) return rc;
-  if( pX->pIter==0 ) pX->pIter = pl_iter_new(pX->pPl->pConn, pCur->pgnoRoot);
-  if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
-  bFound = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &e);
-  while( bFound ){
+  rc = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &e);
+  while( rc==SQLITE_OK ){
     int res;
     pX->bRec = pX->bKey = 0;
     pX->cur = e;
@@ -112,8 +112,9 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
     if( res==0 && e.tombstone ) nEntry--;
     if( res!=0 && !e.tombstone ) nEntry++;
     if( (++nStep & 0xff)==0 && AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
-    bFound = pl_iter_next(pX->pIter, &e);
+    rc = pl_iter_next(pX->pIter, &e);
   }
+  if( rc!=SQLITE_DONE ) return plFail(pCur->pBtree, rc);
   *pnEntry = nEntry;
   return SQLITE_OK;
 }

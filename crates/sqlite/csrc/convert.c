@@ -102,10 +102,10 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
 /* PLAIT_JOURNAL_MODE=concurrent: a program asks for WAL. Is concurrent mode possible, or is it to get what SQLite gives? */
 static int plWalIsConcurrent(Btree *p){
   Pager *pPager = p->pBt->pPager;
-  return pl_wal_is_concurrent() && plUnsuitable(p)==0 && !sqlite3BtreeIsReadonly(p)
+  return pl_wal_is_concurrent()==SQLITE_OK && plUnsuitable(p)==0 && !sqlite3BtreeIsReadonly(p)
       && p->db->autoCommit && p->db->nVdbeRead<=1
       && !pPager->exclusiveMode && sqlite3PagerWalSupported(pPager)
-      && !pl_is_network(sqlite3PagerFilename(pPager, 0));
+      && pl_check_network(sqlite3PagerFilename(pPager, 0))!=SQLITE_CANTOPEN;
 }
 
 static int plDisable(Vdbe *pVdbe, Btree *p){

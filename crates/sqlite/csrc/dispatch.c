@@ -21,7 +21,7 @@
 **  NewDb, CopyFile         -  backup and VACUUM, exclusive by then
 **  ClearTable              A  write.c: tombstones, or exclusive when large
 **  ClearTableOfCursor      -  ephemeral tables only
-**  GetMeta                 A  pages.c: BTREE_DATA_VERSION counts commits, not pages
+**  GetMeta                 -  OP_ReadCookie asks pages.c: BTREE_DATA_VERSION counts commits, not pages
 **  Checkpoint              A  pages.c: merges first
 **  IntegrityCheck          A  pages.c: pages of the base, merged counts
 **  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,

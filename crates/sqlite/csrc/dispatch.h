@@ -73,7 +73,7 @@ struct PlBtree {
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
-  int rcBroken;           /* not 0: becoming exclusive failed half way; only rollback helps */
+  int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */
   Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */
   int nCoarse, nCoarseAlloc;
   u8 *aScratch;           /* TransferRow: record on its way into a facade */

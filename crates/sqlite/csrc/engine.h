@@ -4,15 +4,17 @@
 ** these names is exported from the shared object.
 **
 ** Conventions
-**  - "int" results are SQLite result codes (extended where it says so) unless
-**    a function says otherwise.  After a code other than SQLITE_OK,
-**    pl_errmsg(conn) has a sentence, and pl_conflict() the conflict if the code is
-**    SQLITE_BUSY_SNAPSHOT.
+**  - "int" results are SQLite result codes (extended where it says so).  What a call finds goes
+**    behind a pointer: SQLITE_OK, it is there; SQLITE_DONE, there is nothing; any other code is a failure, and what
+**    the pointer leads to is not to be used. After one pl_errmsg(conn) has a sentence, and pl_conflict()
+**    the conflict if the code is SQLITE_BUSY_SNAPSHOT.
+**  - Void results: ends, gives back or reports, and has nothing to say about it.
 **  - Keys are order-preserving byte strings compared with memcmp, shorter first
 **    (see pl_encode_*).  A table key is the rowid, 8 bytes big-endian with
 **    the sign bit flipped.  Nothing in the engine knows SQLite's types.
 **  - A PlConn is used by one thread at a time (SQLite's connection mutex).
-**  - A Rust panic inside any call poisons the database and returns SQLITE_IOERR.
+**  - A Rust panic inside any call poisons the database, and the call returns SQLITE_IOERR; so does every later one on
+**    the connection, but the void ones. Failed is failed: no code may be taken for "nothing there".
 */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H
@@ -78,15 +80,14 @@ int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, const s
 /* Leave.  The last one out merges, unfences and removes the side files; a failure
 ** there leaves everything for the next recovery and is not an error. */
 void pl_detach(PlConn *);
-int  pl_is_forked(PlConn *);             /* true in a child made by fork() */
-uint32_t pl_connections(PlConn *);       /* attached connections, all processes */
+int  pl_check_fork(PlConn *);            /* SQLITE_MISUSE in a child made by fork() */
 void pl_free(void *);
 
 /* Conversion.  Enable: the shim has put the base in WAL mode; this checks that the file system and the
 ** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
-int  pl_is_network(const char *zPath);   /* on a file system that is refused */
-int  pl_wal_is_concurrent(void);         /* PLAIT_JOURNAL_MODE=concurrent: who asks for WAL gets concurrent mode */
+int  pl_check_network(const char *zPath);   /* SQLITE_CANTOPEN on a file system that is refused */
+int  pl_wal_is_concurrent(void);         /* SQLITE_OK with PLAIT_JOURNAL_MODE=concurrent: who asks for WAL gets concurrent mode */
 /* Give up commits that are only in the log and accept the base as it is (plait recover --accept-base); nobody has it open. */
 int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
 /* The same with the shim's own table: what the plait command calls. Defined in base.c. */
@@ -98,10 +99,10 @@ void pl_disabled(PlConn *);
 
 /* ---- read marks (read_marks.rs) ------------------------------------------ */
 /* Valid until pl_detach; 0 while they are only locked by fcntl. */
-const PlMarks *pl_read_marks(PlConn *);
-int  pl_mark_lock_shared(const PlMarks *, int iMark);              /* 0: somebody has it exclusively */
+int  pl_read_marks(PlConn *, const PlMarks **ppMarks);
+int  pl_mark_lock_shared(const PlMarks *, int iMark);              /* SQLITE_BUSY: somebody has it exclusively */
 void pl_mark_unlock_shared(const PlMarks *, int iMark);
-int  pl_mark_lock_exclusive(const PlMarks *, int iFirst, int n);   /* all or, with 0, none */
+int  pl_mark_lock_exclusive(const PlMarks *, int iFirst, int n);   /* all or, with SQLITE_BUSY, none */
 void pl_mark_unlock_exclusive(const PlMarks *, int iFirst, int n);
 
 /* ---- waiting ------------------------------------------------------------- */
@@ -119,15 +120,13 @@ int  pl_snapshot_pin(PlConn *);
 /* PL_RETRY: end the base read transaction and start over from pin.  forWrite: newest visible commit instead of newest readable. */
 int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
 void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin. Settles as pl_settle_shown */
-uint32_t pl_data_version(PlConn *);      /* changes when another connection's commit came into view */
-uint32_t pl_view(PlConn *);              /* bumped whenever the snapshot moves under open cursors (upgrade, commit with open reads, rollback) */
+int  pl_data_version(PlConn *, uint32_t *pOut);   /* changes when another connection's commit came into view */
 
 /* ---- becoming a writer ---------------------------------------------------- */
 #define PL_WRITE_QUEUED     1   /* takes the writer's right; with an open snapshot: validates what was read and moves the snapshot to now */
 #define PL_WRITE_OPTIMISTIC 2   /* BEGIN CONCURRENT */
 /* For PL_WRITE_QUEUED without a snapshot: call this first, then pin/take with forWrite=1. */
 int  pl_write_begin(PlConn *, int how, const PlWait *);
-int  pl_is_writer(PlConn *);             /* 0, PL_WRITE_QUEUED, PL_WRITE_OPTIMISTIC */
 
 /* ---- writes ---------------------------------------------------------------- */
 #define PL_ESCALATE 0x7fff0002           /* past the memory budget, or a lone bulk load: become exclusive, then do it on the stock path; nothing was written */
@@ -141,17 +140,17 @@ int  pl_put_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, co
 int  pl_make_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
 /* Savepoints as sqlite3PagerOpenSavepoint/Savepoint count them: open until n are open; release/rollback i (0-based; -1 = whole transaction). */
 int  pl_savepoint_open(PlConn *, int n);
-void pl_savepoint_release(PlConn *, int i);
-void pl_savepoint_rollback(PlConn *, int i);
+int  pl_savepoint_release(PlConn *, int i);
+int  pl_savepoint_rollback(PlConn *, int i);
 /* Next automatic rowid of a table. visibleMax: largest rowid in this transaction's view (INT64_MIN: empty table); floor: result must exceed it.
 ** SQLITE_FULL when none is left (the shim then goes the random way of stock SQLite). */
 int  pl_new_rowid(PlConn *, uint32_t iRoot, int64_t visibleMax, int64_t floor, int64_t *pOut);
-void pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id was inserted */
+int  pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id was inserted */
 
 /* ---- reads ------------------------------------------------------------------ */
-int  pl_root_overlay(PlConn *, uint32_t iRoot);    /* 0: the overlay of this root is empty for this snapshot (own writes included) */
-int  pl_get(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);   /* 1: entry (maybe tombstone), 0: none */
-PlIter *pl_iter_new(PlConn *, uint32_t iRoot);
+int  pl_root_overlay(PlConn *, uint32_t iRoot);    /* SQLITE_DONE: the overlay of this root is empty for this snapshot (own writes included) */
+int  pl_get(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);   /* SQLITE_OK: entry (maybe tombstone) */
+int  pl_iter_new(PlConn *, uint32_t iRoot, PlIter **ppIter);
 void pl_iter_free(PlIter *);
 #define PL_SEEK_GE 0
 #define PL_SEEK_GT 1
@@ -159,23 +158,23 @@ void pl_iter_free(PlIter *);
 #define PL_SEEK_LT 3
 #define PL_SEEK_PREFIX_GT 4   /* first entry after all that have the key as prefix */
 #define PL_SEEK_PREFIX_LE 5   /* last entry that has the key as prefix or lies before */
-/* All of these: 1 and *pOut, or 0 at the end.  Entries include tombstones; one entry per key (the newest visible). nKey=0 with GE: first. */
+/* All of these: SQLITE_OK and *pOut, or SQLITE_DONE at the end.  Entries include tombstones; one entry per key (the newest visible). nKey=0 with GE: first. */
 int  pl_iter_seek(PlIter *, int mode, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);
 int  pl_iter_last(PlIter *, PlEntry *pOut);
 int  pl_iter_next(PlIter *, PlEntry *pOut);        /* from the last returned entry; sees own writes made meanwhile */
 int  pl_iter_prev(PlIter *, PlEntry *pOut);
 
 /* Read set.  Cheap no-ops while the connection holds the writer's right. */
-void pl_read_point(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
-void pl_read_prefix(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
-void pl_read_range(PlConn *, uint32_t iRoot, const uint8_t *pLo, uint32_t nLo, const uint8_t *pHi, uint32_t nHi);  /* closed; NULL = unbounded */
+int  pl_read_point(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
+int  pl_read_prefix(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
+int  pl_read_range(PlConn *, uint32_t iRoot, const uint8_t *pLo, uint32_t nLo, const uint8_t *pHi, uint32_t nHi);  /* closed; NULL = unbounded */
 
 /* ---- the end of a transaction ------------------------------------------------ */
 #define PL_SYNC_OFF 0
 #define PL_SYNC_NORMAL 1
 #define PL_SYNC_FULL 2
 /* How durable the connection's commits, and what else it reports, have to be: pl_commit is told again. */
-void pl_set_level(PlConn *, int sync);
+int  pl_set_level(PlConn *, int sync);
 /* The transaction has ended, but the snapshot stays for statements that read: what it was shown is there from now on for whoever begins,
 ** and under FULL on disk. Cheap when there is nothing of that kind. */
 int  pl_settle_shown(PlConn *);
@@ -188,7 +187,7 @@ int  pl_commit_prepare(PlConn *, const PlWait *);
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it ended: merge when due; in a thread only with bThreads */
-int  pl_doomed(PlConn *);                /* true after SQLITE_BUSY_SNAPSHOT until rollback: writes must fail with 517 */
+int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */
 
 /* ---- the exclusive path -------------------------------------------------------- */
 /* Right + validation + everything merged into the base; nobody commits or merges until pl_exclusive_end.
@@ -198,11 +197,10 @@ int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);
 /* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite: entries written since the replay. */
-void pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, PlHeader *pOut);
+int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, PlHeader *pOut);
 void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
 void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
 void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */
-int  pl_is_exclusive(PlConn *);
 /* Merge everything that is readable now, outside a transaction (wal_checkpoint, backup, dbstat, serialize...). */
 int  pl_merge_all(PlConn *, const PlWait *);
 /* The same, and then xTry with the right to merge held: a checkpoint that waits for nobody. While it returns SQLITE_BUSY it is called
@@ -236,9 +234,9 @@ typedef struct PlConflict {
                                                       ** since, 2 too long ago to tell, 4 winnerPid is of another namespace */
   int32_t loserPid, winnerPid; uint64_t loserTxn, winnerTxn;  int64_t unixMs;
 } PlConflict;
-int  pl_conflict(PlConn *, PlConflict *pOut);              /* 1 if the last failure was a conflict */
+int  pl_conflict(PlConn *, PlConflict *pOut);              /* SQLITE_OK if the last failure was a conflict */
 const char *pl_errmsg(PlConn *);                           /* "" if none */
-/* plait_status / plait_transactions / plait_conflicts rows: the n-th row's columns as text cells. 0 past the end. */
+/* plait_status / plait_transactions / plait_conflicts rows: the n-th row's columns as text cells. SQLITE_DONE past the end. */
 typedef struct PlCell { uint8_t type; int64_t i; const char *z; } PlCell;   /* type as PlValue: INTEGER, TEXT, NULL */
 #define PL_TABLE_STATUS 0          /* name, value */
 #define PL_TABLE_TRANSACTIONS 1    /* pid, thread, connection, state, age_ms, waiting_for_pid, waiting_for,
@@ -246,12 +244,12 @@ typedef struct PlCell { uint8_t type; int64_t i; const char *z; } PlCell;   /* t
 #define PL_TABLE_CONFLICTS 2       /* time_ms, root, key (hex), is_range, loser_pid, winner_pid, loser_txn, winner_txn,
                                    ** tbl, loser_pid_namespace, winner_pid_namespace */
 typedef struct PlRows PlRows;
-PlRows *pl_rows_new(PlConn *, int table);
+int  pl_rows_new(PlConn *, int table, PlRows **ppRows);
 int  pl_rows_cell(PlRows *, uint32_t row, uint32_t col, PlCell *pOut);
 void pl_rows_free(PlRows *);
 const char *pl_engine_version(void);
-/* Settings, by pragma: returns the value in force; value<0 asks. */
+/* Settings, by pragma: *pOut is the value in force; value<0 asks. */
 #define PL_SET_BACKGROUND_MERGE 0
 #define PL_SET_WAL_LIMIT_BYTES 1       /* cost of a slow reader before commits fail */
-int64_t pl_setting(PlConn *, int which, int64_t value);
+int  pl_setting(PlConn *, int which, int64_t value, int64_t *pOut);
 #endif

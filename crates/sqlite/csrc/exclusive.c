@@ -111,8 +111,8 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
 static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;
-  pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, &h);
-  rc = plStamp(p, &h);
+  rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, &h));
+  if( rc==SQLITE_OK ) rc = plStamp(p, &h);
   if( rc==SQLITE_OK ) p->pPl->bStamped = 1;
   return rc;
 }

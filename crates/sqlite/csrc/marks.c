@@ -46,9 +46,9 @@ static int plMarkShared(Wal *pWal, int iLock, int flags){
   int iMark = iLock - WAL_READ_LOCK(0);
   if( flags & SQLITE_SHM_LOCK ){
     if( plMarkCounts(pWal, iMark) ){
-      if( !pl_mark_lock_shared(pWal->pPlMarks, iMark) ) return SQLITE_BUSY;
-      pWal->bPlShared = 1;
-      return SQLITE_OK;
+      int rc = pl_mark_lock_shared(pWal->pPlMarks, iMark);
+      if( rc==SQLITE_OK ) pWal->bPlShared = 1;
+      return rc;
     }
   }else if( pWal->bPlShared ){
     pWal->bPlShared = 0;
@@ -64,8 +64,9 @@ static int plMarkExclusive(Wal *pWal, int iLock, int n, int flags){
   if( flags & SQLITE_SHM_LOCK ){
     if( pWal->pPlMarks==0 ){
       if( pWal->hdr.iVersion==PL_WALINDEX_VERSION ) return SQLITE_BUSY;
-    }else if( !pl_mark_lock_exclusive(pWal->pPlMarks, iMark, n) ){
-      return SQLITE_BUSY;
+    }else{
+      rc = pl_mark_lock_exclusive(pWal->pPlMarks, iMark, n);
+      if( rc ) return rc;
     }
   }
   rc = sqlite3OsShmLock(pWal->pDbFd, iLock, n, flags);

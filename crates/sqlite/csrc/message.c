@@ -121,7 +121,7 @@ static int plFail(Btree *p, int rc){
   PlConflict c;
   const char *z;
   if( rc==SQLITE_OK || pPl==0 || pPl->pConn==0 ) return rc;
-  if( rc==SQLITE_BUSY_SNAPSHOT && pl_conflict(pPl->pConn, &c) ){
+  if( rc==SQLITE_BUSY_SNAPSHOT && pl_conflict(pPl->pConn, &c)==SQLITE_OK ){
     return plStash(p, rc, plConflictText(p, &c));
   }
   z = pl_errmsg(pPl->pConn);
@@ -130,6 +130,11 @@ static int plFail(Btree *p, int rc){
     return plStash(p, rc, sqlite3_mprintf("database is locked: %s", z));
   }
   return plStash(p, rc, sqlite3_mprintf("%s", z));
+}
+
+/* The same for a call that looks something up: SQLITE_DONE is an answer. */
+static SQLITE_INLINE int plFound(PlBtree *pPl, int rc){
+  return rc==SQLITE_OK || rc==SQLITE_DONE ? rc : plFail(pPl->pBtree, rc);
 }
 
 /* Like sqlite3ErrStr(), but with what is known about the failure. */

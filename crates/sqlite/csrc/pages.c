@@ -115,8 +115,13 @@ static int plMergedCounts(sqlite3 *db, Btree *p, Pgno *aRoot, sqlite3_value *aCn
     KeyInfo *pInfo = 0;
     PlFacade f;
     i64 n = 0;
-    if( aRoot[i]==0 || !pl_root_overlay(pPl->pConn, aRoot[i]) ) continue;
-    rc = plKeyInfoOfRoot(db, plDbIndex(p), aRoot[i], &pInfo);
+    if( aRoot[i]==0 ) continue;
+    rc = plFound(pPl, pl_root_overlay(pPl->pConn, aRoot[i]));
+    if( rc==SQLITE_DONE ){
+      rc = SQLITE_OK;
+      continue;
+    }
+    if( rc==SQLITE_OK ) rc = plKeyInfoOfRoot(db, plDbIndex(p), aRoot[i], &pInfo);
     if( rc ) break;
     sqlite3BtreeCursorZero(&f.outer);
     rc = plOpen(p, aRoot[i], 0, pInfo, &f.outer);
@@ -250,19 +255,23 @@ static int plPagerWalCallback(Pager *pPager){
   return nFrame;
 }
 
-static void plBtreeGetMeta(Btree *p, int idx, u32 *pMeta){
-  if( idx==BTREE_DATA_VERSION ){
-    *pMeta = pl_data_version(p->pPl->pConn);
-  }else{
-    sqlite3StockBtreeGetMeta(p, idx, pMeta);
-  }
+/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages. */
+static int plReadMeta(Btree *p, int idx, u32 *pMeta){
+  if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, pMeta));
+  sqlite3BtreeGetMeta(p, idx, pMeta);
+  return SQLITE_OK;
 }
 
 /* SQLITE_FCNTL_DATA_VERSION counts every change, own ones included; own commits are not counted by pl_data_version(). */
-static u32 plDataVersion(Btree *p, Pager *pPager){
-  u32 i = sqlite3PagerDataVersion(pPager);
-  if( PL_BT(p) ) i += pl_data_version(p->pPl->pConn) + p->pPl->nCommit;
-  return i;
+static int plDataVersion(Btree *p, Pager *pPager, u32 *pOut){
+  u32 i = 0;
+  int rc = SQLITE_OK;
+  if( PL_BT(p) ){
+    rc = plFail(p, pl_data_version(p->pPl->pConn, &i));
+    i += p->pPl->nCommit;
+  }
+  *pOut = sqlite3PagerDataVersion(pPager) + i;
+  return rc;
 }
 
 /* What an attempt at a checkpoint works on, and what it found. */
@@ -287,6 +296,13 @@ static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   return rc;
 }
 
+/* One attempt, asked for by nobody. */
+static int plTryAlone(PlTry *pTry){
+  const PlMarks *pMarks;
+  int rc = pl_read_marks(pTry->p->pPl->pConn, &pMarks);
+  return rc ? rc : plTryCheckpoint(pTry, pMarks);
+}
+
 /* wal_checkpoint: everything into the base, then the base's WAL into the file. The engine asks for the attempts, so that nobody who
 ** waits for readers holds up others. PASSIVE, which is what automatic checkpoints are, waits for nobody at all. */
 static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
@@ -301,13 +317,13 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   attempt.eMode = eMode;
   attempt.pnLog = pnLog;
   attempt.pnCkpt = pnCkpt;
-  if( eMode==SQLITE_CHECKPOINT_NOOP ) return plTryCheckpoint(&attempt, pl_read_marks(pConn));
+  if( eMode==SQLITE_CHECKPOINT_NOOP ) return plFail(p, plTryAlone(&attempt));
   rc = pl_checkpoint(pConn, eMode>SQLITE_CHECKPOINT_PASSIVE ? plWait(p->db, &wait) : 0, plTryCheckpoint, &attempt);
   rc = plBaseSynced(p, rc);
   if( rc==SQLITE_BUSY && attempt.bTried==0 ){
     /* Somebody merges, who checkpoints as well: this tells how far that is. */
     attempt.eMode = SQLITE_CHECKPOINT_PASSIVE;
-    (void)plBaseSynced(p, plTryCheckpoint(&attempt, pl_read_marks(pConn)));
+    (void)plBaseSynced(p, plTryAlone(&attempt));
   }
   return plFail(p, (rc & 0xff)==SQLITE_BUSY ? SQLITE_BUSY : rc);
 }

@@ -22,10 +22,19 @@
 **     nothing pending has no start: the cursor was never placed, or was cleared, or what made it run out has been told.
 **  R3 Who asks whether a seek landed on a row, without moving on, has used the landing: plRdUse.
 **  R4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
+**  R5 If a read could not be noted, rcBroken lets only ROLLBACK through: plRdTold.
 */
 
+/* The engine was told of a read. */
+static SQLITE_INLINE void plRdTold(PlBtree *pPl, int rc){
+  if( PL_UNLIKELY(rc) ) pPl->rcBroken = plFail(pPl->pBtree, rc);
+}
+
 static void plRdRange(PlCursor *pX, const u8 *aLo, u32 nLo, const u8 *aHi, u32 nHi){
-  pl_read_range(pX->pPl->pConn, pX->pOut->pgnoRoot, aLo, nLo, aHi, nHi);
+  plRdTold(pX->pPl, pl_read_range(pX->pPl->pConn, pX->pOut->pgnoRoot, aLo, nLo, aHi, nHi));
+}
+static void plRdPoint(PlCursor *pX, const u8 *aKey, u32 nKey){
+  plRdTold(pX->pPl, pl_read_point(pX->pPl->pConn, pX->pOut->pgnoRoot, aKey, nKey));
 }
 
 /* Encodes the current row's key into *pBuf (index) or *pi (table). *pbNone: there is no current row. */
@@ -88,7 +97,6 @@ static void plRdFix(PlCursor *pX){
 static SQLITE_NOINLINE void plRdFlushSlow(PlCursor *pX){
   PlReads *r = &pX->rd;
   PlConn *pConn = pX->pPl->pConn;
-  Pgno iRoot = pX->pOut->pgnoRoot;
   u8 eKind = r->eKind;
   int bTable = pX->pOut->pKeyInfo==0;
   u8 aLo[8], aHi[8];
@@ -102,19 +110,19 @@ static SQLITE_NOINLINE void plRdFlushSlow(PlCursor *pX){
       if( plRdCurrent(pX, &r->lo, &r->iLo, &bNone) || bNone ){
         plRdRange(pX, 0, 0, 0, 0);
       }else{
-        pl_read_point(pConn, iRoot, r->lo.p, r->lo.n);
+        plRdPoint(pX, r->lo.p, r->lo.n);
       }
       break;
     case PLR_POINT:
       if( bTable ){
         plEncodeRowid(aLo, r->iLo);
-        pl_read_point(pConn, iRoot, aLo, 8);
+        plRdPoint(pX, aLo, 8);
       }else{
-        pl_read_point(pConn, iRoot, r->lo.p, r->lo.n);
+        plRdPoint(pX, r->lo.p, r->lo.n);
       }
       break;
     case PLR_PREFIX:
-      pl_read_prefix(pConn, iRoot, r->lo.p, r->lo.n);
+      plRdTold(pX->pPl, pl_read_prefix(pConn, pX->pOut->pgnoRoot, r->lo.p, r->lo.n));
       break;
     case PLR_RANGE:
       plRdFix(pX);
@@ -146,7 +154,7 @@ static void plRdFlushAll(PlBtree *pPl){
       pX->rd.bLoose = 1;
     }
   }
-  for(i=0; i<pPl->nCoarse; i++) pl_read_range(pPl->pConn, pPl->aCoarse[i], 0, 0, 0, 0);
+  for(i=0; i<pPl->nCoarse; i++) plRdTold(pPl, pl_read_range(pPl->pConn, pPl->aCoarse[i], 0, 0, 0, 0));
   pPl->nCoarse = 0;
 }
 
@@ -170,8 +178,8 @@ static int plRdCoarse(PlBtree *pPl, Pgno iRoot){
 /* A root counts as read as a whole. */
 static int plRdRoot(PlBtree *pPl, Pgno iRoot){
   if( !pPl->bTrack && pPl->eWrite!=PL_WRITE_QUEUED ) return plRdCoarse(pPl, iRoot);
-  pl_read_range(pPl->pConn, iRoot, 0, 0, 0, 0);
-  return SQLITE_OK;
+  plRdTold(pPl, pl_read_range(pPl->pConn, iRoot, 0, 0, 0, 0));
+  return pPl->rcBroken;
 }
 
 /* True if this cursor's reads are recorded. */

@@ -24,7 +24,8 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
   pX->bQuiet = 0;
-  if( !plOverlay(pX) ){
+  rc = plOverlay(pX);
+  if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(pCur, intKey, bias, pRes);
     if( rc ) pCur->eState = CURSOR_INVALID;
@@ -35,14 +36,15 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   pX->bKey = pX->bRec = pX->bBaseKey = 0;
   pX->eOver = PLO_UNSYNC;
   plEncodeRowid(aKey, intKey);
-  if( pl_get(pX->pPl->pConn, pCur->pgnoRoot, aKey, 8, &e) ){
+  if( rc==SQLITE_OK ) rc = plOverGet(pX, aKey, 8, &e);
+  if( rc==SQLITE_OK ){
     pX->iKey = intKey;
     pX->cur = e;
     pX->eSrc = SRC_OVER;
     pX->eBase = PLB_UNSYNC;
     res = e.tombstone ? -1 : 0;
   }else{
-    rc = plInnerOpen(pX);
+    if( rc==SQLITE_DONE ) rc = plInnerOpen(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(pX->pIn, intKey, bias, &res);
     if( rc ){
       pX->ePos = POS_NONE;
@@ -87,8 +89,10 @@ static int plSeekFull(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   u16 nField = pKey->nField;
   i8 eDefault = pKey->default_rc;
   PlEntry e;
-  int bEntry = pl_get(pX->pPl->pConn, pCur->pgnoRoot, pX->key.p, pX->key.n, &e);
-  int rc, res = -1;
+  int res = -1;
+  int rc = plOverGet(pX, pX->key.p, pX->key.n, &e);
+  int bEntry = rc==SQLITE_OK;
+  if( !bEntry && rc!=SQLITE_DONE ) return rc;
   pKey->eqSeen = 0;
   if( bEntry && !e.tombstone ){
     rc = plCompareRecord(pX, e.rec, e.nRec, pKey, pRes);
@@ -162,7 +166,8 @@ static int plBtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pKey, int *pRes){
   }
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
-  if( !plOverlay(pX) ){
+  rc = plOverlay(pX);
+  if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(pCur, pKey, pRes);
     if( rc ){
@@ -175,7 +180,7 @@ static int plBtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pKey, int *pRes){
   pX->bRec = pX->bBaseKey = 0;
   pX->eOver = PLO_UNSYNC;
   n = MIN(pKey->nField, pCur->pKeyInfo->nKeyField);
-  rc = plEncodeUnpacked(pX, pKey, n, &pX->key);
+  if( rc==SQLITE_OK ) rc = plEncodeUnpacked(pX, pKey, n, &pX->key);
   if( rc==SQLITE_OK ){
     pX->bKey = 1;
     rc = n==pCur->pKeyInfo->nKeyField ? plSeekFull(pX, pKey, pRes) : plSeekPrefix(pX, pKey, pRes);

@@ -73,6 +73,7 @@ static int plPragmaSetting(Btree *p, int which, char **aFcntl){
   char **pzOut = &aFcntl[0];
   const char *zName = aFcntl[1], *zArg = aFcntl[2];
   i64 iValue = -1;
+  int64_t iSet = 0;
   int rc = plLook(p);
   if( rc ){
     *pzOut = sqlite3_mprintf("%s", plErrStr(p->db, rc));
@@ -94,7 +95,12 @@ static int plPragmaSetting(Btree *p, int which, char **aFcntl){
       return SQLITE_ERROR;
     }
   }
-  *pzOut = aFcntl[3] = sqlite3_mprintf("%lld", (i64)pl_setting(p->pPl->pConn, which, iValue));
+  rc = plFail(p, pl_setting(p->pPl->pConn, which, iValue, &iSet));
+  if( rc ){
+    *pzOut = sqlite3_mprintf("%s", plErrStr(p->db, rc));
+    return rc;
+  }
+  *pzOut = aFcntl[3] = sqlite3_mprintf("%lld", (i64)iSet);
   return SQLITE_OK;
 }
 

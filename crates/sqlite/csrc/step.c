@@ -9,24 +9,34 @@
 ** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a range follows them.
 */
 
+/* SQLITE_OK: something may lie over the base at the cursor's root. SQLITE_DONE: nothing does. */
 static SQLITE_INLINE int plOverlay(PlCursor *pX){
   PlBtree *pPl = pX->pPl;
-  return !pPl->bBaseOnly && pl_root_overlay(pPl->pConn, pX->pOut->pgnoRoot);
+  if( pPl->bBaseOnly ) return SQLITE_DONE;
+  return plFound(pPl, pl_root_overlay(pPl->pConn, pX->pOut->pgnoRoot));
+}
+
+/* The overlay's entry of one key: SQLITE_OK, or SQLITE_DONE if it has none. */
+static SQLITE_INLINE int plOverGet(PlCursor *pX, const u8 *aKey, u32 nKey, PlEntry *pOut){
+  return plFound(pX->pPl, pl_get(pX->pPl->pConn, pX->pOut->pgnoRoot, aKey, nKey, pOut));
+}
+
+static int plIterOpen(PlCursor *pX){
+  if( pX->pIter ) return SQLITE_OK;
+  pX->eOver = PLO_UNSYNC;
+  return plFail(pX->pPl->pBtree, pl_iter_new(pX->pPl->pConn, pX->pOut->pgnoRoot, &pX->pIter));
 }
 
 /* Brings the iterator to its first entry beyond the position. */
 static int plOverAhead(PlCursor *pX, int dir){
   u8 ahead = dir>0 ? PLO_FWD : PLO_BWD;
   u8 end = dir>0 ? PLO_ENDF : PLO_ENDB;
-  int bFound;
+  int rc;
   if( pX->eOver==ahead || pX->eOver==end ) return SQLITE_OK;
-  if( pX->pIter==0 ){
-    pX->pIter = pl_iter_new(pX->pPl->pConn, pX->pOut->pgnoRoot);
-    if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
-    pX->eOver = PLO_UNSYNC;
-  }
+  rc = plIterOpen(pX);
+  if( rc ) return rc;
   if( pX->eOver==PLO_AT ){
-    bFound = dir>0 ? pl_iter_next(pX->pIter, &pX->look) : pl_iter_prev(pX->pIter, &pX->look);
+    rc = dir>0 ? pl_iter_next(pX->pIter, &pX->look) : pl_iter_prev(pX->pIter, &pX->look);
   }else{
     int mode;
     const u8 *a;
@@ -41,13 +51,13 @@ static int plOverAhead(PlCursor *pX, int dir){
       plEncodeRowid(aRowid, pX->iKey);
       a = aRowid;
     }else{
-      int rc = plKey(pX, &a, &n);
+      rc = plKey(pX, &a, &n);
       if( rc ) return rc;
     }
-    bFound = pl_iter_seek(pX->pIter, mode, a, n, &pX->look);
+    rc = pl_iter_seek(pX->pIter, mode, a, n, &pX->look);
   }
-  pX->eOver = bFound ? ahead : end;
-  return SQLITE_OK;
+  pX->eOver = rc==SQLITE_OK ? ahead : rc==SQLITE_DONE ? end : PLO_UNSYNC;
+  return pX->eOver==PLO_UNSYNC ? plFail(pX->pPl->pBtree, rc) : SQLITE_OK;
 }
 
 /* Where the search for the base's next entry starts; *pbRow tells whether inner is on a row then, *pbStep whether that row
@@ -188,7 +198,8 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   }
   if( pOut->eState==CURSOR_FAULT ) return pOut->skipNext;
   plRdFlush(pX);
-  if( !plOverlay(pX) ){
+  rc = plOverlay(pX);
+  if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
     if( rc==SQLITE_OK ) rc = dir>0 ? sqlite3StockBtreeFirst(pOut, pRes) : sqlite3StockBtreeLast(pOut, pRes);
     if( rc ) pOut->eState = CURSOR_INVALID;
@@ -198,19 +209,23 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   pX->bKey = pX->bRec = pX->bBaseKey = 0;
   pX->ePos = POS_NONE;
   pOut->eState = CURSOR_INVALID;
-  rc = plInnerOpen(pX);
+  if( rc==SQLITE_OK ) rc = plInnerOpen(pX);
   if( rc==SQLITE_OK ) rc = dir>0 ? sqlite3StockBtreeFirst(pX->pIn, &res) : sqlite3StockBtreeLast(pX->pIn, &res);
+  if( rc==SQLITE_OK ) rc = plIterOpen(pX);
   if( rc ) return rc;
-  if( pX->pIter==0 ){
-    pX->pIter = pl_iter_new(pX->pPl->pConn, pOut->pgnoRoot);
-    if( pX->pIter==0 ) return SQLITE_NOMEM_BKPT;
-  }
   pX->eBase = res ? PLB_NONE : dir>0 ? PLB_FWD : PLB_BWD;
   pX->ePos = POS_GONE;
   if( dir>0 ){
-    pX->eOver = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &pX->look) ? PLO_FWD : PLO_ENDF;
+    rc = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &pX->look);
+    pX->eOver = rc==SQLITE_OK ? PLO_FWD : PLO_ENDF;
   }else{
-    pX->eOver = pl_iter_last(pX->pIter, &pX->look) ? PLO_BWD : PLO_ENDB;
+    rc = pl_iter_last(pX->pIter, &pX->look);
+    pX->eOver = rc==SQLITE_OK ? PLO_BWD : PLO_ENDB;
+  }
+  if( rc!=SQLITE_OK && rc!=SQLITE_DONE ){
+    pX->ePos = POS_NONE;
+    pX->eOver = PLO_UNSYNC;
+    return plFail(pX->pPl->pBtree, rc);
   }
   rc = plMergeStep(pX, dir);
   *pRes = rc==SQLITE_DONE;
@@ -262,7 +277,10 @@ static int plRestore(PlCursor *pX){
     rc = plKey(pX, &a, &n);
     if( rc ) return rc;
   }
-  if( plOverlay(pX) && pl_get(pX->pPl->pConn, pOut->pgnoRoot, a, n, &e) ){
+  rc = plOverlay(pX);
+  if( rc==SQLITE_OK ) rc = plOverGet(pX, a, n, &e);
+  if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
+  if( rc==SQLITE_OK ){
     if( pOut->pKeyInfo && !pX->bKey ){
       /* K still lies on inner's row: keep it, pl_get() gives no key back. */
       rc = plEncodeRecord(pX, e.rec, e.nRec, &pX->key);

@@ -22,10 +22,12 @@
 static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
   int nMs = MAX(p->db->busyTimeout, PL_BASE_RETRY_MS);
+  const PlMarks *pMarks;
   int nWaited = 0;
-  int rc;
+  int rc = plFail(p, pl_read_marks(p->pPl->pConn, &pMarks));
+  if( rc ) return rc;
   p->db->busyHandler.xBusyHandler = 0;
-  plUseMarks(p->pBt->pPager, pl_read_marks(p->pPl->pConn));
+  plUseMarks(p->pBt->pPager, pMarks);
   for(;;){
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( (rc & 0xff)!=SQLITE_BUSY || nWaited>=nMs ) break;
@@ -197,9 +199,9 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }
   pPl->eWrite = (u8)how;
   pPl->nSavepoint = 0;
-  pl_savepoint_release(pPl->pConn, 0);    /* statements in autocommit leave theirs to the commit, as in stock SQLite */
   plSetTrack(p);
-  return SQLITE_OK;
+  /* Statements in autocommit leave theirs to the commit, as in stock SQLite. */
+  return plFail(p, pl_savepoint_release(pPl->pConn, 0));
 }
 
 /* sqlite3BtreeBeginTrans() with wrflag on an attached handle. */
@@ -239,12 +241,10 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
-  plStashClear(p);
-  if( PL_UNLIKELY(pl_is_forked(pPl->pConn)) ){
-    return plStash(p, SQLITE_MISUSE, sqlite3_mprintf(
-        "this connection was opened before fork(); open a new one in the child process"));
-  }
   if( pPl->rcBroken ) return pPl->rcBroken;
+  plStashClear(p);
+  rc = pl_check_fork(pPl->pConn);
+  if( PL_UNLIKELY(rc) ) return plFail(p, rc);
   if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
@@ -265,7 +265,7 @@ static int plBtreeTxnState(Btree *p){
 static int plCommitPrepare(Btree *p, Pager *pPager){
   PlBtree *pPl;
   PlWait wait;
-  int i;
+  int i, rc;
   if( !PL_BT(p) ) return sqlite3PagerExclusiveLock(pPager);
   pPl = p->pPl;
   if( pPl->bWrote ){
@@ -276,7 +276,8 @@ static int plCommitPrepare(Btree *p, Pager *pPager){
   }
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
-  if( pl_doomed(pPl->pConn) ) return plFail(p, SQLITE_BUSY_SNAPSHOT);
+  rc = pl_doomed(pPl->pConn);
+  if( rc ) return plFail(p, rc);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;
   plRdFlushAll(pPl);
   return plFail(p, pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)));
@@ -383,10 +384,9 @@ static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
     return sqlite3StockBtreeSavepoint(p, op, iSavepoint);
   }
   if( op==SAVEPOINT_RELEASE ){
-    pl_savepoint_release(pPl->pConn, iSavepoint);
-    return SQLITE_OK;
+    return plFail(p, pl_savepoint_release(pPl->pConn, iSavepoint));
   }
   rc = plSaveAll(pPl, 0, 0);
-  if( rc==SQLITE_OK ) pl_savepoint_rollback(pPl->pConn, iSavepoint);
+  if( rc==SQLITE_OK ) rc = plFail(p, pl_savepoint_rollback(pPl->pConn, iSavepoint));
   return rc;
 }

@@ -96,7 +96,7 @@ static int plTabClose(sqlite3_vtab_cursor *pCur){
 /* Past the engine's rows plait_status has one of its own. */
 static void plTabSettle(PlTabCsr *pCsr){
   PlCell c;
-  if( pCsr->pRows && pl_rows_cell(pCsr->pRows, pCsr->iRow, 0, &c)==0 ){
+  if( pCsr->pRows && pl_rows_cell(pCsr->pRows, pCsr->iRow, 0, &c)!=SQLITE_OK ){
     pl_rows_free(pCsr->pRows);
     pCsr->pRows = 0;
     pCsr->nExtra = ((PlTab*)pCsr->base.pVtab)->eTable==PL_TABLE_STATUS;
@@ -119,13 +119,13 @@ static int plTabFilter(
   pCsr->p = pTab->db->aDb[pCsr->iDb].pBt;
   if( pCsr->p==0 ) return SQLITE_OK;
   rc = plLook(pCsr->p);
+  if( rc==SQLITE_OK && PL_BT(pCsr->p) ){
+    rc = plFail(pCsr->p, pl_rows_new(pCsr->p->pPl->pConn, pTab->eTable, &pCsr->pRows));
+  }
   if( rc ){
     pTab->base.zErrMsg = sqlite3_mprintf("%s", plErrStr(pTab->db, rc));
     return rc;
   }
-  if( !PL_BT(pCsr->p) ) return SQLITE_OK;
-  pCsr->pRows = pl_rows_new(pCsr->p->pPl->pConn, pTab->eTable);
-  if( pCsr->pRows==0 ) return SQLITE_NOMEM_BKPT;
   plTabSettle(pCsr);
   return SQLITE_OK;
 }
@@ -151,7 +151,7 @@ static void plTabConflictName(PlTabCsr *pCsr, sqlite3_context *pCtx){
   PlCell c;
   sqlite3_str *pStr;
   int bRowid;
-  if( pl_rows_cell(pCsr->pRows, pCsr->iRow, 1, &c)==0 || c.type!=SQLITE_INTEGER || c.i<=0 ) return;
+  if( pl_rows_cell(pCsr->pRows, pCsr->iRow, 1, &c)!=SQLITE_OK || c.type!=SQLITE_INTEGER || c.i<=0 ) return;
   pStr = sqlite3_str_new(0);
   plRootName(pStr, pCsr->p, (Pgno)c.i, &bRowid);
   sqlite3_result_text(pCtx, sqlite3_str_finish(pStr), -1, sqlite3_free);
@@ -168,7 +168,7 @@ static int plTabColumn(sqlite3_vtab_cursor *pCur, sqlite3_context *pCtx, int iCo
     else sqlite3_result_int(pCtx, plCountCustomIndexes(pTab->db, pCsr->iDb));
   }else if( pTab->eTable==PL_TABLE_CONFLICTS && iCol==8 ){
     plTabConflictName(pCsr, pCtx);
-  }else if( pl_rows_cell(pCsr->pRows, pCsr->iRow, (u32)iCol, &c) ){
+  }else if( pl_rows_cell(pCsr->pRows, pCsr->iRow, (u32)iCol, &c)==SQLITE_OK ){
     if( c.type==SQLITE_INTEGER ) sqlite3_result_int64(pCtx, c.i);
     else if( c.type==SQLITE_TEXT ) sqlite3_result_text(pCtx, c.z, -1, SQLITE_TRANSIENT);
   }

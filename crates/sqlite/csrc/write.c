@@ -13,8 +13,10 @@
 /* May this handle write now, and on which path? After SQLITE_OK look at bExcl. */
 static int plWritable(Btree *p, int bExclusive){
   PlBtree *pPl = p->pPl;
+  int rc;
   if( pPl->rcBroken ) return pPl->rcBroken;
-  if( pl_doomed(pPl->pConn) ) return plFail(p, SQLITE_BUSY_SNAPSHOT);
+  rc = pl_doomed(pPl->pConn);
+  if( rc ) return plFail(p, rc);
   if( bExclusive && !pPl->bExcl ) return plEscalate(p);
   return SQLITE_OK;
 }
@@ -65,7 +67,7 @@ static int plPut(PlCursor *pX, const BtreePayload *pPayload){
       rc = pl_put(pConn, pOut->pgnoRoot, aKey, 8, pPayload->pData, (u32)pPayload->nData, (u32)pPayload->nZero);
     }
     if( rc==SQLITE_OK && !bOverwrite && !(pX->bNewRowid && pX->iNewRowid==pPayload->nKey) ){
-      pl_note_rowid(pConn, pOut->pgnoRoot, pPayload->nKey);
+      rc = pl_note_rowid(pConn, pOut->pgnoRoot, pPayload->nKey);
     }
   }else{
     rc = plEncodeRecord(pX, pPayload->pKey, (u32)pPayload->nKey, &pX->newKey);

@@ -65,6 +65,11 @@ impl ReadMarks {
         fork::fork_generation() != self.fork_generation
     }
 
+    /// Stops the database for every process: a call here has panicked (C4).
+    pub fn poison(&self) {
+        self.region.log().set_poison(libc::EIO);
+    }
+
     /// Locks `mark` shared; false if somebody has it exclusively.
     pub fn lock_shared(&self, mark: usize) -> bool {
         if self.is_forked() {

@@ -11,27 +11,32 @@ use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
 use plait_engine::shm::cancel::Uncancelled;
+use plait_engine::txn::Conn;
 use plait_engine::{database, session};
 
 use super::base::Opener;
-use super::codes::{self, SQLITE_OK};
+use super::codes::{self, SQLITE_DONE, SQLITE_OK};
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
-use super::{read, with};
+use super::{end, with, with_memory};
+
+/// Runs `f` behind a guard; the thread cannot be cancelled meanwhile.
+fn caught(f: impl FnOnce() -> Result<()>) -> Result<()> {
+    let _uncancelled = Uncancelled::begin();
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        Err(Error::Io {
+            what: "internal error".into(),
+            source_text: "the engine panicked".into(),
+            errno: 0,
+        })
+    })
+}
 
 /// Runs `f` without a connection, putting an error's sentence into `*message`.
 ///
 /// # Safety
 /// `message` points to writable memory for one pointer.
 unsafe fn without_conn(message: *mut *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
-    let _uncancelled = Uncancelled::begin();
-    let outcome = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
-        Err(Error::Io {
-            what: "internal error".into(),
-            source_text: "the engine panicked".into(),
-            errno: 0,
-        })
-    });
-    match outcome {
+    match caught(f) {
         Ok(()) => SQLITE_OK,
         Err(e) => {
             let text = CString::new(e.to_string()).unwrap_or_default();
@@ -71,7 +76,12 @@ pub unsafe extern "C" fn pl_attach(
             session::refuse_network(path)?;
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
             let conn = with_wait(wait, |w| database::attach(path, &opener, w))?;
-            let boxed = Box::new(PlConn { conn, error: CString::default(), is_conflict: false });
+            let boxed = Box::new(PlConn {
+                conn,
+                error: CString::default(),
+                is_conflict: false,
+                is_broken: false,
+            });
             *out = Box::into_raw(boxed);
             Ok(())
         })
@@ -98,19 +108,15 @@ pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_is_forked(conn: *mut PlConn) -> c_int {
+pub unsafe extern "C" fn pl_check_fork(conn: *mut PlConn) -> c_int {
+    let check = |c: &mut Conn| match c.database().is_forked() {
+        false => Ok(SQLITE_OK),
+        true => Err(Error::Misuse(
+            "this connection was opened before fork(); open a new one in the child process".into(),
+        )),
+    };
     // SAFETY: engine.h.
-    unsafe { read(conn, 0, |c| c_int::from(c.database().is_forked())) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_connections(conn: *mut PlConn) -> u32 {
-    // SAFETY: engine.h.
-    unsafe { read(conn, 0, |c| c.database().connections()) }
+    unsafe { with_memory(conn, "pl_check_fork", check) }
 }
 
 /// See engine.h.
@@ -149,10 +155,10 @@ pub unsafe extern "C" fn pl_enable_check(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_is_network(path: *const c_char) -> c_int {
+pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    c_int::from(matches!(session::refuse_network(path), Err(Error::CantOpen(_))))
+    caught(|| session::refuse_network(path)).map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
 }
 
 /// See engine.h.
@@ -161,7 +167,7 @@ pub extern "C" fn pl_wal_is_concurrent() -> c_int {
     static ASKED: OnceLock<bool> = OnceLock::new();
     let asked = ASKED
         .get_or_init(|| std::env::var_os("PLAIT_JOURNAL_MODE").is_some_and(|m| m == "concurrent"));
-    c_int::from(*asked)
+    if *asked { SQLITE_OK } else { SQLITE_DONE }
 }
 
 /// See engine.h.
@@ -201,7 +207,7 @@ fn refuse_company(database: &Database) -> Result<()> {
 pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
     unsafe {
-        with(conn, |c| {
+        with(conn, "pl_disable_begin", |c| {
             refuse_company(c.database())?;
             with_wait(wait, |w| c.exclusive_begin(w))?;
             // Once more: someone may have come while everything was merged. Whoever comes now finds the mode left.
@@ -227,9 +233,7 @@ pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     unsafe {
-        read(conn, (), |c| {
-            c.exclusive_end(true);
-        });
+        end(conn, "pl_disabled", |c| c.exclusive_end(true));
     }
     // SAFETY: engine.h.
     unsafe { pl_detach(conn) };

@@ -14,6 +14,7 @@ pub const SQLITE_CORRUPT: c_int = 11;
 pub const SQLITE_FULL: c_int = 13;
 pub const SQLITE_CANTOPEN: c_int = 14;
 pub const SQLITE_MISUSE: c_int = 21;
+pub const SQLITE_DONE: c_int = 101;
 pub const SQLITE_BUSY_SNAPSHOT: c_int = SQLITE_BUSY | (2 << 8);
 /// `PL_RETRY` of engine.h.
 pub const PL_RETRY: c_int = 0x7fff_0001;

@@ -4,8 +4,10 @@ use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use plait_engine::crash_point::panic_point;
+
 use super::bytes;
-use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_OK};
+use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK};
 use super::types::{PlBuf, PlValue};
 use crate::key::{TextEncoding, Value, encode_record, encode_values};
 
@@ -13,7 +15,11 @@ use crate::key::{TextEncoding, Value, encode_record, encode_values};
 ///
 /// # Safety
 /// `buf` is zeroed or was filled by this function, and is used by this thread alone.
-unsafe fn fill(buf: *mut PlBuf, f: impl FnOnce(&mut Vec<u8>) -> c_int) -> c_int {
+unsafe fn fill(
+    buf: *mut PlBuf,
+    name: &'static str,
+    f: impl FnOnce(&mut Vec<u8>) -> c_int,
+) -> c_int {
     // SAFETY: by contract.
     let buf = unsafe { &mut *buf };
     let mut vec = ManuallyDrop::new(if buf.p.is_null() {
@@ -22,7 +28,12 @@ unsafe fn fill(buf: *mut PlBuf, f: impl FnOnce(&mut Vec<u8>) -> c_int) -> c_int 
         // SAFETY: pointer and capacity are those of the vector that was left here; length 0 needs no bytes.
         unsafe { Vec::from_raw_parts(buf.p, 0, buf.n_alloc as usize) }
     });
-    let code = catch_unwind(AssertUnwindSafe(|| f(&mut vec))).unwrap_or(SQLITE_ERROR);
+    let run = || {
+        panic_point(name);
+        f(&mut vec)
+    };
+    // Nothing is shared here that a panic could have left half done.
+    let code = catch_unwind(AssertUnwindSafe(run)).unwrap_or(SQLITE_IOERR);
     *buf = PlBuf { p: vec.as_mut_ptr(), n: vec.len() as u32, n_alloc: vec.capacity() as u32 };
     if buf.n_alloc == 0 {
         buf.p = std::ptr::null_mut();
@@ -63,7 +74,7 @@ pub unsafe extern "C" fn pl_encode_record(
     let Some(encoding) = TextEncoding::from_sqlite(text_encoding) else { return SQLITE_ERROR };
     // SAFETY: engine.h.
     unsafe {
-        fill(buf, |out| match encode_record(rec, fields, encoding, out) {
+        fill(buf, "pl_encode_record", |out| match encode_record(rec, fields, encoding, out) {
             Ok(()) => SQLITE_OK,
             Err(_) => SQLITE_CORRUPT,
         })
@@ -114,5 +125,5 @@ pub unsafe extern "C" fn pl_encode_values(
         SQLITE_OK
     };
     // SAFETY: engine.h.
-    unsafe { fill(buf, encode) }
+    unsafe { fill(buf, "pl_encode_values", encode) }
 }

@@ -1,16 +1,44 @@
 //! Locks on the base's read marks.
 
 use std::os::raw::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use plait_engine::crash_point::panic_point;
 use plait_engine::shm::read_marks::ReadMarks;
 
-use super::read;
+use super::codes::{SQLITE_BUSY, SQLITE_IOERR, SQLITE_OK};
 use super::types::PlConn;
+use super::with;
 
 /// The marks `first..first + n`.
 fn range(first: c_int, n: c_int) -> std::ops::Range<usize> {
     first as usize..(first + n) as usize
+}
+
+/// Runs `f` on `marks`, which belong to no connection; a panic poisons the database.
+///
+/// # Safety
+/// `marks` came from `pl_read_marks` or the engine's `use_read_marks`, and still live.
+unsafe fn on(
+    marks: *const ReadMarks,
+    name: &'static str,
+    f: impl FnOnce(&ReadMarks) -> bool,
+) -> c_int {
+    // SAFETY: by contract.
+    let marks = unsafe { &*marks };
+    let run = || {
+        panic_point(name);
+        f(marks)
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(true) => SQLITE_OK,
+        Ok(false) => SQLITE_BUSY,
+        Err(_) => {
+            marks.poison();
+            SQLITE_IOERR
+        }
+    }
 }
 
 /// See engine.h.
@@ -18,10 +46,13 @@ fn range(first: c_int, n: c_int) -> std::ops::Range<usize> {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn) -> *const ReadMarks {
-    // SAFETY: engine.h.
+pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn, out: *mut *const ReadMarks) -> c_int {
+    // SAFETY: engine.h: `out` is writable.
     unsafe {
-        read(conn, ptr::null(), |c| c.database().read_marks().map_or(ptr::null(), ptr::from_ref))
+        with(conn, "pl_read_marks", |c| {
+            *out = c.database().read_marks().map_or(ptr::null(), ptr::from_ref);
+            Ok(SQLITE_OK)
+        })
     }
 }
 
@@ -32,7 +63,7 @@ pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn) -> *const ReadMarks {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_mark_lock_shared(marks: *const ReadMarks, mark: c_int) -> c_int {
     // SAFETY: engine.h.
-    c_int::from(unsafe { &*marks }.lock_shared(mark as usize))
+    unsafe { on(marks, "pl_mark_lock_shared", |m| m.lock_shared(mark as usize)) }
 }
 
 /// See engine.h.
@@ -41,8 +72,12 @@ pub unsafe extern "C" fn pl_mark_lock_shared(marks: *const ReadMarks, mark: c_in
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_mark_unlock_shared(marks: *const ReadMarks, mark: c_int) {
+    let unlock = |m: &ReadMarks| {
+        m.unlock_shared(mark as usize);
+        true
+    };
     // SAFETY: engine.h.
-    unsafe { &*marks }.unlock_shared(mark as usize);
+    unsafe { on(marks, "pl_mark_unlock_shared", unlock) };
 }
 
 /// See engine.h.
@@ -56,7 +91,7 @@ pub unsafe extern "C" fn pl_mark_lock_exclusive(
     n: c_int,
 ) -> c_int {
     // SAFETY: engine.h.
-    c_int::from(unsafe { &*marks }.lock_exclusive(range(first, n)))
+    unsafe { on(marks, "pl_mark_lock_exclusive", |m| m.lock_exclusive(range(first, n))) }
 }
 
 /// See engine.h.
@@ -65,6 +100,10 @@ pub unsafe extern "C" fn pl_mark_lock_exclusive(
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_mark_unlock_exclusive(marks: *const ReadMarks, first: c_int, n: c_int) {
+    let unlock = |m: &ReadMarks| {
+        m.unlock_exclusive(range(first, n));
+        true
+    };
     // SAFETY: engine.h.
-    unsafe { &*marks }.unlock_exclusive(range(first, n));
+    unsafe { on(marks, "pl_mark_unlock_exclusive", unlock) };
 }

@@ -1,14 +1,18 @@
 //! The engine as the C shim sees it: `csrc/engine.h`, implemented.
 //!
-//! One shape for every function: a guard turns a panic into a poisoned database
-//! and SQLITE_IOERR, never into success; an engine error becomes a SQLite result
-//! code, and its sentence is kept for `pl_errmsg`.
+//! One shape for every function. What can fail returns a SQLite result code and puts what it found behind
+//! a pointer: SQLITE_OK, SQLITE_DONE if there is nothing, or an error, whose sentence is kept for `pl_errmsg`.
+//! What ends or gives back returns nothing.
+//!
+//! Invariant: a panic is never an answer. The guard turns it into SQLITE_IOERR, poisons the database for everybody,
+//! and marks the connection as broken: what the panic left half done is not looked at again. From then on
+//! every call on it fails alike, except those that end things.
 //!
 //! Threads: a `PlConn` is used by one thread at a time (SQLite's connection
 //! mutex), which is what makes the `&mut` below sound.
 //!
-//! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`, and what says so itself.
-//! Calls that touch only memory have no place where a thread could end, and are made once a row: `with_memory`, `read`.
+//! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`, `end`, and what says so itself.
+//! Calls that touch only memory have no place where a thread could end, and are made once a row: `with_memory`, `look`.
 //!
 //! Most blocks hold two operations: the guarded call and, in its closure, a pointer of C's that engine.h
 //! describes in the same sentence. They share one proof.
@@ -30,58 +34,115 @@ use std::ffi::CString;
 use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use plait_engine::crash_point::panic_point;
 use plait_engine::error::{Error, Result};
 use plait_engine::shm::cancel::Uncancelled;
 use plait_engine::txn::Conn;
 
 pub use types::PlConn;
 
-/// Runs `f` on the connection behind `conn`; the thread cannot be cancelled meanwhile.
+/// What is said of a panic.
+const PANICKED: &str = "internal error: the engine panicked; close every connection to recover";
+
+/// Runs `f` behind the guard; `name` is that of the C function.
 ///
 /// # Safety
 /// `conn` came from `pl_attach`, was not detached, and is used by this thread alone during the call.
-unsafe fn with(conn: *mut PlConn, f: impl FnOnce(&mut Conn) -> Result<c_int>) -> c_int {
-    let _uncancelled = Uncancelled::begin();
-    // SAFETY: the caller's contract.
-    unsafe { with_memory(conn, f) }
-}
-
-/// Runs `f`, which makes no system call that waits, on the connection behind `conn`.
-///
-/// # Safety
-/// As for [`with`].
-unsafe fn with_memory(conn: *mut PlConn, f: impl FnOnce(&mut Conn) -> Result<c_int>) -> c_int {
+#[inline(always)]
+unsafe fn guard(
+    conn: *mut PlConn,
+    name: &'static str,
+    f: impl FnOnce(&mut PlConn) -> c_int,
+) -> c_int {
     // SAFETY: the caller's contract.
     let conn = unsafe { &mut *conn };
-    match catch_unwind(AssertUnwindSafe(|| f(&mut conn.conn))) {
-        Ok(Ok(code)) => code,
-        Ok(Err(e)) => {
-            let code = codes::of(&e);
-            conn.is_conflict = matches!(e, Error::Conflict(_));
-            conn.error = text(&e.to_string());
-            code
-        }
-        Err(_) => {
-            conn.conn.abandon();
-            conn.error =
-                text("internal error: the engine panicked; close every connection to recover");
-            codes::SQLITE_IOERR
-        }
+    if conn.is_broken {
+        return codes::SQLITE_IOERR;
+    }
+    let run = || {
+        panic_point(name);
+        f(conn)
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(code) => code,
+        Err(_) => conn.break_down(),
     }
 }
 
-/// Runs `f` for its value; a panic poisons the database and yields `fallback`.
+/// Runs `f` on the connection behind `conn`, and keeps the sentence of its error; the thread cannot be cancelled
+/// meanwhile.
 ///
 /// # Safety
-/// As for [`with`].
-unsafe fn read<T>(conn: *mut PlConn, fallback: T, f: impl FnOnce(&mut Conn) -> T) -> T {
+/// As for [`guard`].
+unsafe fn with(
+    conn: *mut PlConn,
+    name: &'static str,
+    f: impl FnOnce(&mut Conn) -> Result<c_int>,
+) -> c_int {
+    let _uncancelled = Uncancelled::begin();
+    // SAFETY: the caller's contract.
+    unsafe { with_memory(conn, name, f) }
+}
+
+/// The same for an `f` that makes no system call that waits.
+///
+/// # Safety
+/// As for [`guard`].
+unsafe fn with_memory(
+    conn: *mut PlConn,
+    name: &'static str,
+    f: impl FnOnce(&mut Conn) -> Result<c_int>,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { guard(conn, name, |c| f(&mut c.conn).unwrap_or_else(|e| c.fail(&e))) }
+}
+
+/// Runs `f`, which looks something up and knows no errors: the calls of every row.
+///
+/// # Safety
+/// As for [`guard`].
+#[inline(always)]
+unsafe fn look(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn) -> c_int) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { guard(conn, name, |c| f(&mut c.conn)) }
+}
+
+/// Runs `f`, which ends something or gives it back: also on a broken connection. What fails in it is reported by
+/// the next call. The thread cannot be cancelled meanwhile.
+///
+/// # Safety
+/// As for [`guard`].
+unsafe fn end(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the caller's contract.
     let conn = unsafe { &mut *conn };
-    catch_unwind(AssertUnwindSafe(|| f(&mut conn.conn))).unwrap_or_else(|_| {
-        // The next commit, snapshot or lock of any process reports it.
-        conn.conn.abandon();
-        fallback
-    })
+    let run = || {
+        panic_point(name);
+        f(&mut conn.conn);
+    };
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        conn.break_down();
+    }
+}
+
+impl PlConn {
+    /// Keeps what is to be said of an error, and returns its code.
+    #[cold]
+    fn fail(&mut self, e: &Error) -> c_int {
+        self.is_conflict = matches!(e, Error::Conflict(_));
+        self.error = text(&e.to_string());
+        codes::of(e)
+    }
+
+    /// After a panic: everybody is told, and nobody waits for what this connection holds.
+    #[cold]
+    fn break_down(&mut self) -> c_int {
+        self.is_broken = true;
+        self.is_conflict = false;
+        self.conn.abandon();
+        self.error = text(PANICKED);
+        codes::SQLITE_IOERR
+    }
 }
 
 fn text(s: &str) -> CString {

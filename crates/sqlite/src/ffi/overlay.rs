@@ -4,10 +4,17 @@ use std::os::raw::c_int;
 
 use plait_engine::ids::Root;
 use plait_engine::memtable::{Hi, Seek};
-use plait_engine::txn::overlay::OverlayIter;
+use plait_engine::txn::Conn;
+use plait_engine::txn::overlay::{Entry, OverlayIter};
 
+use super::codes::{SQLITE_DONE, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlIter};
-use super::{bytes, read};
+use super::{bytes, look};
+
+/// The code of an answer that says whether there is something.
+fn found(is_there: bool) -> c_int {
+    if is_there { SQLITE_OK } else { SQLITE_DONE }
+}
 
 /// See engine.h.
 ///
@@ -16,7 +23,7 @@ use super::{bytes, read};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_root_overlay(conn: *mut PlConn, root: u32) -> c_int {
     // SAFETY: engine.h.
-    unsafe { read(conn, 0, |c| c_int::from(c.root_has_overlay(Root::new(root)))) }
+    unsafe { look(conn, "pl_root_overlay", |c| found(c.root_has_overlay(Root::new(root)))) }
 }
 
 /// See engine.h.
@@ -35,12 +42,12 @@ pub unsafe extern "C" fn pl_get(
     let k = unsafe { bytes(key, n_key) };
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        read(conn, 0, |c| match c.get(Root::new(root), k) {
+        look(conn, "pl_get", |c| match c.get(Root::new(root), k) {
             Some(entry) => {
                 *out = PlEntry { key, n_key, ..PlEntry::from(entry) };
-                1
+                SQLITE_OK
             }
-            None => 0,
+            None => SQLITE_DONE,
         })
     }
 }
@@ -50,8 +57,15 @@ pub unsafe extern "C" fn pl_get(
 /// # Safety
 /// As engine.h says; the iterator is freed before the connection is detached.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_iter_new(conn: *mut PlConn, root: u32) -> *mut PlIter {
-    Box::into_raw(Box::new(PlIter { conn, iter: OverlayIter::new(Root::new(root)) }))
+pub unsafe extern "C" fn pl_iter_new(conn: *mut PlConn, root: u32, out: *mut *mut PlIter) -> c_int {
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        look(conn, "pl_iter_new", |_| {
+            *out =
+                Box::into_raw(Box::new(PlIter { conn, iter: OverlayIter::new(Root::new(root)) }));
+            SQLITE_OK
+        })
+    }
 }
 
 /// See engine.h.
@@ -72,22 +86,20 @@ pub unsafe extern "C" fn pl_iter_free(iter: *mut PlIter) {
 /// As engine.h says: `iter` and its connection are alive and used by this thread alone; `out` is writable.
 unsafe fn step(
     iter: *mut PlIter,
+    name: &'static str,
     out: *mut PlEntry,
-    f: impl for<'c> FnOnce(
-        &mut OverlayIter,
-        &'c plait_engine::txn::Conn,
-    ) -> Option<plait_engine::txn::overlay::Entry<'c>>,
+    f: impl for<'c> FnOnce(&mut OverlayIter, &'c Conn) -> Option<Entry<'c>>,
 ) -> c_int {
     // SAFETY: by contract.
     let iter = unsafe { &mut *iter };
     // SAFETY: by contract.
     unsafe {
-        read(iter.conn, 0, |c| match f(&mut iter.iter, c) {
+        look(iter.conn, name, |c| match f(&mut iter.iter, c) {
             Some(entry) => {
                 *out = PlEntry::from(entry);
-                1
+                SQLITE_OK
             }
-            None => 0,
+            None => SQLITE_DONE,
         })
     }
 }
@@ -116,7 +128,7 @@ pub unsafe extern "C" fn pl_iter_seek(
         _ => Seek::PrefixLe(key),
     };
     // SAFETY: engine.h.
-    unsafe { step(iter, out, |i, c| i.seek(c, seek)) }
+    unsafe { step(iter, "pl_iter_seek", out, |i, c| i.seek(c, seek)) }
 }
 
 /// See engine.h.
@@ -126,7 +138,7 @@ pub unsafe extern "C" fn pl_iter_seek(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_iter_last(iter: *mut PlIter, out: *mut PlEntry) -> c_int {
     // SAFETY: engine.h.
-    unsafe { step(iter, out, |i, c| i.seek(c, Seek::Last)) }
+    unsafe { step(iter, "pl_iter_last", out, |i, c| i.seek(c, Seek::Last)) }
 }
 
 /// See engine.h.
@@ -136,7 +148,7 @@ pub unsafe extern "C" fn pl_iter_last(iter: *mut PlIter, out: *mut PlEntry) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_iter_next(iter: *mut PlIter, out: *mut PlEntry) -> c_int {
     // SAFETY: engine.h.
-    unsafe { step(iter, out, |i, c| i.next(c)) }
+    unsafe { step(iter, "pl_iter_next", out, |i, c| i.next(c)) }
 }
 
 /// See engine.h.
@@ -146,7 +158,20 @@ pub unsafe extern "C" fn pl_iter_next(iter: *mut PlIter, out: *mut PlEntry) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_iter_prev(iter: *mut PlIter, out: *mut PlEntry) -> c_int {
     // SAFETY: engine.h.
-    unsafe { step(iter, out, |i, c| i.prev(c)) }
+    unsafe { step(iter, "pl_iter_prev", out, |i, c| i.prev(c)) }
+}
+
+/// Notes what was read.
+///
+/// # Safety
+/// As engine.h says.
+unsafe fn told(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) -> c_int {
+    let note = |c: &mut Conn| {
+        f(c);
+        SQLITE_OK
+    };
+    // SAFETY: by contract.
+    unsafe { look(conn, name, note) }
 }
 
 /// See engine.h.
@@ -154,11 +179,16 @@ pub unsafe extern "C" fn pl_iter_prev(iter: *mut PlIter, out: *mut PlEntry) -> c
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_read_point(conn: *mut PlConn, root: u32, key: *const u8, n_key: u32) {
+pub unsafe extern "C" fn pl_read_point(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+) -> c_int {
     // SAFETY: engine.h: the key is readable during the call.
     let key = unsafe { bytes(key, n_key) };
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.read_point(Root::new(root), key)) }
+    unsafe { told(conn, "pl_read_point", |c| c.read_point(Root::new(root), key)) }
 }
 
 /// See engine.h.
@@ -166,11 +196,16 @@ pub unsafe extern "C" fn pl_read_point(conn: *mut PlConn, root: u32, key: *const
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_read_prefix(conn: *mut PlConn, root: u32, key: *const u8, n_key: u32) {
+pub unsafe extern "C" fn pl_read_prefix(
+    conn: *mut PlConn,
+    root: u32,
+    key: *const u8,
+    n_key: u32,
+) -> c_int {
     // SAFETY: engine.h: the key is readable during the call.
     let key = unsafe { bytes(key, n_key) };
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.read_prefix(Root::new(root), key)) }
+    unsafe { told(conn, "pl_read_prefix", |c| c.read_prefix(Root::new(root), key)) }
 }
 
 /// See engine.h.
@@ -185,11 +220,11 @@ pub unsafe extern "C" fn pl_read_range(
     n_lo: u32,
     hi: *const u8,
     n_hi: u32,
-) {
+) -> c_int {
     // SAFETY: engine.h: both keys are null or readable during the call.
     let (low, high) = unsafe { (bytes(lo, n_lo), bytes(hi, n_hi)) };
     let low = (!lo.is_null()).then_some(low);
     let high = (!hi.is_null()).then_some(Hi::Key(high));
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.read_range(Root::new(root), low, high)) }
+    unsafe { told(conn, "pl_read_range", |c| c.read_range(Root::new(root), low, high)) }
 }

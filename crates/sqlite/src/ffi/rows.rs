@@ -3,10 +3,12 @@
 use std::ffi::CString;
 use std::os::raw::{c_char, c_int};
 
+use plait_engine::database::Database;
 use plait_engine::error::Conflict;
 
+use super::codes::{SQLITE_DONE, SQLITE_OK};
 use super::types::{PlCell, PlConflict, PlConn};
-use super::{read, text};
+use super::{look, text, with};
 
 const INTEGER: u8 = 1;
 const TEXT: u8 = 3;
@@ -41,62 +43,67 @@ fn hex(key: &[u8]) -> String {
     key.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+fn rows(db: &Database, table: c_int) -> Vec<Vec<Cell>> {
+    match table {
+        PL_TABLE_STATUS => {
+            db.status().into_iter().map(|(name, v)| vec![Cell::Text(text(name)), int(v)]).collect()
+        }
+        PL_TABLE_TRANSACTIONS => db
+            .transactions()
+            .into_iter()
+            .map(|t| {
+                vec![
+                    pid(t.pid),
+                    int(t.thread),
+                    int(t.connection),
+                    Cell::Text(text(t.state)),
+                    int(t.age_ms),
+                    pid(t.waiting_for_pid),
+                    Cell::Null,
+                    namespace(t.foreign_namespace),
+                ]
+            })
+            .collect(),
+        PL_TABLE_CONFLICTS => db
+            .conflicts()
+            .into_iter()
+            .map(|r| {
+                vec![
+                    int(r.unix_ms),
+                    if r.root == 0 { Cell::Null } else { int(r.root) },
+                    Cell::Text(text(&hex(&r.key))),
+                    int(u8::from(r.is_range)),
+                    pid(r.loser_pid),
+                    pid(r.winner_pid),
+                    int(r.loser_txn),
+                    int(r.winner_txn),
+                    Cell::Null,
+                    namespace(r.loser_namespace.into()),
+                    namespace(r.winner_namespace.into()),
+                ]
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// See engine.h.
 ///
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_rows_new(conn: *mut PlConn, table: c_int) -> *mut PlRows {
-    // SAFETY: engine.h.
-    let rows = unsafe {
-        read(conn, Vec::new(), |c| {
-            let db = c.database();
-            match table {
-                PL_TABLE_STATUS => db
-                    .status()
-                    .into_iter()
-                    .map(|(name, v)| vec![Cell::Text(text(name)), int(v)])
-                    .collect(),
-                PL_TABLE_TRANSACTIONS => db
-                    .transactions()
-                    .into_iter()
-                    .map(|t| {
-                        vec![
-                            pid(t.pid),
-                            int(t.thread),
-                            int(t.connection),
-                            Cell::Text(text(t.state)),
-                            int(t.age_ms),
-                            pid(t.waiting_for_pid),
-                            Cell::Null,
-                            namespace(t.foreign_namespace),
-                        ]
-                    })
-                    .collect(),
-                PL_TABLE_CONFLICTS => db
-                    .conflicts()
-                    .into_iter()
-                    .map(|r| {
-                        vec![
-                            int(r.unix_ms),
-                            if r.root == 0 { Cell::Null } else { int(r.root) },
-                            Cell::Text(text(&hex(&r.key))),
-                            int(u8::from(r.is_range)),
-                            pid(r.loser_pid),
-                            pid(r.winner_pid),
-                            int(r.loser_txn),
-                            int(r.winner_txn),
-                            Cell::Null,
-                            namespace(r.loser_namespace.into()),
-                            namespace(r.winner_namespace.into()),
-                        ]
-                    })
-                    .collect(),
-                _ => Vec::new(),
-            }
+pub unsafe extern "C" fn pl_rows_new(
+    conn: *mut PlConn,
+    table: c_int,
+    out: *mut *mut PlRows,
+) -> c_int {
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        with(conn, "pl_rows_new", |c| {
+            *out = Box::into_raw(Box::new(PlRows(rows(c.database(), table))));
+            Ok(SQLITE_OK)
         })
-    };
-    Box::into_raw(Box::new(PlRows(rows)))
+    }
 }
 
 /// See engine.h.
@@ -112,7 +119,7 @@ pub unsafe extern "C" fn pl_rows_cell(
 ) -> c_int {
     // SAFETY: engine.h.
     let rows = unsafe { &*rows };
-    let Some(cells) = rows.0.get(row as usize) else { return 0 };
+    let Some(cells) = rows.0.get(row as usize) else { return SQLITE_DONE };
     let cell = match cells.get(col as usize) {
         Some(Cell::Int(i)) => PlCell { kind: INTEGER, i: *i, z: std::ptr::null() },
         Some(Cell::Text(t)) => PlCell { kind: TEXT, i: 0, z: t.as_ptr() },
@@ -120,7 +127,7 @@ pub unsafe extern "C" fn pl_rows_cell(
     };
     // SAFETY: engine.h: `out` is writable.
     unsafe { *out = cell };
-    1
+    SQLITE_OK
 }
 
 /// See engine.h.
@@ -163,16 +170,16 @@ fn conflict_of(c: &Conflict) -> PlConflict {
 pub unsafe extern "C" fn pl_conflict(conn: *mut PlConn, out: *mut PlConflict) -> c_int {
     // SAFETY: engine.h.
     if unsafe { !(*conn).is_conflict } {
-        return 0;
+        return SQLITE_DONE;
     }
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        read(conn, 0, |c| match c.last_conflict() {
+        look(conn, "pl_conflict", |c| match c.last_conflict() {
             Some(conflict) => {
                 *out = conflict_of(conflict);
-                1
+                SQLITE_OK
             }
-            None => 0,
+            None => SQLITE_DONE,
         })
     }
 }

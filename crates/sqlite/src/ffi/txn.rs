@@ -5,17 +5,15 @@ use std::os::raw::{c_int, c_void};
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
 use plait_engine::merge::BaseHeader;
-use plait_engine::shm::cancel::Uncancelled;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
-use plait_engine::txn::{Sync, WriteMode};
+use plait_engine::txn::{Conn, Sync, WriteMode};
 
-use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_ERROR, SQLITE_FULL, SQLITE_OK};
+use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_FULL, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
-use super::{bytes, read, with, with_memory};
+use super::{bytes, end, look, with, with_memory};
 
-const PL_WRITE_QUEUED: c_int = 1;
 const PL_WRITE_OPTIMISTIC: c_int = 2;
 
 /// See engine.h.
@@ -25,7 +23,7 @@ const PL_WRITE_OPTIMISTIC: c_int = 2;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_snapshot_pin(conn: *mut PlConn) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with_memory(conn, |c| c.pin().map(|()| SQLITE_OK)) }
+    unsafe { with_memory(conn, "pl_snapshot_pin", |c| c.pin().map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -42,7 +40,7 @@ pub unsafe extern "C" fn pl_snapshot_take(
     let header = BaseHeader::from(unsafe { &*base });
     // SAFETY: engine.h.
     unsafe {
-        with_memory(conn, |c| {
+        with_memory(conn, "pl_snapshot_take", |c| {
             Ok(match c.take(&header, for_write != 0)? {
                 Taken::Yes => SQLITE_OK,
                 Taken::Retry => PL_RETRY,
@@ -58,7 +56,7 @@ pub unsafe extern "C" fn pl_snapshot_take(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.snapshot_end()) }
+    unsafe { end(conn, "pl_snapshot_end", |c| c.snapshot_end()) }
 }
 
 /// See engine.h.
@@ -66,19 +64,14 @@ pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_data_version(conn: *mut PlConn) -> u32 {
-    // SAFETY: engine.h.
-    unsafe { read(conn, 0, |c| c.data_version()) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_view(conn: *mut PlConn) -> u32 {
-    // SAFETY: engine.h.
-    unsafe { read(conn, 0, |c| c.view()) }
+pub unsafe extern "C" fn pl_data_version(conn: *mut PlConn, out: *mut u32) -> c_int {
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        look(conn, "pl_data_version", |c| {
+            *out = c.data_version();
+            SQLITE_OK
+        })
+    }
 }
 
 /// See engine.h.
@@ -93,21 +86,9 @@ pub unsafe extern "C" fn pl_write_begin(
 ) -> c_int {
     let mode = if how == PL_WRITE_OPTIMISTIC { WriteMode::Optimistic } else { WriteMode::Queued };
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| with_wait(wait, |w| c.write_begin(mode, w)).map(|()| SQLITE_OK)) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_is_writer(conn: *mut PlConn) -> c_int {
-    // SAFETY: engine.h.
     unsafe {
-        read(conn, 0, |c| match c.write_mode() {
-            None => 0,
-            Some(WriteMode::Queued) => PL_WRITE_QUEUED,
-            Some(WriteMode::Optimistic) => PL_WRITE_OPTIMISTIC,
+        with(conn, "pl_write_begin", |c| {
+            with_wait(wait, |w| c.write_begin(mode, w)).map(|()| SQLITE_OK)
         })
     }
 }
@@ -130,7 +111,9 @@ pub unsafe extern "C" fn pl_put(
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
     unsafe {
-        with_memory(conn, |c| c.put(Root::new(root), key, rec, n_zero as usize).map(|()| SQLITE_OK))
+        with_memory(conn, "pl_put", |c| {
+            c.put(Root::new(root), key, rec, n_zero as usize).map(|()| SQLITE_OK)
+        })
     }
 }
 
@@ -150,7 +133,9 @@ pub unsafe extern "C" fn pl_delete(
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
-    unsafe { with_memory(conn, |c| c.delete(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+    unsafe {
+        with_memory(conn, "pl_delete", |c| c.delete(Root::new(root), key, rec).map(|()| SQLITE_OK))
+    }
 }
 
 /// See engine.h.
@@ -169,7 +154,11 @@ pub unsafe extern "C" fn pl_put_max(
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
-    unsafe { with_memory(conn, |c| c.put_max(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+    unsafe {
+        with_memory(conn, "pl_put_max", |c| {
+            c.put_max(Root::new(root), key, rec).map(|()| SQLITE_OK)
+        })
+    }
 }
 
 /// See engine.h.
@@ -188,7 +177,11 @@ pub unsafe extern "C" fn pl_make_max(
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
-    unsafe { with_memory(conn, |c| c.make_max(Root::new(root), key, rec).map(|()| SQLITE_OK)) }
+    unsafe {
+        with_memory(conn, "pl_make_max", |c| {
+            c.make_max(Root::new(root), key, rec).map(|()| SQLITE_OK)
+        })
+    }
 }
 
 /// See engine.h.
@@ -199,7 +192,7 @@ pub unsafe extern "C" fn pl_make_max(
 pub unsafe extern "C" fn pl_savepoint_open(conn: *mut PlConn, n: c_int) -> c_int {
     // SAFETY: engine.h.
     unsafe {
-        with_memory(conn, |c| {
+        with_memory(conn, "pl_savepoint_open", |c| {
             c.savepoint_open(n.max(0) as usize);
             Ok(SQLITE_OK)
         })
@@ -211,9 +204,14 @@ pub unsafe extern "C" fn pl_savepoint_open(conn: *mut PlConn, n: c_int) -> c_int
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_savepoint_release(conn: *mut PlConn, i: c_int) {
+pub unsafe extern "C" fn pl_savepoint_release(conn: *mut PlConn, i: c_int) -> c_int {
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.savepoint_release(i.max(0) as usize)) }
+    unsafe {
+        with_memory(conn, "pl_savepoint_release", |c| {
+            c.savepoint_release(i.max(0) as usize);
+            Ok(SQLITE_OK)
+        })
+    }
 }
 
 /// See engine.h.
@@ -221,9 +219,14 @@ pub unsafe extern "C" fn pl_savepoint_release(conn: *mut PlConn, i: c_int) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_savepoint_rollback(conn: *mut PlConn, i: c_int) {
+pub unsafe extern "C" fn pl_savepoint_rollback(conn: *mut PlConn, i: c_int) -> c_int {
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.savepoint_rollback(usize::try_from(i).ok())) }
+    unsafe {
+        with_memory(conn, "pl_savepoint_rollback", |c| {
+            c.savepoint_rollback(usize::try_from(i).ok());
+            Ok(SQLITE_OK)
+        })
+    }
 }
 
 /// See engine.h.
@@ -241,7 +244,7 @@ pub unsafe extern "C" fn pl_new_rowid(
     let known = |v: i64| (v != i64::MIN).then_some(v);
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        with_memory(conn, |c| {
+        with_memory(conn, "pl_new_rowid", |c| {
             match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
                 Some(rowid) => {
                     // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
@@ -260,9 +263,14 @@ pub unsafe extern "C" fn pl_new_rowid(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_note_rowid(conn: *mut PlConn, root: u32, rowid: i64) {
+pub unsafe extern "C" fn pl_note_rowid(conn: *mut PlConn, root: u32, rowid: i64) -> c_int {
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.note_rowid(Root::new(root), rowid)) }
+    unsafe {
+        with_memory(conn, "pl_note_rowid", |c| {
+            c.note_rowid(Root::new(root), rowid);
+            Ok(SQLITE_OK)
+        })
+    }
 }
 
 fn sync_of(level: c_int) -> Sync {
@@ -278,9 +286,14 @@ fn sync_of(level: c_int) -> Sync {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_set_level(conn: *mut PlConn, sync: c_int) {
+pub unsafe extern "C" fn pl_set_level(conn: *mut PlConn, sync: c_int) -> c_int {
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.set_level(sync_of(sync))) }
+    unsafe {
+        look(conn, "pl_set_level", |c| {
+            c.set_level(sync_of(sync));
+            SQLITE_OK
+        })
+    }
 }
 
 /// See engine.h.
@@ -290,7 +303,7 @@ pub unsafe extern "C" fn pl_set_level(conn: *mut PlConn, sync: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_settle_shown(conn: *mut PlConn) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.settle_shown().map(|()| SQLITE_OK)) }
+    unsafe { with(conn, "pl_settle_shown", |c| c.settle_shown().map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -300,7 +313,11 @@ pub unsafe extern "C" fn pl_settle_shown(conn: *mut PlConn) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_commit_prepare(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| with_wait(wait, |w| c.commit_prepare(w)).map(|()| SQLITE_OK)) }
+    unsafe {
+        with(conn, "pl_commit_prepare", |c| {
+            with_wait(wait, |w| c.commit_prepare(w)).map(|()| SQLITE_OK)
+        })
+    }
 }
 
 /// See engine.h.
@@ -316,7 +333,7 @@ pub unsafe extern "C" fn pl_commit(
 ) -> c_int {
     // SAFETY: engine.h.
     unsafe {
-        with(conn, |c| {
+        with(conn, "pl_commit", |c| {
             with_wait(wait, |w| c.commit(sync_of(sync), keep_reading != 0, w)).map(|()| SQLITE_OK)
         })
     }
@@ -328,8 +345,12 @@ pub unsafe extern "C" fn pl_commit(
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
-    // SAFETY: engine.h. A failure means a poisoned commit mutex, which the next call reports.
-    unsafe { with(conn, |c| c.rollback().map(|()| SQLITE_OK)) };
+    // A failure means a poisoned commit mutex, which the next call reports.
+    let rollback = |c: &mut Conn| {
+        let _ = c.rollback();
+    };
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_rollback", rollback) };
 }
 
 /// See engine.h.
@@ -339,7 +360,7 @@ pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| c.maintain(threads != 0).map(|()| SQLITE_OK)) }
+    unsafe { with(conn, "pl_maintain", |c| c.maintain(threads != 0).map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -348,8 +369,9 @@ pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_doomed(conn: *mut PlConn) -> c_int {
+    let doomed = |c: &mut Conn| if c.is_doomed() { SQLITE_BUSY_SNAPSHOT } else { SQLITE_OK };
     // SAFETY: engine.h.
-    unsafe { read(conn, 1, |c| c_int::from(c.is_doomed())) }
+    unsafe { look(conn, "pl_doomed", doomed) }
 }
 
 /// See engine.h.
@@ -359,7 +381,11 @@ pub unsafe extern "C" fn pl_doomed(conn: *mut PlConn) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| with_wait(wait, |w| c.exclusive_begin(w)).map(|()| SQLITE_OK)) }
+    unsafe {
+        with(conn, "pl_exclusive_begin", |c| {
+            with_wait(wait, |w| c.exclusive_begin(w)).map(|()| SQLITE_OK)
+        })
+    }
 }
 
 /// A code that a replay callback returned.
@@ -402,7 +428,7 @@ pub unsafe extern "C" fn pl_exclusive_replay(
     };
     // SAFETY: engine.h.
     unsafe {
-        with(conn, |c| {
+        with(conn, "pl_exclusive_replay", |c| {
             c.exclusive_replay(step).map(|()| SQLITE_OK).map_err(|Failed(code)| Error::Base {
                 code,
                 text: "cannot apply the transaction's writes to the database file".into(),
@@ -421,10 +447,13 @@ pub unsafe extern "C" fn pl_exclusive_header(
     sync: c_int,
     n_write: u64,
     out: *mut PlHeader,
-) {
+) -> c_int {
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        read(conn, (), |c| *out = PlHeader::from(&c.exclusive_header(sync_of(sync), n_write)));
+        with(conn, "pl_exclusive_header", |c| {
+            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), n_write));
+            Ok(SQLITE_OK)
+        })
     }
 }
 
@@ -434,9 +463,8 @@ pub unsafe extern "C" fn pl_exclusive_header(
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_not_committed(conn: *mut PlConn) {
-    let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.exclusive_not_committed()) }
+    unsafe { end(conn, "pl_exclusive_not_committed", |c| c.exclusive_not_committed()) }
 }
 
 /// See engine.h.
@@ -446,7 +474,7 @@ pub unsafe extern "C" fn pl_exclusive_not_committed(conn: *mut PlConn) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.database().base_sync_failed()) }
+    unsafe { end(conn, "pl_base_sync_failed", |c| c.database().base_sync_failed()) }
 }
 
 /// See engine.h.
@@ -455,19 +483,8 @@ pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_end(conn: *mut PlConn, committed: c_int) {
-    let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
-    unsafe { read(conn, (), |c| c.exclusive_end(committed != 0)) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_is_exclusive(conn: *mut PlConn) -> c_int {
-    // SAFETY: engine.h.
-    unsafe { read(conn, 0, |c| c_int::from(c.is_exclusive())) }
+    unsafe { end(conn, "pl_exclusive_end", |c| c.exclusive_end(committed != 0)) }
 }
 
 /// See engine.h.
@@ -477,7 +494,9 @@ pub unsafe extern "C" fn pl_is_exclusive(conn: *mut PlConn) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_merge_all(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, |c| with_wait(wait, |w| c.merge_all(w)).map(|()| SQLITE_OK)) }
+    unsafe {
+        with(conn, "pl_merge_all", |c| with_wait(wait, |w| c.merge_all(w)).map(|()| SQLITE_OK))
+    }
 }
 
 /// See engine.h.
@@ -502,7 +521,9 @@ pub unsafe extern "C" fn pl_checkpoint(
     };
     // SAFETY: engine.h.
     unsafe {
-        with(conn, |c| with_wait(wait, |w| c.checkpoint(w, &mut attempt)).map(|()| SQLITE_OK))
+        with(conn, "pl_checkpoint", |c| {
+            with_wait(wait, |w| c.checkpoint(w, &mut attempt)).map(|()| SQLITE_OK)
+        })
     }
 }
 
@@ -514,16 +535,25 @@ const PL_SET_WAL_LIMIT_BYTES: c_int = 1;
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_setting(conn: *mut PlConn, which: c_int, value: i64) -> i64 {
+pub unsafe extern "C" fn pl_setting(
+    conn: *mut PlConn,
+    which: c_int,
+    value: i64,
+    out: *mut i64,
+) -> c_int {
     let new = (value >= 0).then_some(value as u64);
-    // SAFETY: engine.h.
-    unsafe {
-        read(conn, -1, |c| match which {
+    let set = |c: &mut Conn| {
+        let in_force = match which {
             PL_SET_BACKGROUND_MERGE => {
                 i64::from(c.database().background_merge(new.map(|v| v != 0)))
             }
             PL_SET_WAL_LIMIT_BYTES => c.database().wal_limit_bytes(new) as i64,
-            _ => -i64::from(SQLITE_ERROR),
-        })
-    }
+            _ => return Err(Error::Misuse(format!("there is no setting {which}"))),
+        };
+        // SAFETY: engine.h: `out` is writable.
+        unsafe { *out = in_force };
+        Ok(SQLITE_OK)
+    };
+    // SAFETY: engine.h.
+    unsafe { with(conn, "pl_setting", set) }
 }

@@ -16,6 +16,8 @@ pub struct PlConn {
     pub(super) conn: Conn,
     pub(super) error: CString,
     pub(super) is_conflict: bool,
+    /// A call on it has panicked: only what ends things is still done.
+    pub(super) is_broken: bool,
 }
 
 /// Ordered walk over the overlay of one root.

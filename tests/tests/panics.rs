@@ -1,0 +1,182 @@
+//! A panic inside the engine, planted in one call after the other: the statement fails, nobody reads on, and what was
+//! committed is there when all have closed.
+
+use plait_tests::actor::{Actor, Reply};
+use plait_tests::paths::repository;
+use plait_tests::place::Place;
+use plait_tests::sqlite::IOERR;
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use plait_tests::value::Value;
+use std::collections::BTreeSet;
+
+type Rows = Vec<Vec<Value>>;
+
+/// Calls that end something or give it back: they answer nothing.
+const VOID: [&str; 8] = [
+    "pl_base_sync_failed",
+    "pl_disabled",
+    "pl_exclusive_end",
+    "pl_exclusive_not_committed",
+    "pl_mark_unlock_exclusive",
+    "pl_mark_unlock_shared",
+    "pl_rollback",
+    "pl_snapshot_end",
+];
+/// What the script does not come to: the text of a conflict, and a commit hook.
+const ELSEWHERE: [&str; 2] = ["pl_commit_prepare", "pl_conflict"];
+
+/// In the base.
+const BASE: &str = "
+    CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, v INT);
+    CREATE INDEX t_name ON t(name);
+    CREATE TABLE counted(id INTEGER PRIMARY KEY AUTOINCREMENT, v INT);
+    INSERT INTO t VALUES(1,'n1',1), (2,'n2',2), (3,'n3',3), (4,'n4',4), (5,'n5',5);
+    CREATE TABLE first(id INTEGER PRIMARY KEY AUTOINCREMENT, v INT);
+    CREATE VIRTUAL TABLE words USING fts5(word);
+    INSERT INTO counted(v) VALUES(1);
+    INSERT INTO words VALUES('one'), ('two');
+    PRAGMA wal_checkpoint";
+/// Over it: whoever takes the overlay for empty reads rows that are no more.
+const OVERLAY: &str = "
+    UPDATE t SET v = v + 100, name = 'm' || id WHERE id < 4;
+    DELETE FROM t WHERE id = 5;
+    INSERT INTO t VALUES(7, 'n7', 7);
+    INSERT INTO counted(v) VALUES(2)";
+
+/// What the panicking process does, statement by statement. It passes every call of the engine.
+const SCRIPT: [&str; 41] = [
+    "SELECT v FROM t WHERE id = 3",
+    "SELECT v FROM t WHERE id = 5",
+    "SELECT id, name, v FROM t ORDER BY id",
+    "SELECT id, name, v FROM t ORDER BY id DESC",
+    "SELECT count(*) FROM t",
+    "SELECT id FROM t WHERE name = 'm2'",
+    "SELECT id FROM t INDEXED BY t_name WHERE name >= 'm' ORDER BY name DESC",
+    "SELECT max(id), min(id) FROM t",
+    "PRAGMA data_version",
+    "BEGIN",
+    "SELECT v FROM t WHERE id = 3",
+    "SELECT id FROM t WHERE name = 'n3'",
+    "SELECT id FROM t WHERE id > 2",
+    "COMMIT",
+    "BEGIN CONCURRENT",
+    "SELECT v FROM t WHERE id = 1",
+    "SELECT id FROM t WHERE name = 'm2'",
+    "SELECT id FROM t WHERE name > 'n'",
+    "INSERT INTO t(name, v) VALUES('n8', 8)",
+    "SAVEPOINT s",
+    "DELETE FROM t WHERE id = 2",
+    "ROLLBACK TO s",
+    "RELEASE s",
+    "INSERT INTO t VALUES(50, 'n50', 50)",
+    "SELECT id, name, v FROM t ORDER BY id",
+    "COMMIT",
+    "INSERT INTO counted(v) VALUES(3)",
+    "INSERT INTO first(v) VALUES(1)",
+    // Statements that end inside of another.
+    "SELECT rowid, word FROM words WHERE words MATCH 'two'",
+    "DELETE FROM t WHERE v = 4",
+    "SELECT count(*) > 10 FROM plait_status",
+    "PRAGMA plait_background_merge",
+    "BEGIN; INSERT INTO t VALUES(60, 'n60', 60); CREATE TABLE made(x); COMMIT",
+    "INSERT INTO t VALUES(61, 'n61', 61)",
+    "PRAGMA integrity_check",
+    "INSERT INTO t VALUES(62, 'n62', 62)",
+    "PRAGMA wal_checkpoint",
+    "PRAGMA journal_mode = delete",
+    "SELECT id, name, v FROM t ORDER BY id",
+    "SELECT * FROM counted",
+    "SELECT * FROM first",
+];
+const CONTENT: &str =
+    "SELECT id, name, v FROM t ORDER BY id; SELECT * FROM counted; SELECT * FROM first";
+
+/// The functions of the engine's C interface that a panic can be planted in.
+fn calls() -> BTreeSet<String> {
+    let folder = repository().join("crates/sqlite/src/ffi");
+    let files = std::fs::read_dir(folder).expect("the sources are there");
+    let names = files.flat_map(|file| {
+        let text = std::fs::read_to_string(file.expect("a source").path()).expect("a source");
+        let pieces = text.split('"').skip(1).step_by(2);
+        pieces.filter(|p| p.starts_with("pl_")).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let names: BTreeSet<String> = names.collect();
+    assert!(names.contains("pl_get") && names.contains("pl_iter_next"), "{names:?}");
+    names
+}
+
+/// A database with rows in its base and others over them, and one that has it open.
+fn scene() -> (Fixture, Actor) {
+    let fixture = Fixture::new(Subject::plait_with_crash_points(), BASE);
+    let mut other = Actor::start(Place::Processes, "other", &fixture.subject, &fixture.database());
+    other.ok(OVERLAY);
+    (fixture, other)
+}
+
+/// What the script's statements answer without a panic, and what is committed after each.
+fn undisturbed() -> Vec<(Reply, Rows)> {
+    let (fixture, mut other) = scene();
+    let mut actor = Actor::start(Place::Processes, "actor", &fixture.subject, &fixture.database());
+    SCRIPT.iter().map(|sql| (actor.run(sql), other.ok(CONTENT))).collect()
+}
+
+fn panic_in(name: &str, passage: u32, expected: &[(Reply, Rows)]) -> bool {
+    let (fixture, mut other) = scene();
+    let mut committed = vec![other.ok(CONTENT)];
+    let at = format!("{name}:{passage}");
+    let environment = [("PLAIT_PANIC_AT", at.as_str()), ("RUST_BACKTRACE", "0")];
+    let mut actor = Actor::in_process_with("panicking", &fixture.subject, &environment);
+    actor.open(&fixture.database()).expect("opening touches nothing");
+    let mut failed_at = None;
+    for (i, (sql, (reply, content))) in SCRIPT.iter().zip(expected).enumerate() {
+        let got = actor.run(sql);
+        let Some(error) = got.error else {
+            if !sql.contains("data_version") {
+                assert_eq!(got.rows, reply.rows, "{at}: {sql} succeeds with rows that are not so");
+            }
+            committed = vec![content.clone()];
+            continue;
+        };
+        if reply.error.as_ref().is_some_and(|usual| usual.code == error.code) {
+            continue;
+        }
+        assert_eq!(error.code, IOERR, "{at}: {sql}: {error}");
+        // It may or may not have committed.
+        committed.push(content.clone());
+        failed_at = Some(i);
+        break;
+    }
+    let reached = failed_at.is_some();
+    if reached && !name.starts_with("pl_encode") {
+        for sql in ["ROLLBACK", "SELECT v FROM t WHERE id = 3"] {
+            let again = actor.run(sql);
+            assert!(sql == "ROLLBACK" || again.error.is_some(), "{at}: {sql} gives {again:?}");
+        }
+        let error = other.fails("SELECT count(*) FROM t", IOERR);
+        assert!(error.message.contains("close"), "{at}: {error}");
+    }
+    actor.close().expect("closing works");
+    other.close().expect("closing works");
+    let left = fixture.open();
+    let content = left.query(CONTENT).unwrap_or_else(|e| panic!("{at}: {e}"));
+    assert!(committed.contains(&content), "{at}, {failed_at:?}: {content:?} of {committed:?}");
+    left.close().expect("closing works");
+    let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+    assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{at}");
+    reached
+}
+
+#[test]
+fn a_call_of_the_engine_that_panics_fails_the_statement_and_loses_nothing() {
+    if real_plait("planted panics").is_none() {
+        return;
+    }
+    let expected = undisturbed();
+    for name in calls() {
+        if VOID.contains(&name.as_str()) || ELSEWHERE.contains(&name.as_str()) {
+            continue;
+        }
+        assert!(panic_in(&name, 1, &expected), "{name} is never called, or its panic is ignored");
+        panic_in(&name, 4, &expected);
+    }
+}
