@@ -197,7 +197,7 @@ fn hooks_see_the_rows_of_a_statement_that_leaves_the_concurrent_path_in_its_midd
         "UPDATE t SET id=id+10000 WHERE grp<>2",
         "UPDATE w SET grp=grp+1, pad=zeroblob(4000)",
         "UPDATE w SET name=name||'!' WHERE grp<5",
-        "UPDATE t SET grp=10 FROM w WHERE w.name=t.name RETURNING id, w.grp",
+        "UPDATE t SET grp=10 FROM w WHERE w.name=t.name RETURNING id, grp",
         "REPLACE INTO t SELECT id+1, grp, 'Name '||(id+2), pad FROM t WHERE id<499",
         "INSERT INTO t SELECT id, 99, 'Name '||(id+250), pad FROM t WHERE true
             ON CONFLICT(name) DO UPDATE SET grp=grp+excluded.grp, pad=excluded.pad ON CONFLICT(id) DO UPDATE SET grp=-grp

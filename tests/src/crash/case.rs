@@ -58,8 +58,9 @@ impl Case {
                 Synchronous::Off,
             ])
         };
-        let leads = point.starts_with("log.lead");
-        let synchronous = if leads { Synchronous::Full } else { synchronous };
+        // Under NORMAL and OFF it is somebody else's turn, mostly, to write to the log's file.
+        let writes = point.starts_with("log.lead") || point == "log.segment.assigned";
+        let synchronous = if writes { Synchronous::Full } else { synchronous };
         Self { point, passage, scene, synchronous, seed }
     }
 
