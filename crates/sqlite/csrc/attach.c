@@ -232,12 +232,38 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   return plBeginTrans(p, wrflag, pSchemaVersion);
 }
 
+/* Does the file itself say that it is concurrent? For a handle that could not begin a transaction. */
+static int plFileMarked(Btree *p){
+  sqlite3_file *pFd = p->pBt->pPager->fd;
+  u8 a[100];
+  return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_MARKED(a);
+}
+
+/* A reader that has not joined yet meets the locks of stock code: of a recovery of the WAL-index, or of the last one to close,
+** which last for a moment. It waits for their end, as one that has joined does (plBaseBegin()). */
+static SQLITE_NOINLINE int plOutwait(Btree *p, int *pSchemaVersion){
+  BusyHandler saved = p->db->busyHandler;
+  int nMs, rc = SQLITE_BUSY;
+  p->db->busyHandler.xBusyHandler = 0;
+  for(nMs=0; nMs<PL_BASE_RETRY_MS && (rc & 0xff)==SQLITE_BUSY && plFileMarked(p); nMs++){
+    if( AtomicLoad(&p->db->u1.isInterrupted) ){
+      rc = SQLITE_INTERRUPT;
+      break;
+    }
+    sqlite3OsSleep(p->db->pVfs, 1000);
+    rc = sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion);
+  }
+  p->db->busyHandler = saved;
+  return rc;
+}
+
 /* The mark cannot appear within a transaction: it is looked for when one begins, not at each of its statements. */
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   int bBegins, rc;
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
   bBegins = p->inTrans==TRANS_NONE;
   rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);
   if( PL_UNLIKELY(rc==SQLITE_OK ? (bBegins && plMarked(p->pBt)) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
     return plFirstTouch(p, wrflag, pSchemaVersion, rc);
   }

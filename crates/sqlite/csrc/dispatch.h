@@ -159,6 +159,8 @@ struct PlFacade {
 #define PL_MARKED(a) ((a)[19]>=2 && get4byte(&(a)[72])!=0)
 #define PL_FENCED(a) ((a)[18]==3 && (a)[19]==3 && get4byte(&(a)[72])!=0)
 
+#define PL_BASE_RETRY_MS 3000     /* a reader waits at least this long for the base's own locks before it says BUSY */
+
 #define PLC_PURE   0
 #define PLC_MERGE  1
 #define PLC_PASS   2

@@ -15,7 +15,6 @@
 */
 
 #define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
-#define PL_BASE_RETRY_MS 3000     /* a reader waits at least this long for the base's own recovery before it says BUSY */
 
 /* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
 ** concurrent database do not see that. */
