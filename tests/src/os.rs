@@ -4,6 +4,23 @@
 
 use std::time::Duration;
 
+/// Says to the library whether connections that nobody is beside stay alone, or join a session at once: what most suites test.
+const JOIN: &str = "PLAIT_JOIN";
+
+/// From here on connections of this process, and of those that it starts, may be alone. Before any library is loaded.
+pub fn allow_alone() {
+    // SAFETY: called at the beginning of a test; nothing here reads the environment from another thread without std's lock.
+    unsafe { std::env::set_var(JOIN, "when needed") };
+}
+
+/// Connections join at once, unless something else was said.
+pub(crate) fn join_unless_said() {
+    if std::env::var_os(JOIN).is_none() {
+        // SAFETY: the library to be loaded reads it later, and std's readers are behind std's lock.
+        unsafe { std::env::set_var(JOIN, "always") };
+    }
+}
+
 /// Time since boot, comparable between processes.
 #[must_use]
 pub fn monotonic() -> Duration {

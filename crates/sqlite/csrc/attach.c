@@ -4,7 +4,7 @@
 **   stock      pPl==0 or pConn==0: SQLite's own code. Every transaction that begins looks at page 1.
 **   attached   pConn!=0: the file is marked (header bytes 72..75, byte 19 at least 2) and the session joined.
 **
-** stock -> attached: plFirstTouch(), when a begun transaction finds the mark.   attached -> stock: plDetach(), when the
+** stock -> attached: plFirstTouch(), when a begun transaction finds the mark and is not alone (alone.c).   attached -> stock: plDetach(), when the
 ** mark is gone or the handle closes.
 **
 ** A handle that cannot join (plUnsuitable()), or could only read (plReadsOnly()), stays stock while the file is not fenced: in a
@@ -157,7 +157,12 @@ static int plAttach(Btree *p){
         "close it everywhere first (after a crash: plait recover), or open it without that", plDbName(p), zWhy));
   }
   pPl->bReadonly = (u8)plReadsOnly(p);
-  if( pPl->bReadonly ) flags |= PL_ATTACH_READONLY;
+  if( pPl->bReadonly ){
+    flags |= PL_ATTACH_READONLY;
+  }else{
+    rc = plClaimToJoin(p);
+    if( rc ) return rc;
+  }
   rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);
@@ -188,8 +193,8 @@ static void plDetach(Btree *p){
 }
 
 /* A transaction is open on a marked file: does SQLite's own code go on with it? */
-static int plStaysStock(Btree *p){
-  return !PL_FENCED(p->pBt->pPage1->aData) && (plReadsOnly(p) || plUnsuitable(p)!=0);
+static int plStaysStock(Btree *p, int wrflag){
+  return !PL_FENCED(p->pBt->pPage1->aData) && (plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag));
 }
 
 /* Told PRAGMA locking_mode=exclusive before it looked at the file, the handle holds locks that shut everybody else out, the
@@ -213,13 +218,15 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
   if( rc!=SQLITE_OK ){
-    if( p->inTrans!=TRANS_NONE ) return rc;
+    if( p->inTrans!=TRANS_NONE ){
+      return rc==SQLITE_BUSY_SNAPSHOT && plMarked(p->pBt) ? plNoLongerAlone(p, rc) : rc;
+    }
     if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return rc;
-    if( !plMarked(p->pBt) || plStaysStock(p) ){
+    if( !plMarked(p->pBt) || plStaysStock(p, wrflag) ){
       plBaseEnd(p);
       return rc;
     }
-  }else if( plStaysStock(p) ){
+  }else if( plStaysStock(p, wrflag) ){
     return rc;
   }
   plBaseEnd(p);

@@ -142,13 +142,14 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   return SQLITE_OK;
 }
 
-/* Is concurrent the mode in force? A handle that reads a resting file is not attached. */
+/* Is concurrent the mode in force? A handle that reads a resting file, or is alone, is not attached. */
 static int plIsConcurrent(Btree *p){
   int bMarked, bOwn = p->inTrans==TRANS_NONE;
   if( PL_BT(p) ) return 1;
-  if( !plReadsOnly(p) || plUnsuitable(p)!=0 ) return 0;
+  /* Only what has met the mark, or could not tell, is worth a look. */
+  if( (p->pPl==0 && !plReadsOnly(p)) || plUnsuitable(p)!=0 ) return 0;
   if( bOwn && sqlite3BtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return 0;
-  bMarked = plMarked(p->pBt);
+  bMarked = PL_BT(p) || plMarked(p->pBt);
   if( bOwn ) sqlite3BtreeCommit(p);
   return bMarked;
 }
@@ -159,7 +160,9 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   int bWal = sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL;
   /* Another connection may have switched the mode on since this one looked. */
   if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) ){
-    *pRc = plLook(p);
+    /* Who asks for a mode that leads out has to be a member to switch it off. */
+    int bOut = eAsked!=PAGER_JOURNALMODE_WAL && eAsked!=PL_JOURNALMODE;
+    *pRc = bOut ? plJoin(p) : plLook(p);
     /* Between modes that both are not WAL stock code needs no look. */
     if( (*pRc & 0xff)==SQLITE_BUSY && eAsked<PAGER_JOURNALMODE_WAL && !bWal ) *pRc = SQLITE_OK;
     if( *pRc ) return PAGER_JOURNALMODE_QUERY;

@@ -49,6 +49,7 @@
 
 static int plEscalate(Btree *p);
 static int plLook(Btree *p);
+static int plJoin(Btree *p);
 static int plBreak(Btree *p, int rc);
 static int plReadEverything(Btree *p);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
@@ -77,6 +78,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "blob.c"
 #include "rowid.c"
 #include "cursor.c"
+#include "alone.c"
 #include "attach.c"
 #include "transaction.c"
 #include "apply.c"

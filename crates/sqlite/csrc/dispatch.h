@@ -69,6 +69,9 @@ struct PlBtree {
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
+  u8 bJoin;               /* not to stay alone (alone.c) */
+  u8 bLocal;              /* the file system is none that is refused */
+  u16 nAlone;             /* transactions written alone */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle */

@@ -221,7 +221,7 @@ static int plLooksMarked(Pager *pPager){
 ** anything has looked at the file; what is missed here plUnlockForOthers() makes good. */
 static int plPagerLockingMode(Pager *pPager, int eMode){
   Btree *p = plHandle(pPager);
-  if( eMode==PAGER_LOCKINGMODE_EXCLUSIVE && p && !PL_BT(p) && !pPager->tempFile && plLooksMarked(pPager) ) (void)plLook(p);
+  if( eMode==PAGER_LOCKINGMODE_EXCLUSIVE && p && !PL_BT(p) && !pPager->tempFile && plLooksMarked(pPager) ) (void)plJoin(p);
   if( p && PL_BT(p) ){
     eMode = PAGER_LOCKINGMODE_NORMAL;
     if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
@@ -231,12 +231,16 @@ static int plPagerLockingMode(Pager *pPager, int eMode){
 
 #ifdef SQLITE_ENABLE_SNAPSHOT
 /* sqlite3_snapshot objects name a state of the WAL, which is not the state of a concurrent database. */
+static int plIsMember(Pager *pPager){
+  Btree *p = plHandle(pPager);
+  return p && (PL_BT(p) || (p->inTrans!=TRANS_NONE && plMarked(p->pBt)));
+}
 static int plPagerSnapshotGet(Pager *pPager, sqlite3_snapshot **ppSnapshot){
-  if( plOwner(pPager) ) return SQLITE_ERROR;
+  if( plIsMember(pPager) ) return SQLITE_ERROR;
   return sqlite3PagerSnapshotGet(pPager, ppSnapshot);
 }
 static int plPagerSnapshotOpen(Pager *pPager, sqlite3_snapshot *pSnapshot){
-  if( plOwner(pPager) ) return SQLITE_ERROR;
+  if( plIsMember(pPager) ) return SQLITE_ERROR;
   return sqlite3PagerSnapshotOpen(pPager, pSnapshot);
 }
 #endif

@@ -74,7 +74,7 @@ static int plPragmaSetting(Btree *p, int which, char **aFcntl){
   const char *zName = aFcntl[1], *zArg = aFcntl[2];
   i64 iValue = -1;
   int64_t iSet = 0;
-  int rc = plLook(p);
+  int rc = plJoin(p);
   if( rc ){
     *pzOut = sqlite3_mprintf("%s", plErrStr(p->db, rc));
     return rc;

@@ -118,7 +118,7 @@ static int plTabFilter(
   }
   pCsr->p = pTab->db->aDb[pCsr->iDb].pBt;
   if( pCsr->p==0 ) return SQLITE_OK;
-  rc = plLook(pCsr->p);
+  rc = plJoin(pCsr->p);
   if( rc==SQLITE_OK && PL_BT(pCsr->p) ){
     rc = plFail(pCsr->p, pl_rows_new(pCsr->p->pPl->pConn, pTab->eTable, &pCsr->pRows));
   }

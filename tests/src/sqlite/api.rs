@@ -177,6 +177,7 @@ pub fn load(path: &Path) -> Result<&'static Loaded, libloading::Error> {
     if let Some(found) = loaded.iter().find(|candidate| candidate.path == path) {
         return Ok(found);
     }
+    crate::os::join_unless_said();
     let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
     // SAFETY: libsqlite3 runs no initialisers that could be unsound; the handle is kept for the life of the process.
     let library = unsafe { libloading::os::unix::Library::open(Some(path), flags) }?;

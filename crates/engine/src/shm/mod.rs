@@ -1,6 +1,7 @@
 //! Shared memory: waiting, mutexes, layout.
 
 pub mod cancel;
+pub mod claim;
 pub mod clock;
 pub mod fork;
 pub mod futex;

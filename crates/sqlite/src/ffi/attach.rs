@@ -1,6 +1,9 @@
 //! Attaching, detaching, converting.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::os::raw::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,16 +14,17 @@ use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
 use plait_engine::shm::cancel::Uncancelled;
+use plait_engine::shm::claim;
 use plait_engine::txn::Conn;
 use plait_engine::{database, session};
 
 use super::base::Opener;
-use super::codes::{self, SQLITE_DONE, SQLITE_OK};
+use super::codes::{self, SQLITE_BUSY, SQLITE_DONE, SQLITE_MISUSE, SQLITE_OK};
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
 use super::{end, with, with_memory};
 
 /// Runs `f` behind a guard; the thread cannot be cancelled meanwhile.
-fn caught(f: impl FnOnce() -> Result<()>) -> Result<()> {
+fn caught<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _uncancelled = Uncancelled::begin();
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
         Err(Error::Io {
@@ -162,12 +166,41 @@ pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
 }
 
 /// See engine.h.
+///
+/// # Safety
+/// The descriptor is open, and stays so during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
+    // SAFETY: open, by contract; it is not closed here.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(wal_index) });
+    let company = || -> std::io::Result<c_int> {
+        if !claim::claim(&file)? {
+            return Ok(if claim::is_open_twice(&file)? { SQLITE_MISUSE } else { SQLITE_BUSY });
+        }
+        Ok(if claim::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
+    };
+    // Where there are no locks, joining says so.
+    caught(|| Ok(company().unwrap_or(SQLITE_BUSY))).unwrap_or(SQLITE_BUSY)
+}
+
+/// Whether a variable of the environment has a value, asked once; as engine.h wants it.
+fn says(answer: &OnceLock<bool>, variable: &str, value: &str) -> c_int {
+    let says = answer.get_or_init(|| std::env::var_os(variable).is_some_and(|v| v == value));
+    if *says { SQLITE_OK } else { SQLITE_DONE }
+}
+
+/// See engine.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn pl_wal_is_concurrent() -> c_int {
-    static ASKED: OnceLock<bool> = OnceLock::new();
-    let asked = ASKED
-        .get_or_init(|| std::env::var_os("PLAIT_JOURNAL_MODE").is_some_and(|m| m == "concurrent"));
-    if *asked { SQLITE_OK } else { SQLITE_DONE }
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    says(&ANSWER, "PLAIT_JOURNAL_MODE", "concurrent")
+}
+
+/// See engine.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn pl_joins_always() -> c_int {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    says(&ANSWER, "PLAIT_JOIN", "always")
 }
 
 /// See engine.h.

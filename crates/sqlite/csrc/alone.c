@@ -1,0 +1,81 @@
+/*
+** alone.c - a connection beside which nobody is works as with stock SQLite.
+**
+** To join a session costs files, memory and syncs that pay only when several write, or one writes for long. Programs that open
+** a database, do a little and close it need none of that, and a resting file is an ordinary WAL database. So a handle stays
+** stock while it is alone, and looks again at the beginning of each transaction:
+**
+**   alone     stock code reads and writes the unfenced base
+**   joined    pConn!=0 (attach.c). Never back, but by detaching
+**
+** alone -> joined, at the beginning of a transaction, as soon as
+**   - the file is fenced, or another connection of this or another process has opened its WAL-index;
+**   - the transaction needs what stock code has not: BEGIN CONCURRENT; one that reads first and may write later (BEGIN
+**     DEFERRED); exclusive ones, which stamp the header; more files than one;
+**   - PL_ALONE_WRITES transactions have been written: it seems worth it;
+**   - somebody asked for what only a member of a session can tell (plJoin()).
+**
+** Invariants
+**  L1 Nothing but the fence keeps the base from being written by stock code, and nothing else needs to: a session that is not fenced
+**     has committed nothing, and its snapshots know by the WAL-index whether the base has changed (PlHeader.cookie).
+**     So being wrong about being alone costs a wait for the WAL's write lock, never a row.
+**  L2 Who joins later raises the fence as beside any stock program: under the WAL's write lock, after the transaction that holds it.
+**     One that has begun to read alone and then wants to write finds that the WAL has grown, and is told so (plNoLongerAlone()).
+*/
+#define PL_ALONE_WRITES 256
+
+/* The descriptor of a handle's WAL-index, or -1: not open, or not in a file of the operating system. */
+static int plShmFile(Pager *pPager){
+  sqlite3_file *pFd = pPager->fd;
+  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return -1;
+  return ((unixFile*)pFd)->pShm->pShmNode->hShm;
+}
+
+/* Has nobody else of us, in this or another process, opened the WAL-index? */
+static int plNobodyElse(Pager *pPager){
+  int hShm = plShmFile(pPager);
+  int nRef;
+  if( hShm<0 ) return 0;
+  unixEnterMutex();
+  nRef = ((unixFile*)pPager->fd)->pShm->pShmNode->nRef;
+  unixLeaveMutex();
+  return nRef==1 && pl_claim(hShm)==SQLITE_OK;
+}
+
+/* Before joining: claimed like those that are alone, who shall see it. A second copy of the library that works alone in this process
+** is in no session to be found there. */
+static int plClaimToJoin(Btree *p){
+  int hShm = plShmFile(p->pBt->pPager);
+  if( hShm<0 || pl_claim(hShm)!=SQLITE_MISUSE ) return SQLITE_OK;
+  return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this process already has %s open through another copy of the library; link or load "
+      "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
+}
+
+/* A transaction has begun on a marked file that is not fenced: may stock code go on with it? */
+static int plAlone(Btree *p, int wrflag){
+  sqlite3 *db = p->db;
+  PlBtree *pPl = plSide(p);
+  if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_WRITES ) return 0;
+  if( wrflag>1 || db->nDb>2 || (db->mDbFlags & DBFLAG_PlConcurrent) ) return 0;
+  if( !wrflag && !db->autoCommit ) return 0;
+  if( p->pBt->pPager->exclusiveMode || (db->flags & SQLITE_ResetDatabase) ) return 0;
+  if( pl_joins_always()==SQLITE_OK || !plNobodyElse(p->pBt->pPager) ) return 0;
+  if( !pPl->bLocal && pl_check_network(sqlite3PagerFilename(p->pBt->pPager, 0))==SQLITE_CANTOPEN ) return 0;
+  pPl->bLocal = 1;
+  pPl->nAlone += wrflag!=0;
+  return 1;
+}
+
+/* A transaction that read alone wants to write, and somebody has committed since. */
+static int plNoLongerAlone(Btree *p, int rc){
+  return plStash(p, rc, sqlite3_mprintf("database is locked: this transaction began to read while its connection was alone, and "
+      "another one has committed since; ROLLBACK and retry"));
+}
+
+/* From its next transaction on the handle is a member of the session; from now on, if none is open. */
+static int plJoin(Btree *p){
+  PlBtree *pPl = plSide(p);
+  if( pPl==0 ) return SQLITE_NOMEM_BKPT;
+  pPl->bJoin = 1;
+  return plLook(p);
+}

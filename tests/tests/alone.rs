@@ -1,0 +1,322 @@
+//! A connection that nobody is beside works as with stock SQLite, and joins a session when somebody comes or it needs to.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::os;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
+const COUNT: &str = "SELECT count(*) FROM t";
+const INSERT: &str = "INSERT INTO t(val) VALUES('new')";
+
+fn fixture() -> Option<Fixture> {
+    os::allow_alone();
+    real_plait("alone").map(|subject| Fixture::new(subject, ROWS))
+}
+
+fn has_session(fixture: &Fixture) -> bool {
+    fixture.side_file("-plait-shm").exists()
+}
+
+fn actor(place: Place, name: &str, fixture: &Fixture) -> Actor {
+    Actor::start(place, name, &fixture.subject, &fixture.database())
+}
+
+/// One row of one column, whatever it is.
+fn rows(connection: &Connection) -> i64 {
+    connection.integer(COUNT).expect("it is counted")
+}
+
+#[test]
+fn who_is_alone_needs_no_session_for_what_stock_sqlite_can_do() {
+    let Some(fixture) = fixture() else { return };
+    let lone = fixture.open();
+    for sql in [
+        COUNT,
+        "PRAGMA journal_mode",
+        "PRAGMA journal_mode=wal",
+        "PRAGMA journal_mode=concurrent",
+        INSERT,
+        "BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('a'); SAVEPOINT s; DELETE FROM t WHERE id<5; ROLLBACK TO s; COMMIT",
+        "BEGIN; INSERT INTO t(val) VALUES('b'); ROLLBACK",
+        "CREATE TABLE u(x); DROP TABLE u",
+        "PRAGMA user_version=7",
+        "PRAGMA integrity_check",
+        "PRAGMA wal_checkpoint(TRUNCATE)",
+    ] {
+        lone.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert!(!has_session(&fixture), "{sql}");
+        assert!(!fixture.side_file("-plait").exists(), "{sql}");
+    }
+    for ask in ["PRAGMA journal_mode", "PRAGMA journal_mode=wal", "PRAGMA journal_mode=concurrent"]
+    {
+        assert_eq!(lone.text(ask).as_deref(), Ok("concurrent"), "{ask}");
+    }
+    assert_eq!(rows(&lone), 502);
+    drop(lone);
+    let stock = Subject::stock().open(&fixture.database()).expect("it is a plain file");
+    assert_eq!(rows(&stock), 502);
+    assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn what_only_a_member_can_do_makes_it_one() {
+    for sql in [
+        "BEGIN CONCURRENT; INSERT INTO t(val) VALUES('c'); COMMIT",
+        "PRAGMA plait_begin=concurrent; BEGIN; INSERT INTO t(val) VALUES('c'); COMMIT",
+        "BEGIN; SELECT count(*) FROM t; INSERT INTO t(val) VALUES('d'); COMMIT",
+        "SAVEPOINT s; SELECT count(*) FROM t; INSERT INTO t(val) VALUES('d'); RELEASE s",
+        "BEGIN EXCLUSIVE; INSERT INTO t(val) VALUES('e'); COMMIT",
+        "ATTACH ':memory:' AS m; INSERT INTO t(val) VALUES('f')",
+        "SELECT * FROM plait_status; INSERT INTO t(val) VALUES('g')",
+        "PRAGMA plait_background_merge; INSERT INTO t(val) VALUES('h')",
+        "PRAGMA locking_mode=exclusive; INSERT INTO t(val) VALUES('i')",
+    ] {
+        let Some(fixture) = fixture() else { return };
+        let lone = fixture.open();
+        lone.execute(INSERT).expect("it inserts alone");
+        assert!(!has_session(&fixture), "{sql}");
+        lone.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert!(has_session(&fixture), "{sql}");
+        assert_eq!(rows(&lone), 502, "{sql}");
+        assert_eq!(fixture.open().integer(COUNT), Ok(502), "{sql}");
+    }
+}
+
+#[test]
+fn who_writes_for_long_joins() {
+    let Some(fixture) = fixture() else { return };
+    let lone = fixture.open();
+    lone.execute("PRAGMA synchronous=OFF").expect("a level");
+    let mut written = 0;
+    while !has_session(&fixture) {
+        lone.execute(INSERT).expect("it inserts");
+        written += 1;
+        assert!(written < 2000, "no session was begun");
+    }
+    assert!(written > 100, "a few transactions are not worth it");
+    assert_eq!(rows(&lone), 500 + written);
+    drop(lone);
+    assert_eq!(rows(&fixture.open()), 500 + written);
+}
+
+in_threads_and_processes! {
+    fn a_second_one_makes_both_members(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut first = actor(place, "first", &fixture);
+        let mut second = actor(place, "second", &fixture);
+        first.ok(INSERT);
+        assert_eq!(second.integer(COUNT), 501);
+        first.ok(INSERT);
+        assert_eq!(second.integer(COUNT), 502);
+        assert!(has_session(&fixture));
+        first.ok("BEGIN CONCURRENT; UPDATE t SET val='x' WHERE id=1");
+        second.ok("BEGIN CONCURRENT; UPDATE t SET val='y' WHERE id=2");
+        first.ok("COMMIT");
+        second.ok("COMMIT");
+        assert_eq!(first.integer("SELECT count(*) FROM t WHERE val IN ('x', 'y')"), 2);
+    }
+
+    fn a_transaction_written_alone_keeps_the_second_one_waiting(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut first = actor(place, "first", &fixture);
+        let mut second = actor(place, "second", &fixture);
+        first.ok("BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('first')");
+        assert!(!has_session(&fixture));
+        assert_eq!(second.integer(COUNT), 500, "reading waits for nobody");
+        second.busy_timeout(Duration::from_millis(200));
+        second.fails(INSERT, BUSY);
+        second.ok("BEGIN CONCURRENT");
+        second.fails(INSERT, BUSY);
+        second.ok("ROLLBACK");
+        second.busy_timeout(Duration::from_secs(30));
+        second.send(INSERT);
+        assert!(second.still_waits_after(Duration::from_millis(100)));
+        first.ok("COMMIT");
+        assert_eq!(second.finish().error, None);
+        assert_eq!(first.integer(COUNT), 502);
+        assert_eq!(second.integer(COUNT), 502);
+    }
+
+    fn who_has_begun_to_read_alone_is_told_when_somebody_has_committed_since(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut first = actor(place, "first", &fixture);
+        let mut second = actor(place, "second", &fixture);
+        first.open_cursor("c", "SELECT id FROM t");
+        first.step_cursor("c", 1);
+        second.ok(INSERT);
+        let error = first.fails(INSERT, BUSY_SNAPSHOT & 0xff);
+        assert_eq!(error.extended, BUSY_SNAPSHOT);
+        for word in ["alone", "retry"] {
+            assert!(error.message.contains(word), "{error}");
+        }
+        first.close_cursor("c");
+        first.ok(INSERT);
+        assert_eq!(second.integer(COUNT), 502);
+    }
+
+    fn who_reads_alone_and_writes_with_nobody_between_loses_nothing(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut first = actor(place, "first", &fixture);
+        first.open_cursor("c", "SELECT id FROM t");
+        first.step_cursor("c", 1);
+        first.ok(INSERT);
+        let mut second = actor(place, "second", &fixture);
+        assert_eq!(second.integer(COUNT), 501);
+        first.ok(INSERT);
+        first.close_cursor("c");
+        assert_eq!(second.integer(COUNT), 502);
+        second.ok(INSERT);
+        assert_eq!(first.integer(COUNT), 503);
+    }
+
+    fn leaving_the_mode_alone_works_and_keeps_everything(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut lone = actor(place, "lone", &fixture);
+        lone.ok(INSERT);
+        assert_eq!(lone.ok("PRAGMA journal_mode=delete").len(), 1);
+        assert_eq!(lone.integer(COUNT), 501);
+        lone.close().expect("it closes");
+        let stock = Subject::stock().open(&fixture.database()).expect("it is a plain file");
+        assert_eq!(stock.text("PRAGMA journal_mode").as_deref(), Ok("delete"));
+        assert_eq!(rows(&stock), 501);
+    }
+}
+
+#[test]
+fn what_one_that_was_killed_alone_had_committed_is_there() {
+    let Some(fixture) = fixture() else { return };
+    let mut doomed = actor(Place::Processes, "doomed", &fixture);
+    doomed.ok(INSERT);
+    doomed.ok("BEGIN IMMEDIATE; DELETE FROM t");
+    assert!(!has_session(&fixture));
+    doomed.kill();
+    let next = fixture.open();
+    assert_eq!(rows(&next), 501);
+    assert_eq!(next.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn a_second_copy_of_the_library_in_the_process_is_refused_beside_a_lone_connection() {
+    let Some(fixture) = fixture() else { return };
+    let lone = fixture.open();
+    lone.execute("BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('new')").expect("it writes alone");
+    let library = fixture.path("copy-of-libsqlite3.so.0");
+    std::fs::copy(&fixture.subject.library, &library).expect("it can be copied");
+    let copy = Subject { library, ..fixture.subject.clone() };
+    let second = copy.open(&fixture.database()).expect("nothing is read yet");
+    let error =
+        second.integer(COUNT).expect_err("its locks mean nothing beside those of the first");
+    assert_eq!(error.code, 21, "{error}");
+    assert!(error.message.contains("another copy of the library"), "{error}");
+    lone.execute("COMMIT").expect("it commits");
+    drop(second);
+    drop(lone);
+    assert_eq!(rows(&fixture.open()), 501);
+}
+
+#[test]
+fn a_backup_onto_a_lone_database_keeps_its_mode() {
+    let Some(fixture) = fixture() else { return };
+    let source = fixture.subject.library().open(&fixture.path("source.db")).expect("it opens");
+    source.execute("CREATE TABLE s(x); INSERT INTO s VALUES(1)").expect("a source");
+    let lone = fixture.open();
+    lone.execute(INSERT).expect("it inserts alone");
+    source.backup_to(&lone).expect("it is copied");
+    assert_eq!(lone.integer("SELECT x FROM s"), Ok(1));
+    assert_eq!(lone.text("PRAGMA journal_mode").as_deref(), Ok("concurrent"));
+    drop(lone);
+    assert_eq!(fixture.open().integer("SELECT x FROM s"), Ok(1));
+}
+
+/// Opens, adds one in one of many ways, now and then a few times, and closes: returns how often it was told that it had worked.
+fn come_and_go(subject: &Subject, database: &std::path::Path, seed: u64, stop: &AtomicBool) -> i64 {
+    const WAYS: [&str; 6] = [
+        "UPDATE c SET n=n+1",
+        "BEGIN; UPDATE c SET n=n+1; COMMIT",
+        "BEGIN; SELECT n FROM c; UPDATE c SET n=n+1; COMMIT",
+        "BEGIN IMMEDIATE; SELECT n FROM c; UPDATE c SET n=n+1; COMMIT",
+        "BEGIN CONCURRENT; SELECT n FROM c; UPDATE c SET n=n+1; COMMIT",
+        "BEGIN EXCLUSIVE; UPDATE c SET n=n+1; COMMIT",
+    ];
+    let mut dice = seed;
+    let mut roll = |sides: u64| {
+        dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (dice >> 33) % sides
+    };
+    let mut done = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let connection = subject.open(database).expect("it opens");
+        let mut seen = 0;
+        for _ in 0..=roll(4) {
+            let sql = WAYS[usize::try_from(roll(WAYS.len() as u64)).expect("small")];
+            match connection.execute(sql) {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    assert!(error.is_busy(), "{sql}: {error}");
+                    if !connection.autocommit() {
+                        connection.execute("ROLLBACK").expect("it can be rolled back");
+                    }
+                }
+            }
+            let now = connection.integer("SELECT n FROM c").expect("a reader is never busy");
+            assert!(now >= seen, "reads of one connection went back from {seen} to {now}");
+            seen = now;
+        }
+        connection.close().expect("it closes");
+        if roll(3) == 0 {
+            std::thread::sleep(Duration::from_millis(roll(20)));
+        }
+    }
+    done
+}
+
+#[test]
+fn nothing_is_lost_while_several_come_and_go() {
+    os::allow_alone();
+    let Some(subject) = real_plait("alone") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE c(n); INSERT INTO c VALUES(0);");
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::new(AtomicI64::new(0));
+    let crew: Vec<_> = (0..3)
+        .map(|seed| {
+            let (stop, told) = (stop.clone(), told.clone());
+            let (subject, database) = (fixture.subject.clone(), fixture.database());
+            std::thread::spawn(move || {
+                told.fetch_add(come_and_go(&subject, &database, seed, &stop), Ordering::Relaxed);
+            })
+        })
+        .collect();
+    // The same from processes, which die now and then.
+    let end = Instant::now() + Duration::from_secs(6);
+    let mut others = 0;
+    let mut in_doubt = 0;
+    while Instant::now() < end {
+        let mut actor = actor(Place::Processes, "visitor", &fixture);
+        for sql in ["UPDATE c SET n=n+1", "BEGIN IMMEDIATE; UPDATE c SET n=n+1; COMMIT"] {
+            let reply = actor.run(sql);
+            assert!(reply.error.as_ref().is_none_or(|e| e.is_busy()), "{:?}", reply.error);
+            others += i64::from(reply.error.is_none());
+        }
+        actor.send("UPDATE c SET n=n+1");
+        in_doubt += 1;
+        actor.kill();
+    }
+    stop.store(true, Ordering::Relaxed);
+    for thread in crew {
+        thread.join().expect("nobody failed");
+    }
+    let total = fixture.open().integer("SELECT n FROM c").expect("a total");
+    let told = told.load(Ordering::Relaxed) + others;
+    assert!(told > 0);
+    assert!(
+        (told..=told + in_doubt).contains(&total),
+        "{told} acknowledged, {in_doubt} in doubt, {total} there"
+    );
+}
