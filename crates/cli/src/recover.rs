@@ -92,6 +92,8 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
 
 fn open_and_close(path: &Path, shown: &Path) -> Result<()> {
     Connection::open(Library::linked(), path, OpenFlags::ReadWrite)
+        // The first makes it join, whatever state the files are in.
+        .and_then(|db| db.rows("SELECT count(*) FROM plait_status").map(|_| db))
         .and_then(|db| db.rows("SELECT count(*) FROM sqlite_schema").map(drop))
         .map_err(|e| e.about("recover", shown))
 }

@@ -82,3 +82,17 @@ fn watching_goes_on_and_keeps_nothing_open() {
     watching.kill().unwrap();
     watching.wait().unwrap();
 }
+
+#[test]
+fn a_connection_that_works_alone_is_told() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.lone_shell();
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    scene.plait(&["status"]).done().says(&["at rest", "one program has it open, alone"]);
+    let said = scene.plait(&["status", "--json"]).done();
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&json["in_use"], &json["fenced"]), (&true.into(), &false.into()));
+    assert!(!scene.beside("-plait-shm").exists(), "looking begins no session");
+    shell.close();
+    scene.plait(&["status"]).done().says(&["nobody has it open"]);
+}

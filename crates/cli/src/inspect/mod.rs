@@ -12,6 +12,8 @@ pub mod wal;
 use std::path::{Path, PathBuf};
 
 use plait_engine::database::{log_path, shm_path};
+use plait_engine::shm::claim;
+use plait_engine::storage::side;
 
 use crate::failure::{Failure, Result};
 use base::{BaseFile, Header};
@@ -37,6 +39,8 @@ pub struct Inspection {
     pub memory: Option<Memory>,
     /// The log.
     pub log: Log,
+    /// A connection of ours has it open, alone or in a session.
+    pub is_claimed: bool,
 }
 
 impl Inspection {
@@ -69,7 +73,8 @@ impl Inspection {
         };
         let journal = beside(&path, "-journal");
         let has_journal = std::fs::metadata(journal).is_ok_and(|m| m.len() > 0);
-        Ok(Inspection { path, base, wal, has_journal, header, memory, log })
+        let is_claimed = is_claimed(&beside(&path, "-shm"));
+        Ok(Inspection { path, base, wal, has_journal, header, memory, log, is_claimed })
     }
 
     /// What opening it will do.
@@ -86,6 +91,12 @@ impl Inspection {
     pub fn alive(&self) -> &[u32] {
         self.memory.as_ref().map_or(&[], |m| &m.alive)
     }
+}
+
+/// Whether a connection of ours has this WAL-index open.
+fn is_claimed(wal_index: &Path) -> bool {
+    side::open(wal_index, false)
+        .is_ok_and(|file| claim::is_claimed_elsewhere(&file).unwrap_or(false))
 }
 
 /// Path of a file beside the database.

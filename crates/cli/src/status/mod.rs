@@ -105,7 +105,7 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "file": file.to_string_lossy(),
         "mode": header.mode(),
         "fenced": header.is_fenced(),
-        "in_use": look.outside.is_in_use(),
+        "in_use": look.outside.is_in_use() || look.outside.is_claimed,
         "processes": look.outside.alive().iter().map(|&pid| (pid != 0).then_some(pid)).collect::<Vec<_>>(),
     });
     if let Some(session) = &look.session {

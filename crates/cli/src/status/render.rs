@@ -51,7 +51,12 @@ fn at_rest(file: &Path, look: &Look) -> String {
             file.display()
         ),
         Outlook::Starts { .. } => {
-            format!("concurrent mode, {}; nobody has it open", styled(GOOD, "at rest"))
+            let who = if look.outside.is_claimed {
+                "one program has it open, alone"
+            } else {
+                "nobody has it open"
+            };
+            format!("concurrent mode, {}; {who}", styled(GOOD, "at rest"))
         }
         Outlook::Recovers { frames } => format!(
             "concurrent mode, {}: {} in the log, which the next program to open it merges; {check}",

@@ -115,14 +115,30 @@ impl Dist {
         finish(Command::new(self.path("stock/bin/sqlite3")).arg("-bail").arg(database).arg(sql))
     }
 
+    /// Our shell, a member of the session also when nobody else is there.
+    fn our_shell(&self) -> Command {
+        let mut shell = Command::new(self.path("bin/sqlite3"));
+        shell.env("PLAIT_JOIN", "always");
+        shell
+    }
+
     /// Runs SQL in our shell.
     pub fn ours(&self, database: &Path, sql: &str) -> Ran {
-        finish(Command::new(self.path("bin/sqlite3")).arg("-bail").arg(database).arg(sql))
+        finish(self.our_shell().arg("-bail").arg(database).arg(sql))
     }
 
     /// Our shell with the database open.
     pub fn shell(&self, database: &Path) -> Shell {
-        let mut child = Command::new(self.path("bin/sqlite3"))
+        Dist::start(&mut self.our_shell(), database)
+    }
+
+    /// The same, which may work alone while nobody else is there.
+    pub fn lone_shell(&self, database: &Path) -> Shell {
+        Dist::start(&mut Command::new(self.path("bin/sqlite3")), database)
+    }
+
+    fn start(shell: &mut Command, database: &Path) -> Shell {
+        let mut child = shell
             .args(["-batch", "-bail"])
             .arg(database)
             .stdin(Stdio::piped())
@@ -193,6 +209,11 @@ impl Scene {
     /// Our shell with the database open.
     pub fn shell(&self) -> Shell {
         self.dist.shell(&self.path)
+    }
+
+    /// The same, which may work alone.
+    pub fn lone_shell(&self) -> Shell {
+        self.dist.lone_shell(&self.path)
     }
 
     /// A file beside the database.
