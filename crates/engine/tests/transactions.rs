@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, at_rest, create, is_conflict};
+use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
 use plait_engine::error::Error;
 use plait_engine::txn::Sync;
 
@@ -253,4 +253,22 @@ fn who_waits_for_the_right_is_served_though_others_never_pause() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(served);
     });
+}
+
+#[test]
+fn a_maximum_is_raised_before_its_transaction_moves_to_a_newer_base() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let (mut a, mut b) = (Client::open(&path), Client::open(&path));
+    let record = |n: i64| [&[3, 15, 6, b'e'], &n.to_be_bytes()[..]].concat();
+    a.write(b"k", &record(1), Sync::Full).unwrap();
+    a.begin_concurrent();
+    a.conn().put_max(TABLE, b"k", &record(5)).unwrap();
+    b.write(b"k", &record(50), Sync::Full).unwrap();
+    // As a commit does that needs the memory which its own snapshot holds.
+    wait_ms(1000, |wait| a.conn().commit_prepare(wait)).unwrap();
+    b.merge();
+    a.snapshot(true);
+    a.commit(Sync::Full).unwrap();
+    assert_eq!(b.read(b"k"), Some(record(50)), "nobody's number is lowered");
 }

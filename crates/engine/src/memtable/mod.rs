@@ -320,6 +320,25 @@ impl Memtable {
         }
     }
 
+    /// Visits a version newer than `since` of each key of a root that has one, the newest, as long as `visit` wishes.
+    pub fn each_newer_than(
+        &self,
+        root: Root,
+        since: SnapshotTs,
+        mut visit: impl FnMut(&Node<'_>) -> bool,
+    ) {
+        let mut from = Vec::new();
+        while let Some(node) =
+            self.range_newer_than(root, Some(&from), None, since, &mut { usize::MAX })
+        {
+            if !visit(&node) {
+                return;
+            }
+            // The key right behind it.
+            from = [node.key(), &[0]].concat();
+        }
+    }
+
     /// False when no node of this root exists; true says little.
     pub fn may_hold_root(&self, root: Root) -> bool {
         let (word, bit) = root_bit(root.get());

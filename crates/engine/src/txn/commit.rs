@@ -293,7 +293,7 @@ impl Conn {
         let Some(memtable) = self.find_room(&mut share) else {
             return Ok(Err(Blocked::MemtableFull));
         };
-        self.resolve_maxima();
+        self.resolve_maxima()?;
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
         // Release: before the frame is published (V3).
@@ -391,24 +391,6 @@ impl Conn {
             largest = bytes.max(largest);
         }
         share.bytes_needed(sum) + largest
-    }
-
-    /// (M, or with the right held) Puts the committed maximum into records written by `put_max`.
-    pub(crate) fn resolve_maxima(&mut self) {
-        if !self.writes.has_put_max() {
-            return;
-        }
-        // What the base of the snapshot includes this transaction has seen.
-        let base =
-            self.snapshot.as_ref().map_or(crate::ids::Generation::ZERO, |s| s.base_generation);
-        let newest = self.memtables_above(base);
-        self.writes.resolve_maxima(|root, key, own| {
-            let node = newest.iter().find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))?;
-            let (rest, last) = node.rec().split_last_chunk::<8>()?;
-            let (own_rest, _) = own.split_last_chunk::<8>()?;
-            // A record of another shape was written by hand and does not end in such a number.
-            (node.kind() == EntryKind::Put && rest == own_rest).then(|| i64::from_be_bytes(*last))
-        });
     }
 
     /// (M) Copies the frame into the ring.

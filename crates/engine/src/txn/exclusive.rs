@@ -81,7 +81,7 @@ impl Conn {
         let before = *self.before_exclusive.get_or_insert(now);
         let begun = self.become_writer(wait).and_then(|()| {
             // While what others have committed is still in memory: the replay only puts.
-            self.resolve_maxima();
+            self.resolve_maxima()?;
             self.become_exclusive(wait)
         });
         if let Err(Error::RenewSnapshot) = begun {

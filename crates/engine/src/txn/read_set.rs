@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 
 use crate::ids::{CommitTs, Root};
 use crate::memtable::Hi;
-use crate::txn::maximum::Missing;
+use crate::txn::maximum::{Missing, Move};
 
 /// Entries after which neighbours are joined.
 pub const ENTRIES_MAX: usize = 64 * 1024;
@@ -134,6 +134,15 @@ impl ReadSet {
     pub fn missing_maximum(&mut self, missing: Missing) {
         if !self.missing.contains(&missing) {
             self.missing.push(missing);
+        }
+    }
+
+    /// Maxima that were made have been moved.
+    pub fn move_missing(&mut self, root: Root, moves: &[Move]) {
+        for missing in self.missing.iter_mut().filter(|missing| missing.root == root) {
+            if let Some(step) = moves.iter().find(|step| step.from == missing.key) {
+                missing.key.clone_from(&step.to);
+            }
         }
     }
 

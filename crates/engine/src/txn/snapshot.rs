@@ -181,6 +181,7 @@ impl Conn {
     pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
         self.pin_history()?;
         self.validate_all()?;
+        self.resolve_maxima()?;
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
         snapshot.memtables = self.memtables_above(snapshot.base_generation);
         snapshot.last_nodes.get_mut().clear();

@@ -109,23 +109,20 @@ impl Conn {
         }
     }
 
-    /// Maxima that this transaction found missing and made: nobody else has made them elsewhere.
+    /// Maxima that this transaction found missing and made: nobody has written any by hand.
     fn validate_missing_maxima(&self, newer: &[Memtable], since: SnapshotTs) -> Result<()> {
         for missing in self.reads.missing() {
             for memtable in newer {
-                let mut from = Vec::new();
-                while let Some(node) =
-                    memtable.range_newer_than(missing.root, Some(&from), None, since, &mut {
-                        usize::MAX
-                    })
-                {
+                let mut hit = None;
+                memtable.each_newer_than(missing.root, since, |node| {
                     let rec = (node.kind() == EntryKind::Put).then(|| node.rec());
                     if missing.is_contradicted(missing.root, node.key(), rec) {
-                        let (root, key, ts) = (missing.root, node.key().to_vec(), node.ts());
-                        return Err(self.conflict_with(root, key, ts, true));
+                        hit = Some((node.key().to_vec(), node.ts()));
                     }
-                    // The key right behind it.
-                    from = [node.key(), &[0]].concat();
+                    hit.is_none()
+                });
+                if let Some((key, ts)) = hit {
+                    return Err(self.conflict_with(missing.root, key, ts, true));
                 }
             }
         }

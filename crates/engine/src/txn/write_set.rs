@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use super::maximum::Move;
 use crate::ids::Root;
 use crate::memtable::Seek;
 
@@ -164,6 +165,25 @@ impl WriteSet {
         for undo in &mut self.undo {
             if let Some(old) = &mut undo.old {
                 raise(undo.root, &undo.key, old);
+            }
+        }
+    }
+
+    /// Moves writes to other keys of the same length, with all that savepoints know of them. No write that stays is in the way.
+    pub fn rekey(&mut self, root: Root, moves: &[Move]) {
+        self.clock += 1;
+        let clock = self.clock;
+        let of = self.root_mut(root);
+        of.version = clock;
+        let moving: Vec<_> = moves.iter().map(|step| of.writes.remove(&*step.from)).collect();
+        for (step, write) in moves.iter().zip(moving) {
+            let Some(write) = write else { continue };
+            let in_the_way = of.writes.insert(step.to.as_slice().into(), write);
+            debug_assert!(in_the_way.is_none(), "W2: a write was lost");
+        }
+        for undo in self.undo.iter_mut().filter(|undo| undo.root == root) {
+            if let Some(step) = moves.iter().find(|step| *step.from == *undo.key) {
+                undo.key = step.to.as_slice().into();
             }
         }
     }
