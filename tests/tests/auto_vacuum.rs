@@ -6,6 +6,7 @@ use plait_tests::jobs::pairs::{Pairs, SCHEMA, verify};
 use plait_tests::sqlite::Connection;
 use plait_tests::subject::{Begin, Fixture, Subject};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const MODES: [&str; 2] = ["FULL", "INCREMENTAL"];
@@ -59,6 +60,51 @@ fn pages_of_deleted_rows_are_given_back() {
         let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
         is_sound(&stock);
         assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(150), "{mode}");
+    }
+}
+
+/// Calls of the callback, which answers what `keep` says, and the size of the file afterwards.
+fn asked(subject: Subject, keep: fn(u32) -> u32) -> (Vec<(u32, u32, u32)>, u64) {
+    let fixture = fixture(subject, "FULL", "CREATE TABLE t(id INTEGER PRIMARY KEY, data)");
+    let connection = fixture.open();
+    connection
+        .execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<300)
+             INSERT INTO t(data) SELECT zeroblob(4000) FROM n; PRAGMA wal_checkpoint",
+        )
+        .expect("rows");
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let told = calls.clone();
+    connection
+        .autovacuum_pages(move |pages, free, bytes| {
+            told.lock().expect("one thread").push((pages, free, bytes));
+            keep(free)
+        })
+        .expect("it registers");
+    for id in 1..40 {
+        connection.execute(&format!("DELETE FROM t WHERE id={id}")).expect("a delete");
+    }
+    for begin in Begin::ALL {
+        connection.execute(fixture.subject.begin(begin)).expect("it begins");
+        connection
+            .execute("DELETE FROM t WHERE id IN (SELECT id FROM t LIMIT 30); COMMIT")
+            .expect("a larger delete");
+    }
+    is_sound(&connection);
+    connection.close().expect("it closes");
+    let calls = calls.lock().expect("one thread").clone();
+    let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+    is_sound(&stock);
+    (calls, std::fs::metadata(fixture.database()).expect("the file").len())
+}
+
+#[test]
+fn the_callback_of_a_connection_is_asked_at_its_commits_and_heeded() {
+    let answers: [fn(u32) -> u32; 4] = [|_| 0, |free| free, |free| free / 2, |_| u32::MAX];
+    for (number, keep) in answers.into_iter().enumerate() {
+        let expected = asked(Subject::stock(), keep);
+        assert!(expected.0.len() > 40, "it is asked at each commit");
+        assert_eq!(asked(Subject::plait(), keep), expected, "answer {number}");
     }
 }
 

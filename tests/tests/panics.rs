@@ -44,7 +44,7 @@ const OVERLAY: &str = "
     INSERT INTO counted(v) VALUES(2)";
 
 /// What the panicking process does, statement by statement. It passes every call of the engine.
-const SCRIPT: [&str; 41] = [
+const SCRIPT: [&str; 42] = [
     "SELECT v FROM t WHERE id = 3",
     "SELECT v FROM t WHERE id = 5",
     "SELECT id, name, v FROM t ORDER BY id",
@@ -79,6 +79,7 @@ const SCRIPT: [&str; 41] = [
     "SELECT count(*) > 10 FROM plait_status",
     "PRAGMA plait_background_merge",
     "BEGIN; INSERT INTO t VALUES(60, 'n60', 60); CREATE TABLE made(x); COMMIT",
+    "PRAGMA max_page_count = 100000",
     "INSERT INTO t VALUES(61, 'n61', 61)",
     "PRAGMA integrity_check",
     "INSERT INTO t VALUES(62, 'n62', 62)",

@@ -267,6 +267,13 @@ pub const EDITS: &[Edit] = &[
         why: "PRAGMA page_count looks at the base; sqlite3_serialize, by way of it, at everything. int plWholeView(Btree*, int eView)",
     },
     Edit {
+        section: "vdbe.c",
+        anchor: "    newMax = sqlite3BtreeLastPage(pBt);",
+        place: Before,
+        text: "    rc = plWholeView(pBt, PLV_LOOK); /* [plait] */\n    if( rc ) goto abort_due_to_error; /* [plait] */",
+        why: "PRAGMA max_page_count is never less than the size",
+    },
+    Edit {
         section: "dbpage.c",
         anchor: "  pCsr->mxPgno = sqlite3BtreeLastPage(pBt);",
         place: Before,

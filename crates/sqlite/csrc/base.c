@@ -13,10 +13,20 @@
 typedef struct PlBase {
   sqlite3 *db;
   const PlMarks *pMarks;  /* of the session, or 0 before it has begun */
+  int bMerged;            /* the open write transaction has put or deleted entries */
   PlApply apply;
 } PlBase;
 
 static Btree *plBaseBtree(PlBase *pBase){ return pBase->db->aDb[0].pBt; }
+
+/* sqlite3_autovacuum_pages(): a merge gives back all free pages, as the commits that it brings would have; the fence and its end, which
+** are nobody's transactions, none. */
+static unsigned int plBaseVacuum(void *p, const char *zDb, unsigned int nPage, unsigned int nFree, unsigned int nByte){
+  (void)zDb;
+  (void)nPage;
+  (void)nByte;
+  return ((PlBase*)p)->bMerged ? nFree : 0;
+}
 
 static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   PlBase *pBase = sqlite3MallocZero(sizeof(PlBase));
@@ -35,6 +45,7 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   sqlite3_mutex_enter(pBase->db->mutex);
   sqlite3_wal_autocheckpoint(pBase->db, 0);
   sqlite3_busy_timeout(pBase->db, PL_BASE_BUSY_MS);
+  sqlite3_autovacuum_pages(pBase->db, plBaseVacuum, pBase, 0);
   pBase->db->aDb[0].safety_level = PAGER_SYNCHRONOUS_FULL;
   /* As with PRAGMA writable_schema: one broken row of the schema must not keep the others' tables from being merged, nor
   ** itself from being mended. What needs the broken one fails. */
@@ -105,6 +116,7 @@ static int plBaseSchema(PlBase *pBase){
 static void plBaseEndWrite(PlBase *pBase){
   plApplyClose(&pBase->apply);
   pBase->db->autoCommit = 1;
+  pBase->bMerged = 0;
 }
 
 static int plBaseBeginWrite(void *p){
@@ -132,6 +144,7 @@ static int plBasePut(void *p, uint32_t iRoot, const PlEntry *pEntry){
   PlBase *pBase = (PlBase*)p;
   int rc;
   sqlite3_mutex_enter(pBase->db->mutex);
+  pBase->bMerged = 1;
   rc = plApplyPut(&pBase->apply, iRoot, pEntry);
   if( rc ) sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
@@ -142,6 +155,7 @@ static int plBaseDelete(void *p, uint32_t iRoot, const PlEntry *pEntry){
   PlBase *pBase = (PlBase*)p;
   int rc;
   sqlite3_mutex_enter(pBase->db->mutex);
+  pBase->bMerged = 1;
   rc = plApplyDelete(&pBase->apply, iRoot, pEntry);
   if( rc ) sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);

@@ -194,6 +194,8 @@ int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it
 int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */
 
 /* ---- the exclusive path -------------------------------------------------------- */
+/* What is committed and not in the base of the snapshot, and own writes: entries and their bytes, not less than there are. */
+int  pl_unmerged(PlConn *, uint64_t *pnEntry, uint64_t *pnByte);
 /* Right + validation + everything merged into the base; nobody commits or merges until pl_exclusive_end.
 ** Then the shim ends its base read transaction, starts a stock write transaction, replays, and goes on as stock SQLite.
 ** PL_RETRY: as pl_commit. */

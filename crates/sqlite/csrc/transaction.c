@@ -277,6 +277,8 @@ static int plCommitPrepare(Btree *p, Pager *pPager){
   if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
   rc = pl_doomed(pPl->pConn);
   if( rc ) return plFail(p, rc);
+  /* What others have committed since the last write takes pages as well. */
+  if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && plNeedsPages(p, 0) ) return plEscalate(p);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;
   plRdFlushAll(pPl);
   return plFail(p, pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)));

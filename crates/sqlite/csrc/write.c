@@ -10,6 +10,31 @@
 
 #define PL_CLEAR_ROWS_MAX 20000   /* DELETE without WHERE over more rows than about this takes the exclusive path */
 
+#define PL_PAGES_OF_ENTRY 4       /* pages that entries make at most on average, beside those that their bytes fill, */
+#define PL_PAGES_TO_SPARE 64      /* and what the first of them may make in b-trees whose pages are all full */
+
+/* Might what is not merged, own writes and nByte more included, not fit into the pages that PRAGMA max_page_count allows? An
+** estimate from above: the pager knows. */
+static int plNearPageLimit(Btree *p, u64 nByte){
+  BtShared *pBt = p->pBt;
+  uint64_t nEntry = 0, nUnmerged = 0;
+  u64 nPage;
+  if( pl_unmerged(p->pPl->pConn, &nEntry, &nUnmerged) ) return 1;
+  nPage = (nEntry+1)*PL_PAGES_OF_ENTRY + 2*(nUnmerged+nByte)/pBt->usableSize + PL_PAGES_TO_SPARE;
+  return pBt->nPage + nPage > pBt->pPager->mxPgno;
+}
+
+/* Must a write of nByte bytes work on pages now? Near the limit of PRAGMA max_page_count, so that the statement fails which
+** does in SQLite; and where the application wants to be asked at each commit how many free pages an auto-vacuum gives back. */
+static SQLITE_NOINLINE PL_COLD int plAsksForPages(Btree *p, u64 nByte){
+  if( p->pPl->bExcl ) return 0;
+  if( p->db->xAutovacPages && p->pBt->autoVacuum && !p->pBt->incrVacuum ) return 1;
+  return p->pBt->pPager->mxPgno!=SQLITE_MAX_PAGE_COUNT && plNearPageLimit(p, nByte);
+}
+static SQLITE_INLINE int plNeedsPages(Btree *p, u64 nByte){
+  return PL_UNLIKELY(p->db->xAutovacPages!=0 || p->pBt->pPager->mxPgno!=SQLITE_MAX_PAGE_COUNT) && plAsksForPages(p, nByte);
+}
+
 /* May this handle write now, and on which path? After SQLITE_OK look at bExcl. */
 static int plWritable(Btree *p, int bExclusive){
   PlBtree *pPl = p->pPl;
@@ -79,6 +104,10 @@ static int plPut(PlCursor *pX, const BtreePayload *pPayload){
   return rc;
 }
 
+static u64 plPayloadBytes(const BtreePayload *pPayload){
+  return pPayload->pKey ? (u64)pPayload->nKey : (u64)pPayload->nData + (u64)pPayload->nZero;
+}
+
 static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags, int seekResult){
   PlCursor *pX = PL_X(pCur);
   PlBtree *pPl = pX->pPl;
@@ -101,7 +130,9 @@ static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags
     }
     pPayload = &x;
   }
-  if( pCur->pgnoRoot<=1 || plIsCustom(pX) ) return plInsertExclusive(pX, pPayload, flags);
+  if( pCur->pgnoRoot<=1 || plIsCustom(pX) || plNeedsPages(p, plPayloadBytes(pPayload)) ){
+    return plInsertExclusive(pX, pPayload, flags);
+  }
   rc = plSaveAll(pPl, pCur->pgnoRoot, pX);
   if( rc ) return rc;
   if( pCur->pKeyInfo==0 ) plInvalidateBlobs(pPl, pCur->pgnoRoot, pPayload->nKey, 0);
@@ -160,7 +191,7 @@ static int plBtreeDelete(BtCursor *pCur, u8 flags){
     rc = plRestore(pX);
     if( rc || pCur->eState!=CURSOR_VALID ) return rc;
   }
-  rc = plWritable(p, pCur->pgnoRoot<=1 || plIsCustom(pX));
+  rc = plWritable(p, pCur->pgnoRoot<=1 || plIsCustom(pX) || plNeedsPages(p, 0));
   if( rc ) return rc;
   if( pX->eMode==PLC_PASS ) return plPassDelete(pX, flags);
   plToMerge(pX);
@@ -272,7 +303,7 @@ static int plClearOverlay(Btree *p, Pgno iTable, i64 *pnRow){
 static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   PlBtree *pPl = p->pPl;
   i64 nRow = 0;
-  int rc = plWritable(p, 0);
+  int rc = plWritable(p, plNeedsPages(p, 0));
   if( rc ) return rc;
   if( !pPl->bExcl ){
     rc = plClearOverlay(p, (Pgno)iTable, &nRow);

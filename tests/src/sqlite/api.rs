@@ -59,6 +59,7 @@ pub type RollbackFn = unsafe extern "C" fn(*mut c_void);
 pub type UpdateFn = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, i64);
 pub type PreupdateFn =
     unsafe extern "C" fn(*mut c_void, *mut RawDb, c_int, *const c_char, *const c_char, i64, i64);
+pub type AutovacuumFn = unsafe extern "C" fn(*mut c_void, *const c_char, u32, u32, u32) -> u32;
 pub type ConflictFn = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
 pub type FilterFn = unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int;
 pub type CompareFn =
@@ -118,6 +119,7 @@ functions! {
     value_bytes = b"sqlite3_value_bytes\0": fn(*mut RawValue) -> c_int;
     wal_checkpoint_v2 = b"sqlite3_wal_checkpoint_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int;
     create_collation_v2 = b"sqlite3_create_collation_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_void, Option<CompareFn>, DestructorFn) -> c_int;
+    autovacuum_pages = b"sqlite3_autovacuum_pages\0": fn(*mut RawDb, Option<AutovacuumFn>, *mut c_void, DestructorFn) -> c_int;
     interrupt = b"sqlite3_interrupt\0": fn(*mut RawDb);
     changes64 = b"sqlite3_changes64\0": fn(*mut RawDb) -> i64;
     total_changes64 = b"sqlite3_total_changes64\0": fn(*mut RawDb) -> i64;

@@ -62,6 +62,8 @@ type BusyHandler = Box<dyn FnMut(i32) -> bool + Send>;
 type CommitHook = Box<dyn FnMut() -> bool + Send>;
 type RollbackHook = Box<dyn FnMut() + Send>;
 type ChangeHook = Box<dyn FnMut(RowChange) + Send>;
+type Called = Box<dyn FnMut() + Send>;
+type AutovacuumHook = Box<dyn FnMut(u32, u32, u32) -> u32 + Send>;
 type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 
 /// Closures that SQLite holds pointers to. Boxed twice: the outer box gives a thin, stable address.
@@ -73,6 +75,8 @@ pub(super) struct Hooks {
     rollback: Option<Box<RollbackHook>>,
     update: Option<Box<ChangeHook>>,
     preupdate: Option<Box<PreupdateHook>>,
+    autovacuum: Option<Box<AutovacuumHook>>,
+    called: Option<Box<Called>>,
 }
 
 unsafe extern "C" fn call_busy(context: *mut c_void, prior: c_int) -> c_int {
@@ -122,6 +126,18 @@ unsafe extern "C" fn call_preupdate(
     let table = unsafe { CStr::from_ptr(table) }.to_string_lossy().into_owned();
     let change = RowChange { kind: ChangeKind::from_code(kind), table, rowid: rowid_before };
     hook(db, change, rowid_after);
+}
+
+unsafe extern "C" fn call_autovacuum(
+    context: *mut c_void,
+    _schema: *const c_char,
+    pages: u32,
+    free: u32,
+    page_bytes: u32,
+) -> u32 {
+    // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
+    let hook = unsafe { &mut *context.cast::<AutovacuumHook>() };
+    hook(pages, free, page_bytes)
 }
 
 /// A value that is only valid while the hook runs.
@@ -206,6 +222,20 @@ unsafe extern "C" fn compare_reversed(
     }
 }
 
+unsafe extern "C" fn compare_and_call(
+    context: *mut c_void,
+    left_length: c_int,
+    left: *const c_void,
+    right_length: c_int,
+    right: *const c_void,
+) -> c_int {
+    // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
+    let called = unsafe { &mut *context.cast::<Called>() };
+    called();
+    // SAFETY: the arguments are those that SQLite gave, the other way round.
+    unsafe { compare_reversed(ptr::null_mut(), right_length, right, left_length, left) }
+}
+
 fn context_of<T>(slot: &mut Option<Box<T>>) -> *mut c_void {
     slot.as_deref_mut().map_or(ptr::null_mut(), |closure| (&raw mut *closure).cast())
 }
@@ -265,6 +295,38 @@ impl Connection {
         // SAFETY: the context is of the type that `call_preupdate` expects and lives until it is replaced below.
         unsafe { (self.functions().preupdate_hook)(self.inner.raw, Some(call_preupdate), context) };
         hooks.preupdate = slot;
+    }
+
+    /// Sets the callback of `sqlite3_autovacuum_pages`: it gets pages, free pages and the size of a page.
+    pub fn autovacuum_pages(
+        &self,
+        hook: impl FnMut(u32, u32, u32) -> u32 + Send + 'static,
+    ) -> Result<()> {
+        let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
+        let mut slot: Option<Box<AutovacuumHook>> = Some(Box::new(Box::new(hook)));
+        let context = context_of(&mut slot);
+        // SAFETY: the context is of the type that `call_autovacuum` expects and lives until it is replaced below.
+        let code = unsafe {
+            let call = Some(call_autovacuum as super::api::AutovacuumFn);
+            (self.functions().autovacuum_pages)(self.inner.raw, call, context, None)
+        };
+        hooks.autovacuum = slot;
+        self.check(code, "autovacuum_pages")
+    }
+
+    /// Registers the collation `called`: BINARY, and each comparison calls `hook`, in the middle of a statement.
+    pub fn create_called_collation(&self, hook: impl FnMut() + Send + 'static) -> Result<()> {
+        let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
+        let mut slot: Option<Box<Called>> = Some(Box::new(Box::new(hook)));
+        let context = context_of(&mut slot);
+        let compare = Some(compare_and_call as super::api::CompareFn);
+        // SAFETY: the name is NUL-terminated, 1 is UTF-8, and the context lives until it is replaced below.
+        let code = unsafe {
+            let name = c"called".as_ptr();
+            (self.functions().create_collation_v2)(self.inner.raw, name, 1, context, compare, None)
+        };
+        hooks.called = slot;
+        self.check(code, "create_collation")
     }
 
     /// Registers the collation `reversed`: BINARY the other way round, an application's own.

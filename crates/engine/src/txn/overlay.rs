@@ -51,6 +51,18 @@ impl Conn {
         })
     }
 
+    /// Entries that are not in the snapshot's base, and their bytes: what is committed by now, and own writes. Not less than there are.
+    pub fn unmerged(&self) -> (u64, u64) {
+        let own = (self.writes.len() as u64, self.writes.frame_bytes() as u64);
+        let Some(snapshot) = &self.snapshot else { return own };
+        self.memtables_above(snapshot.base_generation).iter().fold(
+            own,
+            |(entries, bytes), (_, m)| {
+                (entries + u64::from(m.node_count()), bytes + u64::from(m.node_bytes()))
+            },
+        )
+    }
+
     fn sources(&self) -> usize {
         1 + self.snapshot.as_ref().map_or(0, |s| s.memtables.len())
     }

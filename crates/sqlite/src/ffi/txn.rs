@@ -379,6 +379,25 @@ pub unsafe extern "C" fn pl_doomed(conn: *mut PlConn) -> c_int {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_unmerged(
+    conn: *mut PlConn,
+    entries: *mut u64,
+    bytes: *mut u64,
+) -> c_int {
+    // SAFETY: engine.h: `entries` and `bytes` are writable.
+    unsafe {
+        look(conn, "pl_unmerged", |c| {
+            (*entries, *bytes) = c.unmerged();
+            SQLITE_OK
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_exclusive_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
     // SAFETY: engine.h.
     unsafe {
