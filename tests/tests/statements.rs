@@ -2,7 +2,7 @@
 //! SQLite's own path. What they do, what they answer and what hooks are told equals stock SQLite.
 
 use plait_tests::differential::run::contents;
-use plait_tests::sqlite::{Connection, RowBefore, RowChange};
+use plait_tests::sqlite::{Blob, Connection, RowBefore, RowChange};
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::sync::{Arc, Mutex};
@@ -248,6 +248,75 @@ fn a_table_with_a_collation_that_is_not_there_can_be_emptied() {
             let (expected, got) =
                 (outcome(&Subject::stock(), begin, merged), outcome(&plait, begin, merged));
             assert_eq!(expected, got, "{begin:?}, merged: {merged}");
+        }
+    }
+}
+
+/// What a REPLACE that deletes rows 1 and 2 does while its trigger writes through a blob handle on row `on`: the result of the statement, of
+/// the writes, and all rows.
+type Replaced = (Result<(), i32>, Vec<Result<(), i32>>, Vec<Vec<Value>>);
+
+fn blob_written_by_a_trigger(
+    subject: &Subject,
+    begin: Begin,
+    prepare: &str,
+    body: &str,
+    on: i64,
+) -> Replaced {
+    let fixture = Fixture::new(
+        subject.clone(),
+        &format!(
+            "CREATE TABLE filler(x); CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE, data BLOB);
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<9) INSERT INTO t SELECT i, i, zeroblob(3000) FROM n;
+             CREATE TRIGGER g AFTER DELETE ON t BEGIN SELECT old.u||'' = 'x' COLLATE called; {body}; END"
+        ),
+    );
+    let (connection, _other) = (fixture.open(), fixture.open());
+    let handle = Arc::new(Mutex::new(None::<Blob>));
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let (in_trigger, results) = (handle.clone(), written.clone());
+    connection
+        .create_called_collation(move || {
+            if let Some(blob) = in_trigger.lock().expect("one thread").as_mut() {
+                let result = blob.write(2500, &[7; 100]).map_err(|error| error.extended);
+                results.lock().expect("one thread").push(result);
+            }
+        })
+        .expect("a collation");
+    connection.execute("PRAGMA recursive_triggers=1").expect("a pragma");
+    connection.execute(subject.begin(begin)).expect("it begins");
+    connection.execute(prepare).expect("what comes before");
+    *handle.lock().expect("one thread") =
+        Some(connection.open_blob("t", "data", on, true).expect("a blob"));
+    let result =
+        connection.execute("REPLACE INTO t VALUES(1, 2, 'new')").map_err(|error| error.extended);
+    handle.lock().expect("one thread").take();
+    let rows = connection
+        .query("SELECT * FROM t; SELECT u, id FROM t INDEXED BY sqlite_autoindex_t_1 WHERE u>0; PRAGMA integrity_check")
+        .expect("rows");
+    connection.execute("COMMIT").expect("a commit");
+    let written = written.lock().expect("one thread").clone();
+    (result, written, rows)
+}
+
+#[test]
+fn a_blob_is_written_while_replace_waits_for_its_trigger() {
+    for begin in Begin::ALL {
+        for (prepare, body, on) in [
+            ("", "SELECT 1", 4),
+            ("UPDATE t SET data=zeroblob(2999) WHERE id=4", "SELECT 1", 4),
+            ("UPDATE t SET data=zeroblob(2999)", "SELECT 1", 3),
+            ("", "SELECT 1", 2),
+            ("", "INSERT INTO filler VALUES(zeroblob(9000000))", 4),
+            ("", "UPDATE t SET u=u WHERE id=5", 4),
+            ("UPDATE t SET data=zeroblob(2999)", "DELETE FROM t WHERE id=3", 3),
+        ] {
+            let run = |subject| blob_written_by_a_trigger(&subject, begin, prepare, body, on);
+            let (expected, got) = (run(Subject::stock()), run(Subject::plait()));
+            assert_eq!(got.0, expected.0, "{begin:?}, {prepare}; {body}");
+            assert_eq!(got.1, expected.1, "{begin:?}, {prepare}; {body}");
+            assert!(got.2 == expected.2, "{begin:?}, {prepare}; {body}");
+            assert!(!expected.1.is_empty(), "the trigger ran");
         }
     }
 }

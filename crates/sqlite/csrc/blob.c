@@ -47,9 +47,30 @@ static int plPassPutData(PlCursor *pX, u32 offset, u32 amt, void *z){
   return sqlite3StockBtreePutData(pX->pOut, offset, amt, z);
 }
 
+/* A write through a handle leaves every row where it is: as in stock SQLite it passes pinned cursors by (OP_CursorLock), which
+** other writes must not. What such a cursor points to may go, so it is saved like the others before the write, and
+** looks its row up right after it. */
+static int plSaveAround(PlCursor *pX, int bAfter){
+  PlCursor *pY;
+  int rc = SQLITE_OK;
+  for(pY=pX->pPl->pCsr; pY && rc==SQLITE_OK; pY=pY->pNext){
+    BtCursor *pOut = pY->pOut;
+    u8 bPinned = pOut->curFlags & BTCF_Pinned;
+    if( pY==pX || pOut->pgnoRoot!=pX->pOut->pgnoRoot ) continue;
+    pOut->curFlags &= ~BTCF_Pinned;
+    if( !bAfter ){
+      rc = plSave(pY);
+      pY->eOver = PLO_UNSYNC;
+    }else if( bPinned && pOut->eState==CURSOR_REQUIRESEEK ){
+      rc = plRestore(pY);
+    }
+    pOut->curFlags |= bPinned;
+  }
+  return rc;
+}
+
 static int plBtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
   PlCursor *pX = PL_X(pCur);
-  PlBtree *pPl = pX->pPl;
   Btree *p = pCur->pBtree;
   BtreePayload x;
   u8 *aRow;
@@ -59,10 +80,11 @@ static int plBtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
   if( rc ) return rc;
   if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
   if( !pX->bWrite ) return SQLITE_READONLY;
-  rc = plWritable(p, 0);
+  rc = plWritable(p, plNeedsPages(p, (u64)plBtreePayloadSize(pCur)));
   if( rc ) return rc;
+  if( pX->eMode==PLC_PASS ) return plPassPutData(pX, offset, amt, z);
   plToMerge(pX);
-  rc = plSaveAll(pPl, pCur->pgnoRoot, pX);
+  rc = plSaveAround(pX, 0);
   if( rc ) return rc;
   memset(&x, 0, sizeof(x));
   x.nKey = pX->iKey;
@@ -75,7 +97,10 @@ static int plBtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
     memcpy(&aRow[offset], z, amt);
     x.pData = aRow;
     rc = plPut(pX, &x);
-    if( rc==SQLITE_OK ) pCur->eState = CURSOR_REQUIRESEEK;
+    if( rc==SQLITE_OK ){
+      pCur->eState = CURSOR_REQUIRESEEK;
+      rc = plSaveAround(pX, 1);
+    }
   }
   sqlite3_free(aRow);
   if( rc==PL_ESCALATE ){

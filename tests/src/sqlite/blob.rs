@@ -13,6 +13,9 @@ pub struct Blob {
     raw: *mut RawBlob,
 }
 
+// SAFETY: SQLite in serialized mode allows a blob handle to be used from any thread, by one at a time.
+unsafe impl Send for Blob {}
+
 fn c_string(text: &str) -> CString {
     CString::new(text).expect("a name has no NUL byte")
 }
