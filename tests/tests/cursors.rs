@@ -4,7 +4,7 @@
 //! and inside one of each kind.
 
 use plait_tests::differential::shrink::{Bench, Failure, scratch};
-use plait_tests::differential::{Script, Step};
+use plait_tests::differential::{Hooks, Script, Step};
 use plait_tests::subject::{Begin, Subject};
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn script(steps: &[Step], merging: Merging, begin: Option<Begin>) -> Script {
         all.push(sql("COMMIT"));
         all.push(Step::Compare);
     }
-    Script { seed: 0, birth: "PRAGMA page_size=1024".to_owned(), steps: all }
+    Script { seed: 0, hooks: Hooks::Changes, birth: "PRAGMA page_size=1024".to_owned(), steps: all }
 }
 
 #[track_caller]

@@ -1,10 +1,11 @@
 //! Turns a seed into a script: a schema, some rows, then transactions with all that can happen in them.
 
 use super::dice::Dice;
-use super::queries::scan;
+use super::queries::{scan, select};
+use super::run::READERS;
 use super::schema::{Key, Schema};
 use super::statements::{any, maintenance, schema_change, write};
-use super::{Script, Step};
+use super::{Hooks, Script, Step};
 use crate::subject::Begin;
 
 /// Cursors that may be open at a time.
@@ -33,6 +34,7 @@ pub fn generate(seed: u64, length: usize) -> Script {
         blob_open: false,
     };
     let birth = generator.birth();
+    let hooks = *generator.dice.pick(&[Hooks::None, Hooks::None, Hooks::Changes, Hooks::Values]);
     generator.create_schema();
     generator.fill();
     let end = generator.steps.len() + length;
@@ -40,7 +42,7 @@ pub fn generate(seed: u64, length: usize) -> Script {
         generator.next_step();
     }
     generator.steps.push(Step::Compare);
-    Script { seed, birth, steps: generator.steps }
+    Script { seed, hooks, birth, steps: generator.steps }
 }
 
 impl Generator {
@@ -140,7 +142,7 @@ impl Generator {
     }
 
     fn next_step(&mut self) {
-        match self.dice.weighted(&[40, 8, 9, 12, 3, 3, 3, 4, 2, 2, 1, 2]) {
+        match self.dice.weighted(&[40, 8, 9, 12, 3, 3, 5, 4, 2, 2, 1, 2, 10]) {
             0 => {
                 let statement = any(&mut self.dice, &self.schema);
                 self.sql(statement);
@@ -170,6 +172,7 @@ impl Generator {
             }
             10 if !self.may_be_in_transaction() => self.reopen(),
             11 if self.dice.one_in(3) => self.many_rows(),
+            12 => self.reader(),
             _ => {
                 let table = self.dice.pick(&self.schema.tables).clone();
                 let statement = write(&mut self.dice, &self.schema, &table);
@@ -255,6 +258,25 @@ impl Generator {
             let rows = *self.dice.pick(&[1, 1, 2, 5, 40]);
             self.steps.push(Step::Fetch(number, rows));
         }
+    }
+
+    /// Somebody who only reads, now in a transaction, now with an open cursor, across what the others write.
+    fn reader(&mut self) {
+        let number = u8::try_from(self.dice.roll(READERS)).expect("a small number");
+        let table = self.dice.pick(&self.schema.tables).clone();
+        let rows = *self.dice.pick(&[1, 1, 2, 5, 40]);
+        let step = match self.dice.roll(9) {
+            0 => Step::Reader(number, "BEGIN".to_owned()),
+            1 => Step::Reader(number, "COMMIT".to_owned()),
+            2..=4 => Step::Reader(number, select(&mut self.dice, &self.schema, &table)),
+            5 => {
+                let sql = scan(&mut self.dice, &self.schema, &table);
+                self.steps.push(Step::ReaderOpen(number, sql));
+                Step::ReaderFetch(number, 2)
+            }
+            _ => Step::ReaderFetch(number, rows),
+        };
+        self.steps.push(step);
     }
 
     fn blob(&mut self) {

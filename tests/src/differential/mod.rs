@@ -6,7 +6,8 @@
 //!
 //! What is deliberately absent: anything whose result SQLite does not define (random numbers, times, plans that depend
 //! on the size of the file, rows rewritten under a [`scan`] of a WITHOUT ROWID table), and statements over several
-//! attached databases in one transaction.
+//! attached databases in one transaction. While the main connection reads, others may commit; before it writes after that, which SQLite refuses always
+//! and concurrent mode where what was read has changed, it ends what it reads.
 
 pub mod dice;
 pub mod generate;
@@ -27,8 +28,14 @@ pub enum Step {
     Sql(String),
     /// Begins a transaction on the main connection.
     Begin(Begin),
-    /// Statements on a second connection; skipped while the main one has a transaction or cursor open.
+    /// Statements on a second connection; skipped while the main one has written something. What the main one reads then is older.
     Other(String),
+    /// A statement on one of the readers, connections that never write: their transactions last across what the others do.
+    Reader(u8, String),
+    /// Prepares a statement on a reader and leaves it open.
+    ReaderOpen(u8, String),
+    /// Steps the open statement of a reader so many times.
+    ReaderFetch(u8, u8),
     /// Prepares a statement under a number and leaves it open.
     Open(u8, String),
     /// Steps an open statement so many times.
@@ -62,11 +69,24 @@ pub enum Step {
     Compare,
 }
 
+/// What a connection is told of its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hooks {
+    /// Nothing.
+    None,
+    /// Commits, rollbacks and changed rows.
+    Changes,
+    /// The same, and the values before each change.
+    Values,
+}
+
 /// A whole program for both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// The seed it came from.
     pub seed: u64,
+    /// Which hooks the main connection has.
+    pub hooks: Hooks,
     /// Pragmas that must run on the empty file: encoding, page size, auto-vacuum.
     pub birth: String,
     /// The steps.
@@ -78,12 +98,15 @@ impl Script {
     #[must_use]
     pub fn render(&self) -> String {
         use std::fmt::Write as _;
-        let mut text = format!("-- seed {}\n{}\n", self.seed, self.birth);
+        let mut text = format!("-- seed {}, hooks: {:?}\n{}\n", self.seed, self.hooks, self.birth);
         for (index, step) in self.steps.iter().enumerate() {
             let _ = match step {
                 Step::Sql(sql) => writeln!(text, "/* {index} */ {sql};"),
                 Step::Begin(begin) => writeln!(text, "/* {index} */ BEGIN /* {begin:?} */;"),
                 Step::Other(sql) => writeln!(text, "/* {index}, second connection */ {sql};"),
+                Step::Reader(reader, sql) => {
+                    writeln!(text, "/* {index}, reader {reader} */ {sql};")
+                }
                 Step::Open(cursor, sql) => {
                     writeln!(text, "/* {index} */ -- cursor {cursor} prepares: {sql}")
                 }

@@ -1,14 +1,20 @@
 //! Runs a script on both sides and compares after every step.
 
 use super::scan::Scan;
-use super::{Script, Step};
-use crate::sqlite::{Blob, Connection, SqlError, Step as Stepped};
-use crate::subject::Subject;
+use super::{Hooks, Script, Step};
+use crate::sqlite::{Blob, Connection, SqlError, Statement, Step as Stepped, TransactionState};
+use crate::subject::{Begin, Subject};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Connections that only read.
+pub const READERS: usize = 2;
+/// Calls of hooks, and bytes of each, that are compared of one step.
+const TOLD_MAX: (usize, usize) = (3000, 400);
 
 /// Everything a caller can see of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +25,7 @@ pub struct Outcome {
     total_changes: i64,
     last_insert_rowid: i64,
     autocommit: bool,
+    told: Vec<String>,
 }
 
 /// Where the two sides parted.
@@ -37,24 +44,64 @@ struct Side {
     directory: PathBuf,
     main: Option<Connection>,
     second: Option<Connection>,
+    readers: Vec<Connection>,
     cursors: BTreeMap<u8, Scan>,
+    reader_cursors: BTreeMap<u8, Statement>,
     blob: Option<Blob>,
+    hooks: Hooks,
+    told: Arc<Mutex<Vec<String>>>,
+    /// Another connection has committed while the main one was reading: that cannot write before it has ended.
+    is_stale: bool,
+    /// The transaction was begun with BEGIN CONCURRENT or, on stock SQLite, with BEGIN IMMEDIATE, whose COMMIT calls the hook in any case.
+    is_optimistic: bool,
+}
+
+/// Collects what the hooks of a connection are told.
+fn listen(connection: &Connection, hooks: Hooks, told: &Arc<Mutex<Vec<String>>>) {
+    let note = |told: &Arc<Mutex<Vec<String>>>, text: String| {
+        let mut told = told.lock().expect("one thread");
+        if told.len() < TOLD_MAX.0 {
+            told.push(text.chars().take(TOLD_MAX.1).collect());
+        }
+    };
+    if hooks == Hooks::None {
+        return;
+    }
+    let sink = told.clone();
+    connection.commit_hook(move || {
+        note(&sink, "commit".to_owned());
+        true
+    });
+    let sink = told.clone();
+    connection.rollback_hook(move || note(&sink, "rollback".to_owned()));
+    let sink = told.clone();
+    connection.update_hook(move |change| note(&sink, format!("{change:?}")));
+    if hooks == Hooks::Values {
+        let sink = told.clone();
+        connection.preupdate_hook(move |row| note(&sink, format!("{row:?}")));
+    }
 }
 
 impl Side {
-    fn create(subject: &Subject, directory: PathBuf, birth: &str) -> Result<Self, SqlError> {
+    fn create(subject: &Subject, directory: PathBuf, script: &Script) -> Result<Self, SqlError> {
         let mut side = Self {
             subject: subject.clone(),
             directory,
             main: None,
             second: None,
+            readers: Vec::new(),
             cursors: BTreeMap::new(),
+            reader_cursors: BTreeMap::new(),
             blob: None,
+            hooks: script.hooks,
+            told: Arc::default(),
+            is_stale: false,
+            is_optimistic: false,
         };
         for name in ["main.db", "aux.db"] {
             let connection = side.subject.open(&side.directory.join(name))?;
             connection.execute("PRAGMA synchronous=OFF")?;
-            connection.execute(birth)?;
+            connection.execute(&script.birth)?;
             connection.execute("CREATE TABLE born(a); DROP TABLE born;")?;
             side.subject.convert(&connection)?;
             connection.close()?;
@@ -71,10 +118,13 @@ impl Side {
         let connect = || -> Result<Connection, SqlError> {
             let connection = self.subject.open(&self.database())?;
             connection.busy_timeout(Duration::from_millis(200))?;
+            connection.create_reversed_collation()?;
             connection.execute("PRAGMA synchronous=OFF; PRAGMA cache_size=50;")?;
             Ok(connection)
         };
         let (main, second) = (connect()?, connect()?);
+        listen(&main, self.hooks, &self.told);
+        self.readers = (0..READERS).map(|_| connect()).collect::<Result<_, _>>()?;
         self.main = Some(main);
         self.second = Some(second);
         Ok(())
@@ -82,8 +132,11 @@ impl Side {
 
     fn close(&mut self) -> Result<(), SqlError> {
         self.cursors.clear();
+        self.reader_cursors.clear();
         self.blob = None;
-        for connection in [self.main.take(), self.second.take()].into_iter().flatten() {
+        let readers = std::mem::take(&mut self.readers).into_iter().map(Some);
+        let all = [self.main.take(), self.second.take()].into_iter().chain(readers);
+        for connection in all.flatten() {
             connection.close()?;
         }
         Ok(())
@@ -97,6 +150,32 @@ impl Side {
         self.main().autocommit() && self.cursors.is_empty() && self.blob.is_none()
     }
 
+    fn is_writing(&self) -> bool {
+        self.main().transaction_state() == TransactionState::Write
+    }
+
+    /// Whether a step of the main connection may write although what it reads is not the newest state. Stock SQLite refuses that always,
+    /// concurrent mode where what was read has changed.
+    fn would_write_late(&self, step: &Step) -> bool {
+        let may_write = match step {
+            Step::Sql(sql) => !["SELECT", "COMMIT", "ROLLBACK", "RELEASE"]
+                .iter()
+                .any(|word| sql.starts_with(word)),
+            Step::BlobOpen { write, .. } => *write,
+            Step::Begin(_) | Step::BlobWrite(..) => true,
+            _ => false,
+        };
+        may_write && self.is_stale && !self.is_idle()
+    }
+
+    /// Ends whatever the main connection reads.
+    fn freshen(&mut self) -> Result<(), SqlError> {
+        self.cursors.clear();
+        self.blob = None;
+        self.is_stale = false;
+        if self.main().autocommit() { Ok(()) } else { self.main().execute("ROLLBACK") }
+    }
+
     /// Whether a step names the attached file inside a transaction: one that a refused COMMIT left open, or that has lost
     /// its COMMIT to shrinking.
     fn would_mix_files(&self, step: &Step) -> bool {
@@ -108,7 +187,15 @@ impl Side {
             self.cursors.retain(|_, scan| scan.may_stay_open(sql));
         }
         let mut rows = Vec::new();
+        self.told.lock().expect("one thread").clear();
         let error = self.attempt(step, &mut rows).err();
+        self.is_stale = !self.is_idle() && (self.is_stale || matches!(step, Step::Other(_)));
+        self.is_optimistic |= matches!(step, Step::Begin(Begin::Concurrent));
+        let mut told = self.told.lock().expect("one thread").clone();
+        if self.is_optimistic {
+            told.retain(|call| call != "commit");
+        }
+        self.is_optimistic &= !self.main().autocommit();
         let main = self.main();
         Outcome {
             rows,
@@ -117,6 +204,7 @@ impl Side {
             total_changes: main.total_changes(),
             last_insert_rowid: main.last_insert_rowid(),
             autocommit: main.autocommit(),
+            told,
         }
     }
 
@@ -128,6 +216,17 @@ impl Side {
                 let second = self.second.as_ref().expect("the side is open");
                 run_sql(second, &self.located(sql), rows)
             }
+            Step::Reader(number, sql) => run_sql(self.reader(*number), sql, rows),
+            Step::ReaderOpen(number, sql) => {
+                self.reader_cursors.remove(number);
+                let cursor = self.reader(*number).prepare(sql)?;
+                self.reader_cursors.insert(*number, cursor);
+                Ok(())
+            }
+            Step::ReaderFetch(number, count) => match self.reader_cursors.get_mut(number) {
+                Some(cursor) => fetch(cursor, *count, rows),
+                None => Ok(()),
+            },
             Step::Open(number, sql) => {
                 self.cursors.remove(number);
                 let scan = Scan::open(self.main(), &self.located(sql))?;
@@ -138,13 +237,7 @@ impl Side {
                 let Some(Scan { statement: cursor, .. }) = self.cursors.get_mut(number) else {
                     return Ok(());
                 };
-                for _ in 0..*count {
-                    if cursor.step()? == Stepped::Done {
-                        break;
-                    }
-                    rows.push(cursor.row());
-                }
-                Ok(())
+                fetch(cursor, *count, rows)
             }
             Step::Close(number) => {
                 self.cursors.remove(number);
@@ -185,6 +278,10 @@ impl Side {
         }
     }
 
+    fn reader(&self, number: u8) -> &Connection {
+        &self.readers[usize::from(number) % READERS]
+    }
+
     fn located(&self, sql: &str) -> String {
         sql.replace("{dir}", &self.directory.to_string_lossy())
     }
@@ -203,6 +300,16 @@ impl Side {
             }
         }
     }
+}
+
+fn fetch(cursor: &mut Statement, count: u8, rows: &mut Vec<Vec<Value>>) -> Result<(), SqlError> {
+    for _ in 0..count {
+        if cursor.step()? == Stepped::Done {
+            break;
+        }
+        rows.push(cursor.row());
+    }
+    Ok(())
 }
 
 fn run_sql(connection: &Connection, sql: &str, rows: &mut Vec<Vec<Value>>) -> Result<(), SqlError> {
@@ -266,12 +373,16 @@ fn compare(
     let make = |subject: &Subject, name: &str| -> anyhow::Result<Side> {
         let path = directory.join(name);
         std::fs::create_dir_all(&path)?;
-        Ok(Side::create(subject, path, &script.birth)?)
+        Ok(Side::create(subject, path, script)?)
     };
     let (mut left, mut right) = (make(stock, "left")?, make(plait, "right")?);
     for (index, step) in script.steps.iter().enumerate() {
-        if (matches!(step, Step::Other(_)) && !left.is_idle()) || left.would_mix_files(step) {
+        if (matches!(step, Step::Other(_)) && left.is_writing()) || left.would_mix_files(step) {
             continue;
+        }
+        if left.would_write_late(step) {
+            left.freshen()?;
+            right.freshen()?;
         }
         let (expected, got) = (left.perform(step), right.perform(step));
         if expected != got {
@@ -293,6 +404,7 @@ fn at_rest(
     right.close()?;
     let read = |side: &Side| -> Result<Vec<Vec<Value>>, SqlError> {
         let connection = stock.open(&side.database())?;
+        connection.create_reversed_collation()?;
         let mut rows = connection.query("PRAGMA integrity_check")?;
         contents(&connection, &mut rows)?;
         Ok(rows)
@@ -313,6 +425,7 @@ fn at_rest(
             total_changes: 0,
             last_insert_rowid: 0,
             autocommit: true,
+            told: Vec::new(),
         }
     };
     let (stock, plait) = describe(&wrap(expected), &wrap(got));
@@ -323,8 +436,10 @@ fn at_rest(
 fn describe(expected: &Outcome, got: &Outcome) -> (String, String) {
     let first = (0..expected.rows.len().max(got.rows.len()))
         .find(|index| expected.rows.get(*index) != got.rows.get(*index));
+    let first_told = (0..expected.told.len().max(got.told.len()))
+        .find(|index| expected.told.get(*index) != got.told.get(*index));
     let tell = |outcome: &Outcome| {
-        let Outcome { rows, error, changes, total_changes, last_insert_rowid, autocommit } =
+        let Outcome { rows, error, changes, total_changes, last_insert_rowid, autocommit, told } =
             outcome;
         let mut text = format!(
             "{} rows, error {error:?}, changes {changes}, total {total_changes}, last rowid {last_insert_rowid}, autocommit {autocommit}",
@@ -337,6 +452,13 @@ fn describe(expected: &Outcome, got: &Outcome) -> (String, String) {
             }
             let around: Vec<_> = rows.iter().skip(index.saturating_sub(2)).take(6).collect();
             text.push_str(&format!("; around it: {around:?}"));
+        }
+        if let Some(index) = first_told {
+            text.push_str(&format!(
+                "; {} calls of hooks, number {index}: {:?}",
+                told.len(),
+                told.get(index)
+            ));
         }
         text
     };

@@ -128,6 +128,8 @@ impl Schema {
                 2 => format!("coalesce({column}, 0)"),
                 3 => format!("{column} COLLATE NOCASE"),
                 4 => format!("{column} COLLATE RTRIM"),
+                // An application's own: writes take SQLite's path, and most scripts shall have none.
+                5 if dice.one_in(8) => format!("{column} COLLATE reversed"),
                 _ => column,
             };
             let direction = *dice.pick(&["", "", " DESC"]);
