@@ -67,6 +67,7 @@ struct PlBtree {
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
   u8 bCopy;               /* sqlite3_serialize() runs */
+  u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */

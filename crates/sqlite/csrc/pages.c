@@ -247,21 +247,37 @@ static int plPagerSnapshotOpen(Pager *pPager, sqlite3_snapshot *pSnapshot){
 
 #define PL_AUTOCHECKPOINT_TIMES 4
 
-/* What SQLite's own wal_autocheckpoint is told of the size of the base's WAL: nothing until it has four times as many pages as
-** that asks for. In a bulk load, the only thing that fills it so fast, it then syncs both files a quarter as often. */
+/* Frames in the base's WAL after a commit, for what is called then; 0: nothing is to be called.
+**
+** SQLite's own wal_autocheckpoint is told of them when they are four times as many as it asks for. In a bulk load, the only thing that
+** fills the WAL so fast, it then syncs both files a quarter as often. A hook of the application is called for every
+** commit, as with SQLite, though most do not go to the WAL. */
 static int plPagerWalCallback(Pager *pPager){
   int nFrame = sqlite3PagerWalCallback(pPager);
-  Btree *p = nFrame>0 ? plOwner(pPager) : 0;
-  if( p && p->db->xWalCallback==sqlite3WalDefaultHook
-   && nFrame/PL_AUTOCHECKPOINT_TIMES<SQLITE_PTR_TO_INT(p->db->pWalArg) ){
-    nFrame = 0;
+  BtShared *pBt = (BtShared*)pPager->pBusyHandlerArg;
+  sqlite3 *db = pBt ? pBt->db : 0;
+  Btree *p;
+  if( db==0 || db->xWalCallback==0 || (nFrame==0 && db->xWalCallback==sqlite3WalDefaultHook) ) return nFrame;
+  p = plOwner(pPager);
+  if( p==0 ) return nFrame;
+  if( db->xWalCallback==sqlite3WalDefaultHook ){
+    return nFrame/PL_AUTOCHECKPOINT_TIMES<SQLITE_PTR_TO_INT(db->pWalArg) ? 0 : nFrame;
   }
+  if( p->pPl->bTellHook && nFrame==0 ){
+    nFrame = pPager->pWal ? (int)pPager->pWal->hdr.mxFrame : 0;
+    if( nFrame<1 ) nFrame = 1;
+  }
+  p->pPl->bTellHook = 0;
   return nFrame;
 }
 
-/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages. */
+/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; what is free is known when everything is merged. */
 static int plReadMeta(Btree *p, int idx, u32 *pMeta){
   if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, pMeta));
+  if( idx==BTREE_FREE_PAGE_COUNT && PL_BT(p) ){
+    int rc = plWholeView(p, PLV_LOOK);
+    if( rc ) return rc;
+  }
   sqlite3BtreeGetMeta(p, idx, pMeta);
   return SQLITE_OK;
 }

@@ -303,6 +303,7 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
   }
   if( rc ) return plFail(p, rc);
   pPl->bMaintain = pPl->bWrote;
+  pPl->bTellHook = pPl->bWrote && p->db->xWalCallback!=sqlite3WalDefaultHook;
   pPl->nCommit++;
   pPl->bForWrite = 0;
   plEndWrite(pPl);

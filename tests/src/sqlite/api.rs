@@ -60,6 +60,7 @@ pub type UpdateFn = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *con
 pub type PreupdateFn =
     unsafe extern "C" fn(*mut c_void, *mut RawDb, c_int, *const c_char, *const c_char, i64, i64);
 pub type AutovacuumFn = unsafe extern "C" fn(*mut c_void, *const c_char, u32, u32, u32) -> u32;
+pub type WalFn = unsafe extern "C" fn(*mut c_void, *mut RawDb, *const c_char, c_int) -> c_int;
 pub type ConflictFn = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
 pub type FilterFn = unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int;
 pub type CompareFn =
@@ -120,6 +121,9 @@ functions! {
     wal_checkpoint_v2 = b"sqlite3_wal_checkpoint_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int;
     create_collation_v2 = b"sqlite3_create_collation_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut c_void, Option<CompareFn>, DestructorFn) -> c_int;
     autovacuum_pages = b"sqlite3_autovacuum_pages\0": fn(*mut RawDb, Option<AutovacuumFn>, *mut c_void, DestructorFn) -> c_int;
+    wal_hook = b"sqlite3_wal_hook\0": fn(*mut RawDb, Option<WalFn>, *mut c_void) -> *mut c_void;
+    snapshot_get = b"sqlite3_snapshot_get\0": fn(*mut RawDb, *const c_char, *mut *mut c_void) -> c_int;
+    snapshot_free = b"sqlite3_snapshot_free\0": fn(*mut c_void);
     interrupt = b"sqlite3_interrupt\0": fn(*mut RawDb);
     changes64 = b"sqlite3_changes64\0": fn(*mut RawDb) -> i64;
     total_changes64 = b"sqlite3_total_changes64\0": fn(*mut RawDb) -> i64;

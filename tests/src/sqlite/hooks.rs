@@ -64,6 +64,7 @@ type RollbackHook = Box<dyn FnMut() + Send>;
 type ChangeHook = Box<dyn FnMut(RowChange) + Send>;
 type Called = Box<dyn FnMut() + Send>;
 type AutovacuumHook = Box<dyn FnMut(u32, u32, u32) -> u32 + Send>;
+type WalHook = Box<dyn FnMut(i32) + Send>;
 type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 
 /// Closures that SQLite holds pointers to. Boxed twice: the outer box gives a thin, stable address.
@@ -76,6 +77,7 @@ pub(super) struct Hooks {
     update: Option<Box<ChangeHook>>,
     preupdate: Option<Box<PreupdateHook>>,
     autovacuum: Option<Box<AutovacuumHook>>,
+    wal: Option<Box<WalHook>>,
     called: Option<Box<Called>>,
 }
 
@@ -126,6 +128,18 @@ unsafe extern "C" fn call_preupdate(
     let table = unsafe { CStr::from_ptr(table) }.to_string_lossy().into_owned();
     let change = RowChange { kind: ChangeKind::from_code(kind), table, rowid: rowid_before };
     hook(db, change, rowid_after);
+}
+
+unsafe extern "C" fn call_wal(
+    context: *mut c_void,
+    _db: *mut RawDb,
+    _schema: *const c_char,
+    frames: c_int,
+) -> c_int {
+    // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
+    let hook = unsafe { &mut *context.cast::<WalHook>() };
+    hook(frames);
+    0
 }
 
 unsafe extern "C" fn call_autovacuum(
@@ -295,6 +309,31 @@ impl Connection {
         // SAFETY: the context is of the type that `call_preupdate` expects and lives until it is replaced below.
         unsafe { (self.functions().preupdate_hook)(self.inner.raw, Some(call_preupdate), context) };
         hooks.preupdate = slot;
+    }
+
+    /// Sets the hook of `sqlite3_wal_hook`: it gets the frames in the WAL after a commit.
+    pub fn wal_hook(&self, hook: impl FnMut(i32) + Send + 'static) {
+        let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
+        let mut slot: Option<Box<WalHook>> = Some(Box::new(Box::new(hook)));
+        let context = context_of(&mut slot);
+        // SAFETY: the context is of the type that `call_wal` expects and lives until it is replaced below.
+        unsafe { (self.functions().wal_hook)(self.inner.raw, Some(call_wal), context) };
+        hooks.wal = slot;
+    }
+
+    /// Whether `sqlite3_snapshot_get` gives an object for the open read transaction.
+    pub fn has_snapshot_object(&self) -> Result<()> {
+        let mut snapshot = ptr::null_mut();
+        // SAFETY: the connection is open and `snapshot` is a valid place for the result.
+        let code = unsafe {
+            let name = c"main".as_ptr();
+            (self.functions().snapshot_get)(self.inner.raw, name, &raw mut snapshot)
+        };
+        if !snapshot.is_null() {
+            // SAFETY: the object was made just above and is not used any more.
+            unsafe { (self.functions().snapshot_free)(snapshot) };
+        }
+        self.check(code, "snapshot_get")
     }
 
     /// Sets the callback of `sqlite3_autovacuum_pages`: it gets pages, free pages and the size of a page.

@@ -1,0 +1,121 @@
+//! The differences from stock SQLite that docs/sql.md lists, as far as no other suite shows them, and what stays equal beside them.
+
+use plait_tests::sqlite::{Connection, ERROR};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::sync::{Arc, Mutex};
+
+const SCHEMA: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, data BLOB);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<40) INSERT INTO t SELECT i, zeroblob(5000) FROM n;";
+
+/// A database and two connections that have used it, so that neither works alone.
+fn shared(subject: Subject) -> (Fixture, Connection, Connection) {
+    let fixture = Fixture::new(subject, SCHEMA);
+    let (one, two) = (fixture.open(), fixture.open());
+    for connection in [&one, &two] {
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(40));
+    }
+    (fixture, one, two)
+}
+
+#[test]
+fn statements_with_a_limit_are_syntax_errors() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let (_fixture, one, _two) = shared(subject);
+        for sql in ["UPDATE t SET data=1 LIMIT 1", "DELETE FROM t ORDER BY id LIMIT 1"] {
+            let refused = one.execute(sql).expect_err("it is no statement");
+            assert_eq!(refused.code, ERROR, "{refused}");
+        }
+        one.execute("DELETE FROM t WHERE rowid IN (SELECT rowid FROM t ORDER BY id LIMIT 1)")
+            .expect("the other way");
+        assert_eq!(one.integer("SELECT min(id) FROM t"), Ok(2));
+    }
+}
+
+#[test]
+fn a_snapshot_object_cannot_be_had_and_a_read_transaction_can() {
+    let Some(subject) = real_plait("sqlite3_snapshot_get") else { return };
+    let (_fixture, one, two) = shared(subject);
+    two.execute("DELETE FROM t WHERE id=1").expect("a delete");
+    one.execute("BEGIN").expect("it begins");
+    assert_eq!(one.integer("SELECT count(*) FROM t"), Ok(39));
+    let refused = one.has_snapshot_object().expect_err("it names a place in the WAL");
+    assert_eq!(refused.code, ERROR, "{refused}");
+    two.execute("DELETE FROM t").expect("a delete");
+    assert_eq!(one.integer("SELECT count(*) FROM t"), Ok(39), "this is its snapshot");
+    one.execute("COMMIT").expect("it ends");
+}
+
+/// After which statements the hook was called.
+fn told(subject: Subject) -> Vec<bool> {
+    let (_fixture, one, two) = shared(subject);
+    two.execute("UPDATE t SET data=1 WHERE id=1").expect("somebody else writes");
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let sink = calls.clone();
+    one.wal_hook(move |frames| sink.lock().expect("one thread").push(frames));
+    let statements = [
+        "INSERT INTO t(data) VALUES(1)",
+        "SELECT count(*) FROM t",
+        "BEGIN",
+        "UPDATE t SET data=2 WHERE id<5",
+        "SELECT count(*) FROM t",
+        "COMMIT",
+        "BEGIN IMMEDIATE",
+        "COMMIT",
+        "SELECT 1",
+        "BEGIN; DELETE FROM t WHERE id=7",
+        "ROLLBACK",
+        "CREATE TABLE made(a)",
+        "DELETE FROM t WHERE id=-1",
+        "SAVEPOINT s",
+        "DELETE FROM t WHERE id=8",
+        "RELEASE s",
+        "SELECT 1",
+    ];
+    let was_called = |sql: &&str| {
+        calls.lock().expect("one thread").clear();
+        one.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let calls = calls.lock().expect("one thread");
+        assert!(calls.len() <= 1 && calls.iter().all(|&frames| frames > 0), "{sql}: {calls:?}");
+        !calls.is_empty()
+    };
+    statements.iter().map(was_called).collect()
+}
+
+#[test]
+fn the_wal_hook_is_called_for_the_same_statements_as_in_stock() {
+    let expected = told(Subject::stock());
+    assert_eq!(expected.iter().filter(|&&called| called).count(), 4);
+    assert_eq!(told(Subject::plait()), expected);
+}
+
+#[test]
+fn free_pages_are_counted_when_everything_is_merged() {
+    let Some(subject) = real_plait("freelist_count") else { return };
+    let (_fixture, one, two) = shared(subject);
+    assert_eq!(one.integer("PRAGMA freelist_count"), Ok(0));
+    two.execute("DELETE FROM t WHERE id>10").expect("a delete");
+    let free = one.integer("PRAGMA freelist_count").expect("a count");
+    assert!(free >= 30, "{free} pages are free");
+    one.execute("BEGIN; DELETE FROM t WHERE id>5").expect("an own delete");
+    assert!(one.integer("PRAGMA freelist_count").expect("a count") >= free + 5);
+    one.execute("ROLLBACK").expect("a rollback");
+    assert_eq!(one.integer("PRAGMA freelist_count"), Ok(free));
+}
+
+#[test]
+fn automatic_checkpoints_wait_for_four_times_as_many_pages() {
+    let Some(subject) = real_plait("wal_autocheckpoint") else { return };
+    let (_fixture, one, _two) = shared(subject);
+    one.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint=10").expect("pragmas");
+    let load = |pages: i64| {
+        let sql =
+            format!("BEGIN EXCLUSIVE; INSERT INTO t(data) VALUES(zeroblob({pages}*4096)); COMMIT");
+        one.execute(&sql).expect("an exclusive transaction");
+        // Mode -1 only asks.
+        one.checkpoint(-1).expect("what is in the WAL")
+    };
+    let (log, done) = load(20);
+    assert!((20..40).contains(&log) && done == 0, "{done} of {log} pages");
+    let (log, done) = load(30);
+    assert!(log > 40 && done == log, "{done} of {log} pages");
+}
