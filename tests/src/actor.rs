@@ -222,6 +222,11 @@ impl Actor {
         self.finish().error.map_or(Ok(()), Err)
     }
 
+    /// Begins to close the database without awaiting the end.
+    pub fn send_close(&mut self) {
+        self.tell(Command::Close);
+    }
+
     /// Sets the busy timeout.
     pub fn busy_timeout(&mut self, timeout: Duration) {
         self.tell(Command::BusyTimeout(timeout));

@@ -17,6 +17,7 @@ pub mod place;
 pub mod powercut;
 pub mod ratios;
 pub mod sqlite;
+pub mod stopped;
 pub mod subject;
 pub mod torture;
 pub mod value;

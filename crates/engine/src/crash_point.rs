@@ -53,6 +53,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "log.segment.assigned",
     "log.window.copied",
     "log.window.moved",
+    "log.write.intended",
+    "log.write.written",
     "merge.applied",
     "merge.committed",
     "merge.frozen",
@@ -64,6 +66,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "right.freed",
     "right.chosen",
     "right.owned",
+    "right.queued",
 ];
 
 /// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can find.

@@ -116,6 +116,8 @@ impl From<crate::log::LogError> for Error {
                 Error::Full(text)
             }
             L::Corrupt { .. } => Error::Corrupt(text),
+            L::GrowerStands { .. } => Error::Busy(text),
+            L::Interrupted => Error::Interrupted,
             L::Missing { .. }
             | L::NotALog { .. }
             | L::UnknownVersion { .. }

@@ -1,10 +1,12 @@
 //! The longest stall of a committer under NORMAL, of one under FULL and of a reader beside what might hold them up.
 //!
-//! `cargo run --release -p plait-tests --bin stalls`; the table of `docs/stalls.md` is its output.
+//! `cargo run --release -p plait-tests --bin stalls`; the tables of `docs/stalls.md` are its output. The second one needs the library
+//! with crash points (`cargo run -p xtask -- dist --crash-points`).
 
 use plait_tests::actor::Actor;
 use plait_tests::os;
 use plait_tests::place::Place;
+use plait_tests::stopped::{Ending, Role, points, stop_at};
 use plait_tests::subject::{Fixture, Subject};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
@@ -98,7 +100,35 @@ fn longest(fixture: &Fixture, sql: &str, stop: &AtomicBool) -> Duration {
     longest
 }
 
+/// What others wait for at most while a process is stopped at each step of the engine; for some seconds, until visitors of all kinds have
+/// come and gone.
+fn steps() {
+    println!(
+        "\n| stopped at | NORMAL | FULL | reader | schema change | visitors |\n|---|---|---|---|---|---|"
+    );
+    let subject = Subject::plait_with_crash_points();
+    for (point, passage) in points() {
+        let report = stop_at(&subject, point, passage, &Role::ALL, Ending::Continued);
+        for complaint in &report.complaints {
+            eprintln!("{point}: {complaint}");
+        }
+        let of = |role| match report.stalls.iter().find(|stall| stall.0 == role) {
+            Some((_, took, failed)) => {
+                format!("{:.0} ms{}", took.as_secs_f64() * 1e3, if *failed { ", BUSY" } else { "" })
+            }
+            None => "-".into(),
+        };
+        let stalls = Role::ALL.map(of).join(" | ");
+        println!("| `{point}` | {stalls} | {:.0} ms |", report.visitors.as_secs_f64() * 1e3);
+    }
+}
+
 fn main() {
+    besides();
+    steps();
+}
+
+fn besides() {
     println!("| beside | NORMAL | FULL | reader |\n|---|---|---|---|");
     for (name, case) in CASES {
         let fixture = Fixture::new(Subject::plait(), SCHEMA);

@@ -59,7 +59,7 @@ impl Case {
             ])
         };
         // Under NORMAL and OFF it is somebody else's turn, mostly, to write to the log's file.
-        let writes = point.starts_with("log.lead") || point == "log.segment.assigned";
+        let writes = point.starts_with("log.lead") || point.starts_with("log.write");
         let synchronous = if writes { Synchronous::Full } else { synchronous };
         Self { point, passage, scene, synchronous, seed }
     }

@@ -1,8 +1,10 @@
 //! What can go wrong with the log, by what the caller can do about it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::ids::Lsn;
+use crate::shm::mutex::Identity;
 
 /// Why a frame was not appended. Nothing happened; see [`Log::make_room`](super::Log::make_room).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,17 @@ pub enum LogError {
         /// The file.
         path: PathBuf,
     },
+    /// Whoever is making the file longer does not run; nothing happened.
+    #[error("the process that makes the log longer does not get on")]
+    GrowerStands {
+        /// That process.
+        who: Option<Identity>,
+        /// For how long.
+        waited: Duration,
+    },
+    /// The caller was interrupted while it waited for that; nothing happened.
+    #[error("interrupted while waiting")]
+    Interrupted,
     /// The process may not write files as long as the log may become.
     #[error(
         "the file size limit of this process (RLIMIT_FSIZE, {limit_bytes} bytes) is below the {needed_bytes} bytes that the log {path} may grow to; raise it"

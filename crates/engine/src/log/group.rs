@@ -12,13 +12,14 @@
 //! A leader that has company lets others run first, as long as that brings frames: the members of the last group
 //! have just been woken and are about to commit again, and without this two half groups would take turns.
 //!
-//! Writing and syncing are apart. Bytes go from the ring to the file under the write mutex, which nobody holds during a sync:
-//! so a commit under NORMAL that needs room in the ring writes for itself, whatever a leader waits for. The sync mutex
+//! Writing (write.rs) and syncing are apart. Bytes go from the ring to the file under the write mutex, which nobody holds during a
+//! sync: so a commit under NORMAL that needs room in the ring writes for itself, whatever a leader waits for. The sync mutex
 //! only says who leads.
 //!
 //! Stopped leader: who has watched one group for [`BESIDE_AFTER`] without its end syncs beside it, without the sync mutex,
-//! one for each such period and one at a time in each process. Two syncs of one file at once are harmless, since each
-//! makes durable only what was written before it began.
+//! one for each such period and one at a time in each process; while that group stays, its process goes on so at once. Two syncs of
+//! one file at once are harmless, since each makes durable only what was written before it began. Neither is a leader waited for that
+//! stands still in its write (D1 in write.rs).
 //!
 //! Killed leader: the mutex survives it and sleepers look again every [`LOOK_AGAIN`], so one of them takes
 //! over and writes again from `written_through` (invariant 2 of the log makes that harmless). After it,
@@ -31,8 +32,7 @@
 //! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
 //! (invariant 3 of the log), so a full disk shows in [`Log::make_room`], where nothing is at risk.
 //!
-//! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk
-//! (before.rs). A failure of that sync is one of the log's.
+//! A failure of the sync of the base's WAL before a write is one of the log's.
 //!
 //! What only this process cannot do (no descriptor for the base's WAL, a limit of file sizes) is left to others and stops nothing. A
 //! commit that needs it fails before its commit point if that is known by then ([`Log::prepare`]).
@@ -44,6 +44,7 @@
 //! three is taken while the commit mutex is held.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -55,14 +56,15 @@ use super::ring::Ring;
 use super::shared::LogShared;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
+use crate::shm::caller;
 use crate::shm::futex::{self, WaitResult};
-use crate::shm::mutex::{Guard, Party};
+use crate::shm::mutex::{GaveUp, Guard, Party};
 use crate::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a waiter watches one group before it syncs by itself: longer than a sync takes on a disk that is well.
-const BESIDE_AFTER: Duration = Duration::from_millis(250);
+pub(super) const BESIDE_AFTER: Duration = Duration::from_millis(250);
 /// How often a leader lets others run before it starts, at most.
 const YIELDS_MAX: u32 = 4;
 /// Positions are multiples of 8, so the parity of a group fits into the lowest bit.
@@ -71,15 +73,21 @@ const PARITY: u64 = 1;
 /// The log of one live session, as one process sees it.
 #[derive(Debug)]
 pub struct Log {
-    ring: Ring,
-    file: LogFile,
-    base_wal: BaseWal,
+    pub(super) ring: Ring,
+    pub(super) file: LogFile,
+    pub(super) base_wal: BaseWal,
     yielding: Yielding,
-    party: Arc<Party>,
+    pub(super) party: Arc<Party>,
     /// Held by the thread of this process that syncs the file.
     syncing: Mutex<()>,
     /// Held by the thread of this process that syncs the base's WAL.
-    syncing_base: Mutex<()>,
+    pub(super) syncing_base: Mutex<()>,
+    /// Held by the thread of this process that writes to the file, with room for what it writes.
+    pub(super) writing: Mutex<Vec<u8>>,
+    /// The owner of the write mutex that this process has found standing still, 0 for none (write.rs).
+    pub(super) standing: AtomicU64,
+    /// The group whose leader this process has found standing still, 0 for none.
+    standing_run: AtomicU64,
 }
 
 /// A snapshot of the log's state, for `plait_status`.
@@ -120,6 +128,9 @@ impl Log {
             party,
             syncing: Mutex::default(),
             syncing_base: Mutex::default(),
+            writing: Mutex::default(),
+            standing: AtomicU64::new(0),
+            standing_run: AtomicU64::new(0),
         }
     }
 
@@ -151,7 +162,7 @@ impl Log {
         self.ring.shared()
     }
 
-    fn check_poison(&self) -> Result<(), LogError> {
+    pub(super) fn check_poison(&self) -> Result<(), LogError> {
         match self.shared().poisoned() {
             Some(errno) => Err(LogError::Poisoned { errno }),
             None => Ok(()),
@@ -198,7 +209,10 @@ impl Log {
             match watched {
                 Some((same, since)) if same == state => {
                     let since: Instant = since;
-                    if since.elapsed() >= BESIDE_AFTER && self.sync_beside(state.1)? {
+                    // Relaxed: a hint.
+                    let stands = self.standing_run.load(Relaxed) == run;
+                    if (stands || since.elapsed() >= BESIDE_AFTER) && self.sync_beside(state.1)? {
+                        self.standing_run.store(run, Relaxed);
                         continue;
                     }
                 }
@@ -306,7 +320,7 @@ impl Log {
     }
 
     /// A failure with published frames at stake: however it looks, it is not one that may be repeated.
-    fn fatal(&self, e: &LogError) -> LogError {
+    pub(super) fn fatal(&self, e: &LogError) -> LogError {
         match e {
             LogError::NoSpace { path } => {
                 LogError::Io { what: "write", path: path.clone(), errno: libc::ENOSPC }
@@ -336,104 +350,6 @@ impl Log {
         if group.sleepers[parity].load(SeqCst) > 0 {
             futex::wake_all(&group.words[parity]);
         }
-    }
-
-    /// Moves published bytes before `target` from the ring to the file, without syncing.
-    fn write_to(&self, target: Lsn) -> Result<(), LogError> {
-        let shared = self.shared();
-        if shared.written_through() >= target {
-            return Ok(());
-        }
-        if shared.base_is_unsynced() {
-            self.sync_base(one_at_a_time(&self.syncing_base))?;
-        }
-        let write = shared.write_mutex.lock(&self.party);
-        self.write_locked(write, target)
-    }
-
-    /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (B2).
-    fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
-        let synced = self.base_wal.sync_before(self.shared());
-        if let Err(e) = &synced {
-            self.shared().stop_after(e);
-        }
-        drop(one);
-        synced
-    }
-
-    fn write_locked(&self, write: Guard<'_>, target: Lsn) -> Result<(), LogError> {
-        self.check_poison()?;
-        let written = self.write_range(&write, target);
-        if let Err(e) = &written {
-            // Before anybody else can write.
-            self.shared().stop_after(e);
-        }
-        written
-    }
-
-    fn write_range(&self, write: &Guard<'_>, target: Lsn) -> Result<(), LogError> {
-        let shared = self.shared();
-        let mut at = shared.written_through();
-        while at < target {
-            let Some(piece) = shared.piece(at, target) else {
-                unreachable!("published bytes at {at} belong to no segment");
-            };
-            let number = piece.segment.number;
-            let Some(slot) = shared.slot_of(number, write) else {
-                unreachable!("segment {number} was published without a prepared slot");
-            };
-            if piece.from == shared.segment_start(number) {
-                self.file.write_slot_header(slot, &piece.segment)?;
-            }
-            let (first, second) = self.ring.unwritten(write, piece.from, piece.to);
-            self.file.write_stream(slot, piece.from, first)?;
-            if !second.is_empty() {
-                self.file.write_stream(slot, piece.from + first.len() as u64, second)?;
-            }
-            // Relaxed: a counter.
-            shared.group.writes.fetch_add(1, Relaxed);
-            at = piece.to;
-            // Release pairs with the Acquire in `written_through`: after it the ring's bytes may be overwritten.
-            shared.group.written_through.fetch_max(at.get(), Release);
-        }
-        Ok(())
-    }
-
-    /// Returns when everything before `lsn` is in the file, synced or not.
-    pub fn write_through(&self, lsn: Lsn) -> Result<(), LogError> {
-        let shared = self.shared();
-        if shared.written_through() >= lsn {
-            return self.check_poison();
-        }
-        self.check_poison()?;
-        self.write_to(shared.log_end()).map_err(|e| self.fatal(&e))
-    }
-
-    /// As [`Log::write_through`], unless somebody else is at it.
-    pub fn write_if_free(&self) -> Result<(), LogError> {
-        let shared = self.shared();
-        self.check_poison()?;
-        let target = shared.log_end();
-        if shared.base_is_unsynced() {
-            match self.syncing_base.try_lock() {
-                Ok(one) => self.sync_base(one).map_err(|e| self.fatal(&e))?,
-                Err(_) => return Ok(()),
-            }
-        }
-        match shared.write_mutex.try_lock(&self.party) {
-            Some(write) => self.write_locked(write, target).map_err(|e| self.fatal(&e)),
-            None => Ok(()),
-        }
-    }
-
-    /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a quarter of the window waits.
-    pub fn relaxed_commit(&self, end: Lsn) -> Result<(), LogError> {
-        let shared = self.shared();
-        let waiting = end.get().saturating_sub(shared.written_through().get());
-        if waiting <= shared.window_bytes() / 4 {
-            return self.check_poison();
-        }
-        self.write_if_free()
     }
 
     /// Does what an append lacked, without the commit mutex; then append again.
@@ -482,9 +398,29 @@ impl Log {
 
     /// Extends the file until it has `slots` prepared slots.
     fn grow(&self, slots: u32) -> Result<(), LogError> {
-        let grow = self.shared().grow_mutex.lock(&self.party);
+        let grow = self.lock_grow()?;
         let filled = self.fill_slots(grow, slots)?;
         self.prepare_filled(filled)
+    }
+
+    /// A filler that does not run cannot be helped: its zeros may come at any time. Nothing has happened yet to who gives up.
+    fn lock_grow(&self) -> Result<Guard<'_>, LogError> {
+        let mutex = &self.shared().grow_mutex;
+        let (mut seen, mut since) = (mutex.holder(), Instant::now());
+        loop {
+            let end = Some(Instant::now() + LOOK_AGAIN);
+            match mutex.lock_until(&self.party, end, &mut caller::is_interrupted) {
+                Ok(guard) => return Ok(guard),
+                Err(GaveUp::Interrupted) => return Err(LogError::Interrupted),
+                Err(GaveUp::TimedOut) => {}
+            }
+            let now = mutex.holder();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if caller::has_had_enough(since.elapsed()) {
+                return Err(LogError::GrowerStands { who: seen, waited: since.elapsed() });
+            }
+        }
     }
 
     /// Fills slots with zeros until `slots` are; returns how many are. A slot is filled once: its filler has the mutex until it is
@@ -553,6 +489,6 @@ impl Log {
 }
 
 /// The turn of this thread among those of its process. What it orders is in shared memory: a panic leaves nothing half done here.
-fn one_at_a_time(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+pub(super) fn one_at_a_time<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

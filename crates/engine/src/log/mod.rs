@@ -1,8 +1,8 @@
 //! The log: redo-only frames, one per transaction, through a ring in shared memory into a file.
 //!
 //! ```text
-//! commit mutex held            write mutex, then none of those      recovery
-//! ring::append  -> publish  -> group: write_range, one fdatasync  -> scan
+//! commit mutex held            write mutex, if it can be had        recovery
+//! ring::append  -> publish  -> write, then group: one fdatasync    -> scan
 //!   frame into the ring          ring -> file slots (file)             file -> frames, end or damage
 //! ```
 //!
@@ -15,8 +15,8 @@
 //! 1. `durable_through <= written_through <= log_end <= reserved_end`; each only grows, but for `reserved_end` when the
 //!    window moves ([`window`]). Bytes of the ring at or after `written_through` are never overwritten.
 //! 2. A stream position has one content for ever: only published frames are written to the file, and a
-//!    published frame never changes. Writing a range twice is therefore harmless.
-//! 3. A frame is published only if its segments already have slots in the file whose space is allocated,
+//!    published frame never changes. Writing a range twice, or late, is therefore harmless ([`write`]).
+//! 3. A frame is published only if its segments have been given slots in the file whose space is allocated,
 //!    so running out of disk or of the configured limit is an error before the commit, never after it.
 //! 4. `durable_through` moves only after a successful sync that began after the bytes were written.
 //! 5. After a failed write or sync nothing is appended, written or acknowledged until recovery (C4).
@@ -35,6 +35,7 @@ pub mod scan;
 mod segments;
 pub mod shared;
 mod window;
+mod write;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -5,8 +5,8 @@
 //! was copied but not published never happened and is overwritten by the next one (C2).
 //!
 //! Which bytes may be read
-//! 1. `written_through..log_end` never changes: anybody may read it while it cannot become written, that
-//!    is, under the write mutex.
+//! 1. `written_through..log_end` never changes: anybody may copy it who looks afterwards whether it has become written
+//!    meanwhile, and then throws the copy away.
 //! 2. `oldest()..log_end` does not change while the commit mutex is held.
 //!
 //! The caller applies each frame to the memtables before it appends the next, so what has to be redone
@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::error::AppendError;
@@ -120,7 +121,7 @@ impl Ring {
             salt: shared.salt(),
         };
         // SAFETY: `plan` found `start..end` free: not between `written_through` and `log_end` in the ring, so that
-        // nobody writes it to the file (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
+        // nobody's copy of it counts (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
         let (first, second) = unsafe { self.bytes_mut(plan.start, plan.end) };
         frame::encode(head, &place, ops, first, second);
         crash_point!("log.frame.copied");
@@ -166,7 +167,7 @@ impl Ring {
         let window = self.window_for(frame_len, start, log_end)?;
         let last_segment = shared.segment_of(Lsn::new(end.get() - 1));
         self.check_slots(last_segment)?;
-        self.record_segments(generation, start, log_end, last, last_segment);
+        self.record_segments(generation, start, log_end, last, last_segment)?;
         self.move_window(window, log_end, last_crc);
         Ok(Plan { start, end, prev_crc })
     }
@@ -193,7 +194,7 @@ impl Ring {
         log_end: Lsn,
         last: Option<Segment>,
         last_segment: u64,
-    ) {
+    ) -> Result<(), AppendError> {
         let shared = self.shared();
         let continued = last.filter(|s| s.generation == generation);
         let first_new = match continued {
@@ -201,7 +202,8 @@ impl Ring {
             None => shared.segment_of(start),
         };
         for number in first_new..=last_segment {
-            shared.record_segment(&Segment {
+            let slot = shared.assign_slot(number).ok_or_else(|| self.lacks_a_slot())?;
+            let segment = Segment {
                 number,
                 generation,
                 generation_start: continued.map_or(start, |s| s.generation_start),
@@ -211,7 +213,19 @@ impl Ring {
                     (None, None) => Generation::ZERO,
                 },
                 previous_end: continued.map_or(log_end, |s| s.previous_end),
-            });
+            };
+            shared.record_segment(&segment, slot);
+        }
+        Ok(())
+    }
+
+    /// There are as many prepared slots as live segments, but some cannot be used yet (D2 in write.rs).
+    fn lacks_a_slot(&self) -> AppendError {
+        let prepared = self.shared().prepared_slots.load(Relaxed);
+        if prepared < self.shared().slot_limit() {
+            AppendError::NeedsSlots(prepared + 1)
+        } else {
+            AppendError::LimitReached
         }
     }
 
@@ -253,13 +267,27 @@ impl Ring {
         Ok(())
     }
 
-    /// Bytes for who writes the file and holds the write mutex: `written_through <= from <= to <= log_end`.
-    pub(super) fn unwritten(&self, write: &Guard<'_>, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
+    /// Copies published bytes that were unwritten a moment ago; false if they are gone for sure. If they have been written by the end of it
+    /// the copy is worth nothing: others have perhaps put newer bytes there meanwhile.
+    pub(super) fn copy_unwritten(&self, from: Lsn, to: Lsn, copy: &mut Vec<u8>) -> bool {
+        const WORD: usize = size_of::<u64>();
         let shared = self.shared();
-        assert!(write.holds(&shared.write_mutex));
-        assert!(shared.written_through() <= from && from <= to && to <= shared.log_end());
-        // SAFETY: the range is unwritten and published, and stays so while the write mutex is held (rule 1).
-        unsafe { self.bytes(from, to) }
+        let (window, len) = (shared.window_bytes(), to.get().saturating_sub(from.get()));
+        assert!(window <= shared.ring_bytes());
+        if len > window || from.get() % WORD as u64 != 0 || len % WORD as u64 != 0 {
+            return false;
+        }
+        copy.resize(len as usize, 0);
+        for (i, bytes) in copy.chunks_exact_mut(WORD).enumerate() {
+            let offset = (from.get() + (i * WORD) as u64) & (window - 1);
+            // SAFETY: `offset` is within the window, a power of two, and so within the ring; 8 bytes follow, since it is a multiple of 8.
+            let at = unsafe { self.memory.ring.as_ptr().add(offset as usize) };
+            // SAFETY: mapped while `self` lives, and aligned as the ring is. Whoever writes there meanwhile has made the copy worthless.
+            let word = unsafe { AtomicU64::from_ptr(at.cast()) };
+            // Relaxed: the caller's fence, before its second look, orders them.
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        }
+        true
     }
 
     /// (M) The checksum at the end of the last frame.

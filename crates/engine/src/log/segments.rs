@@ -2,16 +2,17 @@
 //!
 //! Entries are made under the commit mutex, before the frame that enters the segment is published, and
 //! are meaningful only for segments that start before `log_end`. A committer killed before publishing
-//! leaves an entry that the next one writes again. Slots are given under the write mutex, when the first
-//! byte of a segment is written; a slot given to a segment below `first_live_segment` is free again, so
-//! giving segments back is one store.
+//! leaves an entry that the next one writes again. With its entry a segment is given its slot of the file; one given to a segment
+//! below `first_live_segment` is free again, so giving segments back is one store. But a free slot is not used while
+//! a process may still be writing to it what it held before (write.rs).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
 
-use super::shared::{LogShared, NO_SLOT, SEGMENT_ENTRIES, SegmentEntry};
+use super::shared::{LogShared, SEGMENT_ENTRIES, SegmentEntry};
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
-use crate::shm::mutex::Guard;
+use crate::shm::process::ProcessIndex;
 
 /// A segment's entry, copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl LogShared {
     }
 
     /// Makes the entry of a segment that no published frame has entered. Commit mutex.
-    pub(super) fn record_segment(&self, s: &Segment) {
+    pub(super) fn record_segment(&self, s: &Segment, slot: u32) {
         let e = self.entry(s.number);
         // Release: a reader that still sees the old number sees no new field mixed in afterwards, because
         // entries are reused only long after their segment stopped being asked for.
@@ -62,7 +63,7 @@ impl LogShared {
         e.generation_start.store(s.generation_start.get(), Relaxed);
         e.previous_generation.store(s.previous_generation.get(), Relaxed);
         e.previous_end.store(s.previous_end.get(), Relaxed);
-        e.slot.store(NO_SLOT, Relaxed);
+        e.slot.store(slot, Relaxed);
         // Pairs with the Acquire in `segment`.
         e.segment.store(s.number, Release);
         crash_point!("log.generation.recorded");
@@ -111,28 +112,54 @@ impl LogShared {
         Some(Piece { segment, from, to })
     }
 
-    /// The slot of a published segment, giving it one if it has none. Write mutex.
-    pub(super) fn slot_of(&self, number: u64, write: &Guard<'_>) -> Option<u32> {
-        debug_assert!(write.holds(&self.write_mutex));
+    /// The slot of a published segment, unless it was forgotten long ago.
+    pub(super) fn slot_of(&self, number: u64) -> Option<u32> {
         let e = self.entry(number);
-        // Relaxed on slots and owners: they change under the write mutex only, which is held.
-        let known = e.slot.load(Relaxed);
-        if known != NO_SLOT {
-            return Some(known);
-        }
+        // Acquire pairs with the Release in `record_segment`.
+        (e.segment.load(Acquire) == number).then(|| e.slot.load(Relaxed))
+    }
+
+    /// (M) A slot for a segment that no published frame has entered; `None` if none is free. One that was given to it before, by a
+    /// committer that was killed then, is.
+    pub(super) fn assign_slot(&self, number: u64) -> Option<u32> {
         // Acquire pairs with the Release in `give_back`: the merge is durable before its slots are used again.
         let first_live = self.first_live_segment.load(Acquire);
+        // Acquire pairs with the Release of who prepared them.
         let prepared = self.prepared_slots.load(Acquire) as usize;
         let owners = &self.slot_owner[..prepared];
-        // A writer killed between the two stores below has left the slot with this owner.
-        let slot = owners
-            .iter()
-            .position(|o| o.load(Relaxed) == number)
-            .or_else(|| owners.iter().position(|o| o.load(Relaxed) < first_live))?;
-        self.slot_owner[slot].store(number, Relaxed);
-        crash_point!("log.segment.assigned");
-        e.slot.store(slot as u32, Relaxed);
-        Some(slot as u32)
+        // Relaxed on owners: they change under the commit mutex only, which is held.
+        let given = (0..prepared).filter(|&i| owners[i].load(Relaxed) == number);
+        let free = (0..prepared).filter(|&i| owners[i].load(Relaxed) < first_live);
+        for slot in given.chain(free) {
+            owners[slot].store(number, Relaxed);
+            crash_point!("log.segment.assigned");
+            // SeqCst pairs with the fence in `intend` (D2 in write.rs).
+            fence(SeqCst);
+            if !self.is_written_to(slot as u32) {
+                return Some(slot as u32);
+            }
+            // Free, and somebody who does not run keeps it from being used.
+            owners[slot].store(0, Relaxed);
+        }
+        None
+    }
+
+    /// An intent stands in `slot`.
+    fn is_written_to(&self, slot: u32) -> bool {
+        // Acquire pairs with the Release in `forget_writer`: its writes have ended.
+        self.writing.iter().any(|word| word.load(Acquire) == slot + 1)
+    }
+
+    /// Notes that `process` is about to write to `slot`, before it makes sure that it may (step 3 in write.rs).
+    pub(super) fn intend(&self, process: ProcessIndex, slot: u32) {
+        self.writing[process.0 as usize].store(slot + 1, Relaxed);
+        // SeqCst pairs with the fence in `assign_slot`.
+        fence(SeqCst);
+    }
+
+    /// `process` writes nothing any more.
+    pub fn forget_writer(&self, process: ProcessIndex) {
+        self.writing[process.0 as usize].store(0, Release);
     }
 
     /// Gives back every fully written segment of the generations through `through`. Needs no lock: what it

@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | `log_end`, `reserved_end`, `segments` | holder of the commit mutex | anybody |
 //! | `run` of `group` | holder of the sync mutex | anybody |
-//! | `written_through`, `slot_owner`, slots of `segments` | holder of the write mutex | anybody |
+//! | `slot_owner` | holder of the commit mutex | the same |
+//! | `written_through` | whoever has written; it only grows | anybody |
+//! | `writing` | each process its own word | holder of the commit mutex |
 //! | `durable_through` | whoever has synced; it only grows | anybody |
 //! | `first_live_segment`, `retired_generation` | whoever merged, without a lock; they only grow | anybody |
 //! | `base` | see `before.rs` | anybody |
@@ -22,6 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::error::LogError;
 use crate::ids::{Generation, Lsn};
+use crate::shm::layout::PROCESS_SLOTS;
 use crate::shm::mutex::SharedMutex;
 
 /// Bytes of the stream in one segment, in a real database.
@@ -34,9 +37,6 @@ pub const MAX_SLOTS: u32 = 1024;
 pub const FIRST_SEGMENT: u64 = 1;
 /// Entries of the segment table: every segment with a slot, and those that are only in the ring.
 pub(super) const SEGMENT_ENTRIES: usize = MAX_SLOTS as usize + 64;
-/// [`SegmentEntry::slot`] of a segment that has none yet.
-pub(super) const NO_SLOT: u32 = u32::MAX;
-
 /// What is known of one segment of the stream; entry `segment % SEGMENT_ENTRIES`.
 #[repr(C)]
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct SegmentEntry {
     pub(super) generation: AtomicU32,
     /// The generation before that has frames, 0 if none has.
     pub(super) previous_generation: AtomicU32,
-    /// Slot of the file, [`NO_SLOT`] until its first byte is written there.
+    /// Slot of the file.
     pub(super) slot: AtomicU32,
     pad: AtomicU32,
 }
@@ -87,6 +87,8 @@ pub struct LogShared {
     /// Segment that each slot was given to last, 0 if none; free if below `first_live_segment`.
     pub(super) slot_owner: [AtomicU64; MAX_SLOTS as usize],
     pub(super) segments: [SegmentEntry; SEGMENT_ENTRIES],
+    /// For each process slot 1 + the slot of the file that the process may be writing to, 0 for none (write.rs).
+    pub(super) writing: [AtomicU32; PROCESS_SLOTS],
 }
 
 /// Written under the commit mutex; on a cache line of its own.
@@ -120,7 +122,8 @@ pub(super) struct GroupState {
     pub writes: AtomicU64,
     /// Counts those who began to sync beside a leader.
     pub beside: AtomicU32,
-    pub pad: AtomicU32,
+    /// Counts the owners of the write mutex.
+    pub write_turns: AtomicU32,
 }
 
 /// Commits of the base that frames rely on; on a cache line of its own.

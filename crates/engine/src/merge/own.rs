@@ -125,7 +125,8 @@ impl Database {
     /// Gives the right to merge back.
     pub(crate) fn disown_merge(&self, slot: SlotIndex) {
         let owner = &self.control().merge_owner;
-        if owner.load(Relaxed) == slot.word() {
+        // In this order: who finds the estate left finds the other word.
+        if !self.slot(slot).owes_an_estate() && owner.load(Relaxed) == slot.word() {
             // Release: what the merge did is visible to the next owner.
             owner.store(0, Release);
             self.wake_merge_waiters();

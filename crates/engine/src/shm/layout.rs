@@ -229,6 +229,8 @@ pub struct Control {
     pub queue: [AtomicU32; TXN_SLOTS],
     /// Slots in use lie below this index.
     pub slots_high_water: AtomicU32,
+    /// Not 0 while a slot may owe something (txn/owed.rs).
+    pub owed: AtomicU32,
     /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock time.
     pub relaxed_write_ms: AtomicU64,
     /// Merge in a background thread of whichever process has one.
@@ -319,8 +321,10 @@ pub struct TxnSlot {
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,
+    /// What its connection could not give back (txn/owed.rs).
+    pub owes: AtomicU32,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 19],
+    pub pad: [AtomicU32; 18],
 }
 
 /// The whole of the file before the ring.

@@ -1,5 +1,6 @@
 //! Shared memory: waiting, mutexes, layout.
 
+pub mod caller;
 pub mod cancel;
 pub mod claim;
 pub mod clock;

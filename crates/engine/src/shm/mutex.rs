@@ -110,6 +110,11 @@ impl Party {
         Party { me, is_alive: Box::new(is_alive) }
     }
 
+    /// The slot of who locks.
+    pub fn index(&self) -> ProcessIndex {
+        self.me.index()
+    }
+
     fn is_dead(&self, word: u32) -> bool {
         Identity::of(word).is_some_and(|owner| owner != self.me && !(self.is_alive)(owner))
     }
@@ -235,6 +240,12 @@ impl SharedMutex {
         let word = self.word.load(Relaxed);
         let taken = party.is_dead(word) && take_from_dead(&self.word, word, party.me.word());
         taken.then(|| self.guard(true, uncancelled))
+    }
+
+    /// Who holds it, at this moment.
+    pub fn holder(&self) -> Option<Identity> {
+        // Relaxed: for people, and for who watches whether it changes.
+        Identity::of(self.word.load(Relaxed))
     }
 
     fn take_awake(&self, me: u32) -> Option<bool> {

@@ -91,6 +91,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
             // SeqCst: before any count of this process, for those who look for readers.
             region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
             read_marks::forget(region, index);
+            region.log().forget_writer(index);
             slot.commit_ts.store(0, Relaxed);
             // Release: whoever reads it takes what had the slot before for dead (P4), which it was before the lock was had.
             let generation = slot.generation.fetch_add(1, AcqRel).wrapping_add(1);
@@ -179,6 +180,7 @@ pub fn count_connection(region: &Region, own: ProcessIndex, delta: i32) {
 /// the commit mutex, which makes it the only reaper.
 pub fn clear_dead(region: &Region, index: ProcessIndex) {
     read_marks::forget(region, index);
+    region.log().forget_writer(index);
     let slot = &region.layout().processes[index.0 as usize];
     // Release: whoever finds it gone finds settled what it stood for (V3 in txn/readable.rs).
     slot.commit_ts.store(0, Release);

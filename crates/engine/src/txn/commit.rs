@@ -28,7 +28,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
-use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len};
+use crate::log::{AppendError, FrameHead, LogError, Op, OpKind, frame_len};
 use crate::memtable::{EntryKind, Memtable, Share};
 use crate::merge::Arena;
 use crate::shm::futex;
@@ -53,10 +53,15 @@ const WRITES_BESIDE_OTHERS: u32 = 8;
 /// who hold the right do not expect their COMMIT to fail while merges go on.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Between two merges for room in the log.
+const LOG_NAP: Duration = Duration::from_millis(10);
+
 /// A commit's wait for room.
 struct Room {
     start: Instant,
     calls: u32,
+    /// Merged because the log has no room.
+    merged: bool,
 }
 
 impl Room {
@@ -191,7 +196,7 @@ impl Conn {
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
         let took_right_before = self.has_right;
-        let mut room = Room { start: Instant::now(), calls: 0 };
+        let mut room = Room { start: Instant::now(), calls: 0, merged: false };
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
@@ -438,10 +443,27 @@ impl Conn {
         room: &mut Room,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
-        if e == AppendError::LimitReached {
+        let merged = std::mem::replace(&mut room.merged, true);
+        if e == AppendError::LimitReached && !merged {
             return self.merge_for_room(room, wait);
         }
-        self.db.log()?.make_room(e).map_err(Error::from)
+        match self.db.log()?.make_room(e) {
+            // Once everything is merged only who stands still in the writing of old segments can be in the way.
+            Err(LogError::Full { .. }) if !room.is_waited_for_in_vain(wait) => {
+                Patience::of_those_who_expect_no_wait(wait).nap(LOG_NAP)?;
+                self.merge_for_room(room, wait)
+            }
+            // Who makes the log longer stands still: there is room in it when what it holds is merged.
+            Err(LogError::GrowerStands { .. }) if !merged => self.merge_for_room(room, wait),
+            Err(LogError::GrowerStands { who, waited }) => {
+                Err(self.db.does_not_run(who, "the end of the log", waited))
+            }
+            Err(e) => Err(e.into()),
+            Ok(()) => {
+                room.merged = merged;
+                Ok(())
+            }
+        }
     }
 
     /// Merges, or waits for whoever merges, so that an arena becomes free (S4).

@@ -1,12 +1,17 @@
-//! The commit mutex (C1), and the repair of what its dead owner left (C2).
+//! The commit mutex (C1), the wait for it, and the repair of what its dead owner left (C2).
 //!
-//! Whoever holds it finds: every frame before `log_end` is applied to the memtables, and
-//! generations are in one of their states. A dead owner may have left
+//! Whoever holds it finds: every frame before `log_end` is applied to the memtables, generations are in one of their states, and
+//! nobody owes anything ([`owed`](super::owed)). A dead owner may have left
 //! - a frame in the ring that `log_end` does not cover: it never happened;
 //! - a frame that `log_end` covers but whose nodes are missing: they are inserted now;
 //! - a switch of generations half done: it is finished or undone.
+//!
+//! An owner that lives and does not run, a stopped process for one, cannot be helped: what it has half done may go on at any time. So
+//! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, and when it is interrupted.
+//! As long as commits go on nobody gives up, however long it takes. What cannot be given up is owed.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -14,30 +19,88 @@ use crate::ids::Lsn;
 use crate::log::frame::BadFrame;
 use crate::log::{Frame, OpKind};
 use crate::memtable::EntryKind;
+use crate::shm::caller;
 use crate::shm::layout::{ARENAS, RECENT_COMMITS};
-use crate::shm::mutex::Guard;
+use crate::shm::mutex::{GaveUp, Guard, Identity};
+use crate::shm::process;
+
+/// How often who waits looks whether anything moves.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl Database {
-    /// Takes the commit mutex; an error when the database is poisoned (C4).
+    /// Takes the commit mutex.
+    ///
+    /// # Errors
+    /// That of a poisoned database (C4); Busy and Interrupted if its owner does not run.
     pub(crate) fn lock_commit(&self) -> Result<Guard<'_>> {
         let guard = self.lock_commit_even_if_poisoned()?;
         self.check_poison()?;
         Ok(guard)
     }
 
-    /// Takes the commit mutex to give something back, which cannot fail: a repair that does has poisoned the database, and
-    /// then nothing is repaired any more.
-    pub(crate) fn lock_commit_to_give_back(&self) -> Guard<'_> {
+    /// Takes the commit mutex to give something back; `None` if its owner does not run, and then it has to be owed.
+    pub(super) fn lock_commit_to_give_back(&self) -> Option<Guard<'_>> {
         loop {
-            if let Ok(guard) = self.lock_commit_even_if_poisoned() {
-                return guard;
+            let end = Some(Instant::now() + caller::A_MOMENT);
+            let locked = self.control().commit_mutex.lock_until(self.party(), end, &mut || false);
+            // A repair that fails has poisoned the database, and then nothing is repaired any more.
+            if let Ok(guard) = self.make_whole(locked.ok()?) {
+                return Some(guard);
             }
         }
     }
 
-    /// Takes the commit mutex although the database may be poisoned.
+    /// As [`Database::lock_commit`], although the database may be poisoned.
     pub(crate) fn lock_commit_even_if_poisoned(&self) -> Result<Guard<'_>> {
-        let guard = self.control().commit_mutex.lock(self.party());
+        let guard = match self.control().commit_mutex.try_lock(self.party()) {
+            Some(guard) => guard,
+            None => self.wait_for_commit_mutex()?,
+        };
+        self.make_whole(guard)
+    }
+
+    fn wait_for_commit_mutex(&self) -> Result<Guard<'_>> {
+        let c = self.control();
+        let mutex = &c.commit_mutex;
+        let look = || (mutex.holder(), self.log_shared().log_end(), c.visible_ts.load(Relaxed));
+        let (mut seen, mut since) = (look(), Instant::now());
+        loop {
+            let end = Some(Instant::now() + LOOK);
+            match mutex.lock_until(self.party(), end, &mut caller::is_interrupted) {
+                Ok(guard) => return Ok(guard),
+                Err(GaveUp::Interrupted) => return Err(Error::Interrupted),
+                Err(GaveUp::TimedOut) => {}
+            }
+            let now = look();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if caller::has_had_enough(since.elapsed()) {
+                c.counters.busy.fetch_add(1, Relaxed);
+                return Err(self.does_not_run(seen.0, "the commit mutex", since.elapsed()));
+            }
+        }
+    }
+
+    /// The error of who has waited in vain for what `holder` has.
+    pub(crate) fn does_not_run(
+        &self,
+        holder: Option<Identity>,
+        what: &str,
+        waited: Duration,
+    ) -> Error {
+        let who = holder.map_or_else(process::Who::default, |holder| {
+            process::who(self.region(), holder.index(), self.pid_namespace())
+        });
+        Error::Busy(format!(
+            "process {who} holds {what} and does not get on (for {} ms): it is stopped, or gets no processor; let it continue \
+             or end it, and retry",
+            waited.as_millis()
+        ))
+    }
+
+    /// Repairs what the last owner left, if it died, and does what is owed.
+    fn make_whole<'a>(&'a self, guard: Guard<'a>) -> Result<Guard<'a>> {
+        self.do_what_is_owed(&guard);
         let c = self.control();
         // So do the positions, of whoever left without applying what it had published (C2).
         let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();

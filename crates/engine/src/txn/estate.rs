@@ -21,6 +21,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use super::owed;
 use super::slots::SlotIndex;
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -46,10 +47,8 @@ struct Heir<'a> {
 
 impl Drop for Heir<'_> {
     fn drop(&mut self) {
-        // Without the commit mutex the slot keeps it all, until its process ends and is reaped.
-        if self.db.leave_behind(self.slot).is_ok() {
-            self.db.free_slot(self.slot);
-        }
+        self.db.leave_behind(self.slot);
+        self.db.free_slot(self.slot);
     }
 }
 
@@ -99,14 +98,28 @@ impl Database {
     }
 
     /// Leaves the rights of `slot` to whoever settles what it was doing; nothing if it does not hold the right to merge.
-    pub(crate) fn leave_behind(&self, slot: SlotIndex) -> Result<()> {
-        let _guard = self.lock_commit_even_if_poisoned()?;
-        self.leave_behind_locked(slot);
-        Ok(())
+    pub(crate) fn leave_behind(&self, slot: SlotIndex) {
+        if self.control().merge_owner.load(Relaxed) != slot.word() {
+            return;
+        }
+        let exclusive = self.is_exclusive(slot);
+        match self.lock_commit_to_give_back() {
+            Some(_guard) => _ = self.leave_behind_as(slot, exclusive),
+            None => self.owe(slot, if exclusive { owed::EXCLUSIVE } else { owed::MERGE }),
+        }
+    }
+
+    fn is_exclusive(&self, slot: SlotIndex) -> bool {
+        self.slot(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
     }
 
     /// (M) As [`Database::leave_behind`]; true if there was something.
     pub(super) fn leave_behind_locked(&self, slot: SlotIndex) -> bool {
+        self.leave_behind_as(slot, self.is_exclusive(slot))
+    }
+
+    /// (M) The same, of a merge or an exclusive transaction.
+    pub(super) fn leave_behind_as(&self, slot: SlotIndex, exclusive: bool) -> bool {
         let c = self.control();
         if c.merge_owner.load(Relaxed) != slot.word() {
             return false;
@@ -114,7 +127,6 @@ impl Database {
         if c.right_owner.load(Relaxed) == slot.word() {
             c.right_owner.store(UNSETTLED, Relaxed);
         }
-        let exclusive = self.slot(slot).state.load(Relaxed) == txn_state::EXCLUSIVE;
         let word = if exclusive { UNSETTLED_EXCLUSIVE } else { UNSETTLED_MERGE };
         // Last (N1).
         c.merge_owner.store(word, Relaxed);
@@ -142,7 +154,7 @@ impl Database {
         // The dead process's locks on the base are gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
         let active = self.active_generation().number.load(Acquire);
-        let exclusive = self.slot(mine).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        let exclusive = self.is_exclusive(mine);
         if exclusive && header.generation.get() < active {
             self.bury_unfinished_commit()?;
         } else if exclusive {

@@ -232,8 +232,11 @@ impl Conn {
             Ok(()) => {}
             // Nobody can tell whether it counts: recovery from disk will.
             Err(e) if leaves_doubt(e) => self.db.poison(),
-            // Whoever needs the rights next finds out. Without the mutex they stay here until this process ends.
-            Err(_) => self.has_right &= self.db.leave_behind(self.slot).is_err(),
+            // Whoever needs the rights next finds out.
+            Err(_) => {
+                self.db.leave_behind(self.slot);
+                self.has_right = false;
+            }
         }
         crash_point!("exclusive.settled");
         self.db.disown_merge(self.slot);

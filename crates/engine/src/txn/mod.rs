@@ -28,6 +28,7 @@ mod estate;
 pub mod exclusive;
 pub mod maximum;
 pub mod overlay;
+mod owed;
 pub mod read_set;
 mod readable;
 pub mod right;
@@ -51,6 +52,7 @@ use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
 use crate::ids::{Root, TxnId};
 use crate::memtable::Hi;
+use crate::shm::caller;
 use crate::shm::layout::txn_state;
 use crate::shm::process;
 
@@ -405,13 +407,16 @@ impl Conn {
 
     /// Merges when it is due, in a thread if that is wished for and `threads` may be started. Outside any transaction.
     pub fn maintain(&mut self, threads: bool) -> Result<()> {
-        self.db.prepare_log_space()?;
-        self.db.prepare_next_arena();
-        if threads && self.db.control().background_merge.load(Relaxed) != 0 {
-            self.db.wake_background_merge();
-            return Ok(());
-        }
-        self.db.merge_if_due(self.slot)
+        // The caller has what it wanted: it waits for nobody now.
+        caller::briefly(|| {
+            self.db.prepare_log_space()?;
+            self.db.prepare_next_arena();
+            if threads && self.db.control().background_merge.load(Relaxed) != 0 {
+                self.db.wake_background_merge();
+                return Ok(());
+            }
+            self.db.merge_if_due(self.slot)
+        })
     }
 
     /// Merges everything committed before the call. Outside any transaction of this connection.

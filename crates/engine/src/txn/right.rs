@@ -23,7 +23,8 @@
 //! Invariants
 //! - R1 If the right is free and somebody waits, the first who waits has been called. Should the one that is called
 //!   die, the others find the right free within a [`TICK`].
-//! - R2 A slot stands in the queue at most once and only in state QUEUED.
+//! - R2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
+//!   ([`owed`](super::owed)), or is about to be dropped.
 //! - R3 The owner word alone decides who holds the right; `granted` of a waiter follows it, for its futex.
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
@@ -38,6 +39,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::estate::is_unsettled;
+use super::owed;
 use super::slots::SlotIndex;
 use crate::crash_point;
 use crate::database::Database;
@@ -280,6 +282,7 @@ impl Database {
             if (is_free || answered == answer::CALLED) && self.take_from_queue(slot)? {
                 return Ok(());
             }
+            self.collect();
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             let out_of_time = start.elapsed() >= timeout;
             if stop.is_some() || out_of_time {
@@ -320,6 +323,7 @@ impl Database {
         s.waiting_for.store(self.who_owns(owner).pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
         self.enqueue(slot);
+        crash_point!("right.queued");
         drop(guard);
         Ok(Attempt::Queued)
     }
@@ -378,7 +382,9 @@ impl Database {
 
     /// Leaves the queue. True if the right was granted in the meantime: then it is held.
     fn leave_queue(&self, slot: SlotIndex) -> Result<bool> {
-        let guard = self.lock_commit()?;
+        // Without it the place is owed when it is dropped (R7).
+        let Some(guard) = self.lock_commit_to_give_back() else { return Ok(false) };
+        self.check_poison()?;
         if self.control().right_owner.load(Relaxed) == slot.word() {
             self.slot(slot).state.store(txn_state::WRITER, Relaxed);
             return Ok(true);
@@ -518,11 +524,15 @@ impl Database {
 
     /// Gives back what `slot` has of the right: the right itself, or a place in the queue.
     fn withdraw(&self, slot: SlotIndex) {
+        let s = self.slot(slot);
         let next = {
-            let _guard = self.lock_commit_to_give_back();
-            let s = self.slot(slot);
+            let guard = self.lock_commit_to_give_back();
+            // From here on nobody takes it for a waiter (R2), with the mutex or without.
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
+            if guard.is_none() {
+                return self.owe(slot, owed::WITHDRAWAL);
+            }
             self.drop_from_queue(slot);
             if self.control().right_owner.load(Relaxed) == slot.word() {
                 self.pass_right()

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::estate::is_unsettled;
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::shm::caller;
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
 use crate::shm::process::{self, Who};
 
@@ -102,7 +103,10 @@ impl Database {
         let slot = self.slot(index);
         slot.clear();
         process::count_connection(self.region(), self.process(), -1);
-        slot.process.store(0, Release);
+        // What it owes stands in words that name it (Z3 in owed.rs).
+        if !self.owe_slot(index) {
+            slot.process.store(0, Release);
+        }
     }
 
     /// Claims a slot for work of the engine's own.
@@ -141,17 +145,24 @@ impl Database {
 
     /// Cleans up after processes that died, so that nobody waits for them (C5, S3). Returns how many.
     pub(crate) fn reap_dead(&self) -> Result<usize> {
-        let dead = process::dead(self.region(), self.process());
-        let mut reaped = 0;
-        for index in dead {
-            if self.reap(index)? {
-                reaped += 1;
-                self.control().counters.reaped.fetch_add(1, Relaxed);
+        caller::briefly(|| {
+            let mut reaped = 0;
+            for index in process::dead(self.region(), self.process()) {
+                match self.reap(index) {
+                    Ok(true) => {
+                        reaped += 1;
+                        self.control().counters.reaped.fetch_add(1, Relaxed);
+                    }
+                    Ok(false) => {}
+                    // The owner of the commit mutex does not run. Nobody but the dead gets on before it does.
+                    Err(e) if e.is_busy() => {}
+                    Err(e) => return Err(e),
+                }
             }
-        }
-        // A failure is told to whoever needs the rights in vain.
-        let _ = self.settle_estate();
-        Ok(reaped)
+            // A failure is told to whoever needs the rights in vain.
+            let _ = self.settle_estate();
+            Ok(reaped)
+        })
     }
 
     fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
@@ -178,6 +189,7 @@ impl Database {
                     continue;
                 }
                 let i = SlotIndex(i as u32);
+                self.give_back_for_dead(i);
                 self.drop_from_queue(i);
                 // L3: what it was doing in the base keeps its rights until the base has been read.
                 if !self.leave_behind_locked(i) && c.right_owner.load(Relaxed) == i.word() {

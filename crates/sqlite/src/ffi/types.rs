@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plait_engine::ids::Generation;
 use plait_engine::merge::BaseHeader;
+use plait_engine::shm::caller;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
@@ -107,16 +108,17 @@ pub(super) unsafe fn with_wait<T>(wait: *const PlWait, f: impl FnOnce(&mut Wait<
     };
     let w = *w;
     // SAFETY: the caller's contract.
-    let mut interrupted = || w.x_interrupted.is_some_and(|x| unsafe { x(w.ctx) } != 0);
+    let is_interrupted = || w.x_interrupted.is_some_and(|x| unsafe { x(w.ctx) } != 0);
     let mut call = |n: u32| {
         // SAFETY: the caller's contract.
         w.x_busy.is_some_and(|x| unsafe { x(w.ctx, n as c_int) } != 0)
     };
     let custom = w.timeout_ms < 0 && w.x_busy.is_some();
-    f(&mut Wait {
-        timeout: Duration::from_millis(w.timeout_ms.max(0) as u64),
-        busy: if custom { Some(&mut call) } else { None },
-        interrupted: &mut interrupted,
+    let timeout = Duration::from_millis(w.timeout_ms.max(0) as u64);
+    caller::waits(timeout, &is_interrupted, || {
+        let mut interrupted = is_interrupted;
+        let busy: Option<&mut dyn FnMut(u32) -> bool> = if custom { Some(&mut call) } else { None };
+        f(&mut Wait { timeout, busy, interrupted: &mut interrupted })
     })
 }
 

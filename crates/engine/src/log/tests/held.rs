@@ -1,4 +1,4 @@
-//! A process that stands still in its sync, as one that is stopped or has a slow disk: the others go on.
+//! A process that stands still in its sync or its write, as one that is stopped or has a slow disk: the others go on.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -9,12 +9,14 @@ use super::*;
 use crate::storage::StorageFile;
 use crate::storage::sim::SimOp;
 
-/// A simulated file system on which the syncs of one handle can be held.
+/// A simulated file system on which the syncs, or the writes, of one handle can be held.
 #[derive(Debug, Clone)]
 struct Held {
     inner: SimStorage,
     /// Syncs of the files opened through this do not return while it stands.
     hold: Arc<AtomicBool>,
+    /// The same for writes.
+    hold_writes: Arc<AtomicBool>,
     /// One of them has begun.
     begun: Arc<AtomicBool>,
     /// One was held until [`AT_MOST`]: somebody waited for it.
@@ -35,8 +37,21 @@ impl Held {
         Held {
             inner: storage.clone(),
             hold: Arc::default(),
+            hold_writes: Arc::default(),
             begun: Arc::default(),
             waited_for: Arc::default(),
+        }
+    }
+
+    fn stand_while(&self, stands: &AtomicBool) {
+        self.begun.store(true, SeqCst);
+        let begun = Instant::now();
+        while stands.load(SeqCst) {
+            if begun.elapsed() > AT_MOST {
+                self.waited_for.store(true, SeqCst);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -74,18 +89,13 @@ impl StorageFile for HeldFile {
         self.inner.read_at(buf, at)
     }
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
+        if self.held.hold_writes.load(SeqCst) {
+            self.held.stand_while(&self.held.hold_writes);
+        }
         self.inner.write_at(buf, at)
     }
     fn sync_data(&self) -> io::Result<()> {
-        self.held.begun.store(true, SeqCst);
-        let begun = Instant::now();
-        while self.held.hold.load(SeqCst) {
-            if begun.elapsed() > AT_MOST {
-                self.held.waited_for.store(true, SeqCst);
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.held.stand_while(&self.held.hold);
         self.inner.sync_data()
     }
     fn is_at(&self, path: &Path) -> io::Result<bool> {
@@ -106,23 +116,33 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
+        Two::with(SMALL)
+    }
+
+    fn with(sizes: Sizes) -> Two {
         let storage = SimStorage::new();
         let held = Held::of(&storage);
-        let first = Bench::try_new(held.clone(), &path(), SMALL).expect("a log");
+        let first = Bench::try_new(held.clone(), &path(), sizes).expect("a log");
         // SAFETY: initialised by the bench, which outlives the other log by the order of the fields' use in each test.
         let ring = unsafe { Ring::new(first.memory.parts()) };
         let file = LogFile::open(&storage, &path(), SALT).expect("the same log");
         let base_wal = BaseWal::new(Arc::new(storage.clone()), PathBuf::from(BASE_WAL));
-        let second = Log::new(ring, file, base_wal, first.party.clone());
+        let party = Arc::new(Party::new(Identity::new(ProcessIndex(1), 1), |_| true));
+        let second = Log::new(ring, file, base_wal, party);
         Two { storage, held, first, second }
     }
 
     /// A commit of the second process.
     fn commit(&self, ts: u64, rec_len: usize) -> Lsn {
+        self.commit_into(1, ts, rec_len)
+    }
+
+    fn commit_into(&self, generation: u32, ts: u64, rec_len: usize) -> Lsn {
         let rec = vec![ts as u8; rec_len];
         let key = ts.to_be_bytes();
         let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec: &rec };
-        let head = FrameHead { commit_ts: CommitTs::new(ts), generation: Generation::new(1) };
+        let generation = Generation::new(generation);
+        let head = FrameHead { commit_ts: CommitTs::new(ts), generation };
         loop {
             let guard = self.first.lock_commit();
             let appended = self.second.ring().append(&guard, &head, frame_len([op]), [op]);
@@ -137,7 +157,16 @@ impl Two {
 
     /// Runs `others` while the first process stands still in the sync of its first commit.
     fn while_the_first_syncs(&self, others: impl FnOnce(Lsn)) {
-        self.held.hold.store(true, SeqCst);
+        self.while_the_first_stands(&self.held.hold, others);
+    }
+
+    /// The same in its write, with the write mutex.
+    fn while_the_first_writes(&self, others: impl FnOnce(Lsn)) {
+        self.while_the_first_stands(&self.held.hold_writes, others);
+    }
+
+    fn while_the_first_stands(&self, hold: &AtomicBool, others: impl FnOnce(Lsn)) {
+        hold.store(true, SeqCst);
         self.held.begun.store(false, SeqCst);
         std::thread::scope(|scope| {
             let end = self.first.try_commit(1, 1, 100).expect("a commit");
@@ -147,7 +176,7 @@ impl Two {
             }
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| others(end)));
             // Also after a failure, so that the test ends.
-            self.held.hold.store(false, SeqCst);
+            hold.store(false, SeqCst);
             let led = leader.join().expect("no panic");
             outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             assert!(!self.held.waited_for.load(SeqCst), "the others waited for it");
@@ -253,4 +282,83 @@ fn of_one_process_nobody_syncs_beside_its_own_leader() {
         });
         assert!(waited);
     });
+}
+
+/// The frames that are in the file, and sound.
+fn frames(storage: &SimStorage, above: u32) -> u64 {
+    let mut scan =
+        LogScan::open(storage, &path(), SALT, Generation::new(above)).expect("a sound log");
+    scan.replay(|_| Ok::<(), LogError>(())).expect("sound frames");
+    scan.summary().frames
+}
+
+#[test]
+fn commits_go_on_while_a_writer_of_the_log_stands_still() {
+    let two = Two::new();
+    two.while_the_first_writes(|end| {
+        for ts in 2..160 {
+            let end = two.commit(ts, 200);
+            two.second.relaxed_commit(end).expect("no wait");
+        }
+        let last = two.commit(160, 200);
+        two.second.sync_through(last).expect("a sync");
+        assert!(last - end > 4 * RING, "the ring was used again and again");
+        // What it is about to write is there for long.
+        assert_eq!(frames(&two.storage.crash(1), 0), 160);
+    });
+    // And has been written again.
+    assert_eq!(frames(&two.storage, 0), 160);
+    let end = two.first.try_commit(161, 1, 100).expect("a commit");
+    two.first.log.sync_through(end).expect("it goes on like everybody");
+    assert_eq!(frames(&two.storage, 0), 161);
+}
+
+#[test]
+fn a_late_write_meets_no_slot_that_holds_something_newer() {
+    let two = Two::with(Sizes { slots: 3, limit: 8, ..SMALL });
+    let mut ts = 1;
+    let mut last = Lsn::new(0);
+    two.while_the_first_writes(|_| {
+        // Generation after generation is retired, so that all slots but one are used again and again.
+        for generation in 1..20 {
+            for _ in 0..8 {
+                ts += 1;
+                last = two.commit_into(generation, ts, 200);
+            }
+            two.second.sync_through(last).expect("a sync");
+            if generation > 1 {
+                two.second.retire(Generation::new(generation - 1));
+            }
+        }
+        assert_eq!(frames(&two.storage, 18), 8);
+        assert!(two.second.status().slots <= 8);
+    });
+    assert_eq!(frames(&two.storage, 18), 8, "the late write has gone to its own slot");
+    // Now that it has, that slot is used like the others.
+    for generation in 20..30 {
+        for _ in 0..8 {
+            ts += 1;
+            last = two.commit_into(generation, ts, 200);
+        }
+        two.second.sync_through(last).expect("a sync");
+        two.second.retire(Generation::new(generation - 1));
+        assert_eq!(frames(&two.storage, generation - 1), 8);
+    }
+    assert!(two.second.status().slots <= 8);
+}
+
+#[test]
+fn a_slot_is_not_used_while_somebody_may_write_to_it() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, Sizes { slots: 2, limit: 2, ..SMALL });
+    let shared = bench.log.shared();
+    let end = bench.commit_durably(1, 1, 100);
+    let slot = shared.slot_of(shared.segment_of(Lsn::new(end.get() - 1))).expect("a slot");
+    // Somebody else has looked at it, and goes no further.
+    shared.intend(ProcessIndex(7), slot);
+    bench.commit_durably(2, 2, 100);
+    bench.log.retire(Generation::new(1));
+    assert!(matches!(bench.try_commit(3, 3, 100), Err(LogError::Full { .. })));
+    shared.forget_writer(ProcessIndex(7));
+    bench.commit_durably(3, 3, 100);
 }

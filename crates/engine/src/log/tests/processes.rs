@@ -101,6 +101,8 @@ impl Node {
         let base_wal = BaseWal::new(Arc::new(OsStorage), dir.join(BASE_WAL));
         let party = Notes::join(file);
         let log = Log::new(ring, log_file, base_wal, party.clone());
+        // As whoever registers does: what was in this place before is dead.
+        log.shared().forget_writer(party.index());
         let node = Node { bench: Bench { log, memory, party }, records };
         if create {
             let start = node.bench.shared_end();

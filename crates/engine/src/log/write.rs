@@ -1,0 +1,251 @@
+//! From the ring to the file, by whoever needs it: also beside a writer that does not run.
+//!
+//! Mostly one writes at a time, under the write mutex. But its owner may be stopped anywhere, with what everybody waits for. So
+//! nothing here relies on that mutex but speed: who has waited for [`BESIDE_AFTER`] while nothing was written writes beside its owner,
+//! and so does everybody else in this process until the mutex has had another owner.
+//!
+//! A stretch of the stream, all in one segment, is written in these steps. Who is stopped after one of them may go on at any time.
+//!
+//! | step | what | going on late is harmless because |
+//! |---|---|---|
+//! | 1 | look at `written_through`, the segment that follows and its slot | step 4 looks again |
+//! | 2 | copy the bytes out of the ring | the copy may be torn; step 4 looks again |
+//! | 3 | *intent*: the slot, in the word of this process | it only keeps the slot from being reused |
+//! | 4 | if `written_through` has moved: withdraw the intent, back to 1 | - |
+//! | 5 | write the slot's header, if the segment begins here, and the copy | D1, D2 |
+//! | 6 | withdraw the intent | - |
+//! | 7 | raise `written_through` to the end of the stretch, unless it is higher | D3 |
+//!
+//! Invariants
+//! - D1 What is written is right whenever it is written: bytes of a stream never change (invariant 2 of the log), and at step 4 the copy
+//!   was not torn, since bytes of the ring behind `written_through` are not overwritten.
+//! - D2 A slot in which an intent stands is given to no other segment ([`LogShared::assign_slot`]). At step 4 the segment was not written
+//!   to its end, so its slot was not free. Who takes the slot later has seen it written and looks for intents
+//!   after taking it: between the two looks and the two stores stands a fence on either side, and so one of them sees the other.
+//! - D3 `written_through` says that everything before it is in the file. Who raises it has written from where it was.
+//! - D4 A process has one intent: its threads take turns (`writing`). Who has the write mutex may wait for a turn, who has a turn waits for
+//!   nobody.
+//! - D5 The intent of a dead process stands until it is reaped, or another takes its place. Nothing of it is being written then: the
+//!   kernel gives up the lock by which it is known to live after its last system call.
+//!
+//! So a process that is stopped for good costs a slot of the file, and others a quarter of a second each now and then.
+//!
+//! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk (before.rs).
+//! What was published by then, and no more, is written by this call (B2).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+use std::sync::{MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::error::LogError;
+use super::group::{BESIDE_AFTER, Log, one_at_a_time};
+use super::segments::Segment;
+use super::shared::LogShared;
+use crate::crash_point;
+use crate::ids::Lsn;
+use crate::shm::process::ProcessIndex;
+
+/// Bytes that are copied and written at a time; a multiple of 8, as positions are.
+const STRETCH_BYTES: u64 = 256 << 10;
+/// How often who waits for the write mutex looks whether anything is written.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What steps 1 and 2 have found; the bytes are in the copy.
+struct Stretch {
+    segment: Segment,
+    slot: u32,
+    from: Lsn,
+    to: Lsn,
+}
+
+/// Step 3, until it is dropped.
+struct Intent<'a> {
+    shared: &'a LogShared,
+    process: ProcessIndex,
+}
+
+impl Drop for Intent<'_> {
+    fn drop(&mut self) {
+        self.shared.forget_writer(self.process);
+    }
+}
+
+impl Log {
+    /// Moves published bytes before `target` from the ring to the file, without syncing.
+    pub(super) fn write_to(&self, target: Lsn) -> Result<(), LogError> {
+        let shared = self.shared();
+        if shared.written_through() >= target {
+            return Ok(());
+        }
+        if shared.base_is_unsynced() {
+            self.sync_base(one_at_a_time(&self.syncing_base))?;
+        }
+        let (mut seen, mut since) = (shared.written_through(), Instant::now());
+        loop {
+            let end = Some(Instant::now() + LOOK);
+            let locked = match self.owner_stands() {
+                true => shared.write_mutex.try_lock_from_dead(&self.party),
+                false => shared.write_mutex.lock_until(&self.party, end, &mut || false).ok(),
+            };
+            if let Some(_write) = locked {
+                // Relaxed: changes under the write mutex only, which is held.
+                shared.group.write_turns.fetch_add(1, Relaxed);
+                return self.write_in_turn(one_at_a_time(&self.writing), target);
+            }
+            let now = shared.written_through();
+            if now >= target {
+                return self.check_poison();
+            }
+            self.check_poison()?;
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            let stands = since.elapsed() >= BESIDE_AFTER;
+            if stands {
+                // Relaxed: a hint.
+                self.standing.store(turn_word(shared), Relaxed);
+            }
+            if stands || self.owner_stands() {
+                match self.writing.try_lock() {
+                    Ok(turn) => return self.write_in_turn(turn, target),
+                    Err(TryLockError::Poisoned(turn)) => {
+                        return self.write_in_turn(turn.into_inner(), target);
+                    }
+                    // Another thread of this process is at it.
+                    Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        }
+    }
+
+    /// The owner of the write mutex is one that this process has written beside before.
+    fn owner_stands(&self) -> bool {
+        // Relaxed: a hint.
+        self.standing.load(Relaxed) == turn_word(self.shared())
+    }
+
+    /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (B2).
+    fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
+        let synced = self.base_wal.sync_before(self.shared());
+        if let Err(e) = &synced {
+            self.shared().stop_after(e);
+        }
+        drop(one);
+        synced
+    }
+
+    fn write_in_turn(
+        &self,
+        mut turn: MutexGuard<'_, Vec<u8>>,
+        target: Lsn,
+    ) -> Result<(), LogError> {
+        self.check_poison()?;
+        let written = self.write_range(&mut turn, target);
+        if let Err(e) = &written {
+            // Before another thread of this process can write.
+            self.shared().stop_after(e);
+        }
+        written
+    }
+
+    fn write_range(&self, copy: &mut Vec<u8>, target: Lsn) -> Result<(), LogError> {
+        let shared = self.shared();
+        loop {
+            let at = shared.written_through();
+            if at >= target {
+                return Ok(());
+            }
+            let Some(stretch) = self.look_at_stretch(at, target, copy) else {
+                // Acquire: after what was looked at.
+                fence(Acquire);
+                let has_moved = shared.written_through() != at;
+                assert!(has_moved, "published bytes at {at} are in no segment that has a slot");
+                continue;
+            };
+            let intent = self.intend(stretch.slot);
+            if shared.written_through() != at {
+                continue;
+            }
+            crash_point!("log.write.intended");
+            if stretch.from == shared.segment_start(stretch.segment.number) {
+                self.file.write_slot_header(stretch.slot, &stretch.segment)?;
+            }
+            self.file.write_stream(stretch.slot, stretch.from, copy)?;
+            crash_point!("log.write.written");
+            drop(intent);
+            // Relaxed: a counter.
+            shared.group.writes.fetch_add(1, Relaxed);
+            // Release pairs with the Acquire in `written_through`: after it the ring's bytes may be overwritten.
+            shared.group.written_through.fetch_max(stretch.to.get(), Release);
+        }
+    }
+
+    /// Steps 1 and 2. If others have written meanwhile it finds nothing, or anything.
+    fn look_at_stretch(&self, at: Lsn, target: Lsn, copy: &mut Vec<u8>) -> Option<Stretch> {
+        let shared = self.shared();
+        let piece = shared.piece(at, target)?;
+        let slot = shared.slot_of(piece.segment.number)?;
+        let to = piece.to.min(piece.from + STRETCH_BYTES);
+        let is_there = self.ring.copy_unwritten(piece.from, to, copy);
+        is_there.then_some(Stretch { segment: piece.segment, slot, from: piece.from, to })
+    }
+
+    /// Step 3; what follows sees everything that whoever takes the slot has seen, or is seen by him (D2).
+    fn intend(&self, slot: u32) -> Intent<'_> {
+        let process = self.party.index();
+        self.shared().intend(process, slot);
+        Intent { shared: self.shared(), process }
+    }
+
+    /// Returns when everything before `lsn` is in the file, synced or not.
+    pub fn write_through(&self, lsn: Lsn) -> Result<(), LogError> {
+        let shared = self.shared();
+        if shared.written_through() >= lsn {
+            return self.check_poison();
+        }
+        self.check_poison()?;
+        self.write_to(shared.log_end()).map_err(|e| self.fatal(&e))
+    }
+
+    /// As [`Log::write_through`], unless somebody else is at it.
+    pub fn write_if_free(&self) -> Result<(), LogError> {
+        let shared = self.shared();
+        self.check_poison()?;
+        let target = shared.log_end();
+        if shared.base_is_unsynced() {
+            match self.syncing_base.try_lock() {
+                Ok(one) => self.sync_base(one).map_err(|e| self.fatal(&e))?,
+                Err(_) => return Ok(()),
+            }
+        }
+        let write = shared.write_mutex.try_lock(&self.party);
+        if write.is_none() && !self.owner_stands() {
+            return Ok(());
+        }
+        if write.is_some() {
+            // Relaxed: changes under the write mutex only, which is held.
+            shared.group.write_turns.fetch_add(1, Relaxed);
+        }
+        match self.writing.try_lock() {
+            Ok(turn) => self.write_in_turn(turn, target).map_err(|e| self.fatal(&e)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a quarter of the window waits.
+    pub fn relaxed_commit(&self, end: Lsn) -> Result<(), LogError> {
+        let shared = self.shared();
+        let waiting = end.get().saturating_sub(shared.written_through().get());
+        if waiting <= shared.window_bytes() / 4 {
+            return self.check_poison();
+        }
+        self.write_if_free()
+    }
+}
+
+/// Which owner the write mutex has, or had last; never 0.
+fn turn_word(shared: &LogShared) -> u64 {
+    // Relaxed: a hint. Who takes a new owner for the old one writes beside it, which is harmless.
+    u64::from(shared.group.write_turns.load(Relaxed)) | 1 << 32
+}

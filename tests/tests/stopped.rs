@@ -1,0 +1,120 @@
+//! A process is stopped at each named step of the engine. Nobody hangs: what others call ends in success or in a documented error, and
+//! when the process goes on, or is killed, everything goes on; nothing acknowledged is lost, and nothing refused is there.
+//!
+//! PLAIT_TEST_POINT=commit runs the steps whose names begin so.
+
+use plait_tests::actor::Actor;
+use plait_tests::os;
+use plait_tests::place::Place;
+use plait_tests::sqlite::BUSY;
+use plait_tests::stopped::{Ending, Role, points, stop_at};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const ROLES: [Role; 3] = [Role::Normal, Role::Full, Role::Reader];
+/// They mostly sleep.
+const AT_A_TIME: usize = 8;
+
+fn stop_at_each(ending: Ending) {
+    if real_plait("stopped processes").is_none() {
+        return;
+    }
+    let subject = Subject::plait_with_crash_points();
+    let only = std::env::var("PLAIT_TEST_POINT").unwrap_or_default();
+    let points: Vec<_> =
+        points().into_iter().filter(|(point, _)| point.starts_with(&only)).collect();
+    let next = AtomicUsize::new(0);
+    let complaints = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some((point, passage)) = points.get(next.fetch_add(1, Relaxed)) {
+                    let report = stop_at(&subject, point, *passage, &ROLES, ending);
+                    let mut all = complaints.lock().expect("no panic");
+                    all.extend(report.complaints.iter().map(|what| format!("{point}: {what}")));
+                }
+            });
+        }
+    });
+    let complaints = complaints.into_inner().expect("no panic");
+    assert!(complaints.is_empty(), "{ending:?}:\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn nobody_hangs_beside_a_process_that_is_stopped_at_any_step_and_goes_on_later() {
+    stop_at_each(Ending::Continued);
+}
+
+#[test]
+fn nobody_hangs_beside_a_process_that_is_stopped_at_any_step_and_killed_later() {
+    stop_at_each(Ending::Killed);
+}
+
+/// Far less than any busy timeout here, and far more than what does not wait needs.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// The right of one who gives it back while the commit mutex is held by a process that is stopped goes to the next all the same.
+#[test]
+fn what_is_given_back_behind_a_stopped_process_is_there_when_it_goes_on_or_dies() {
+    if real_plait("a right given back behind a stopped process").is_none() {
+        return;
+    }
+    for (closes, dies) in [(false, false), (true, false), (false, true), (true, true)] {
+        let subject = Subject::plait_with_crash_points();
+        let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+        let start =
+            |name| Actor::start(Place::Processes, name, &fixture.subject, &fixture.database());
+        let (mut holder, mut waiting, mut late) =
+            (start("holder"), start("waiting"), start("late"));
+        late.ok("SELECT * FROM t");
+        holder.ok("BEGIN IMMEDIATE; INSERT INTO t VALUES(1)");
+        waiting.busy_timeout(Duration::from_secs(40));
+        waiting.send("INSERT INTO t VALUES(2)");
+        assert!(waiting.still_waits_after(Duration::from_millis(100)));
+        let at = ("PLAIT_STOP_AT", "right.queued");
+        let mut stopped =
+            Actor::start_with_environment("stopped", &fixture.subject, &fixture.database(), at);
+        stopped.busy_timeout(Duration::from_secs(40));
+        stopped.send("INSERT INTO t VALUES(3)");
+        stopped.await_stop();
+
+        let begun = Instant::now();
+        match closes {
+            true => holder.close().expect("it closes"),
+            false => drop(holder.ok("ROLLBACK; SELECT * FROM t")),
+        }
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        late.busy_timeout(Duration::from_millis(100));
+        let error = late.fails("INSERT INTO t VALUES(4)", BUSY);
+        let pid = format!("process {} holds the commit mutex", stopped.pid());
+        assert!(error.message.contains(&pid), "{error}");
+        assert!(waiting.still_waits_after(Duration::from_millis(10)));
+
+        let begun = Instant::now();
+        if dies {
+            stopped.kill();
+        } else {
+            os::resume(stopped.pid()).expect("it goes on");
+            assert_eq!(stopped.finish().error, None);
+        }
+        assert_eq!(waiting.finish().error, None);
+        late.busy_timeout(Duration::from_secs(40));
+        late.ok("INSERT INTO t VALUES(5)");
+        if !closes {
+            holder.ok("INSERT INTO t VALUES(6)");
+        }
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        let all = late.integer(
+            "SELECT CAST(group_concat(id, '') AS INTEGER) FROM (SELECT id FROM t ORDER BY id)",
+        );
+        let expected = match (closes, dies) {
+            (true, true) => 25,
+            (true, false) => 235,
+            (false, true) => 256,
+            (false, false) => 2356,
+        };
+        assert_eq!(all, expected);
+    }
+}
