@@ -5,7 +5,8 @@
 //! write to a hole on a full disk would kill the process with SIGBUS.
 //!
 //! Trust (F6): a file is used only if its magic, layout version, boot id and
-//! base identity match and its state is LIVE. Anything else is re-initialised
+//! base identity match, its state is LIVE, and it was found with its full size: of one that was
+//! cut short the rest reads as zeros, which would hide commits. Anything else is re-initialised
 //! by recovery under the lifecycle lock.
 //!
 //! Deliberately absent: growth beyond [`TOTAL_BYTES`], pointers.
@@ -13,12 +14,15 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapRaw;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use super::cancel::Uncancelled;
 use super::fork::LockFile;
@@ -44,6 +48,9 @@ pub struct BaseIdentity {
 /// With less free disk space than this, memory that could be done without is not allocated.
 const SPARE_BYTES: u64 = 256 << 20;
 
+/// How the file system is asked for disk space behind a part of a file: fallocate(2), but for tests.
+type Reserve = fn(&File, u64, u64) -> std::result::Result<(), Errno>;
+
 /// A mapped shared memory file.
 pub struct Region {
     map: MmapRaw,
@@ -51,6 +58,9 @@ pub struct Region {
     path: PathBuf,
     /// Of this process, one allocates at a time.
     allocating: Mutex<()>,
+    reserve: Reserve,
+    /// The file had its full size.
+    was_whole: bool,
 }
 
 impl Region {
@@ -59,21 +69,33 @@ impl Region {
     /// The mapping has a description of its own: a child made by fork inherits it, and must not inherit the locks
     /// (fork.rs, D1).
     pub fn map(file: Arc<LockFile>, path: &Path) -> Result<Region> {
+        Region::map_with(file, path, fallocate)
+    }
+
+    fn map_with(file: Arc<LockFile>, path: &Path, reserve: Reserve) -> Result<Region> {
         let say = |e: &std::io::Error| {
             Error::io(format!("cannot map shared memory {}", path.display()), e)
         };
         let len = file.metadata().map_err(|e| say(&e))?.len();
         if len == 0 {
             // Before the first look: on a full tmpfs even reading a hole of a mapping is SIGBUS. A new file is ours alone.
-            allocate(&file, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
+            allocate(&file, reserve, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
         }
-        if len < TOTAL_BYTES as u64 {
+        let was_whole = len >= TOTAL_BYTES as u64;
+        if !was_whole {
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
         let shared = file.reopen().map_err(|e| say(&e))?;
         let map =
             memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&shared).map_err(|e| say(&e))?;
-        Ok(Region { map, file, path: path.to_owned(), allocating: Mutex::default() })
+        Ok(Region {
+            map,
+            file,
+            path: path.to_owned(),
+            allocating: Mutex::default(),
+            reserve,
+            was_whole,
+        })
     }
 
     /// The file itself: its locks tell who is alive.
@@ -155,7 +177,7 @@ impl Region {
 
     /// Allocates disk space behind the ring.
     pub fn allocate_ring(&self) -> Result<()> {
-        allocate(&self.file, RING_OFFSET, RING_BYTES).map_err(|e| full(&self.path, &e))
+        self.allocate(RING_OFFSET, RING_BYTES)
     }
 
     /// Allocates disk space behind arena `index`; cheap when it is there already. False while another process is at it.
@@ -178,12 +200,15 @@ impl Region {
         }
         let _unlocking = Unlocking { file: &self.file, byte };
         if !is_there() {
-            allocate(&self.file, ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)
-                .map_err(|e| full(&self.path, &e))?;
+            self.allocate(ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)?;
             // Release pairs with the Acquire of the freezer, which may touch the arena next.
             self.control().generations[index].allocated.store(1, Release);
         }
         Ok(true)
+    }
+
+    fn allocate(&self, offset: usize, len: usize) -> Result<()> {
+        allocate(&self.file, self.reserve, offset, len).map_err(|e| full(&self.path, &e))
     }
 
     /// True unless the file system is running out of space.
@@ -197,7 +222,8 @@ impl Region {
     pub fn is_trusted(&self, base: BaseIdentity) -> bool {
         let h = self.header();
         // Acquire pairs with the Release in `publish`: a LIVE header is complete.
-        h.state.load(Acquire) == session::LIVE
+        self.was_whole
+            && h.state.load(Acquire) == session::LIVE
             && h.magic.load(Relaxed) == MAGIC
             && h.layout_version.load(Relaxed) == LAYOUT_VERSION
             && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
@@ -211,7 +237,7 @@ impl Region {
     /// other process uses the file.
     pub fn reset(&self) -> Result<()> {
         // Before the first touch. A removed page behind a new file is a hole, and a hole on a full disk is SIGBUS.
-        allocate(&self.file, 0, RING_OFFSET).map_err(|e| full(&self.path, &e))?;
+        self.allocate(0, RING_OFFSET)?;
         self.header().state.store(session::INVALID, Release);
         let base = self.map.as_mut_ptr();
         // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
@@ -272,20 +298,17 @@ impl Drop for Unlocking<'_> {
 const ALLOCATE_BYTES: usize = 1 << 20;
 
 /// Allocates disk space. Where the file system cannot, zeros are written: nobody uses that part of the file yet.
-fn allocate(file: &File, offset: usize, len: usize) -> std::io::Result<()> {
+fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io::Result<()> {
     let end = offset + len;
     for at in (offset..end).step_by(ALLOCATE_BYTES) {
-        allocate_piece(file, at as u64, ALLOCATE_BYTES.min(end - at))?;
+        allocate_piece(file, reserve, at as u64, ALLOCATE_BYTES.min(end - at))?;
     }
     Ok(())
 }
 
-fn allocate_piece(file: &File, at: u64, len: usize) -> std::io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
-    use rustix::io::Errno;
-    use std::os::unix::fs::FileExt;
+fn allocate_piece(file: &File, reserve: Reserve, at: u64, len: usize) -> std::io::Result<()> {
     loop {
-        match fallocate(file, FallocateFlags::empty(), at, len as u64) {
+        match reserve(file, at, len as u64) {
             Ok(()) => return Ok(()),
             // A signal: nothing was allocated, or some of it, and asking again is no harm.
             Err(Errno::INTR) => {}
@@ -293,6 +316,10 @@ fn allocate_piece(file: &File, at: u64, len: usize) -> std::io::Result<()> {
             Err(e) => return Err(e.into()),
         }
     }
+}
+
+fn fallocate(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), at, len)
 }
 
 fn full(path: &Path, e: &std::io::Error) -> Error {
@@ -306,26 +333,4 @@ fn full(path: &Path, e: &std::io::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mapped(path: &Path) -> Region {
-        let file = LockFile::open(|| side::open_or_create(path)).expect("opened");
-        Region::map(Arc::new(file), path).expect("mapped")
-    }
-
-    #[test]
-    fn an_arena_is_allocated_by_one_at_a_time_and_nobody_waits_for_another() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let path = dir.path().join("app.db-plait-shm");
-        // Two open files, as of two processes.
-        let (one, other) = (mapped(&path), mapped(&path));
-        assert!(locks::try_lock(one.file(), ALLOCATE_LOCK_BASE).expect("a lock"));
-        assert!(!other.allocate_arena(0).expect("no failure"), "somebody is at it");
-        assert!(other.allocate_arena(1).expect("allocated"), "another arena is free for it");
-        locks::unlock(one.file(), ALLOCATE_LOCK_BASE).expect("unlocked");
-        assert!(other.allocate_arena(0).expect("allocated"));
-        assert!(one.allocate_arena(0).expect("it is there already"));
-        assert!(locks::try_lock(one.file(), ALLOCATE_LOCK_BASE).expect("a lock"), "given back");
-    }
-}
+mod tests;

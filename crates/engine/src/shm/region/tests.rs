@@ -1,0 +1,115 @@
+//! Disk space behind the mapping: one allocates at a time, and what the file system cannot do is done in another way.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU8, AtomicU32};
+
+use super::*;
+
+fn open(path: &Path) -> Arc<LockFile> {
+    Arc::new(LockFile::open(|| side::open_or_create(path)).expect("opened"))
+}
+
+fn mapped(path: &Path, reserve: Reserve) -> Region {
+    Region::map_with(open(path), path, reserve).expect("mapped")
+}
+
+fn byte_of(region: &Region, arena: usize, at: usize) -> &AtomicU8 {
+    assert!(at < ARENA_BYTES);
+    let base = region.arena_base(arena).cast::<AtomicU8>();
+    // SAFETY: inside the arena, by the assertion.
+    let byte = unsafe { base.add(at) };
+    // SAFETY: mapped as long as the region is borrowed, and valid whatever it holds.
+    unsafe { &*byte }
+}
+
+/// As a file system answers that cannot allocate.
+fn cannot(_: &File, _: u64, _: u64) -> std::result::Result<(), Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+#[test]
+fn an_arena_is_allocated_by_one_at_a_time_and_nobody_waits_for_another() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    // Two open files, as of two processes.
+    let (one, other) = (mapped(&path, fallocate), mapped(&path, fallocate));
+    assert!(locks::try_lock(one.file(), ALLOCATE_LOCK_BASE).expect("a lock"));
+    assert!(!other.allocate_arena(0).expect("no failure"), "somebody is at it");
+    assert!(other.allocate_arena(1).expect("allocated"), "another arena is free for it");
+    locks::unlock(one.file(), ALLOCATE_LOCK_BASE).expect("unlocked");
+    assert!(other.allocate_arena(0).expect("allocated"));
+    assert!(one.allocate_arena(0).expect("it is there already"));
+    assert!(locks::try_lock(one.file(), ALLOCATE_LOCK_BASE).expect("a lock"), "given back");
+}
+
+#[test]
+fn zeros_written_in_place_of_an_allocation_never_fall_on_what_another_has_written() {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let (one, other) = (mapped(&path, cannot), mapped(&path, cannot));
+    let start = Barrier::new(4);
+    // Two threads of each of two processes. Whoever is told that an arena is there uses it at once, from one end to the other.
+    let uses = |region: &Region, me: usize| {
+        start.wait();
+        for arena in 0..3 {
+            while !region.allocate_arena(arena).expect("no failure") {
+                std::thread::yield_now();
+            }
+            for at in (0..ARENA_BYTES).step_by(4096) {
+                byte_of(region, arena, at + me).store(1, Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for (me, region) in [&one, &other, &one, &other].into_iter().enumerate() {
+            scope.spawn(move || uses(region, me));
+        }
+    });
+    for arena in 0..3 {
+        for at in (0..ARENA_BYTES).step_by(4096) {
+            for me in 0..4 {
+                let byte = byte_of(&one, arena, at + me).load(Relaxed);
+                assert_eq!(byte, 1, "arena {arena}, byte {at}, of thread {me}");
+            }
+        }
+    }
+    let on_disk = one.file().metadata().expect("its metadata").blocks() * 512;
+    assert!(on_disk >= (RING_OFFSET + 3 * ARENA_BYTES) as u64, "{on_disk} bytes: holes are left");
+}
+
+#[test]
+fn an_allocation_that_signals_interrupt_is_asked_for_again() {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    fn interrupted(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
+        match CALLS.fetch_add(1, Relaxed) % 3 {
+            2 => fallocate(file, at, len),
+            _ => Err(Errno::INTR),
+        }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let region = mapped(&path, interrupted);
+    region.allocate_ring().expect("allocated in the end");
+    assert!(region.allocate_arena(0).expect("allocated in the end"));
+    let pieces = [RING_OFFSET, RING_BYTES, ARENA_BYTES].map(|n| n.div_ceil(ALLOCATE_BYTES) as u32);
+    assert_eq!(CALLS.load(Relaxed), 3 * pieces.iter().sum::<u32>());
+}
+
+#[test]
+fn an_allocation_that_fails_says_what_is_full_and_leaves_the_arena_to_the_next() {
+    fn no_space(_: &File, at: u64, _: u64) -> std::result::Result<(), Errno> {
+        if at < RING_OFFSET as u64 { Ok(()) } else { Err(Errno::NOSPC) }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let (poor, rich) = (mapped(&path, no_space), mapped(&path, fallocate));
+    for _ in 0..2 {
+        match poor.allocate_arena(2) {
+            Err(Error::Full(why)) => assert!(why.contains("plait-shm"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(rich.allocate_arena(2).expect("allocated"), "nobody holds the lock");
+    assert!(poor.allocate_arena(2).expect("it is there"));
+}
