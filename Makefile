@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --package xtask --
 
-.PHONY: all dist demo check test torture bench-ratios bench-peers
+.PHONY: all dist demo check test torture fuzz sanitize bench-ratios bench-peers
 
 all: dist
 
@@ -33,6 +33,23 @@ torture:
 		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) || exit 1; \
 	done
 SUITES ?= differential isolation crash powercut
+
+# Logs, shared memory and databases changed at random, ROUNDS of each, after the corpus.
+ROUNDS ?= 20000
+fuzz: dist
+	PLAIT_FUZZ_ROUNDS=$(ROUNDS) $(CARGO) test --release --package plait-engine hostile
+	PLAIT_FUZZ_ROUNDS=$(ROUNDS) $(CARGO) test --release --package plait-engine --test hostile_memory
+	PLAIT_FUZZ_ROUNDS=$(ROUNDS) $(CARGO) test --release --package plait-tests --test hostile_log --test hostile_base
+
+# The suites that reach most of the shim, on a library whose C part looks for faults of memory and undefined behaviour. Slow.
+SANITIZED ?= cursors statements interfaces exclusive hostile_log hostile_base large_values differential
+RUNTIMES = $(foreach lib,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(lib)))
+sanitize:
+	$(XTASK) dist --sanitizers
+	PLAIT_LIB=$(CURDIR)/dist/sanitize/lib/libsqlite3.so.0 $(CARGO) test --package plait-tests \
+		$(addprefix --test ,$(SANITIZED)) --config "target.'cfg(all())'.runner = ['env', \
+		'LD_PRELOAD=$(RUNTIMES)', 'ASAN_OPTIONS=detect_leaks=0', \
+		'UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1']"
 
 # Stock SQLite and Plait interleaved: required and measured ratios. ARGS="--case NAME --repeats N".
 bench-ratios: dist

@@ -8,6 +8,7 @@
 pub mod actor;
 pub mod crash;
 pub mod differential;
+pub mod hostile;
 pub mod isolation;
 pub mod job;
 pub mod jobs;

@@ -1,7 +1,12 @@
 //! A log made up by a stranger, with the right salt and right checksums, beside a fenced database: an error or rows, and
 //! nothing else.
+//!
+//! The random test starts from the entries in `tests/fuzz-corpus/entries`. Long form:
+//! `PLAIT_FUZZ_ROUNDS=100000 cargo test --release -p plait-tests --test hostile_log`.
 
 use plait_tests::actor::Actor;
+use plait_tests::differential::dice::Dice;
+use plait_tests::hostile;
 use plait_tests::place::Place;
 use plait_tests::sqlite::{CORRUPT, SqlError};
 use plait_tests::subject::{Fixture, Subject, real_plait};
@@ -20,6 +25,7 @@ fn put_u32(b: &mut [u8], at: usize, v: u32) {
 }
 
 /// One write of a made-up transaction.
+#[derive(Clone)]
 struct Op {
     root: u32,
     is_tombstone: bool,
@@ -49,11 +55,15 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let fixture = Fixture::new(
-            Subject::plait(),
+        Self::with("")
+    }
+
+    /// With more in the schema.
+    fn with(more: &str) -> Self {
+        let schema =
             "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT); CREATE INDEX t_name ON t(name);
-             INSERT INTO t VALUES(1, 'one')",
-        );
+             INSERT INTO t VALUES(1, 'one');";
+        let fixture = Fixture::new(Subject::plait(), &format!("{schema}{more}"));
         let mut actor =
             Actor::start(Place::Processes, "writer", &fixture.subject, &fixture.database());
         let mut root_of = |name: &str| {
@@ -164,4 +174,97 @@ fn a_made_up_log_that_fits_is_replayed() {
     let log = scene.log_with(&put(scene.table, &key_of(5), &[3, 0, 19, b'o', b'w', b'n']));
     let names = scene.open_with(&log).expect("it is a log of this database");
     assert_eq!(names.len(), 2, "{names:?}");
+}
+
+/// B-trees of every kind: roots 2 to 5 with those of the scene itself.
+const KINDS: &str =
+    "CREATE TABLE w(a TEXT COLLATE NOCASE, b REAL, c BLOB, PRIMARY KEY(a, b)) WITHOUT ROWID;
+    CREATE INDEX t_down ON t(name COLLATE RTRIM DESC, id);
+    INSERT INTO w VALUES('a', 1.5, x'00ff'), ('B', 2, NULL)";
+const ROOTS: u32 = 5;
+
+/// The entries of a corpus file, as they stand in a frame (docs/format.md).
+fn entries_of(bytes: &[u8]) -> Vec<Op> {
+    let mut ops = Vec::new();
+    let mut at = 0;
+    while at + 16 <= bytes.len() {
+        let (key_len, rec_len) = (u32_at(bytes, at + 4) as usize, u32_at(bytes, at + 8) as usize);
+        let (key, end) = (at + 16 + key_len, at + 16 + key_len + rec_len);
+        ops.push(Op {
+            root: u32_at(bytes, at),
+            is_tombstone: bytes[at + 12] == 1,
+            key: bytes[at + 16..key].to_vec(),
+            rec: bytes[key..end].to_vec(),
+        });
+        at = end.next_multiple_of(8);
+    }
+    ops
+}
+
+/// Changes entries: the bytes of keys and records, where types and lengths stand above all, and what they belong to.
+fn mutate(ops: &mut Vec<Op>, dice: &mut Dice) {
+    for _ in 0..=dice.roll(4) {
+        let index = dice.roll(ops.len());
+        let op = &mut ops[index];
+        match dice.roll(8) {
+            0 => op.root = 2 + dice.roll(ROOTS as usize) as u32,
+            1 => op.is_tombstone = !op.is_tombstone,
+            2 => hostile::change_bytes(&mut op.key, dice),
+            3 => op.key = key_of(*dice.pick(&[0, -1, 5, i64::MIN, i64::MAX])).to_vec(),
+            4 => {
+                let copy = op.clone();
+                ops.push(copy);
+            }
+            _ => hostile::change_bytes(&mut op.rec, dice),
+        }
+    }
+}
+
+#[test]
+fn entries_changed_at_random_are_replayed_or_refused() {
+    if real_plait("made-up logs").is_none() {
+        return;
+    }
+    let scene = Scene::with(KINDS);
+    let base = std::fs::read(scene.fixture.database()).expect("the database");
+    let wal = std::fs::read(scene.fixture.side_file("-wal")).expect("its WAL");
+    let corpus: Vec<Vec<Op>> =
+        hostile::corpus("entries").iter().map(|bytes| entries_of(bytes)).collect();
+    let rounds = hostile::rounds(60);
+    let mut dice = Dice::new(1);
+    let (mut replayed, mut refused) = (0, 0);
+    for round in 0..rounds + corpus.len() {
+        let mut ops = match corpus.get(round) {
+            Some(ops) => ops.clone(),
+            None => dice.pick(&corpus).clone(),
+        };
+        if round >= corpus.len() {
+            mutate(&mut ops, &mut dice);
+        }
+        // In place: a log goes with the file of its salt.
+        std::fs::write(scene.fixture.database(), &base).expect("the database");
+        std::fs::write(scene.fixture.side_file("-wal"), &wal).expect("its WAL");
+        match scene.open_with(&scene.log_with(&ops)) {
+            Ok(_) => {
+                replayed += 1;
+                let connection = scene.fixture.open();
+                // Rows without entries it may have, and rows that no table has; no b-tree that is out of order, and no page that is lost.
+                let found = connection.query("PRAGMA quick_check").expect("it can be read");
+                let found = format!("{found:?}");
+                assert!(
+                    !found.contains("Tree") && !found.contains("never used"),
+                    "{round}: {found}"
+                );
+                if let Err(error) = connection.query("SELECT * FROM t, w") {
+                    assert_eq!(error.code, CORRUPT, "{round}: {error}");
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.code, CORRUPT, "{round}: {error}");
+            }
+        }
+        let _ = std::fs::remove_file(scene.fixture.side_file("-shm"));
+    }
+    assert!(replayed > rounds / 10 && refused > rounds / 10, "{replayed} {refused} of {rounds}");
 }

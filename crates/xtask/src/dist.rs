@@ -8,6 +8,7 @@
 //! bin/plait  plait-bench  sqlite3
 //! stock/lib/libsqlite3.so.0  stock/bin/sqlite3      same amalgamation and flags, not spliced
 //! crash/lib/libsqlite3.so.0                         with --crash-points
+//! sanitize/lib/libsqlite3.so.0                      with --sanitizers
 //! ```
 //!
 //! Outputs are made in cargo's target directory and copied from there, each by way of a rename, so
@@ -35,6 +36,8 @@ use crate::workspace::Workspace;
 pub struct Request {
     /// Also the library with crash points.
     pub crash_points: bool,
+    /// Also the library with sanitizers in its C part.
+    pub sanitizers: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
     /// Cargo features of the evaluation suite: peers that take long to build. Those of the last time when left out.
@@ -75,6 +78,9 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
     library::build(&context)?;
     if request.crash_points {
         library::build_with_crash_points(&context)?;
+    }
+    if request.sanitizers {
+        library::build_with_sanitizers(&context)?;
     }
     programs::build(&context, &shell)
 }

@@ -29,8 +29,11 @@ enum Task {
         /// Also build a library that can be killed at named steps, for the crash tests.
         #[arg(long)]
         crash_points: bool,
+        /// Also build a library whose C part looks for its own faults, for `make sanitize`.
+        #[arg(long)]
+        sanitizers: bool,
         /// Build the unspliced library and its shell alone.
-        #[arg(long, conflicts_with = "crash_points")]
+        #[arg(long, conflicts_with_all = ["crash_points", "sanitizers"])]
         stock_only: bool,
         /// Cargo features of the evaluation suite: peers that take long to build. Remembered.
         #[arg(long)]
@@ -41,8 +44,8 @@ enum Task {
 fn main() -> Result<()> {
     match Cli::parse().task {
         Task::Check => check::run(),
-        Task::Dist { out, crash_points, stock_only, peers } => {
-            let what = dist::Request { crash_points, stock_only, peers };
+        Task::Dist { out, crash_points, sanitizers, stock_only, peers } => {
+            let what = dist::Request { crash_points, sanitizers, stock_only, peers };
             dist::run(&out, what)
         }
     }

@@ -38,16 +38,43 @@ pub fn build_with_crash_points(context: &Context) -> Result<()> {
     install::link(exports::SONAME, &lib, "libsqlite3.so")
 }
 
+/// Faults of memory and undefined behaviour. SQLite reads numbers where they stand, aligned or not.
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize=alignment"];
+
+/// Builds the library with sanitizers in its C part. A program that loads it needs their runtime first in LD_PRELOAD.
+pub fn build_with_sanitizers(context: &Context) -> Result<()> {
+    let target = context.workspace.target.join("sanitize");
+    let flags = format!("-O1 -g -fno-omit-frame-pointer {}", SANITIZERS.join(" "));
+    let mut cargo = cargo(context);
+    cargo.env("CARGO_TARGET_DIR", &target).env("CFLAGS", flags);
+    let shared = link_what_is_made(context, cargo, &target, &SANITIZERS, &target.join("dist"))?;
+    install::file(&shared, &context.out.join("sanitize/lib"), exports::SONAME)
+}
+
+fn cargo(context: &Context) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&context.workspace.root);
+    cargo.args(["build", "--release", "--package", "plait-sqlite"]);
+    cargo
+}
+
 /// Lets cargo make the archive and links it into a shared library in `cache`.
 fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf> {
-    run_visibly(
-        Command::new("cargo")
-            .current_dir(&context.workspace.root)
-            .args(["build", "--release", "--package", "plait-sqlite"])
-            .args(features),
-    )?;
+    let mut cargo = cargo(context);
+    cargo.args(features);
+    link_what_is_made(context, cargo, &context.workspace.target, &[], cache)
+}
+
+fn link_what_is_made(
+    context: &Context,
+    mut cargo: Command,
+    target: &Path,
+    flags: &[&str],
+    cache: &Path,
+) -> Result<PathBuf> {
+    run_visibly(&mut cargo)?;
     fs::create_dir_all(cache)?;
-    let made = context.workspace.target.join("release/libplait_sqlite.a");
+    let made = target.join("release/libplait_sqlite.a");
     // Cargo puts the archives of all feature sets under one name: take this one aside.
     let archive = cache.join("libplait_sqlite.a");
     Stamp::default()
@@ -60,12 +87,13 @@ fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf>
         .text(&exports::version_script())
         .file(&archive)?
         .guard(&shared, || {
-            let inputs = [
+            let mut inputs: Vec<&OsStr> = flags.iter().map(OsStr::new).collect();
+            inputs.extend([
                 OsStr::new("-Wl,--whole-archive"),
                 archive.as_os_str(),
                 OsStr::new("-Wl,--no-whole-archive"),
                 OsStr::new("-lgcc_s"),
-            ];
+            ]);
             link::shared(context, &inputs, &shared)
         })?;
     Ok(shared)
