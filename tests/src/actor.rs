@@ -117,8 +117,14 @@ impl Stage {
     }
 }
 
+/// Environment variable of a process whose SQLite is configured for a program of one thread, which it is.
+pub const ONE_THREAD: &str = "PLAIT_TEST_ONE_THREAD";
+
 /// Serves one actor over standard input and output; the body of `worker actor`.
 pub fn serve_process(subject: Subject) -> anyhow::Result<()> {
+    if std::env::var_os(ONE_THREAD).is_some() {
+        subject.library().configure_for_one_thread();
+    }
     let mut stage = Stage::new(subject);
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

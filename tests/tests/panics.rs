@@ -8,6 +8,7 @@ use plait_tests::sqlite::IOERR;
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 type Rows = Vec<Vec<Value>>;
 
@@ -22,8 +23,18 @@ const VOID: [&str; 8] = [
     "pl_rollback",
     "pl_snapshot_end",
 ];
-/// What the script does not come to: the text of a conflict, and a commit hook.
-const ELSEWHERE: [&str; 2] = ["pl_commit_prepare", "pl_conflict"];
+/// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
+const ELSEWHERE: [&str; 9] = [
+    "pl_accept_base",
+    "pl_attach",
+    "pl_check_network",
+    "pl_claim",
+    "pl_commit_prepare",
+    "pl_conflict",
+    "pl_enable_check",
+    "pl_report_loaded",
+    "pl_report_opened",
+];
 
 /// In the base.
 const BASE: &str = "
@@ -179,5 +190,67 @@ fn a_call_of_the_engine_that_panics_fails_the_statement_and_loses_nothing() {
         }
         assert!(panic_in(&name, 1, &expected), "{name} is never called, or its panic is ignored");
         panic_in(&name, 4, &expected);
+    }
+}
+
+/// Runs `sql` in a new process, twice, with a panic planted in `name`. The first is to end with `code`, if any; the second succeeds.
+fn alone(name: &str, database: &Path, sql: &str, code: Option<i32>) -> Reply {
+    let subject = Subject::plait_with_crash_points();
+    let environment = [
+        ("PLAIT_PANIC_AT", name),
+        ("PLAIT_RUN_REPORT", "/dev/null"),
+        ("PLAIT_JOURNAL_MODE", "concurrent"),
+        // As programs are: who is alone does not join.
+        ("PLAIT_JOIN", "when needed"),
+        ("RUST_BACKTRACE", "0"),
+    ];
+    let mut actor = Actor::in_process_with(name, &subject, &environment);
+    let mut error = actor.open(database).err();
+    if error.is_some() {
+        actor.open(database).unwrap_or_else(|e| panic!("{name}: {e}"));
+    } else {
+        error = actor.run(sql).error;
+    }
+    assert_eq!(error.as_ref().map(|e| e.code), code, "{name}: {error:?}");
+    assert!(error.is_none_or(|e| e.message.contains("panicked")), "{name}: it says what happened");
+    let again = actor.run(sql);
+    assert_eq!(again.error, None, "{name}: only that call failed");
+    actor.close().expect("closing works");
+    again
+}
+
+#[test]
+fn a_panic_while_a_database_is_joined_fails_that_alone() {
+    if real_plait("planted panics").is_none() {
+        return;
+    }
+    let (fixture, mut other) = scene();
+    let content = other.ok(CONTENT);
+    for (name, code) in [
+        ("pl_attach", Some(IOERR)),
+        ("pl_claim", None),
+        ("pl_report_loaded", None),
+        ("pl_report_opened", None),
+    ] {
+        assert_eq!(alone(name, &fixture.database(), CONTENT, code).rows, content, "{name}");
+        assert_eq!(other.ok(CONTENT), content, "{name}: nobody else notices");
+    }
+}
+
+#[test]
+fn a_panic_in_a_conversion_leaves_the_database_as_it_was() {
+    if real_plait("planted panics").is_none() {
+        return;
+    }
+    let concurrent = [[Value::Text(b"concurrent".to_vec())]];
+    // The check for WAL by another name is made again by the conversion itself.
+    for (name, mode, code) in
+        [("pl_enable_check", "concurrent", Some(IOERR)), ("pl_check_network", "wal", None)]
+    {
+        let fixture = Fixture::empty(Subject::stock());
+        let sql = format!("PRAGMA journal_mode={mode}");
+        assert_eq!(alone(name, &fixture.database(), &sql, code).rows, concurrent, "{name}");
+        let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+        assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{name}");
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of a session: who merges, and what an old reader may cost.
 
-use plait_tests::actor::Actor;
+use plait_tests::actor::{Actor, ONE_THREAD};
 use plait_tests::in_threads_and_processes;
 use plait_tests::sqlite::{Connection, ERROR, FULL};
 use plait_tests::subject::{Fixture, Subject, real_plait};
@@ -91,6 +91,42 @@ in_threads_and_processes! {
         let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
         assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(17 + 60));
     }
+}
+
+/// Names of the threads that a process has.
+fn threads(pid: u32) -> Vec<String> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    let name = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("comm")).ok();
+    folder.filter_map(|entry| name(entry.ok()?)).map(|name| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn a_program_configured_for_one_thread_merges_by_itself_whatever_the_session_wishes() {
+    let Some(fixture) = fixture("one thread") else { return };
+    let keeper = fixture.open();
+    keeper.execute("PRAGMA plait_background_merge=1").expect("a setting");
+    let start = |variable| {
+        let (subject, database) = (&fixture.subject, fixture.database());
+        let mut actor = Actor::start_with_environment("writer", subject, &database, variable);
+        actor.ok("PRAGMA synchronous=NORMAL");
+        assert_eq!(actor.integer("PRAGMA plait_background_merge"), 1);
+        actor
+    };
+    let mut alone = start((ONE_THREAD, "1"));
+    let before = status(&keeper, "merges");
+    for _ in 0..TOO_MANY / 2 {
+        alone.ok(COMMIT);
+        assert_eq!(threads(alone.pid()).len(), 1, "{:?}", threads(alone.pid()));
+    }
+    assert!(status(&keeper, "merges") > before, "its commits merge");
+    alone.close().expect("it closes");
+    let mut usual = start(("PLAIT_TEST_NOTHING", "1"));
+    for _ in 0..TOO_MANY / 2 {
+        usual.ok(COMMIT);
+    }
+    let names = threads(usual.pid());
+    assert!(names.iter().any(|name| name == "plait-merge"), "others have the thread: {names:?}");
+    assert_eq!(usual.integer("SELECT count(*) FROM t"), 1 + TOO_MANY as i64 / 2 * 2);
 }
 
 #[test]

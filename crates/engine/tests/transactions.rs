@@ -4,6 +4,7 @@ mod common;
 
 use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
 use plait_engine::error::Error;
+use plait_engine::memtable::Hi;
 use plait_engine::txn::Sync;
 
 #[test]
@@ -205,6 +206,41 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
     assert_eq!(b.read(b"z").as_deref(), Some(&b"1"[..]));
     b.write(b"y", b"2", Sync::Full).unwrap();
     assert_eq!(a.read(b"y").as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn a_range_of_more_keys_than_are_passed_under_the_mutex_is_validated_to_its_end() {
+    const KEYS: u32 = 2000;
+    let key = |i: u32| i.to_be_bytes();
+    let (dir, commits) = (tempfile::tempdir().unwrap(), [Some(0), Some(KEYS - 1), Some(255), None]);
+    let path = create(dir.path());
+    let (mut a, mut b) = (Client::open(&path), Client::open(&path));
+    // Few enough in each that it is no bulk load.
+    for chunk in 0..KEYS / 100 {
+        a.begin_immediate(1000).unwrap();
+        for i in chunk * 100..(chunk + 1) * 100 {
+            if i % 2 == 0 {
+                a.put(&key(i), b"v");
+            } else {
+                a.conn().delete(common::TABLE, &key(i), b"v").unwrap();
+            }
+        }
+        a.commit(Sync::Off).unwrap();
+    }
+    for changed in commits {
+        a.begin_concurrent();
+        a.conn().read_range(common::TABLE, Some(&key(0)), Some(Hi::Key(&key(KEYS - 1))));
+        a.put(b"elsewhere", b"a");
+        // In the range, or right behind it.
+        b.write(&key(changed.unwrap_or(KEYS)), b"w", Sync::Off).unwrap();
+        match changed {
+            None => a.commit(Sync::Off).expect("nothing in the range has changed"),
+            Some(_) => {
+                assert!(is_conflict(&a.commit(Sync::Off).unwrap_err()), "{changed:?}");
+                a.rollback();
+            }
+        }
+    }
 }
 
 #[test]

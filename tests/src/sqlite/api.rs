@@ -91,6 +91,8 @@ functions! {
     libversion = b"sqlite3_libversion\0": fn() -> *const c_char;
     sourceid = b"sqlite3_sourceid\0": fn() -> *const c_char;
     compileoption_get = b"sqlite3_compileoption_get\0": fn(c_int) -> *const c_char;
+    // With an option that takes no further arguments.
+    config = b"sqlite3_config\0": fn(c_int) -> c_int;
     malloc64 = b"sqlite3_malloc64\0": fn(u64) -> *mut c_void;
     free = b"sqlite3_free\0": fn(*mut c_void);
     vfs_find = b"sqlite3_vfs_find\0": fn(*const c_char) -> *mut RawVfs;

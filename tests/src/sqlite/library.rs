@@ -64,6 +64,17 @@ impl Library {
         options
     }
 
+    /// Configures it for a program that has one thread; before anything is opened with it.
+    ///
+    /// # Panics
+    /// If it is in use already.
+    pub fn configure_for_one_thread(&self) {
+        const SINGLETHREAD: i32 = 1;
+        // SAFETY: this option takes no further arguments.
+        let code = unsafe { (self.functions().config)(SINGLETHREAD) };
+        assert_eq!(code, 0, "it is in use already");
+    }
+
     /// Registers a VFS of this name that does what the default one does, with its files.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use plait_engine::crash_point::panic_point;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
@@ -21,12 +22,16 @@ use plait_engine::{database, session};
 use super::base::Opener;
 use super::codes::{self, SQLITE_BUSY, SQLITE_DONE, SQLITE_MISUSE, SQLITE_OK};
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
-use super::{end, with, with_memory};
+use super::{end, text, with, with_memory};
 
-/// Runs `f` behind a guard; the thread cannot be cancelled meanwhile.
-fn caught<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs `f` behind a guard; `name` is that of the C function. The thread cannot be cancelled meanwhile.
+fn caught<T>(name: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _uncancelled = Uncancelled::begin();
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
+    let run = || {
+        panic_point(name);
+        f()
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Err(Error::Io {
             what: "internal error".into(),
             source_text: "the engine panicked".into(),
@@ -39,11 +44,15 @@ fn caught<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
 ///
 /// # Safety
 /// `message` points to writable memory for one pointer.
-unsafe fn without_conn(message: *mut *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
-    match caught(f) {
+unsafe fn without_conn(
+    message: *mut *mut c_char,
+    name: &'static str,
+    f: impl FnOnce() -> Result<()>,
+) -> c_int {
+    match caught(name, f) {
         Ok(()) => SQLITE_OK,
         Err(e) => {
-            let text = CString::new(e.to_string()).unwrap_or_default();
+            let text = text(&e.to_string());
             // SAFETY: strdup copies a C string; pl_free releases it. `message` is writable by contract.
             unsafe { *message = libc::strdup(text.as_ptr()) };
             codes::of(&e)
@@ -76,7 +85,7 @@ pub unsafe extern "C" fn pl_attach(
     let path = unsafe { path_of(path) };
     // SAFETY: `message` is writable by contract.
     unsafe {
-        without_conn(message, || {
+        without_conn(message, "pl_attach", || {
             session::refuse_network(path)?;
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
             let conn = with_wait(wait, |w| database::attach(path, &opener, w))?;
@@ -147,7 +156,7 @@ pub unsafe extern "C" fn pl_enable_check(
     let path = unsafe { path_of(path) };
     // SAFETY: both results are writable by contract.
     unsafe {
-        without_conn(message, || {
+        without_conn(message, "pl_enable_check", || {
             *salt = session::enable_check(path)?;
             Ok(())
         })
@@ -162,7 +171,8 @@ pub unsafe extern "C" fn pl_enable_check(
 pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    caught(|| session::refuse_network(path)).map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
+    let checked = caught("pl_check_network", || session::refuse_network(path));
+    checked.map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
 }
 
 /// See engine.h.
@@ -180,7 +190,7 @@ pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
         Ok(if claim::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
     // Where there are no locks, joining says so.
-    caught(|| Ok(company().unwrap_or(SQLITE_BUSY))).unwrap_or(SQLITE_BUSY)
+    caught("pl_claim", || Ok(company().unwrap_or(SQLITE_BUSY))).unwrap_or(SQLITE_BUSY)
 }
 
 /// Whether a variable of the environment has a value, asked once; as engine.h wants it.
@@ -217,7 +227,9 @@ pub unsafe extern "C" fn pl_accept_base(
     let path = unsafe { path_of(path) };
     // SAFETY: `message` is writable by contract.
     unsafe {
-        without_conn(message, || database::accept_base(path, &mut || Opener { ops }.open(path)))
+        without_conn(message, "pl_accept_base", || {
+            database::accept_base(path, &mut || Opener { ops }.open(path))
+        })
     }
 }
 
@@ -270,4 +282,33 @@ pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
     }
     // SAFETY: engine.h.
     unsafe { pl_detach(conn) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(f: impl FnOnce() -> Result<()>) -> (c_int, String) {
+        let mut message = std::ptr::null_mut();
+        // SAFETY: room for one pointer.
+        let code = unsafe { without_conn(&raw mut message, "pl_accept_base", f) };
+        if message.is_null() {
+            return (code, String::new());
+        }
+        // SAFETY: a C string, by its contract.
+        let sentence = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+        // SAFETY: as C does with it.
+        unsafe { pl_free(message.cast()) };
+        (code, sentence)
+    }
+
+    #[test]
+    fn a_panic_in_a_call_without_a_connection_is_an_error_with_a_sentence() {
+        let (code, sentence) = said(|| panic!("on purpose"));
+        assert_eq!(code, codes::SQLITE_IOERR);
+        assert!(sentence.contains("the engine panicked"), "{sentence}");
+        assert_eq!(said(|| Ok(())), (SQLITE_OK, String::new()));
+        let (code, sentence) = said(|| Err(Error::CantOpen("a zero \0 in a name".into())));
+        assert_eq!((code, sentence.as_str()), (codes::SQLITE_CANTOPEN, "a zero   in a name"));
+    }
 }

@@ -2,12 +2,15 @@
 //!
 //! PLAIT_RUN_REPORT names a file. Each process that loads the library appends the path of its program, and, once, that it has
 //! opened a database; see [`LOADED`] and [`OPENED`]. Each record is one write and ends in a zero byte. Without the variable, and where
-//! the file cannot be written, nothing happens.
+//! the file cannot be written, nothing happens. Nor does a panic here end a program: it may come before its `main`.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
+
+use plait_engine::crash_point::panic_point;
 
 /// Names the file.
 pub const VARIABLE: &str = "PLAIT_RUN_REPORT";
@@ -16,7 +19,7 @@ pub const LOADED: &[u8] = b"loaded ";
 /// A database was opened.
 pub const OPENED: &[u8] = b"opened";
 
-fn record(what: impl FnOnce() -> Option<Vec<u8>>) {
+fn append(what: impl FnOnce() -> Option<Vec<u8>>) {
     let Some(path) = std::env::var_os(VARIABLE) else { return };
     let (Some(mut line), Ok(mut file)) = (what(), File::options().append(true).open(path)) else {
         return;
@@ -26,10 +29,19 @@ fn record(what: impl FnOnce() -> Option<Vec<u8>>) {
     let _ = file.write_all(&line);
 }
 
+fn record(name: &'static str, what: impl FnOnce() -> Option<Vec<u8>>) {
+    let run = || {
+        panic_point(name);
+        append(what);
+    };
+    // A record is missing then.
+    let _ = catch_unwind(AssertUnwindSafe(run));
+}
+
 /// See engine.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn pl_report_loaded() {
-    record(|| {
+    record("pl_report_loaded", || {
         let program = std::fs::read_link("/proc/self/exe").ok()?;
         Some([LOADED, program.as_os_str().as_bytes()].concat())
     });
@@ -39,5 +51,5 @@ pub extern "C" fn pl_report_loaded() {
 #[unsafe(no_mangle)]
 pub extern "C" fn pl_report_opened() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| record(|| Some(OPENED.to_vec())));
+    ONCE.call_once(|| record("pl_report_opened", || Some(OPENED.to_vec())));
 }
