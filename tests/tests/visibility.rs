@@ -83,6 +83,19 @@ fn what_a_killed_committer_left_is_there_at_once_for_a_reader_that_was_there() {
     }
 }
 
+/// What it left in shared memory is not believed for ever.
+#[test]
+fn what_a_committer_left_is_there_at_once_though_it_had_waited_for_long_before_it_was_killed() {
+    let Some(fixture) = fixture("a dead commit") else { return };
+    let mut reader = member(&fixture, "the reader");
+    let committer = pending_commit(&fixture);
+    assert_eq!(reader.integer(LOOK), 0);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(reader.integer(LOOK), 0, "it waits still");
+    committer.kill();
+    assert_eq!(reader.integer(LOOK), 1);
+}
+
 #[test]
 fn what_a_killed_committer_left_is_there_at_once_for_who_comes_later() {
     for point in COUNTS {

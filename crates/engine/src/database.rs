@@ -532,6 +532,10 @@ impl Database {
         &self.region
     }
 
+    pub(crate) fn shared_region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
     pub(crate) fn control(&self) -> &Control {
         self.region.control()
     }

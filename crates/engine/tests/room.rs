@@ -1,16 +1,20 @@
-//! A commit that has found room for its writes keeps it.
+//! A commit that has found room for its writes keeps it, and one that has not waits for it.
 
 #![allow(unsafe_code)]
 
 mod common;
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use common::{Client, create, wait_ms};
-use memmap2::MmapOptions;
+use memmap2::{MmapOptions, MmapRaw};
 use plait_engine::database::shm_path;
+use plait_engine::error::Error;
 use plait_engine::shm::layout::{Control, Layout};
+use plait_engine::txn::right::Wait;
 use plait_engine::txn::{Sync, WriteMode};
 
 /// Rows of one transaction: more than a chunk of nodes.
@@ -18,16 +22,25 @@ const ROWS: u32 = 60;
 /// Memtables that are filled. Each ends in a commit or two for which there is just room, or just none.
 const MEMTABLES: u32 = 6;
 
+/// The fixed part of the shared memory of the database at `path`.
+fn mapped(path: &Path) -> MmapRaw {
+    let file = std::fs::File::options().read(true).write(true).open(shm_path(path)).unwrap();
+    MmapOptions::new().len(size_of::<Layout>()).map_raw(&file).unwrap()
+}
+
+fn layout(map: &MmapRaw) -> &Layout {
+    // SAFETY: the fixed part of shared memory, all atomics, mapped as long as the borrow.
+    unsafe { &*map.as_ptr().cast::<Layout>() }
+}
+
 #[test]
 fn processes_that_come_during_a_commit_take_no_room_from_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = create(dir.path());
     let mut client = Client::open(&path);
     client.write(b"first", b"1", Sync::Off).unwrap();
-    let file = std::fs::File::options().read(true).write(true).open(shm_path(&path)).unwrap();
-    let map = MmapOptions::new().len(size_of::<Layout>()).map_raw(&file).unwrap();
-    // SAFETY: the fixed part of shared memory, all atomics, mapped as long as the borrow.
-    let layout = unsafe { &*map.as_ptr().cast::<Layout>() };
+    let map = mapped(&path);
+    let layout = layout(&map);
     let control: &Control = &layout.control;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -61,4 +74,62 @@ fn processes_that_come_during_a_commit_take_no_room_from_it() {
         last.expect("there is room for every commit");
     });
     assert_eq!(layout.log.poisoned(), None);
+}
+
+/// A queued transaction of some MiB; what its commit says to a caller who does not wait and may be interrupted.
+fn write_much(client: &mut Client, round: u32) {
+    wait_ms(1000, |w| client.conn().write_begin(WriteMode::Queued, w)).unwrap();
+    for row in 0..ROWS {
+        client.put(&[round.to_be_bytes(), row.to_be_bytes()].concat(), &[7; 60_000]);
+    }
+}
+
+fn commit_at_once(client: &mut Client, interrupted: bool) -> plait_engine::error::Result<()> {
+    let mut interrupted = || interrupted;
+    let mut wait = Wait { timeout: Duration::ZERO, busy: None, interrupted: &mut interrupted };
+    client.conn().commit(Sync::Off, false, &mut wait)
+}
+
+#[test]
+fn a_commit_without_room_waits_for_who_merges_and_no_longer_than_it_must() {
+    /// What a commit waits at least, whatever its busy timeout (`ROOM_PATIENCE`).
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let mut client = Client::open(&path);
+    client.write(b"first", b"1", Sync::Off).unwrap();
+    let _merger = Client::open(&path);
+    let map = mapped(&path);
+    let owner = &layout(&map).control.merge_owner;
+    // The second connection merges, and does not come to an end.
+    owner.store(2, Relaxed);
+    let mut round = 0;
+    loop {
+        write_much(&mut client, round);
+        match commit_at_once(&mut client, true) {
+            Ok(()) => client.conn().snapshot_end(),
+            Err(Error::Interrupted) => break,
+            Err(e) => panic!("{e}"),
+        }
+        round += 1;
+        assert!(round < 100, "shared memory is never full");
+    }
+    // The transaction is what it was, and waits again.
+    let begun = Instant::now();
+    match commit_at_once(&mut client, false) {
+        Err(Error::Full(why)) => assert!(why.contains("is merging"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(begun.elapsed() >= PATIENCE, "{:?}", begun.elapsed());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            owner.store(0, Relaxed);
+        });
+        commit_at_once(&mut client, false).expect("there is room again");
+    });
+    client.conn().snapshot_end();
+    let last = [round.to_be_bytes(), (ROWS - 1).to_be_bytes()].concat();
+    assert_eq!(client.read(&last), Some(vec![7; 60_000]));
+    assert_eq!(layout(&map).log.poisoned(), None);
 }

@@ -275,8 +275,10 @@ pub struct ProcessSlot {
     pub generation: AtomicU32,
     /// At least the newest timestamp that it has published and not settled (txn/readable.rs).
     pub commit_ts: AtomicU64,
-    /// Keeps slots on cache lines of their own.
-    pub pad: AtomicU64,
+    /// Connection slot index + 1 of who has published that one; see [`TxnSlot::author`].
+    pub author: AtomicU32,
+    /// When that was, in milliseconds of the monotonic clock.
+    pub author_ms: AtomicU32,
 }
 
 /// States of a connection's transaction, in [`TxnSlot::state`].
@@ -323,8 +325,11 @@ pub struct TxnSlot {
     pub waiting_for: AtomicU32,
     /// What its connection could not give back (txn/owed.rs).
     pub owes: AtomicU32,
+    /// While a commit is published and not settled: the kernel thread id of its author, which the kernel changes when that ends
+    /// (witness.rs); else 0.
+    pub author: AtomicU32,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 18],
+    pub pad: [AtomicU32; 17],
 }
 
 /// The whole of the file before the ring.

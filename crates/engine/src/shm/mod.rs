@@ -12,3 +12,4 @@ pub mod mutex;
 pub mod process;
 pub mod read_marks;
 pub mod region;
+pub mod witness;

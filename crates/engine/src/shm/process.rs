@@ -93,6 +93,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
             read_marks::forget(region, index);
             region.log().forget_writer(index);
             slot.commit_ts.store(0, Relaxed);
+            slot.author.store(0, Relaxed);
             // Release: whoever reads it takes what had the slot before for dead (P4), which it was before the lock was had.
             let generation = slot.generation.fetch_add(1, AcqRel).wrapping_add(1);
             slot.pid_namespace.store(namespace, Relaxed);

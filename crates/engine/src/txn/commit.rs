@@ -34,6 +34,7 @@ use crate::merge::Arena;
 use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::mutex::Guard;
+use crate::shm::witness::{self, Witness};
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
@@ -70,8 +71,11 @@ impl Room {
         let Some(busy) = wait.busy.as_mut() else {
             return self.start.elapsed() >= wait.timeout.max(ROOM_PATIENCE);
         };
+        if self.start.elapsed() < ROOM_PATIENCE {
+            return false;
+        }
         self.calls += 1;
-        self.start.elapsed() >= ROOM_PATIENCE && !busy(self.calls - 1)
+        !busy(self.calls - 1)
     }
 }
 
@@ -101,6 +105,8 @@ struct Committed {
     /// How far the log must be on disk before readers see it.
     needs: Lsn,
     wake: Option<SlotIndex>,
+    /// Until it is settled.
+    witness: Option<Witness>,
 }
 
 /// Result of validating outside the mutex: everything before `lsn` has been checked.
@@ -152,6 +158,7 @@ impl Conn {
         self.note_size(self.writes.len() as u64, false);
         self.writes.clear();
         let synced = self.settle_durability(&committed, sync);
+        drop(committed.witness);
         // It lies before the own commit.
         self.shown = super::readable::Shown::default();
         self.end_writing();
@@ -195,6 +202,7 @@ impl Conn {
         self.start_transaction();
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
+        witness::prepare();
         let took_right_before = self.has_right;
         let mut room = Room { start: Instant::now(), calls: 0, merged: false };
         let mut first_pass = None;
@@ -301,8 +309,7 @@ impl Conn {
         self.resolve_maxima()?;
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
-        // Release: before the frame is published (V3).
-        db.process_slot().commit_ts.store(ts.get(), Release);
+        let witness = self.announce(ts);
         let end = match self.append_frame(&guard, ts) {
             Ok(end) => end,
             Err(e) => return Ok(Err(Blocked::Log(e))),
@@ -331,7 +338,21 @@ impl Conn {
         let wake = if owner == 0 { None } else { db.pass_right() };
         drop(guard);
         crash_point!("commit.unlocked");
-        Ok(Ok(Committed { ts, end, needs, wake }))
+        Ok(Ok(Committed { ts, end, needs, wake, witness }))
+    }
+
+    /// (M) Says that a commit with this timestamp is about to be published, and by whom (V3, V5).
+    fn announce(&self, ts: CommitTs) -> Option<Witness> {
+        let witness = Witness::begin(self.db.shared_region(), |region| {
+            &region.layout().slots[self.slot.0 as usize].author
+        });
+        let process = self.db.process_slot();
+        // Relaxed: published by the next store.
+        process.author.store(self.slot.word(), Relaxed);
+        process.author_ms.store(witness::now_ms(), Relaxed);
+        // Release: before the frame is published (V3).
+        process.commit_ts.store(ts.get(), Release);
+        witness
     }
 
     /// (M) X2, or a full validation of a small read set, or the rest after a first pass.
@@ -552,5 +573,44 @@ impl Conn {
             // Release: nothing above is used after this.
             self.db.slot(self.slot).pin_high.store(high, Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds_ago(seconds: u64) -> Instant {
+        let ago = Duration::from_secs(seconds);
+        Instant::now().checked_sub(ago).expect("the machine has run that long")
+    }
+
+    #[test]
+    fn a_commit_waits_for_room_as_long_as_its_timeout_and_five_seconds_at_least() {
+        for (waited, timeout, over) in [(4, 0, false), (6, 0, true), (6, 10, false), (11, 10, true)]
+        {
+            let mut room = Room { start: seconds_ago(waited), calls: 0 };
+            let timeout = Duration::from_secs(timeout);
+            let mut wait = Wait { timeout, busy: None, interrupted: &mut || false };
+            let is_over = room.is_waited_for_in_vain(&mut wait);
+            assert_eq!(is_over, over, "waited {waited} s of {timeout:?}");
+        }
+    }
+
+    #[test]
+    fn a_busy_handler_decides_about_what_goes_beyond_that() {
+        let mut asked = Vec::new();
+        let mut busy = |prior| {
+            asked.push(prior);
+            prior < 2
+        };
+        let mut room = Room { start: Instant::now(), calls: 0 };
+        let mut wait =
+            Wait { timeout: Duration::ZERO, busy: Some(&mut busy), interrupted: &mut || false };
+        assert!(!room.is_waited_for_in_vain(&mut wait) && !room.is_waited_for_in_vain(&mut wait));
+        room.start = seconds_ago(6);
+        let answers = [(); 3].map(|()| room.is_waited_for_in_vain(&mut wait));
+        assert_eq!(answers, [false, false, true]);
+        assert_eq!(asked, [0, 1, 2], "the number of prior calls");
     }
 }

@@ -21,9 +21,11 @@
 //! would act on what a power cut may still undo.
 //!
 //! Who has died can have left commits that it settles no more, and someone may know of its death: by waiting for it, by its
-//! closed pipe, a moment ago. So that is asked of the kernel at each read, but only while something is published and not
-//! settled, and only about other processes that have published it (`ProcessSlot.commit_ts`). It costs a system call for each of
-//! those, and an answer cannot be kept: the next read may come after a death, and after someone has told its program.
+//! closed pipe, a moment ago. So each read looks, but only while something is published and not settled, and only for the
+//! processes that have published it (`ProcessSlot.commit_ts`). An answer cannot be kept: the next read may come after a
+//! death, and after someone has told its program. But it can be read in shared memory: whoever commits leaves a word there that the
+//! kernel changes when his thread ends (V5). Only where that says nothing, or says for long that he lives, the kernel
+//! is asked for the lock of the process, which costs a system call for each.
 //!
 //! Invariants
 //! - V1 What a COMMIT has acknowledged, and what a transaction was shown that has ended in whatever way, is settled. Reads of
@@ -33,9 +35,13 @@
 //!   before the frame is published, and a dead process's slot is freed only when they are settled.
 //! - V4 `full_end` is at least the end of every FULL frame through `visible_ts`. A frame whose author died before he
 //!   could say what it is counts as FULL.
+//! - V5 `author` of a process leads to the word of a thread that has published the newest of these, or was about to: it
+//!   is filled before `commit_ts` is raised and emptied when the commit is settled, or was not published. A thread that has ended
+//!   leaves a commit to be settled also where its process lives on.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use super::slots::SlotIndex;
 use super::{Conn, Sync};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -43,6 +49,7 @@ use crate::ids::{Lsn, SnapshotTs};
 use crate::shm::cancel::Uncancelled;
 use crate::shm::layout::ProcessSlot;
 use crate::shm::process::{self, ProcessIndex};
+use crate::shm::witness::{self, Said};
 
 /// The newest commits that a transaction was shown.
 #[derive(Debug, Clone, Copy, Default)]
@@ -121,7 +128,7 @@ impl Database {
         self.log()?.sync_through(needs).map_err(Error::from)
     }
 
-    /// Settles what dead processes have left that is newer than `known`.
+    /// Settles what the dead have left that is newer than `known`.
     fn settle_dead(&self, known: u64) -> Result<()> {
         let slots = &self.region().layout().processes;
         // Acquire: a process that has published anything has raised it before.
@@ -130,14 +137,39 @@ impl Database {
             // Acquire pairs with the Release of those who clear it: what it stood for is settled.
             let newest = slot.commit_ts.load(Acquire);
             let index = ProcessIndex(i as u32);
-            if newest > known && !process::is_alive(self.region(), self.process(), index) {
+            if newest > known && !self.has_living_author(index) {
                 self.settle_commits_of(index)?;
             }
         }
         Ok(())
     }
 
-    /// Settles whatever the dead process of slot `index` has published (V3).
+    /// Whether who has published the newest commit of the process in slot `index` is there to settle it.
+    fn has_living_author(&self, index: ProcessIndex) -> bool {
+        match self.say_of_author(index) {
+            Said::Lives => true,
+            Said::Ended => false,
+            Said::Nothing => process::is_alive(self.region(), self.process(), index),
+        }
+    }
+
+    /// What can be told of it without asking the kernel (V5).
+    fn say_of_author(&self, index: ProcessIndex) -> Said {
+        let process = &self.region().layout().processes[index.0 as usize];
+        // Relaxed, both: the caller has loaded `commit_ts`, before which they were stored. What is newer tells as much.
+        let Some(slot) = SlotIndex::from_word(process.author.load(Relaxed)) else {
+            return Said::Nothing;
+        };
+        let slot = self.slot(slot);
+        let said = witness::read(&slot.author);
+        // After the word: it was believable when it was read.
+        let age = witness::now_ms().wrapping_sub(process.author_ms.load(Relaxed));
+        let is_of_it = slot.process.load(Acquire) == index.0 + 1;
+        let is_believed = is_of_it && (said == Said::Ended || age < witness::BELIEVED_MS);
+        if is_believed { said } else { Said::Nothing }
+    }
+
+    /// Settles whatever the process of slot `index` has published (V3), which is dead, or whose thread has ended in its commit.
     pub(crate) fn settle_commits_of(&self, index: ProcessIndex) -> Result<()> {
         let c = self.control();
         let newest = &self.region().layout().processes[index.0 as usize].commit_ts;

@@ -47,6 +47,7 @@ impl TxnSlot {
         self.txn.store(0, Relaxed);
         self.waiting_for.store(0, Relaxed);
         self.granted.store(0, Relaxed);
+        self.author.store(0, Relaxed);
         // Release: whoever sees the pin gone also sees that nothing uses the memory any more.
         self.pin_low.store(NO_PIN, Release);
     }
