@@ -212,15 +212,19 @@ mod tests {
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     }
 
+    /// A file with a lock on byte 7, and the same file opened by its name.
+    fn locked_and_opened_again(dir: &tempfile::TempDir) -> (LockFile, File) {
+        let path = dir.path().join("f");
+        let create = || File::options().create_new(true).read(true).write(true).open(&path);
+        let file = LockFile::open(create).unwrap();
+        assert!(locks::try_lock(&file, 7).unwrap());
+        (file, File::options().read(true).write(true).open(&path).unwrap())
+    }
+
     #[test]
     fn a_child_does_not_keep_its_parents_locks() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let file =
-            LockFile::open(|| File::options().create_new(true).read(true).write(true).open(&path))
-                .unwrap();
-        let elsewhere = File::options().read(true).write(true).open(&path).unwrap();
-        assert!(locks::try_lock(&file, 7).unwrap());
+        let (file, elsewhere) = locked_and_opened_again(&dir);
         let fd = file.as_raw_fd();
         let child = forked(|| {
             let mut what = std::mem::MaybeUninit::<libc::stat>::uninit();
@@ -238,12 +242,7 @@ mod tests {
     #[test]
     fn a_program_that_closes_every_descriptor_keeps_its_locks() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let file =
-            LockFile::open(|| File::options().create_new(true).read(true).write(true).open(&path))
-                .unwrap();
-        let elsewhere = File::options().read(true).write(true).open(&path).unwrap();
-        assert!(locks::try_lock(&file, 7).unwrap());
+        let (file, elsewhere) = locked_and_opened_again(&dir);
         give_up(file.as_raw_fd());
         assert!(locks::is_locked_elsewhere(&elsewhere, 7).unwrap());
         drop(file);
@@ -253,12 +252,8 @@ mod tests {
     #[test]
     fn a_file_opened_again_shares_no_lock() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let file =
-            LockFile::open(|| File::options().create_new(true).read(true).write(true).open(&path))
-                .unwrap();
+        let (file, _elsewhere) = locked_and_opened_again(&dir);
         let again = file.reopen().unwrap();
-        assert!(locks::try_lock(&file, 7).unwrap());
         assert!(!locks::try_lock(&again, 7).unwrap());
     }
 }
