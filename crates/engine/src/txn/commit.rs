@@ -66,6 +66,10 @@ struct Room {
 }
 
 impl Room {
+    fn since(start: Instant) -> Room {
+        Room { start, calls: 0, merged: false }
+    }
+
     /// Whether the wait is over; a custom handler is asked for what goes beyond what everybody waits.
     fn is_waited_for_in_vain(&mut self, wait: &mut Wait<'_>) -> bool {
         let Some(busy) = wait.busy.as_mut() else {
@@ -204,7 +208,7 @@ impl Conn {
         self.db.log()?;
         witness::prepare();
         let took_right_before = self.has_right;
-        let mut room = Room { start: Instant::now(), calls: 0, merged: false };
+        let mut room = Room::since(Instant::now());
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
@@ -589,7 +593,7 @@ mod tests {
     fn a_commit_waits_for_room_as_long_as_its_timeout_and_five_seconds_at_least() {
         for (waited, timeout, over) in [(4, 0, false), (6, 0, true), (6, 10, false), (11, 10, true)]
         {
-            let mut room = Room { start: seconds_ago(waited), calls: 0 };
+            let mut room = Room::since(seconds_ago(waited));
             let timeout = Duration::from_secs(timeout);
             let mut wait = Wait { timeout, busy: None, interrupted: &mut || false };
             let is_over = room.is_waited_for_in_vain(&mut wait);
@@ -604,7 +608,7 @@ mod tests {
             asked.push(prior);
             prior < 2
         };
-        let mut room = Room { start: Instant::now(), calls: 0 };
+        let mut room = Room::since(Instant::now());
         let mut wait =
             Wait { timeout: Duration::ZERO, busy: Some(&mut busy), interrupted: &mut || false };
         assert!(!room.is_waited_for_in_vain(&mut wait) && !room.is_waited_for_in_vain(&mut wait));
