@@ -224,7 +224,7 @@ fn a_second_copy_of_the_library_in_the_process_is_refused_beside_a_lone_connecti
 #[test]
 fn a_backup_onto_a_lone_database_keeps_its_mode() {
     let Some(fixture) = fixture() else { return };
-    let source = fixture.subject.library().open(&fixture.path("source.db")).expect("it opens");
+    let source = fixture.subject.library().open(fixture.path("source.db")).expect("it opens");
     source.execute("CREATE TABLE s(x); INSERT INTO s VALUES(1)").expect("a source");
     let lone = fixture.open();
     lone.execute(INSERT).expect("it inserts alone");
