@@ -274,7 +274,10 @@ impl Ring {
         let shared = self.shared();
         let (window, len) = (shared.window_bytes(), to.get().saturating_sub(from.get()));
         assert!(window <= shared.ring_bytes());
-        if len > window || from.get() % WORD as u64 != 0 || len % WORD as u64 != 0 {
+        if len > window
+            || !from.get().is_multiple_of(WORD as u64)
+            || !len.is_multiple_of(WORD as u64)
+        {
             return false;
         }
         copy.resize(len as usize, 0);
