@@ -116,6 +116,17 @@ impl Subject {
         Self { mode: Mode::Wal, ..Self::plait() }
     }
 
+    /// The `plait` command that was built with the library; `None` says so.
+    #[must_use]
+    pub fn command(&self) -> Option<std::process::Command> {
+        let program = self.library.ancestors().nth(2).map(|dist| dist.join("bin/plait"));
+        let program = program.filter(|program| program.exists());
+        if program.is_none() {
+            eprintln!("skipped: bin/plait is not built beside the library");
+        }
+        program.map(std::process::Command::new)
+    }
+
     /// Whether it is in concurrent mode.
     #[must_use]
     pub fn is_concurrent(&self) -> bool {

@@ -281,11 +281,7 @@ fn shared_memory_of_an_unknown_version_is_not_used() {
 #[test]
 fn accepting_the_base_gives_up_the_log_and_nothing_else() {
     let Some(subject) = real_plait("plait recover") else { return };
-    let program = subject.library.ancestors().nth(2).map(|dist| dist.join("bin/plait"));
-    let Some(program) = program.filter(|program| program.exists()) else {
-        eprintln!("skipped: bin/plait is not built beside the library");
-        return;
-    };
+    let Some(mut command) = subject.command() else { return };
     let (fixture, acknowledged) = dead_database(&subject, 30, 12);
     Image::of(&fixture.database())
         .without("-plait")
@@ -293,7 +289,7 @@ fn accepting_the_base_gives_up_the_log_and_nothing_else() {
         .without("-shm")
         .put(&fixture.database());
     refused(&subject, &fixture.database(), &["plait recover"]);
-    let output = std::process::Command::new(program)
+    let output = command
         .args(["recover", "--accept-base", "--yes"])
         .arg(fixture.database())
         .output()

@@ -5,7 +5,7 @@ use plait_tests::job::{Job, Work};
 use plait_tests::jobs::stranger::{Stranger, Told};
 use plait_tests::os;
 use plait_tests::place::Place;
-use plait_tests::sqlite::{CANTOPEN, Connection, OpenFlags, SqlError};
+use plait_tests::sqlite::{CANTOPEN, Connection, OpenFlags, READONLY, SqlError};
 use plait_tests::subject::{BUSY_TIMEOUT, Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::os::unix::fs::PermissionsExt as _;
@@ -250,9 +250,15 @@ fn a_log_that_a_process_uses_is_not_called_anothers() {
     assert_eq!(error.code, CANTOPEN, "{error}");
     assert!(error.message.contains("in use by processes"), "{error}");
     assert!(!error.message.contains("remove it"), "{error}");
-    old.ok("INSERT INTO t(val) VALUES('the old file goes on')");
-    assert_eq!(old.integer(COUNT), 502);
+    std::thread::sleep(Duration::from_millis(50));
+    let error = old.fails("INSERT INTO t(val) VALUES('for nobody')", READONLY);
+    assert!(error.message.contains("VACUUM INTO"), "{error}");
+    assert_eq!(old.integer(COUNT), 501, "it can still be read");
     old.close().expect("it closes");
+    // What was acknowledged is not thrown away because another file has taken the name.
+    let error = new.text("PRAGMA journal_mode=concurrent").expect_err("the log holds commits");
+    assert!(error.message.contains("of another database file"), "{error}");
+    std::fs::remove_file(fixture.side_file("-plait")).expect("nobody wants them");
     assert_eq!(new.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
     new.execute("CREATE TABLE u(b); INSERT INTO u VALUES(2)").expect("it works");
 }

@@ -24,9 +24,11 @@ const VOID: [&str; 8] = [
     "pl_snapshot_end",
 ];
 /// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 11] = [
     "pl_accept_base",
     "pl_attach",
+    "pl_belongs",
+    "pl_beside",
     "pl_check_network",
     "pl_claim",
     "pl_commit_prepare",

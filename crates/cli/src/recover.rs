@@ -33,6 +33,14 @@ pub struct RecoverArgs {
 pub fn run(args: &RecoverArgs) -> Result<u8> {
     let state = Inspection::of(&args.file)?;
     let shown = args.file.display();
+    if state.is_in_use()
+        && let Outlook::Refuses { why, .. } = state.outlook()
+    {
+        return Err(Failure::new(
+            format!("{shown} cannot be recovered now: {why}"),
+            format!("close {} first", crate::status::people(state.alive())),
+        ));
+    }
     if !state.header.is_concurrent() && state.header.read_version < 3 {
         anstream::println!(
             "{shown} is in mode {}: SQLite recovers such files by itself when they are opened",
@@ -105,17 +113,24 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     if !args.yes {
         confirm(&format!("{shown}: {lost}"))?;
     }
-    let kept = keep(&log)?;
+    let mut kept: Vec<PathBuf> = keep(&log)?.into_iter().collect();
+    if state.is_replaced {
+        // It goes with another file than this one, which is used without it.
+        kept.extend(keep(&beside(&state.path, "-wal"))?);
+    }
     if let Err(e) = accept::accept_base(&state.path) {
-        if let Some(kept) = &kept {
+        for kept in &kept {
             // Nothing was given up: the second name would only puzzle.
             let _ = std::fs::remove_file(kept);
         }
         return Err(e.about("accept the base of", &args.file));
     }
     anstream::println!("{} is accepted as it is: a plain SQLite file at rest", styled(GOOD, shown));
-    if let Some(kept) = kept {
-        anstream::println!("its log was kept as {}; remove it when you are sure", kept.display());
+    for kept in kept {
+        anstream::println!(
+            "what it did without was kept as {}; remove it when you are sure",
+            kept.display()
+        );
     }
     Ok(failure::OK)
 }
@@ -132,6 +147,11 @@ fn what_is_lost(state: &Inspection) -> String {
         }
         _ => String::new(),
     };
+    if state.is_replaced {
+        return format!(
+            "the file is used alone: the WAL and the log beside it belong to another, and are set aside{in_memory}"
+        );
+    }
     match &state.log {
         Log::Sound(summary) if summary.frames > 0 => format!(
             "{} in the log ({}) will be given up{in_memory}",

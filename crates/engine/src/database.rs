@@ -75,6 +75,7 @@ pub struct Database {
     pid: u32,
     pid_namespace: u64,
     path: PathBuf,
+    identity: BaseIdentity,
     fork_generation: u64,
     background: crate::background::Background,
     yielding: Yielding,
@@ -230,10 +231,35 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     }
     let _alone = session::claim_log(path, true)?;
     let mut base = open()?;
-    session::accept_base(path, base.as_mut())?;
+    let is_replaced = match base.header() {
+        Err(Error::Replaced(_)) => true,
+        other => other.map(|_| false)?,
+    };
+    if is_replaced {
+        drop(base);
+        remove_wal(path)?;
+        base = open()?;
+    }
+    session::accept_base(path, base.as_mut(), is_replaced)?;
     region.invalidate();
     side::remove(region.file(), &shm)
         .map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
+}
+
+/// Removes SQLite's WAL of another file than this one, and its index.
+fn remove_wal(path: &Path) -> Result<()> {
+    for suffix in ["-wal", "-shm"] {
+        let path = suffixed(path, suffix);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(format!("cannot remove {}", path.display()), &e));
+            }
+            _ => {}
+        }
+    }
+    OsStorage
+        .sync_dir_of(path)
+        .map_err(|e| Error::io(format!("cannot sync the folder of {}", path.display()), &e))
 }
 
 /// Fails if one file is opened by two names: the WAL and the log go by the name, and are not beside the second.
@@ -376,6 +402,7 @@ impl Database {
             pid: process::pid(),
             pid_namespace: process::pid_namespace(),
             path: path.to_owned(),
+            identity,
             fork_generation: forks,
             background: crate::background::Background::default(),
             yielding: Yielding::default(),
@@ -396,7 +423,10 @@ impl Database {
         let _leaving = Leaving(self);
         // Failures leave a consistent session behind, which the next to attach continues.
         let last = process::live_others(&self.region, self.process) == 0;
-        if last && self.reap_dead().is_ok() && self.finish_session().is_ok() {
+        // Whoever has deleted the database wants nothing of it; what another file was put in place of stays.
+        let may_end = last && (!self.path.exists() || self.check_place().is_ok());
+        let may_end = may_end && self.reap_dead().is_ok();
+        if may_end && self.finish_session().is_ok() {
             self.region.invalidate();
             drop(self.take_base());
             // Not that of another session, whose name it may be by now.
@@ -458,7 +488,10 @@ impl Database {
             return Err(Error::Full("not everything could be merged".into()));
         }
         crate::crash_point!("close.merged");
-        self.with_base(|base| session::unfence(base))?;
+        self.with_base(|base| {
+            self.refuse_older_base(base)?;
+            session::unfence(base)
+        })?;
         crate::crash_point!("close.unfenced");
         session::remove_log(&self.path)?;
         crate::crash_point!("close.log_removed");
@@ -476,6 +509,7 @@ impl Database {
             Some(base) => base,
             None => {
                 let mut opened = self.opener.open(&self.path)?;
+                self.check_place()?;
                 opened.use_read_marks(&self.read_marks);
                 opened
             }
@@ -492,6 +526,15 @@ impl Database {
     /// A sync of the base's files has failed. That stops the log if it leaves in doubt what frames rely on (C4).
     pub fn base_sync_failed(&self) {
         self.log_shared().note_base_sync_failed(libc::EIO);
+    }
+
+    /// Fails if the file of this session is not the one at its path any more. What is open of it goes on to be readable, but nothing
+    /// may be opened by the path, nor removed beside it.
+    fn check_place(&self) -> Result<()> {
+        match identity_of(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            _ => Err(Error::Replaced(self.path.clone())),
+        }
     }
 
     /// Reads the base's header.

@@ -66,6 +66,9 @@ pub enum Error {
     /// The file cannot be opened in this mode; the text says what to do.
     #[error("{0}")]
     CantOpen(String),
+    /// The database file at this path is not the one that the files beside it belong to.
+    #[error("{}", replaced(.0))]
+    Replaced(std::path::PathBuf),
     /// The call is wrong in this state (fork, second copy of the library, mode).
     #[error("{0}")]
     Misuse(String),
@@ -85,6 +88,14 @@ pub enum Error {
         /// SQLite's error text with what was being done.
         text: String,
     },
+}
+
+fn replaced(path: &std::path::Path) -> String {
+    let path = path.display();
+    format!(
+        "{path} was replaced or written over while {path}-wal and {path}-plait, which do not go with it, were kept; close every \
+         program that uses it, then put the newest file back, or use this one without them: `plait recover --accept-base {path}`"
+    )
 }
 
 impl Error {

@@ -91,6 +91,10 @@ pub(crate) fn begin(
     trusted: bool,
 ) -> Result<()> {
     let header = base.header()?;
+    let is_fenced = region.control().fence.load(Acquire) == fence::FENCED;
+    if trusted && is_fenced && header.fence_in_wal_alone {
+        return Err(Error::Replaced(path.to_owned()));
+    }
     if trusted && continues(region, base, &header)? {
         return Ok(());
     }
@@ -212,7 +216,10 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
 }
 
 /// Fails if processes use a log beside a base that needs none: theirs is the database file that stood here before.
-fn refuse_used_log(path: &Path) -> Result<()> {
+///
+/// # Errors
+/// `CantOpen`, in words.
+pub fn refuse_used_log(path: &Path) -> Result<()> {
     let log = log_path(path);
     let used =
         side::open(&log, false).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
@@ -244,6 +251,10 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
         }
         other => other?,
     };
+    // Y3: before anything was committed the fence stood in the file.
+    if header.fence_in_wal_alone && scan.summary().newest > Generation::ZERO {
+        return Err(Error::Replaced(path.to_owned()));
+    }
     // R1: what the log holds beyond its end is given up with the same stamp.
     let through = header.generation.max(scan.summary().newest);
     let mut newest: BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)> = BTreeMap::new();
@@ -312,9 +323,10 @@ pub(crate) fn remove_log(path: &Path) -> Result<()> {
 }
 
 /// Accepts the base as it is: gives up commits that are only in the log. No process has the database open.
-pub fn accept_base(path: &Path, base: &mut dyn Base) -> Result<()> {
+/// `is_replaced`: the file is none of this session, and may be anything.
+pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Result<()> {
     let header = base.header()?;
-    if !header.marked {
+    if !header.marked && !is_replaced {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
     }
     // R1: with the stamp the log is a stale one. One that cannot be read, or is not of this base, is given up unseen: should the

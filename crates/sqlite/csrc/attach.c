@@ -152,6 +152,8 @@ static int plAttach(Btree *p){
   PlWait wait;
   int rc;
   if( pPl==0 ) return SQLITE_NOMEM_BKPT;
+  rc = plRefuseMoved(p);
+  if( rc ) return rc;
   if( zWhy ){
     return plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("cannot open %s: it holds commits beside its file, and %s; "
         "close it everywhere first (after a crash: plait recover), or open it without that", plDbName(p), zWhy));
@@ -202,32 +204,37 @@ static int plStaysStock(Btree *p, int wrflag){
 static void plUnlockForOthers(Btree *p){
   Pager *pPager = p->pBt->pPager;
   if( !pPager->exclusiveMode ) return;
-  /* Without a buffer there is no checkpoint, and the WAL stays. */
-  (void)sqlite3WalClose(pPager->pWal, p->db, 0, 0, 0);
-  pPager->pWal = 0;
-  pagerFixMaplimit(pPager);
   pPager->exclusiveMode = PAGER_LOCKINGMODE_NORMAL;
   if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
-  pagerUnlockDb(pPager, NO_LOCK);
-  pPager->eState = PAGER_OPEN;
+  plForgetWal(p);
 }
 
 /* A stock transaction began and page 1 is marked, or a write transaction could not begin, perhaps because a merge had
 ** the lock. */
 static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
+  int rcFits;
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
+  if( rc==SQLITE_OK && !plMarked(p->pBt) ) return plUnmarked(p);
   if( rc!=SQLITE_OK ){
     if( p->inTrans!=TRANS_NONE ){
       return rc==SQLITE_BUSY_SNAPSHOT && plMarked(p->pBt) ? plNoLongerAlone(p, rc) : rc;
     }
     if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return rc;
-    if( !plMarked(p->pBt) || plStaysStock(p, wrflag) ){
+    if( !plMarked(p->pBt) ){
       plBaseEnd(p);
       return rc;
     }
-  }else if( plStaysStock(p, wrflag) ){
-    return rc;
+    rcFits = plLookOnce(p);
+    if( rcFits ) return rcFits;
+    if( plStaysStock(p, wrflag) ){
+      plBaseEnd(p);
+      return rc;
+    }
+  }else{
+    rcFits = plLookOnce(p);
+    if( rcFits ) return rcFits;
+    if( plStaysStock(p, wrflag) ) return rc;
   }
   plBaseEnd(p);
   if( p->db->flags & SQLITE_ResetDatabase ){
@@ -271,7 +278,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
   bBegins = p->inTrans==TRANS_NONE;
   rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);
-  if( PL_UNLIKELY(rc==SQLITE_OK ? (bBegins && plMarked(p->pBt)) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
+  if( PL_UNLIKELY(rc==SQLITE_OK ? (bBegins && (plMarked(p->pBt) || plIsSuspect(p))) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
     return plFirstTouch(p, wrflag, pSchemaVersion, rc);
   }
   return rc;
@@ -285,6 +292,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   int rc;
   if( pPl==0 ) return sqlite3StockBtreeClose(p);
   if( pPl->pConn ) plBtreeRollback(p, SQLITE_OK, 0);
+  plBeforeClose(p);
   pConn = pPl->pConn;
   pPl->pConn = 0;
   p->pPl = 0;

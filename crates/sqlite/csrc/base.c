@@ -62,6 +62,9 @@ static void plBaseClose(void *p){
   PlBase *pBase = (PlBase*)p;
   if( pBase==0 ) return;
   plApplyClose(&pBase->apply);
+  sqlite3_mutex_enter(pBase->db->mutex);
+  plBeforeClose(plBaseBtree(pBase));
+  sqlite3_mutex_leave(pBase->db->mutex);
   sqlite3_close(pBase->db);
   sqlite3_free(pBase);
 }
@@ -78,6 +81,12 @@ static const char *plBaseErrmsg(void *p){
   return sqlite3_errmsg(((PlBase*)p)->db);
 }
 
+/* The file is not that of its WAL: nothing of one may get into the other, not at the close of the connection either. */
+static void plBaseRefuse(PlBase *pBase){
+  plBaseEnd(plBaseBtree(pBase));
+  plForgetWal(plBaseBtree(pBase));
+}
+
 static int plBaseHeader(void *p, PlHeader *pOut){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
@@ -89,7 +98,16 @@ static int plBaseHeader(void *p, PlHeader *pOut){
   rc = bOwn ? sqlite3StockBtreeBeginTrans(pBt, 0, 0) : SQLITE_OK;
   if( rc==SQLITE_OK ){
     plReadHeader(pBt->pBt, pOut);
-    if( bOwn ) rc = sqlite3StockBtreeCommit(pBt);
+    if( bOwn ){
+      u8 bFenced;
+      rc = plFits(pBt->pBt->pPager, &bFenced);
+      pOut->fenceInWalAlone = pOut->fenced && !bFenced;
+      if( rc ){
+        plBaseRefuse(pBase);
+      }else{
+        rc = sqlite3StockBtreeCommit(pBt);
+      }
+    }
   }
   sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
@@ -127,6 +145,10 @@ static int plBaseBeginWrite(void *p){
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   rc = sqlite3StockBtreeBeginTrans(pBt, 1, 0);
+  if( rc==SQLITE_OK ){
+    rc = plFits(pBt->pBt->pPager, 0);
+    if( rc ) plBaseRefuse(pBase);
+  }
   if( rc==SQLITE_OK ){
     pBase->db->autoCommit = 0;
     rc = plBaseSchema(pBase);
@@ -203,7 +225,12 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
   sqlite3_mutex_enter(pBase->db->mutex);
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
-  rc = sqlite3StockBtreeCheckpoint(plBaseBtree(pBase), eMode, &nLog, &nCkpt);
+  rc = plFitsNow(plBaseBtree(pBase));
+  if( rc ){
+    plForgetWal(plBaseBtree(pBase));
+  }else{
+    rc = sqlite3StockBtreeCheckpoint(plBaseBtree(pBase), eMode, &nLog, &nCkpt);
+  }
   *pPageSize = (uint32_t)sqlite3BtreeGetPageSize(plBaseBtree(pBase));
   sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);

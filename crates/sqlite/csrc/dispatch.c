@@ -50,6 +50,8 @@
 static int plEscalate(Btree *p);
 static int plLook(Btree *p);
 static int plJoin(Btree *p);
+static SQLITE_INLINE int plMarked(BtShared *pBt);
+static void plBaseEnd(Btree *p);
 static int plBreak(Btree *p, int rc);
 static int plReadEverything(Btree *p);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
@@ -78,6 +80,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "blob.c"
 #include "rowid.c"
 #include "cursor.c"
+#include "fits.c"
 #include "alone.c"
 #include "attach.c"
 #include "transaction.c"

@@ -73,6 +73,8 @@ struct PlBtree {
   u8 bJoin;               /* not to stay alone (alone.c) */
   u8 bLocal;              /* the file system is none that is refused */
   u16 nAlone;             /* transactions written alone */
+  u8 bAway;               /* the file is not under its name any more (fits.c) */
+  u32 msFile, msName;     /* when the file and its name were looked at last */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle */

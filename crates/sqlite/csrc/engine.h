@@ -41,11 +41,15 @@ typedef struct PlHeader {
   uint8_t  fenced;        /* bytes 18 and 19 are 3 */
   uint8_t  empty;         /* the file has no pages yet */
   uint8_t  textEncoding;  /* 1 utf8, 2 utf16le, 3 utf16be, 0 not set yet */
+  uint8_t  fenceInWalAlone; /* fenced, but the database file itself does not say so; asked of the hidden connection alone */
   uint32_t salt;          /* bytes 72..75 */
   uint32_t generation;    /* bytes 76..79: merged through this generation */
   uint64_t cookie;        /* version of the content: a hash of the WAL-index header (salts, mxFrame, frame checksum)
                           ** that this transaction reads; differs after any commit to the base */
 } PlHeader;
+
+/* The database file is not the one that the files beside it belong to. */
+#define PL_MISFIT 0x7fff0003
 
 /* ---- what Rust calls: a hidden stock connection to the base ------------- */
 typedef struct PlBaseOps {
@@ -80,6 +84,13 @@ int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, const s
 /* Leave.  The last one out merges, unfences and removes the side files; a failure
 ** there leaves everything for the next recovery and is not an error. */
 void pl_detach(PlConn *);
+/* Does the file with this page 1 go with the WAL, in which these were committed, oldest first, the newest of them brought into the
+** file if bBrought? 100 bytes of each. SQLITE_OK or PL_MISFIT. */
+#define PL_FIRST_BYTES 100
+int  pl_belongs(const uint8_t *aFile, const uint8_t *aWal, uint32_t nWal, int bBrought);
+char *pl_misfit(const char *zPath);      /* what is said of PL_MISFIT; malloc'ed */
+/* An unmarked file: do living processes use the log beside it, as members of a session of the file that stood here before? */
+int  pl_beside(const char *zPath, char **pzErr);
 int  pl_check_fork(PlConn *);            /* SQLITE_MISUSE in a child made by fork() */
 void pl_free(void *);
 

@@ -81,6 +81,10 @@ static int plEscalate(Btree *p){
   rc = plBaseBegin(p, 1, 0);
   p->db->nSavepoint = nSavepoint;
   if( rc==SQLITE_OK ){
+    rc = plFits(p->pBt->pPager, 0);
+    if( rc==PL_MISFIT ) rc = plSayMisfit(p);
+  }
+  if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
     pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = 0;

@@ -311,7 +311,8 @@ static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   pTry->bTried = 1;
   plUseMarks(pTry->p->pBt->pPager, pMarks);
   db->busyHandler.xBusyHandler = 0;
-  rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);
+  rc = plFitsNow(pTry->p);
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);
   db->busyHandler.xBusyHandler = xBusy;
   return rc;
 }
@@ -345,5 +346,6 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
     attempt.eMode = SQLITE_CHECKPOINT_PASSIVE;
     (void)plBaseSynced(p, plTryAlone(&attempt));
   }
+  if( rc==PL_MISFIT ) return plSayMisfit(p);
   return plFail(p, (rc & 0xff)==SQLITE_BUSY ? SQLITE_BUSY : rc);
 }

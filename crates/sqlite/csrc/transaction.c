@@ -82,6 +82,12 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
       return rc;
     }
     plReadHeader(p->pBt, &h);
+    rc = plLookAtFile(p);
+    if( rc ){
+      plBaseEnd(p);
+      pl_snapshot_end(pPl->pConn);
+      return rc;
+    }
     if( !h.marked ){
       /* Another connection switched the mode off: go on as stock SQLite, with a lock of its kind. */
       plBaseEnd(p);
@@ -209,6 +215,8 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   int rc;
   if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
   if( pPl->bReadonly ) return SQLITE_READONLY;
+  rc = plRefuseMoved(p);
+  if( rc ) return rc;
   if( pPl->eWrite==0 ){
     int wasNone = p->inTrans==TRANS_NONE;
     rc = plBecomeWriter(p, pSchemaVersion);
@@ -291,6 +299,11 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bExcl ) return plExclusivePhaseOne(p, zSuperJrnl);
   if( pPl->eWrite==0 ) return SQLITE_OK;
+  if( pPl->bWrote ){
+    rc = plRefuseMoved(p);
+    if( rc==SQLITE_OK ) rc = plLookAtFile(p);
+    if( rc ) return rc;
+  }
   plRdFlushAll(pPl);
   bKeep = p->db->nVdbeRead>1;
   if( bKeep ){

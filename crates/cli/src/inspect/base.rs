@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use plait_engine::belongs::FirstPage;
+
 /// Bytes of SQLite's database header.
 pub const HEADER_BYTES: usize = 100;
 
@@ -88,6 +90,8 @@ pub struct BaseFile {
     pub identity: (u64, u64),
     /// What it begins with; `None` for anything but a database.
     pub header: Option<Header>,
+    /// The same, as far as it tells whether the file goes with its WAL.
+    pub first_page: Option<FirstPage>,
 }
 
 impl BaseFile {
@@ -100,12 +104,17 @@ impl BaseFile {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
         let mut page = [0; HEADER_BYTES];
-        let header = match file.read_exact_at(&mut page, 0) {
-            Ok(()) => Header::parse(&page),
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => None,
+        let is_whole = match file.read_exact_at(&mut page, 0) {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => false,
             Err(e) => return Err(e),
         };
-        Ok(BaseFile { bytes: meta.len(), identity: (meta.dev(), meta.ino()), header })
+        Ok(BaseFile {
+            bytes: meta.len(),
+            identity: (meta.dev(), meta.ino()),
+            header: is_whole.then(|| Header::parse(&page)).flatten(),
+            first_page: is_whole.then(|| FirstPage::parse(&page)).flatten(),
+        })
     }
 
     /// A file without a single page: an empty database to SQLite.

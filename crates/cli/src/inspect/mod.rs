@@ -11,7 +11,9 @@ pub mod wal;
 
 use std::path::{Path, PathBuf};
 
+use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
+use plait_engine::ids::Generation;
 use plait_engine::shm::claim;
 use plait_engine::storage::side;
 
@@ -35,6 +37,8 @@ pub struct Inspection {
     pub has_journal: bool,
     /// The header as the last commit left it, in the WAL or in the file.
     pub header: Header,
+    /// The database file is not the one that its WAL, log and shared memory belong to.
+    pub is_replaced: bool,
     /// Shared memory.
     pub memory: Option<Memory>,
     /// The log.
@@ -66,6 +70,13 @@ impl Inspection {
         let memory =
             Memory::read(&shm, base.identity).map_err(|e| Failure::io("read", &shm, &e))?;
         let in_use = memory.as_ref().is_some_and(|m| m.in_use);
+        let is_fenced = memory.as_ref().is_some_and(|m| m.is_trusted() && m.is_fenced);
+        // Once more: its session may have raised the fence since the file was looked at.
+        let lost_fence = is_fenced
+            && !BaseFile::read(&path)
+                .map_err(|e| Failure::io("read", shown, &e))?
+                .first_page
+                .is_some_and(|page| page.is_fenced());
         let log = if in_use {
             Log::InUse
         } else {
@@ -73,13 +84,30 @@ impl Inspection {
         };
         let journal = beside(&path, "-journal");
         let has_journal = std::fs::metadata(journal).is_ok_and(|m| m.len() > 0);
+        // Beside processes at work the WAL changes while it is read.
+        let in_wal = wal.as_ref().map_or(&[][..], |w| &w.first_pages);
+        let misses_fence = header.is_fenced()
+            && !base.first_page.is_some_and(|page| page.is_fenced())
+            && matches!(&log, Log::Sound(summary) if summary.newest > Generation::ZERO);
+        let is_replaced = header.is_concurrent() && lost_fence
+            || !in_use && (misses_fence || !belongs(base.first_page, in_wal, false));
         let is_claimed = is_claimed(&beside(&path, "-shm"));
-        Ok(Inspection { path, base, wal, has_journal, header, memory, log, is_claimed })
+        Ok(Inspection {
+            path,
+            base,
+            wal,
+            has_journal,
+            header,
+            is_replaced,
+            memory,
+            log,
+            is_claimed,
+        })
     }
 
     /// What opening it will do.
     pub fn outlook(&self) -> Outlook {
-        outlook::outlook(self.header, self.memory.as_ref(), &self.log)
+        outlook::outlook(self.header, !self.is_replaced, self.memory.as_ref(), &self.log)
     }
 
     /// Whether processes have it open, as far as concurrent mode knows.

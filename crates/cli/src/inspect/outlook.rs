@@ -45,9 +45,23 @@ pub enum Advice {
     OtherVersion,
 }
 
-/// The outlook for a database with this header, shared memory and log.
-pub fn outlook(header: Header, memory: Option<&Memory>, log: &Log) -> Outlook {
+/// The outlook for a database with this header, shared memory and log. `belongs`: the file goes with what is beside it.
+pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log) -> Outlook {
+    if !belongs {
+        let in_use = memory.is_some_and(|m| m.in_use);
+        return refuse(
+            "the database file is not the one that the files beside it belong to: it was replaced or written over while they \
+             were kept",
+            if in_use { Advice::CloseOthers } else { Advice::RestoreOrAccept },
+        );
+    }
     if !header.is_concurrent() {
+        if matches!(log, Log::InUse) {
+            return refuse(
+                "processes still have the database open which stood here before it was replaced or written over",
+                Advice::CloseOthers,
+            );
+        }
         if header.read_version < 3 {
             return Outlook::Ordinary;
         }
@@ -160,41 +174,60 @@ mod tests {
     #[test]
     fn another_journal_mode_is_none_of_our_business() {
         let wal = Header { salt: 0, ..RESTING };
-        assert_eq!(outlook(wal, None, &sound(3)), Outlook::Ordinary);
-        assert!(refused(&outlook(Header { salt: 0, ..FENCED }, None, &Log::Absent)));
+        assert_eq!(outlook(wal, true, None, &sound(3)), Outlook::Ordinary);
+        assert!(refused(&outlook(Header { salt: 0, ..FENCED }, true, None, &Log::Absent)));
+    }
+
+    #[test]
+    fn a_file_that_its_side_files_do_not_belong_to_is_refused() {
+        assert!(refused(&outlook(FENCED, false, Some(&memory()), &sound(1))));
+        assert!(refused(&outlook(RESTING, false, None, &Log::Absent)));
+        // Moved over one that processes have open: they have the log, too.
+        let plain = Header { salt: 0, ..RESTING };
+        assert!(refused(&outlook(plain, true, None, &Log::InUse)));
     }
 
     #[test]
     fn living_processes_are_joined_unless_their_memory_is_foreign() {
         let used = Memory { in_use: true, alive: vec![7, 8], ..memory() };
-        assert_eq!(outlook(FENCED, Some(&used), &Log::InUse), Outlook::Joins(2));
+        assert_eq!(outlook(FENCED, true, Some(&used), &Log::InUse), Outlook::Joins(2));
         let other = Memory { distrust: Some("x".into()), ..used };
-        assert!(refused(&outlook(FENCED, Some(&other), &Log::InUse)));
+        assert!(refused(&outlook(FENCED, true, Some(&other), &Log::InUse)));
     }
 
     #[test]
     fn trusted_memory_of_dead_processes_goes_on() {
-        assert_eq!(outlook(FENCED, Some(&memory()), &sound(1)), Outlook::GoesOn);
+        assert_eq!(outlook(FENCED, true, Some(&memory()), &sound(1)), Outlook::GoesOn);
         let resting = Memory { is_fenced: false, ..memory() };
-        assert_eq!(outlook(FENCED, Some(&resting), &Log::Absent), Outlook::GoesOn);
+        assert_eq!(outlook(FENCED, true, Some(&resting), &Log::Absent), Outlook::GoesOn);
     }
 
     #[test]
     fn memory_that_does_not_go_with_the_file_is_passed_over() {
         let poisoned = Memory { poisoned: Some(5), ..memory() };
-        assert_eq!(outlook(FENCED, Some(&poisoned), &sound(2)), Outlook::Recovers { frames: 2 });
+        assert_eq!(
+            outlook(FENCED, true, Some(&poisoned), &sound(2)),
+            Outlook::Recovers { frames: 2 }
+        );
         let stranger = Memory { salt: 1, has_unmerged: true, ..memory() };
-        assert_eq!(outlook(FENCED, Some(&stranger), &sound(2)), Outlook::Recovers { frames: 2 });
+        assert_eq!(
+            outlook(FENCED, true, Some(&stranger), &sound(2)),
+            Outlook::Recovers { frames: 2 }
+        );
         let untrusted = Memory { distrust: Some("restart".into()), ..memory() };
-        assert_eq!(outlook(FENCED, Some(&untrusted), &sound(2)), Outlook::Recovers { frames: 2 });
+        assert_eq!(
+            outlook(FENCED, true, Some(&untrusted), &sound(2)),
+            Outlook::Recovers { frames: 2 }
+        );
     }
 
     #[test]
     fn an_older_state_of_the_file_beside_newer_commits_is_refused() {
         let newer = Memory { base_generation: 5, has_unmerged: true, ..memory() };
-        assert!(refused(&outlook(FENCED, Some(&newer), &sound(1))));
+        assert!(refused(&outlook(FENCED, true, Some(&newer), &sound(1))));
         assert!(refused(&outlook(
             RESTING,
+            true,
             Some(&Memory { has_unmerged: true, ..memory() }),
             &sound(1)
         )));
@@ -202,19 +235,25 @@ mod tests {
 
     #[test]
     fn a_fenced_file_needs_its_own_sound_log() {
-        assert_eq!(outlook(FENCED, None, &sound(0)), Outlook::Recovers { frames: 0 });
+        assert_eq!(outlook(FENCED, true, None, &sound(0)), Outlook::Recovers { frames: 0 });
         for log in [Log::Absent, foreign(true), foreign(false), Log::Damaged("x".into())] {
-            assert!(refused(&outlook(FENCED, None, &log)), "{log:?}");
+            assert!(refused(&outlook(FENCED, true, None, &log)), "{log:?}");
         }
     }
 
     #[test]
     fn a_resting_file_starts_anew_unless_a_log_holds_commits() {
-        assert_eq!(outlook(RESTING, None, &Log::Absent), Outlook::Starts { stale_log: false });
-        assert_eq!(outlook(RESTING, None, &sound(0)), Outlook::Starts { stale_log: true });
-        assert_eq!(outlook(RESTING, None, &foreign(false)), Outlook::Starts { stale_log: true });
+        assert_eq!(
+            outlook(RESTING, true, None, &Log::Absent),
+            Outlook::Starts { stale_log: false }
+        );
+        assert_eq!(outlook(RESTING, true, None, &sound(0)), Outlook::Starts { stale_log: true });
+        assert_eq!(
+            outlook(RESTING, true, None, &foreign(false)),
+            Outlook::Starts { stale_log: true }
+        );
         for log in [sound(1), foreign(true), Log::Damaged("x".into())] {
-            assert!(refused(&outlook(RESTING, None, &log)), "{log:?}");
+            assert!(refused(&outlook(RESTING, true, None, &log)), "{log:?}");
         }
     }
 }

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
 
+use plait_engine::belongs::FirstPage;
+
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
 const MAGIC: u32 = 0x377f_0682;
@@ -23,6 +25,8 @@ pub struct Wal {
     pub commits: u64,
     /// Page 1 of the last commit, if a frame of the WAL holds it.
     pub page_1: Option<Vec<u8>>,
+    /// Page 1 after each commit that changed it, oldest first.
+    pub first_pages: Vec<FirstPage>,
 }
 
 impl Wal {
@@ -60,7 +64,7 @@ impl Wal {
             return Ok(wal);
         }
         let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes];
-        let (mut frames, mut page_1) = (0, None);
+        let (mut frames, mut page_1) = (0, None::<Vec<u8>>);
         while filled(&mut file, &mut frame)? {
             let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
             running = sum.over(sum.over(running, &head[..8]), page);
@@ -74,8 +78,9 @@ impl Wal {
             if be32(head, 4) != 0 {
                 wal.frames = frames;
                 wal.commits += 1;
-                if page_1.is_some() {
-                    wal.page_1 = page_1.take();
+                if let Some(page) = page_1.take() {
+                    wal.first_pages.extend(FirstPage::parse(&page));
+                    wal.page_1 = Some(page);
                 }
             }
         }

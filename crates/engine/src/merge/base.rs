@@ -22,6 +22,8 @@ pub struct BaseHeader {
     /// Changes whenever a transaction was committed to the file; comparable
     /// only between values read in one boot.
     pub cookie: u64,
+    /// The base is fenced, but the database file itself does not say so: its WAL alone does. Read only, never stamped.
+    pub fence_in_wal_alone: bool,
 }
 
 /// How far a checkpoint goes.

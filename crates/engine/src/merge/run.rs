@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::base::{BaseHeader, Checkpoint};
+use super::base::{Base, BaseHeader, Checkpoint};
 use super::freeze::SEES_FROZEN;
 use crate::crash_point;
 use crate::database::Database;
@@ -115,10 +115,12 @@ impl Database {
             salt: self.control().salt.load(Relaxed),
             generation: Generation::new(through),
             cookie: 0,
+            fence_in_wal_alone: false,
         };
         self.with_base(|base| {
             base.begin()?;
             let applied = (|| {
+                self.refuse_older_base(base)?;
                 let mut entries = 0;
                 for (i, &(arena, _)) in frozen.iter().enumerate() {
                     let newer: Vec<_> =
@@ -154,6 +156,17 @@ impl Database {
                 }
             }
         })
+    }
+
+    /// Fails if the base is not this session's, or an older state of it.
+    pub(crate) fn refuse_older_base(&self, base: &mut dyn Base) -> Result<()> {
+        let c = self.control();
+        let is = base.header()?;
+        let is_ours = is.fenced && is.salt == c.salt.load(Relaxed);
+        if is_ours && is.generation.get() >= c.base_generation.load(Relaxed) {
+            return Ok(());
+        }
+        Err(Error::Replaced(self.path().to_owned()))
     }
 
     fn settle_merge(&self, through: u32) -> Result<()> {

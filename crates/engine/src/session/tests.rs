@@ -115,7 +115,7 @@ impl Trial {
         std::fs::write(log_path(&self.path), &self.log).expect("the log can be written");
         let mut base = Fragile { disk: disk.clone(), open: None, steps: 0, cut };
         let outcome = if accept {
-            accept_base(&self.path, &mut base)
+            accept_base(&self.path, &mut base, false)
         } else {
             settle(&self.path, &mut base, disk.header).map(drop)
         };

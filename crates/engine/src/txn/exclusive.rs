@@ -214,6 +214,7 @@ impl Conn {
             salt: c.salt.load(Relaxed),
             generation: Generation::new(self.db.active_generation().number.load(Acquire)),
             cookie: 0,
+            fence_in_wal_alone: false,
         }
     }
 

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::crash_point::panic_point;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
@@ -20,7 +21,7 @@ use plait_engine::txn::Conn;
 use plait_engine::{database, session};
 
 use super::base::Opener;
-use super::codes::{self, SQLITE_BUSY, SQLITE_DONE, SQLITE_MISUSE, SQLITE_OK};
+use super::codes::{self, PL_MISFIT, SQLITE_BUSY, SQLITE_DONE, SQLITE_MISUSE, SQLITE_OK};
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
 use super::{end, text, with, with_memory};
 
@@ -173,6 +174,55 @@ pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
     let path = unsafe { path_of(path) };
     let checked = caught("pl_check_network", || session::refuse_network(path));
     checked.map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_belongs(
+    file: *const u8,
+    wal: *const u8,
+    wal_pages: u32,
+    brought: c_int,
+) -> c_int {
+    let bytes = wal_pages as usize * FIRST_BYTES;
+    // SAFETY: engine.h; there may be no page in the WAL, and then no memory.
+    let wal = if bytes == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(wal, bytes) } };
+    // SAFETY: engine.h.
+    let file = unsafe { std::slice::from_raw_parts(file, FIRST_BYTES) };
+    let fits = caught("pl_belongs", || {
+        let pages: Option<Vec<_>> = wal.chunks_exact(FIRST_BYTES).map(FirstPage::parse).collect();
+        // A page 1 in the WAL that is none: SQLite has its own words for that.
+        Ok(pages.is_none_or(|pages| belongs(FirstPage::parse(file), &pages, brought != 0)))
+    });
+    fits.map_or_else(|e| codes::of(&e), |fits| if fits { SQLITE_OK } else { PL_MISFIT })
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_misfit(path: *const c_char) -> *mut c_char {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    let text = CString::new(Error::Replaced(path.to_owned()).to_string()).unwrap_or_default();
+    // SAFETY: strdup copies a C string; pl_free releases it.
+    unsafe { libc::strdup(text.as_ptr()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_beside(path: *const c_char, message: *mut *mut c_char) -> c_int {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    // SAFETY: the result is writable by contract.
+    unsafe { without_conn(message, "pl_beside", || session::refuse_used_log(path)) }
 }
 
 /// See engine.h.

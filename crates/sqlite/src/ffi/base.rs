@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plait_engine::error::{Error, Result};
@@ -11,7 +11,7 @@ use plait_engine::ids::Root;
 use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
 
-use super::codes::{SQLITE_NOMEM, SQLITE_OK};
+use super::codes::{PL_MISFIT, SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlBaseOps, PlEntry, PlHeader};
 
 unsafe extern "C" {
@@ -26,6 +26,7 @@ pub struct Opener {
 struct CBase {
     ops: &'static PlBaseOps,
     handle: *mut c_void,
+    path: PathBuf,
     /// The shim has a pointer to it.
     read_marks: Option<Arc<ReadMarks>>,
 }
@@ -43,7 +44,12 @@ impl BaseOpener for Opener {
         // SAFETY: the path is a C string; both results are plain out-pointers.
         let code = unsafe { (self.ops.x_open)(c_path.as_ptr(), &raw mut handle, &raw mut message) };
         if code == SQLITE_OK {
-            return Ok(Box::new(CBase { ops: self.ops, handle, read_marks: None }));
+            return Ok(Box::new(CBase {
+                ops: self.ops,
+                handle,
+                path: path.to_owned(),
+                read_marks: None,
+            }));
         }
         let mut text = format!("cannot open the database file {}", path.display());
         if !message.is_null() {
@@ -61,6 +67,9 @@ impl CBase {
     fn check(&self, code: c_int, doing: &str) -> Result<()> {
         if code == SQLITE_OK {
             return Ok(());
+        }
+        if code == PL_MISFIT {
+            return Err(Error::Replaced(self.path.clone()));
         }
         // SAFETY: the handle is open; the result is null or a C string valid until the next call on it.
         let message = unsafe { (self.ops.x_errmsg)(self.handle) };

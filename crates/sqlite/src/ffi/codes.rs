@@ -21,6 +21,9 @@ pub const PL_RETRY: c_int = 0x7fff_0001;
 /// `PL_ESCALATE` of engine.h.
 pub const PL_ESCALATE: c_int = 0x7fff_0002;
 
+/// `PL_MISFIT` of engine.h.
+pub const PL_MISFIT: c_int = 0x7fff_0003;
+
 /// The result code of an engine error.
 pub fn of(e: &Error) -> c_int {
     match e {
@@ -30,7 +33,7 @@ pub fn of(e: &Error) -> c_int {
         Error::Full(_) => SQLITE_FULL,
         Error::Io { .. } => SQLITE_IOERR,
         Error::Corrupt(_) => SQLITE_CORRUPT,
-        Error::CantOpen(_) => SQLITE_CANTOPEN,
+        Error::CantOpen(_) | Error::Replaced(_) => SQLITE_CANTOPEN,
         Error::Misuse(_) => SQLITE_MISUSE,
         Error::Escalate => PL_ESCALATE,
         Error::RenewSnapshot => PL_RETRY,

@@ -57,6 +57,7 @@ pub struct PlHeader {
     pub fenced: u8,
     pub empty: u8,
     pub text_encoding: u8,
+    pub fence_in_wal_alone: u8,
     pub salt: u32,
     pub generation: u32,
     pub cookie: u64,
@@ -83,6 +84,7 @@ impl From<&PlHeader> for BaseHeader {
             salt: h.salt,
             generation: Generation::new(h.generation),
             cookie: h.cookie,
+            fence_in_wal_alone: h.fence_in_wal_alone != 0,
         }
     }
 }

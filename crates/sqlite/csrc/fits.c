@@ -1,0 +1,229 @@
+/*
+** fits.c - is the database file the one that the files beside it belong to?
+**
+** Somebody may put another file in its place: rename one over it, remove it, or copy a backup into it. Then pages of one database
+** would be read, and written, with those of another.
+**
+**   plFits()         the file and the WAL, by page 1 (belongs.rs). Before a stock handle goes on with a marked file, and before a
+**                    hidden connection or an exclusive transaction writes, or a checkpoint brings pages into the file.
+**   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
+**   plRefuseMoved()  the name of the file, by a member that writes: now and then.
+**   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open.
+**
+** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
+*/
+#define PL_FIT_TRIES  20      /* milliseconds: another process may be at page 1 just now */
+#define PL_LOOK_MS    10      /* between two looks of a handle at its file */
+
+static u32 plCoarseMs(void){
+  struct timespec t;
+  if( clock_gettime(CLOCK_MONOTONIC_COARSE, &t) ) return 0;
+  return (u32)((u64)t.tv_sec*1000 + (u64)t.tv_nsec/1000000);
+}
+
+/* Does the WAL-index say that the base is fenced? */
+static SQLITE_INLINE int plIndexFenced(Pager *pPager){
+  return pPager->pWal && pPager->pWal->hdr.iVersion==PL_WALINDEX_VERSION;
+}
+
+/* Page 1 of each frame of the WAL that has it, 100 bytes each, oldest first. *piLast: the last such frame. */
+static int plFirstPagesInWal(Wal *pWal, sqlite3_str *pOut, u32 *piLast){
+  u32 mxFrame = walIndexHdr(pWal)->mxFrame;
+  int iHash, rc = SQLITE_OK;
+  *piLast = 0;
+  for(iHash=0; mxFrame>0 && rc==SQLITE_OK && iHash<=walFramePage(mxFrame); iHash++){
+    WalHashLoc loc;
+    u32 i, n;
+    rc = walHashGet(pWal, iHash, &loc);
+    if( rc ) break;
+    n = MIN(mxFrame - loc.iZero, iHash==0 ? (u32)HASHTABLE_NPAGE_ONE : (u32)HASHTABLE_NPAGE);
+    for(i=0; i<n && rc==SQLITE_OK; i++){
+      u8 a[PL_FIRST_BYTES];
+      u32 iFrame = loc.iZero + i + 1;
+      if( loc.aPgno[i]!=1 ) continue;
+      rc = sqlite3OsRead(pWal->pWalFd, a, sizeof(a), walFrameOffset(iFrame, (int)pWal->szPage) + WAL_FRAME_HDRSIZE);
+      if( rc==SQLITE_OK ) sqlite3_str_append(pOut, (const char*)a, sizeof(a));
+      *piLast = iFrame;
+    }
+  }
+  return rc;
+}
+
+static int plFitsOnce(Pager *pPager, u8 *pbFenced){
+  Wal *pWal = pPager->pWal;
+  u8 a[PL_FIRST_BYTES];
+  u32 nBackfill, iLast;
+  sqlite3_str *pPages;
+  int rc;
+  /* In this order: a checkpoint writes the file first and says so then. */
+  nBackfill = AtomicLoad(&walCkptInfo(pWal)->nBackfill);
+  sqlite3MemoryBarrier();
+  rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
+  if( rc==SQLITE_IOERR_SHORT_READ ) rc = SQLITE_OK;   /* the rest is zeros */
+  if( rc ) return rc;
+  *pbFenced = a[18]==3 && a[19]==3;
+  sqlite3MemoryBarrier();
+  pPages = sqlite3_str_new(0);
+  rc = plFirstPagesInWal(pWal, pPages, &iLast);
+  if( rc==SQLITE_IOERR_SHORT_READ ){
+    /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
+    sqlite3_free(sqlite3_str_finish(pPages));
+    return SQLITE_OK;
+  }
+  if( rc==SQLITE_OK ) rc = sqlite3_str_errcode(pPages);
+  if( rc==SQLITE_OK && plIndexFenced(pPager) && sqlite3_str_length(pPages)==0 && !*pbFenced ){
+    rc = PL_MISFIT;      /* its page 1 is all that there is, and it has to have the fence */
+  }else if( rc==SQLITE_OK ){
+    rc = pl_belongs(a, (const u8*)sqlite3_str_value(pPages), (u32)sqlite3_str_length(pPages)/PL_FIRST_BYTES,
+        iLast<=nBackfill);
+  }
+  sqlite3_free(sqlite3_str_finish(pPages));
+  return rc;
+}
+
+/* SQLITE_OK, PL_MISFIT, or a failure. A transaction is open. *pbFenced, if asked for: the file itself has the fence. */
+static int plFits(Pager *pPager, u8 *pbFenced){
+  u8 bFenced = 0;
+  int nTry = 0;
+  int rc = SQLITE_OK;
+  if( pPager->pWal ){
+    while( (rc = plFitsOnce(pPager, &bFenced))!=SQLITE_OK && nTry++<PL_FIT_TRIES ){
+      sqlite3OsSleep(pPager->pVfs, 1000);
+    }
+  }
+  if( pbFenced ) *pbFenced = bFenced;
+  return rc;
+}
+
+/* The same outside of a transaction. */
+static int plFitsNow(Btree *p){
+  int rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
+  if( rc==SQLITE_OK ){
+    rc = plFits(p->pBt->pPager, 0);
+    plBaseEnd(p);
+  }
+  return rc;
+}
+
+/* Closes the WAL as it is; the next transaction opens it again. No transaction is open. */
+static void plForgetWal(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  if( p->pBt->nTransaction!=0 ) return;     /* a shared cache, in which others read */
+  /* Without a buffer there is no checkpoint, and the WAL stays. */
+  (void)sqlite3WalClose(pPager->pWal, p->db, 0, 0, 0);
+  pPager->pWal = 0;
+  pager_reset(pPager);
+  pagerFixMaplimit(pPager);
+  pagerUnlockDb(pPager, NO_LOCK);
+  pPager->eState = PAGER_OPEN;
+}
+
+static int plSayMisfit(Btree *p){
+  char *zText = pl_misfit(sqlite3PagerFilename(p->pBt->pPager, 0));
+  int rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s", zText ? zText : "the database file was replaced"));
+  pl_free(zText);
+  return rc;
+}
+
+/* A stock handle whose transaction has found that its file does not fit (rc==PL_MISFIT), or could not find out. */
+static int plRefuseFile(Btree *p, int rc){
+  plBaseEnd(p);
+  if( rc!=PL_MISFIT ) return rc;
+  plForgetWal(p);
+  return plSayMisfit(p);
+}
+
+/* A stock handle has begun a transaction on a marked file: does it go with its WAL? One that works alone on a resting file has only to
+** know once. */
+static int plLookOnce(Btree *p){
+  int rc;
+  if( p->bPlLooked && !PL_FENCED(p->pBt->pPage1->aData) ) return SQLITE_OK;
+  rc = plFits(p->pBt->pPager, 0);
+  if( rc ) return plRefuseFile(p, rc);
+  p->bPlLooked = 1;
+  return SQLITE_OK;
+}
+
+/* The last to close brings the WAL into the file: not into one that it does not go with. Without a busy handler: closing waits for
+** nobody. */
+static void plBeforeClose(Btree *p){
+  BusyHandler saved = p->db->busyHandler;
+  if( p->inTrans!=TRANS_NONE || !plIndexFenced(p->pBt->pPager) ) return;
+  p->db->busyHandler.xBusyHandler = 0;
+  if( plFitsNow(p)==PL_MISFIT ) plForgetWal(p);
+  p->db->busyHandler = saved;
+}
+
+/* A stock handle has begun a transaction on a file without a mark: is there a reason to look closer? */
+static SQLITE_INLINE int plIsSuspect(Btree *p){
+  return !p->bPlLooked || plIndexFenced(p->pBt->pPager);
+}
+
+/* It does. A log is looked for once. */
+static int plUnmarked(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  const char *zPath = sqlite3PagerFilename(pPager, 0);
+  char *zErr = 0;
+  int rc = SQLITE_OK;
+  if( plIndexFenced(pPager) ) return plRefuseFile(p, PL_MISFIT);
+  if( !p->bPlLooked ){
+    struct stat st;
+    char *zLog = sqlite3_mprintf("%s-plait", zPath);
+    if( zLog==0 ){
+      plBaseEnd(p);
+      return SQLITE_NOMEM_BKPT;
+    }
+    if( osStat(zLog, &st)==0 ) rc = pl_beside(zPath, &zErr);
+    sqlite3_free(zLog);
+    if( rc ){
+      plBaseEnd(p);
+      plForgetWal(p);
+      plStash(p, rc, sqlite3_mprintf("%s", zErr ? zErr : sqlite3ErrStr(rc)));
+    }else{
+      p->bPlLooked = 1;
+    }
+    pl_free(zErr);
+  }
+  return rc;
+}
+
+/* Is it time for another look? What was found missing is looked at each time. */
+static int plLookIsDue(PlBtree *pPl, u32 *pMs){
+  u32 ms = plCoarseMs();
+  if( pPl->bAway==0 && ms-*pMs<PL_LOOK_MS ) return 0;
+  *pMs = ms;
+  return 1;
+}
+
+/* A member reads, in an open transaction: under the fence the file itself says so, until something else is written into it. */
+static int plLookAtFile(Btree *p){
+  PlBtree *pPl = p->pPl;
+  Pager *pPager = p->pBt->pPager;
+  u8 a[20];
+  int nTry;
+  if( !plIndexFenced(pPager) ) return SQLITE_OK;
+  if( p->pBt->pPage1 && !plMarked(p->pBt) ) return plSayMisfit(p);
+  if( !plLookIsDue(pPl, &pPl->msFile) ) return SQLITE_OK;
+  for(nTry=0; nTry<PL_FIT_TRIES; nTry++){
+    int rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
+    if( rc!=SQLITE_OK && rc!=SQLITE_IOERR_SHORT_READ ) return rc;
+    if( rc==SQLITE_OK && a[18]==3 && a[19]==3 ) return SQLITE_OK;
+    if( AtomicLoad(&walIndexHdr(pPager->pWal)->iVersion)!=PL_WALINDEX_VERSION ) return SQLITE_OK;
+    sqlite3OsSleep(pPager->pVfs, 1000);
+  }
+  return plSayMisfit(p);
+}
+
+/* A member writes: the file has to be under its name. What is open goes on to be readable. */
+static int plRefuseMoved(Btree *p){
+  PlBtree *pPl = p->pPl;
+  Pager *pPager = p->pBt->pPager;
+  int bMoved = 0;
+  if( !plLookIsDue(pPl, &pPl->msName) ) return SQLITE_OK;
+  pPl->bAway = 0;
+  if( sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved)!=SQLITE_OK || !bMoved ) return SQLITE_OK;
+  pPl->bAway = 1;
+  return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or another file was put in its place, while this "
+      "connection has it open: what it holds can be read here, and copied with VACUUM INTO, until it is closed; put the file "
+      "back under its name to go on", sqlite3PagerFilename(pPager, 0)));
+}

@@ -1,0 +1,214 @@
+//! Another file in the place of a database in use, or of one whose processes were killed: a backup copied into it or moved
+//! over it, while the files beside it stay. Nobody may read or write a mixture, and what the session has acknowledged stays.
+
+use plait_tests::actor::Actor;
+use plait_tests::crash::image::Image;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{CANTOPEN, READONLY, SqlError};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
+/// A member of the session looks at its file that often, at least.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn actor(name: &str, subject: &Subject, database: &Path) -> Actor {
+    Actor::start(Place::Processes, name, subject, database)
+}
+
+/// Counts the rows in a process of its own.
+fn count(subject: &Subject, database: &Path) -> Result<i64, SqlError> {
+    let mut reader = Actor::idle(Place::Processes, "reader", subject);
+    reader.open(database)?;
+    let outcome = reader.run("SELECT count(*) FROM t");
+    match outcome.error {
+        Some(error) => Err(error),
+        None => Ok(reader.integer("SELECT count(*) FROM t")),
+    }
+}
+
+/// A session with rows that its base lacks, behind merges and a change of the schema.
+fn session(subject: &Subject, fixture: &Fixture) -> Actor {
+    let mut writer = actor("writer", subject, &fixture.database());
+    writer.ok("INSERT INTO t(val) VALUES('merged')");
+    writer.ok("CREATE TABLE more(a); PRAGMA wal_checkpoint(TRUNCATE)");
+    writer.ok("UPDATE t SET val=val||'!' WHERE id%7=0; CREATE TABLE and_more(a)");
+    writer.ok("INSERT INTO t(val) VALUES('only in the log')");
+    writer
+}
+
+/// Backups of every kind, of the state before the session.
+fn backups(fixture: &Fixture) -> Vec<(&'static str, Vec<u8>)> {
+    let resting = std::fs::read(fixture.database()).expect("at rest");
+    let connection = fixture.open();
+    let into = fixture.path("into.db");
+    connection.execute(&format!("VACUUM INTO '{}'", into.display())).expect("a copy");
+    connection.close().expect("closed");
+    let rollback = std::fs::read(&into).expect("the copy");
+    assert_eq!(rollback[18], 1, "in rollback mode");
+    let mut wal = rollback.clone();
+    wal[18..20].fill(2);
+    vec![("rollback mode", rollback), ("WAL mode", wal), ("concurrent, at rest", resting)]
+}
+
+#[track_caller]
+fn is_refused(subject: &Subject, database: &Path, what: &str) {
+    let files = || {
+        ["", "-wal", "-plait"].map(|suffix| {
+            let mut name = database.as_os_str().to_owned();
+            name.push(suffix);
+            // An empty WAL goes with the last to close.
+            std::fs::read(name).ok().filter(|bytes| !bytes.is_empty())
+        })
+    };
+    let before = files();
+    let error = count(subject, database).expect_err(what);
+    assert_eq!(error.code, CANTOPEN, "{what}: {error}");
+    assert!(files() == before, "{what}: something has changed");
+}
+
+#[test]
+fn a_backup_copied_over_a_dead_session_is_refused_until_somebody_decides() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let database = fixture.database();
+    let backups = backups(&fixture);
+    session(&subject, &fixture).kill();
+    let dead = Image::of(&database);
+    for (what, backup) in &backups {
+        for memory in [true, false] {
+            let image = if memory { dead.clone() } else { dead.clone().without("-plait-shm") };
+            image.without("-shm").put(&database);
+            std::fs::write(&database, backup).expect("copied over it");
+            is_refused(&subject, &database, what);
+            let error = count(&subject, &database).expect_err(what);
+            for word in ["-wal", "-plait", "newest", "plait recover --accept-base"] {
+                assert!(error.message.contains(word), "{what}: {word:?} is missing in: {error}");
+            }
+        }
+        let Some(mut command) = subject.command() else { continue };
+        let check = command.arg("check").arg(&database).output().expect("it runs");
+        let text = String::from_utf8_lossy(&check.stdout).into_owned();
+        assert!(!check.status.success() && text.contains("replaced"), "{what}: {text}");
+        let mut command = subject.command().expect("as before");
+        let accept = command.args(["recover", "--accept-base", "--yes"]).arg(&database);
+        let accept = accept.output().expect("it runs");
+        assert!(accept.status.success(), "{what}: {accept:?}");
+        assert_eq!(count(&subject, &database), Ok(500), "{what}: the backup and nothing else");
+        let fine = fixture.open().text("PRAGMA integrity_check").expect("checked");
+        assert_eq!(fine, "ok", "{what}");
+        let kept = |suffix: &str| fixture.side_file(&format!("{suffix}-given-up-1"));
+        assert!(kept("-wal").exists() && kept("-plait").exists(), "{what}: nothing is lost");
+        std::fs::remove_file(kept("-wal")).expect("removed");
+        std::fs::remove_file(kept("-plait")).expect("removed");
+    }
+    dead.put(&database);
+    assert_eq!(count(&subject, &database), Ok(502), "with the newest file everything is there");
+}
+
+#[test]
+fn an_older_state_of_the_session_itself_does_not_go_with_its_newer_wal() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let database = fixture.database();
+    let mut writer = session(&subject, &fixture);
+    let old = std::fs::read(&database).expect("copied while live");
+    writer.ok("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE later(a)");
+    writer.ok("INSERT INTO t(val) VALUES('only in the log')");
+    writer.kill();
+    let dead = Image::of(&database);
+    for memory in [true, false] {
+        let image = if memory { dead.clone() } else { dead.clone().without("-plait-shm") };
+        image.without("-shm").put(&database);
+        std::fs::write(&database, &old).expect("copied over it");
+        is_refused(&subject, &database, "an older state");
+    }
+    dead.put(&database);
+    assert_eq!(count(&subject, &database), Ok(503));
+}
+
+#[test]
+fn a_backup_copied_over_a_live_database_stops_its_members_and_newcomers_until_it_is_put_right() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    for emptied in [false, true] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let database = fixture.database();
+        for (what, backup) in backups(&fixture) {
+            let before = count(&subject, &database).expect("it opens");
+            let mut writer = session(&subject, &fixture);
+            if emptied {
+                writer.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+            }
+            let newest = std::fs::read(&database).expect("the newest");
+            std::fs::write(&database, &backup).expect("copied over it");
+            is_refused(&subject, &database, what);
+            std::thread::sleep(LOOK);
+            for sql in
+                ["SELECT count(*) FROM t", "INSERT INTO t(val) VALUES('lost')", "DELETE FROM t"]
+            {
+                let error = writer.fails(sql, CANTOPEN);
+                assert!(error.message.contains("written over"), "{what}, {sql}: {error}");
+            }
+            writer.close().expect("it closes");
+            assert!(fixture.side_file("-plait").exists(), "{what}: what was acknowledged stays");
+            // Beside a log alone an ordinary database is one.
+            if !emptied || what.starts_with("concurrent") {
+                is_refused(&subject, &database, what);
+            }
+            std::fs::write(&database, &newest).expect("put right");
+            assert_eq!(count(&subject, &database), Ok(before + 2), "{what}");
+            let connection = fixture.open();
+            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{what}");
+            connection.execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
+        }
+    }
+}
+
+fn moved_over(fixture: &Fixture, backup: &[u8]) -> PathBuf {
+    let (new, aside) = (fixture.path("new.db"), fixture.path("aside.db"));
+    std::fs::write(&new, backup).expect("a backup");
+    let _ = std::fs::remove_file(&aside);
+    std::fs::hard_link(fixture.database(), &aside).expect("kept under another name");
+    std::fs::rename(&new, fixture.database()).expect("moved over it");
+    aside
+}
+
+#[test]
+fn a_backup_moved_over_a_live_database_is_not_let_in_and_members_read_on_without_writing() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    for emptied in [false, true] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let database = fixture.database();
+        for (what, backup) in backups(&fixture) {
+            let before = count(&subject, &database).expect("it opens");
+            let mut writer = session(&subject, &fixture);
+            if emptied {
+                writer.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+            }
+            let aside = moved_over(&fixture, &backup);
+            is_refused(&subject, &database, what);
+            std::thread::sleep(LOOK);
+            let error = writer.fails("INSERT INTO t(val) VALUES('lost')", READONLY);
+            assert!(error.message.contains("VACUUM INTO"), "{what}: {error}");
+            assert_eq!(writer.integer("SELECT count(*) FROM t"), before + 2, "{what}");
+            let saved = fixture.path("saved.db");
+            let _ = std::fs::remove_file(&saved);
+            writer.ok(&format!("VACUUM INTO '{}'", saved.display()));
+            assert_eq!(count(&Subject::stock(), &saved), Ok(before + 2), "{what}: saved");
+            writer.close().expect("it closes");
+            assert!(fixture.side_file("-plait").exists(), "{what}: what was acknowledged stays");
+            assert_eq!(
+                std::fs::read(&database).expect("there"),
+                backup,
+                "{what}: as it was put there"
+            );
+            std::fs::rename(&aside, &database).expect("put right");
+            assert_eq!(count(&subject, &database), Ok(before + 2), "{what}");
+            let connection = fixture.open();
+            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{what}");
+            connection.execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
+        }
+    }
+}
