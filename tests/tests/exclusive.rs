@@ -202,6 +202,20 @@ fn a_custom_busy_handler_decides_how_long_an_exclusive_transaction_waits_for_rea
 }
 
 #[test]
+fn what_was_read_before_becoming_exclusive_was_busy_is_checked_all_the_same() {
+    let Some(subject) = real_plait("conflicts") else { return };
+    let mut crowd = Crowd::gather(&subject, Place::Threads);
+    let mut actor = crowd.start(Place::Threads, "optimist");
+    actor.busy_timeout(Duration::ZERO);
+    actor.ok("BEGIN CONCURRENT; SELECT n FROM t WHERE id=1");
+    actor.fails("CREATE TABLE made(x)", BUSY);
+    crowd.writer.ok("UPDATE t SET n=n+1 WHERE id=1");
+    actor.ok("INSERT INTO t(n) VALUES(7)");
+    actor.fails("COMMIT", BUSY_SNAPSHOT);
+    actor.ok("ROLLBACK");
+}
+
+#[test]
 fn exclusive_transactions_and_schema_changes_go_on_beside_readers_and_writers() {
     let subject = Subject::plait();
     let fixture = Fixture::new(subject.clone(), SCHEMA);

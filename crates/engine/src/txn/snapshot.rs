@@ -192,7 +192,7 @@ impl Conn {
         slot.snapshot.store(snapshot.ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
         self.snapshot = Some(snapshot);
-        self.reads.clear();
+        // What was read stays known (X1): should the right be given back before the end, others may change it after all.
         self.view = self.view.wrapping_add(1);
         Ok(())
     }
