@@ -27,7 +27,9 @@ fn kill_at_each(families: &[&str]) {
 fn every_crash_point_has_a_scene_in_which_it_is_passed() {
     let known: BTreeSet<_> =
         FAMILIES.iter().flat_map(|families| cases(families)).map(|(point, _)| point).collect();
-    assert_eq!(known, crash_points().into_iter().collect());
+    // Those of gaps need deleted rows: `queues.rs` has them.
+    let others = crash_points().into_iter().filter(|point| !point.starts_with("gaps."));
+    assert_eq!(known, others.collect());
 }
 
 #[test]

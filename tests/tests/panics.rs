@@ -48,16 +48,20 @@ const BASE: &str = "
     CREATE VIRTUAL TABLE words USING fts5(word);
     INSERT INTO counted(v) VALUES(1);
     INSERT INTO words VALUES('one'), ('two');
+    CREATE TABLE gone(id INTEGER PRIMARY KEY);
+    INSERT INTO gone VALUES(1), (2), (3), (4), (5), (6), (7);
     PRAGMA wal_checkpoint";
 /// Over it: whoever takes the overlay for empty reads rows that are no more.
 const OVERLAY: &str = "
     UPDATE t SET v = v + 100, name = 'm' || id WHERE id < 4;
     DELETE FROM t WHERE id = 5;
+    DELETE FROM gone WHERE id < 7;
     INSERT INTO t VALUES(7, 'n7', 7);
     INSERT INTO counted(v) VALUES(2)";
 
 /// What the panicking process does, statement by statement. It passes every call of the engine.
-const SCRIPT: [&str; 42] = [
+const SCRIPT: [&str; 43] = [
+    "SELECT id FROM gone WHERE id > 0",
     "SELECT v FROM t WHERE id = 3",
     "SELECT v FROM t WHERE id = 5",
     "SELECT id, name, v FROM t ORDER BY id",

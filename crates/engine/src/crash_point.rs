@@ -39,6 +39,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "fence.committed",
     "fence.log_created",
     "fence.raised",
+    "gaps.begun",
+    "gaps.stored",
     "log.create.renamed",
     "log.create.written",
     "log.frame.copied",

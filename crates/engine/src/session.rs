@@ -126,6 +126,8 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         let own = header.marked && same && header.fenced;
         if own {
             base.raise_fence()?;
+            // As in `Database::note_fence`.
+            region.layout().gaps.forget();
             c.fence_cookie.store(header.cookie, Relaxed);
             c.fence.store(fence::FENCED, Release);
         }

@@ -178,6 +178,10 @@ int  pl_iter_seek(PlIter *, int mode, const uint8_t *pKey, uint32_t nKey, PlEntr
 int  pl_iter_last(PlIter *, PlEntry *pOut);
 int  pl_iter_next(PlIter *, PlEntry *pOut);        /* from the last returned entry; sees own writes made meanwhile */
 int  pl_iter_prev(PlIter *, PlEntry *pOut);
+/* The walk stands on a tombstone and has seen no row, nor turned, since first was said: SQLITE_OK, it stands on a farther tombstone now, with
+** no row between. SQLITE_DONE: none is known. dir>0: forward. */
+int  pl_iter_skip(PlIter *, int dir, int first, PlEntry *pOut);
+int  pl_iter_skipped(PlIter *);                    /* ... and has come to a row or an end now */
 
 /* Read set.  Cheap no-ops while the connection holds the writer's right. */
 int  pl_read_point(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);

@@ -9,7 +9,8 @@
 **
 ** An index seek looks at the first nKeyField fields, as bytes. default_rc shifts the place before (+1) or behind (-1)
 ** everything with that prefix; with default_rc 0, or when the cursor is hinted to need equality (eqSeen), the first row
-** with the prefix is looked for at once. Fields past nKeyField are compared on the one entry that can match.
+** with the prefix is looked for at once; a deleted one behind all of them ends that search, in a gap. Fields past nKeyField are
+** compared on the one entry that can match.
 */
 
 static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
@@ -141,7 +142,7 @@ static int plSeekPrefix(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   pCur->eState = CURSOR_INVALID;
   *pRes = -1;
   if( eDefault!=0 && (pCur->hints & BTREE_SEEK_EQ)==0 ) return SQLITE_OK;
-  rc = plMergeStep(pX, dir);
+  rc = plMergeStep(pX, dir, &pX->key);
   if( rc==SQLITE_OK ){
     const u8 *a;
     u32 n;
@@ -150,7 +151,7 @@ static int plSeekPrefix(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
     /* plMergeStep() reads key but does not write it: the prefix is still there. */
     bMatch = n>=pX->key.n && memcmp(a, pX->key.p, pX->key.n)==0;
     *pRes = bMatch && eDefault==0 ? 0 : dir;
-  }else if( rc!=SQLITE_DONE ){
+  }else if( rc!=SQLITE_DONE && rc!=SQLITE_NOTFOUND ){
     return rc;
   }
   pKey->eqSeen = (u8)bMatch;

@@ -6,6 +6,11 @@
 ** hides both. Where each source stands relative to K is kept in eBase and eOver, so that a step in
 ** the same direction moves each source at most once per row.
 **
+** Deleted rows that are not merged yet lie in both sources, and a walk passes them one by one. So that nobody passes the same ones
+** again and again, the engine is told of runs of them, and may know how far one reaches (engine/src/txn/gaps/): then the walk goes
+** on at the last tombstone of the run. Between two of its places there is no row, so what is read, which is noted by where a
+** walk begins and ends, is the same.
+**
 ** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a range follows them.
 */
 
@@ -115,13 +120,39 @@ static int plBaseAhead(PlCursor *pX, int dir){
   return SQLITE_OK;
 }
 
-/* Moves to the next row beyond the position. SQLITE_DONE: there is none, the cursor is nowhere. */
-static int plMergeStep(PlCursor *pX, int dir){
+/* A walk asks the engine about the run of deleted rows that it stands in after each so many of them. */
+#define PL_SKIP_STEP 4
+
+/* The walk stands on a deleted row, one of several in a row: goes to the last that is known to have only deleted ones before it. */
+static int plSkipRun(PlCursor *pX, int dir, int bFirst){
+  int rc = pl_iter_skip(pX->pIter, dir, bFirst, &pX->look);
+  if( rc==SQLITE_DONE ) return SQLITE_OK;
+  if( rc ){
+    pX->eOver = PLO_UNSYNC;
+    return plFail(pX->pPl->pBtree, rc);
+  }
+  pX->cur = pX->look;
+  if( pX->pOut->pKeyInfo==0 ) pX->iKey = plDecodeRowid(pX->cur.key);
+  if( pX->eBase!=PLB_NONE ) pX->eBase = PLB_UNSYNC;
+  return SQLITE_OK;
+}
+
+/* Does the key of an overlay entry start with these bytes? */
+static SQLITE_INLINE int plStartsWith(const PlEntry *pEntry, const PlBuf *pPrefix){
+  return pEntry->nKey>=pPrefix->n && memcmp(pEntry->key, pPrefix->p, pPrefix->n)==0;
+}
+
+/* The walk has met no row that is wanted, and stays where it is. */
+static int plBeyond(PlCursor *pX){
+  pX->pOut->eState = CURSOR_INVALID;
+  return SQLITE_NOTFOUND;
+}
+
+/* The walk of plMergeStep(); *pnSkipped counts deleted rows. */
+static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipped){
   BtCursor *pOut = pX->pOut;
   u8 aheadBase = dir>0 ? PLB_FWD : PLB_BWD;
   u8 aheadOver = dir>0 ? PLO_FWD : PLO_BWD;
-  u32 nSkipped = 0;
-  if( pX->ePos==POS_NONE ) return SQLITE_DONE;
   for(;;){
     int bBase, bOver, c = 0;
     int rc = plOverAhead(pX, dir);          /* first: it needs K, which may lie on inner's row */
@@ -136,8 +167,8 @@ static int plMergeStep(PlCursor *pX, int dir){
       return SQLITE_DONE;
     }
     if( dir<0 ) c = -c;
-    pX->bKey = pX->bRec = 0;
     if( bBase && (!bOver || c<0) ){
+      pX->bKey = pX->bRec = 0;
       if( pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(pX->pIn);
       pX->eSrc = SRC_BASE;
       pX->eBase = PLB_AT;
@@ -145,6 +176,8 @@ static int plMergeStep(PlCursor *pX, int dir){
       pOut->eState = CURSOR_VALID;
       return SQLITE_OK;
     }
+    if( pPrefix && pX->look.tombstone && !plStartsWith(&pX->look, pPrefix) ) return plBeyond(pX);
+    pX->bKey = pX->bRec = 0;
     if( bBase && c==0 ) pX->eBase = PLB_AT;
     pX->cur = pX->look;
     pX->eSrc = SRC_OVER;
@@ -156,11 +189,31 @@ static int plMergeStep(PlCursor *pX, int dir){
       return SQLITE_OK;
     }
     pX->ePos = POS_GONE;
-    if( (++nSkipped & 0xff)==0 && AtomicLoad(&pOut->pBtree->db->u1.isInterrupted) ){
-      pOut->eState = CURSOR_SKIPNEXT;
-      return SQLITE_INTERRUPT;
+    if( (++*pnSkipped % PL_SKIP_STEP)==0 ){
+      rc = plSkipRun(pX, dir, *pnSkipped==PL_SKIP_STEP);
+      if( rc ) return rc;
+      if( pPrefix && !plStartsWith(&pX->cur, pPrefix) ) return plBeyond(pX);
+      if( AtomicLoad(&pOut->pBtree->db->u1.isInterrupted) ){
+        pOut->eState = CURSOR_SKIPNEXT;
+        return SQLITE_INTERRUPT;
+      }
     }
   }
+}
+
+/* Moves to the next row beyond the position. SQLITE_DONE: there is none, the cursor is nowhere. With pPrefix only rows that start with
+** it are wanted, and SQLITE_NOTFOUND says that a deleted one behind them was met first: the cursor is INVALID then, at
+** a place with no row between it and where it was. */
+static int plMergeStep(PlCursor *pX, int dir, const PlBuf *pPrefix){
+  u32 nSkipped = 0;
+  int rc;
+  if( pX->ePos==POS_NONE ) return SQLITE_DONE;
+  rc = plMergeWalk(pX, dir, pPrefix, &nSkipped);
+  if( nSkipped>=PL_SKIP_STEP ){
+    int rc2 = pl_iter_skipped(pX->pIter);
+    if( rc2 ) rc = plFail(pX->pPl->pBtree, rc2);
+  }
+  return rc;
 }
 
 /* Next (dir>0) and Previous, where the merge is needed, or a note of where a range starts. What is read is noted before the step
@@ -174,7 +227,7 @@ static SQLITE_INLINE int plStep(BtCursor *pCur, int dir, int flags){
     if( pX->rd.eKind==PLR_RANGE && pX->rd.iTail==dir ) pCur->hints &= ~(dir>0 ? PLH_Next : PLH_Prev);
     rc = dir>0 ? sqlite3StockBtreeNext(pCur, flags) : sqlite3StockBtreePrevious(pCur, flags);
   }else{
-    rc = plMergeStep(pX, dir);
+    rc = plMergeStep(pX, dir, 0);
   }
   if( rc==SQLITE_DONE ) plRdEof(pX, dir);
   return rc;
@@ -227,7 +280,7 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
     pX->eOver = PLO_UNSYNC;
     return plFail(pX->pPl->pBtree, rc);
   }
-  rc = plMergeStep(pX, dir);
+  rc = plMergeStep(pX, dir, 0);
   *pRes = rc==SQLITE_DONE;
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -318,7 +371,7 @@ static int plBtreeCursorRestore(BtCursor *pCur, int *pDifferentRow){
 static int plBtreeEof(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
   if( pX->eMode==PLC_MERGE && pCur->eState==CURSOR_INVALID && pX->ePos!=POS_NONE ){
-    int rc = plMergeStep(pX, -1);
+    int rc = plMergeStep(pX, -1, 0);
     pX->rd.iSide = -1;
     if( rc!=SQLITE_OK && rc!=SQLITE_DONE ){
       pCur->eState = CURSOR_FAULT;

@@ -269,7 +269,7 @@ static int plClearRows(PlCursor *pX, i64 *pnRow){
     if( rc ) return rc;
     ++*pnRow;
     pX->ePos = POS_GONE;
-    rc = plMergeStep(pX, +1);
+    rc = plMergeStep(pX, +1, 0);
     if( (*pnRow & 0xff)==0 && AtomicLoad(&pX->pOut->pBtree->db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
   }
   return rc==SQLITE_DONE ? SQLITE_OK : rc;

@@ -6,6 +6,7 @@ pub mod history;
 pub mod ledger;
 pub mod pairs;
 pub mod process_rules;
+pub mod queue;
 pub mod reader;
 pub mod script;
 pub mod stranger;

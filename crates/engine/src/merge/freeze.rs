@@ -289,6 +289,8 @@ impl Database {
             && header.salt == c.salt.load(Relaxed)
             && c.fence.load(Relaxed) == fence_state::RESTING
         {
+            // As in `note_fence`.
+            self.forget_gaps();
             c.fence_cookie.store(header.cookie, Relaxed);
             // Release pairs with the Acquire in `ensure_fenced`.
             c.fence.store(fence_state::FENCED, Release);

@@ -267,6 +267,8 @@ impl Database {
         c.fence_cookie.store(before.cookie, Relaxed);
         let active = self.active_generation().number.load(Relaxed);
         assert!(active > stamped.generation.get(), "a stock program cannot raise the generation");
+        // Stock programs may have written until now (G4 in gaps/).
+        self.forget_gaps();
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, std::sync::atomic::Ordering::Release);
         Ok(())

@@ -4,6 +4,7 @@
 //! 0          Header       one page: identity, boot, version, session state
 //! 4 KiB      Control      commit state, generations, rowid counters, recent commits, conflicts, counters
 //! ..         LogShared    state of the log (see log/)
+//! ..         GapTable     stretches of b-trees without rows (see txn/gaps)
 //! ..         processes    ProcessSlot x 1024
 //! ..         slots        TxnSlot x 4096
 //! RING       ring         16 MiB of log bytes not yet known to be in the file
@@ -21,7 +22,7 @@ use super::mutex::SharedMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 7;
+pub const LAYOUT_VERSION: u32 = 8;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -42,6 +43,10 @@ pub const WINDOW_BYTES: u64 = 1 << 20;
 pub const ROWID_SLOTS: usize = 1024;
 /// Commits whose authors are remembered for conflict reports.
 pub const RECENT_COMMITS: usize = 4096;
+/// Gaps that are known at a time (txn/gaps).
+pub const GAP_SLOTS: usize = 64;
+/// 64-bit words of an end of a gap.
+pub const GAP_BOUND_WORDS: usize = 12;
 /// Conflicts remembered for `plait_conflicts`.
 pub const CONFLICT_SLOTS: usize = 64;
 /// Bytes of a conflicting key that are kept.
@@ -163,6 +168,34 @@ pub struct ConflictSlot {
     pub flags: AtomicU32,
     /// First bytes of the key.
     pub key: [AtomicU8; CONFLICT_KEY_BYTES],
+}
+
+/// One gap.
+#[repr(C)]
+pub struct GapSlot {
+    /// Since when it is one.
+    pub ts: AtomicU64,
+    /// A timestamp from about when it was last of use: a hint, which readers change.
+    pub used: AtomicU64,
+    /// B-tree.
+    pub root: AtomicU32,
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
+    /// First key: bytes, and their number in the last place.
+    pub lo: [AtomicU64; GAP_BOUND_WORDS],
+    /// First key behind it.
+    pub hi: [AtomicU64; GAP_BOUND_WORDS],
+}
+
+/// Stretches of b-trees that have no rows (txn/gaps). Aligned for what lies behind it.
+#[repr(C, align(128))]
+pub struct GapTable {
+    /// (M) Sequence lock: odd while the table changes.
+    pub seq: AtomicU32,
+    /// (M) Slots in use, from the first on.
+    pub used: AtomicU32,
+    /// (M) Slots.
+    pub slots: [GapSlot; GAP_SLOTS],
 }
 
 /// Monotonic counters for `plait_status`.
@@ -343,6 +376,8 @@ pub struct Layout {
     pub control: Control,
     /// State of the log.
     pub log: LogShared,
+    /// See [`GapTable`].
+    pub gaps: GapTable,
     /// See [`ProcessSlot`].
     pub processes: [ProcessSlot; PROCESS_SLOTS],
     /// See [`TxnSlot`].
@@ -373,5 +408,8 @@ const _: () = assert!(size_of::<TxnSlot>() == 128);
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);
+const _: () = assert!(size_of::<GapSlot>() == 216);
+const _: () = assert!(size_of::<GapTable>() == 13_952);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 199_808 && RING_OFFSET == 806_912);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

@@ -6,7 +6,7 @@
 //! -- commit mutex -------------------------------------------------
 //! right free or ours; validate (all, or what was committed since the first pass)
 //! next timestamp, told in the process's slot; frame into the ring; log_end   <- the commit point
-//! nodes into the memtable; full_end (FULL); visible_ts; right passed on
+//! nodes into the memtable; gaps cut; full_end (FULL); visible_ts; right passed on
 //! -----------------------------------------------------------------
 //! wake the next writer; wait for the disk (FULL); readable_ts (readable.rs)
 //! ```
@@ -323,6 +323,7 @@ impl Conn {
         crash_point!("commit.published");
         self.insert_nodes(&memtable, &mut share, ts)?;
         drop(share);
+        db.cut_gaps(&guard, &self.writes);
         let generation = db.active_generation();
         generation.max_ts.store(ts.get(), Release);
         generation.log_end.store(end.get(), Relaxed);

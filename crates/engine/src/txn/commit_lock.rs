@@ -4,7 +4,8 @@
 //! nobody owes anything ([`owed`](super::owed)). A dead owner may have left
 //! - a frame in the ring that `log_end` does not cover: it never happened;
 //! - a frame that `log_end` covers but whose nodes are missing: they are inserted now;
-//! - a switch of generations half done: it is finished or undone.
+//! - a switch of generations half done: it is finished or undone;
+//! - gaps (gaps/) that do not fit what it has committed: all are forgotten.
 //!
 //! An owner that lives and does not run, a stopped process for one, cannot be helped: what it has half done may go on at any time. So
 //! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, and when it is interrupted.
@@ -48,6 +49,14 @@ impl Database {
                 return Some(guard);
             }
         }
+    }
+
+    /// Takes the commit mutex if it is free and the database is well: for who wants it now or not at all.
+    pub(crate) fn try_lock_commit(&self) -> Option<Guard<'_>> {
+        let guard = self.control().commit_mutex.try_lock(self.party())?;
+        let guard = self.make_whole(guard).ok()?;
+        self.check_poison().ok()?;
+        Some(guard)
     }
 
     /// As [`Database::lock_commit`], although the database may be poisoned.
@@ -112,6 +121,8 @@ impl Database {
     }
 
     fn repair_after_death(&self, guard: &Guard<'_>) -> Result<()> {
+        // Before anything is redone: it may be a put that was not cut out of them (G3).
+        self.forget_gaps();
         self.repair_generations();
         let repaired = self.redo(guard);
         if repaired.is_err() {

@@ -127,7 +127,13 @@ impl Conn {
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
-        let merged = opened.and_then(|()| self.merge_everything(wait));
+        let merged = opened.and_then(|()| {
+            // What it changes from here on is cut out of no gap (G4 in gaps/).
+            let guard = self.db.lock_commit()?;
+            self.db.forget_gaps();
+            drop(guard);
+            self.merge_everything(wait)
+        });
         match merged {
             Ok(()) => right.keep(),
             Err(_) => self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed),

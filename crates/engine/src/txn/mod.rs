@@ -26,6 +26,7 @@ pub mod commit;
 mod commit_lock;
 mod estate;
 pub mod exclusive;
+mod gaps;
 pub mod maximum;
 pub mod overlay;
 mod owed;
@@ -38,11 +39,13 @@ pub mod snapshot;
 mod validate;
 pub mod write_set;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
+use self::gaps::OwnGaps;
 use self::read_set::ReadSet;
 use self::right::Wait;
 use self::slots::SlotIndex;
@@ -114,6 +117,7 @@ pub struct Conn {
     /// What the transaction has seen that readers may not see yet (readable.rs).
     pub(crate) shown: readable::Shown,
     level: Sync,
+    own_gaps: RefCell<OwnGaps>,
 }
 
 impl Conn {
@@ -143,6 +147,7 @@ impl Conn {
             txn: TxnId::ZERO,
             shown: readable::Shown::default(),
             level: Sync::Full,
+            own_gaps: RefCell::default(),
         })
     }
 
@@ -321,6 +326,7 @@ impl Conn {
     /// Escalate past the budget or in a lone bulk load (nothing was written), Conflict when doomed.
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zeros: usize) -> Result<()> {
         self.admit(key, rec.len() + zeros)?;
+        self.own_gaps.get_mut().cut(root, key);
         self.writes.put(root, key, rec, zeros);
         Ok(())
     }
@@ -328,6 +334,7 @@ impl Conn {
     /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
+        self.own_gaps.get_mut().cut(root, key);
         self.writes.put_max(root, key, rec, 0);
         Ok(())
     }

@@ -139,6 +139,29 @@ pub struct OverlayIter {
     direction: Direction,
     heads: Vec<Head>,
     view: u32,
+    run: Run,
+}
+
+/// Looks of a walk at tombstones in no known gap after which it makes one: to tell of a gap costs as much as to pass some tombstones.
+const UNKNOWN_MIN: u32 = 4;
+
+/// A run of tombstones that a walk passes, for the gaps (gaps/).
+#[derive(Default)]
+struct Run {
+    /// How often the walk has told where it is.
+    calls: u32,
+    /// How often that was in no known gap.
+    unknown: u32,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Run {
+    fn note(&mut self, key: &[u8]) {
+        let end = if self.calls == 0 { &mut self.first } else { &mut self.last };
+        end.clear();
+        end.extend_from_slice(key);
+    }
 }
 
 impl OverlayIter {
@@ -151,6 +174,7 @@ impl OverlayIter {
             direction: Direction::Forward,
             heads: Vec::new(),
             view: 0,
+            run: Run::default(),
         }
     }
 
@@ -172,6 +196,43 @@ impl OverlayIter {
     /// Moves to the entry before the current one.
     pub fn prev<'c>(&mut self, conn: &'c Conn) -> Option<Entry<'c>> {
         self.step(conn, Direction::Backward)
+    }
+
+    /// Of a walk that stands on a tombstone and has met no row since the one where `first` was said: goes on to the
+    /// last tombstone in this direction before which there is known to be no row. None if that is this one.
+    pub fn skip<'c>(&mut self, conn: &'c Conn, forward: bool, first: bool) -> Option<Entry<'c>> {
+        if first {
+            (self.run.calls, self.run.unknown) = (0, 0);
+        }
+        self.run.note(&self.key);
+        self.run.calls += 1;
+        self.run.unknown += 1;
+        let end = conn.end_of_known_gap(self.root, &self.key, forward)?;
+        let here = std::mem::take(&mut self.key);
+        let to = if forward { Seek::Lt(end.bytes()) } else { Seek::Ge(end.bytes()) };
+        let entry = self.seek(conn, to);
+        let farther = entry.filter(|e| e.tombstone && (e.key > &*here) == forward && e.key != here);
+        match &farther {
+            Some(e) => {
+                self.run.note(e.key);
+                self.run.unknown -= 1;
+            }
+            None => {
+                self.key = here;
+                self.positioned = true;
+            }
+        }
+        farther
+    }
+
+    /// The walk has ended: what it has passed is a gap, if that is several which are known, or enough that is not.
+    pub fn skipped(&mut self, conn: &Conn) {
+        let known = self.run.calls - self.run.unknown;
+        if known < 2 && self.run.unknown < UNKNOWN_MIN {
+            return;
+        }
+        let (a, b) = (&self.run.first, &self.run.last);
+        conn.note_gap(self.root, a.min(b), a.max(b));
     }
 
     fn step<'c>(&mut self, conn: &'c Conn, direction: Direction) -> Option<Entry<'c>> {

@@ -10,10 +10,12 @@ use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
 use super::commit_lock::damaged_ring;
+use super::gaps::Gap;
+use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
 use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
 use crate::log::frame::OpKind;
-use crate::memtable::{EntryKind, Memtable};
+use crate::memtable::{EntryKind, Hi, Memtable};
 use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};
 use crate::shm::mutex::Guard;
 
@@ -97,11 +99,8 @@ impl Conn {
                 .find(|ts| ts.get() > since.get())
                 .map(|ts| (key.to_vec(), ts))
         };
-        let range = |root: Root, lo: Option<&[u8]>, hi: Option<crate::memtable::Hi<'_>>| {
-            newer.iter().filter(|m| m.may_hold_root(root)).find_map(|m| {
-                let hit = m.range_newer_than(root, lo, hi, since, &mut steps);
-                hit.map(|n| (n.key().to_vec(), n.ts()))
-            })
+        let range = |root: Root, lo: Option<&[u8]>, hi: Option<Hi<'_>>| {
+            changed_in_range(&self.db, &newer, root, (lo, hi), since, &mut steps)
         };
         match self.reads.first_conflict(point, range) {
             None => self.validate_missing_maxima(&newer, since).map(|()| steps > 0),
@@ -180,5 +179,31 @@ impl Conn {
             winner_ts: ts,
             ..Conflict::default()
         }))
+    }
+}
+
+/// A key of the range that was written after `since`, and its commit, outside of gaps: there was nothing then, and nothing is now.
+fn changed_in_range(
+    db: &Database,
+    newer: &[Memtable],
+    root: Root,
+    (lo, hi): (Option<&[u8]>, Option<Hi<'_>>),
+    since: SnapshotTs,
+    steps: &mut usize,
+) -> Option<(Vec<u8>, CommitTs)> {
+    let newer = || newer.iter().filter(|m| m.may_hold_root(root));
+    newer().next()?;
+    let mut behind: Option<Gap> = None;
+    loop {
+        let from = behind.as_ref().map_or(lo, |gap| Some(gap.hi.bytes()));
+        let gap = db
+            .gap_behind(root, from.unwrap_or(b""), since)
+            .filter(|gap| hi.is_none_or(|hi| hi.admits(gap.lo.bytes())));
+        let to = gap.as_ref().map_or(hi, |gap| Some(Hi::Key(gap.lo.bytes())));
+        let hit = newer().find_map(|m| m.range_newer_than(root, from, to, since, steps));
+        if hit.is_some() || gap.is_none() || *steps == 0 {
+            return hit.map(|node| (node.key().to_vec(), node.ts()));
+        }
+        behind = gap;
     }
 }

@@ -12,6 +12,7 @@
 //! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
 //! - **W2** `frame_bytes` is the sum of `op_frame_bytes` over all writes.
 //! - **W3** `root_version` of a root never returns to a value it had before.
+//! - **W4** `taken_back` changes whenever a write was taken back or forgotten.
 //!
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
@@ -107,6 +108,8 @@ pub struct WriteSet {
     savepoints: Vec<Savepoint>,
     /// Counts changes.
     clock: u64,
+    /// How often writes were taken back or forgotten.
+    taken_back: u64,
     /// The clock at the last `clear`: the version of roots that are not listed.
     cleared_at: u64,
     len: usize,
@@ -215,6 +218,36 @@ impl WriteSet {
         found.map(|(key, write)| (&**key, write))
     }
 
+    /// The own writes from `lo` to `hi`, exclusive, ascending.
+    pub fn between(
+        &self,
+        root: Root,
+        lo: &[u8],
+        hi: &[u8],
+    ) -> impl DoubleEndedIterator<Item = (&[u8], &Write)> + use<'_> {
+        let map = self.map(root).filter(|_| lo < hi);
+        let range = (Bound::Included(lo), Bound::Excluded(hi));
+        let writes = map.map(|map| map.range::<[u8], _>(range));
+        writes.into_iter().flatten().map(|(key, write)| (&**key, write))
+    }
+
+    /// Those of them after which the key has a row.
+    pub fn puts_between(
+        &self,
+        root: Root,
+        lo: &[u8],
+        hi: &[u8],
+    ) -> impl Iterator<Item = &[u8]> + use<'_> {
+        let is_put =
+            |(key, write): (_, &Write)| (write.kind != WriteKind::Tombstone).then_some(key);
+        self.between(root, lo, hi).filter_map(is_put)
+    }
+
+    /// A number that changes whenever a write was taken back or forgotten.
+    pub fn taken_back(&self) -> u64 {
+        self.taken_back
+    }
+
     /// Whether the root has an own write.
     pub fn has_root(&self, root: Root) -> bool {
         self.map(root).is_some_and(|map| !map.is_empty())
@@ -275,6 +308,7 @@ impl WriteSet {
             return;
         };
         self.savepoints.truncate(i + 1);
+        self.taken_back += 1;
         while self.undo.len() > savepoint.undo_len {
             let Some(undo) = self.undo.pop() else { break };
             self.take_back(undo);
@@ -316,6 +350,7 @@ impl WriteSet {
     /// Forgets all writes and savepoints.
     pub fn clear(&mut self) {
         self.clock += 1;
+        self.taken_back += 1;
         self.cleared_at = self.clock;
         self.roots.clear();
         self.undo.clear();

@@ -286,6 +286,14 @@ impl Client {
     pub fn upgrade(&mut self) -> Result<()> {
         wait_ms(1000, |w| self.conn().write_begin(WriteMode::Queued, w))
     }
+    /// The keys of the table in the base of the snapshot.
+    pub fn base_keys(&self) -> Vec<Vec<u8>> {
+        self.base
+            .keys()
+            .filter(|(root, _)| *root == TABLE.get())
+            .map(|(_, key)| key.clone())
+            .collect()
+    }
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         self.conn().read_point(TABLE, key);
         let found = self.conn().get(TABLE, key).map(|e| (e.tombstone, e.rec.to_vec()));

@@ -161,6 +161,37 @@ pub unsafe extern "C" fn pl_iter_prev(iter: *mut PlIter, out: *mut PlEntry) -> c
     unsafe { step(iter, "pl_iter_prev", out, |i, c| i.prev(c)) }
 }
 
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_skip(
+    iter: *mut PlIter,
+    dir: c_int,
+    first: c_int,
+    out: *mut PlEntry,
+) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { step(iter, "pl_iter_skip", out, |i, c| i.skip(c, dir > 0, first != 0)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_iter_skipped(iter: *mut PlIter) -> c_int {
+    // SAFETY: engine.h: `iter` and its connection are alive and used by this thread alone.
+    let iter = unsafe { &mut *iter };
+    let end = |c: &mut Conn| {
+        iter.iter.skipped(c);
+        SQLITE_OK
+    };
+    // SAFETY: engine.h.
+    unsafe { look(iter.conn, "pl_iter_skipped", end) }
+}
+
 /// Notes what was read.
 ///
 /// # Safety

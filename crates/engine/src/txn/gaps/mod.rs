@@ -1,0 +1,49 @@
+//! Gaps: stretches of a b-tree without a row, known so that walks do not pass their tombstones one by one.
+//!
+//! A row that is deleted leaves a tombstone in a memtable, and mostly the row itself in the base, until the next merge. A walk
+//! has to pass both. Where rows are deleted at one end, as a queue's are, each walk passes all that were deleted before:
+//! without gaps a queue gets slower with every job.
+//!
+//! # What a gap says
+//! "From timestamp `ts` until now `root` has had no row in `lo..hi`" (keys, `hi` exclusive). It says nothing of tombstones, memtables or
+//! generations: merges do not change it, and it may be known where there is nothing to pass. To make it smaller, older
+//! or to forget it is always right.
+//!
+//! | where | says it of | made by | ends |
+//! |---|---|---|---|
+//! | `own.rs`, private to a connection | its view: snapshot and own writes | each walk over several deleted rows | with the view; a put cuts it |
+//! | `shared.rs`, in shared memory | committed rows | the same, if the snapshot is the newest commit | cut by commits with puts, by exclusive transactions, by a fence, by a repair |
+//!
+//! # Use
+//! A walk that stands on a tombstone inside a gap goes on at the last tombstone of its own view that lies in the gap
+//! (`OverlayIter::skip`). Validation of a range leaves out gaps that are older than the snapshot: what was absent then
+//! is absent still, so whoever has read that has read nothing that changed.
+//!
+//! # Invariants
+//! - G1 A shared gap is added only under the commit mutex, by who has walked it in a snapshot of `visible_ts` and has no write of its own
+//!   in it. The rows of that snapshot are those of now.
+//! - G2 A commit cuts its puts out of the shared gaps before `visible_ts` moves to it. So whoever has a snapshot finds gaps that
+//!   are right for it, if they are not newer: what is right for a snapshot stays so.
+//! - G3 A repair after a dead owner of the commit mutex forgets all gaps before it redoes anything: the dead one may have left half
+//!   of a change, or puts that were not cut out.
+//! - G4 What changes rows without the memtable finds no gaps and lets none come up: an exclusive transaction from before its first change
+//!   of the base until it is settled, and stock programs while the file is at rest.
+//! - G5 An own gap is right for the view that it was made in. A put cuts it, a delete cannot harm it, and everything else that
+//!   changes the view (its number, its timestamp, writes that were taken back) ends it.
+//! - G6 Readers take no lock for gaps and wait for nobody: one that meets a change of the table knows of no gap.
+//!
+//! # Old snapshots
+//! A gap that grows gets the timestamp of its growth, and readers under FULL lag some commits behind. So the table keeps
+//! some older, smaller states of each gap (`set.rs`).
+//!
+//! # Deliberately absent
+//! Gaps that a commit makes of what it deletes: the next walk finds out.
+
+mod own;
+mod set;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::own::OwnGaps;
+pub(crate) use self::set::Gap;

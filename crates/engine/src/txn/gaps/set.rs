@@ -1,0 +1,270 @@
+//! A small set of gaps, and what becomes of it when rows come and go.
+
+use crate::ids::Root;
+use crate::shm::layout::{GAP_BOUND_WORDS, GAP_SLOTS as GAPS_MAX};
+
+/// Bytes of a key that a bound keeps: all but one, which says how many they are.
+pub(super) const BOUND_KEY_BYTES: usize = GAP_BOUND_WORDS * 8 - 1;
+/// Puts that are cut out of a gap; with more it is forgotten.
+const CUTS_MAX: usize = 16;
+/// See `GapSet::thin_out`.
+const AGE_FACTOR: u64 = 4;
+/// See `GapSet::thin_out`.
+const AGE_LEAST: u64 = 16;
+/// Older states of a gap are forgotten.
+const AGE_MOST: u64 = 4096;
+
+/// An end of a gap: the key itself, or where a longer one has to be cut so that the gap only becomes smaller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// The bytes, and their number in the last place.
+    raw: [u8; BOUND_KEY_BYTES + 1],
+}
+
+impl Bound {
+    const NOTHING: Bound = Bound { raw: [0; BOUND_KEY_BYTES + 1] };
+
+    fn exactly(parts: [&[u8]; 2]) -> Bound {
+        let mut bound = Bound::NOTHING;
+        let len = parts[0].len() + parts[1].len();
+        bound.raw[..parts[0].len()].copy_from_slice(parts[0]);
+        bound.raw[parts[0].len()..len].copy_from_slice(parts[1]);
+        bound.raw[BOUND_KEY_BYTES] = len as u8;
+        bound
+    }
+
+    /// The greatest bound that is not above `key`.
+    pub(super) fn at_most(key: &[u8]) -> Bound {
+        Bound::exactly([&key[..key.len().min(BOUND_KEY_BYTES)], &[]])
+    }
+
+    /// A bound that is not below `key`, the least but for those that are its own beginnings; none if there is no such.
+    fn at_least(key: &[u8]) -> Option<Bound> {
+        if key.len() <= BOUND_KEY_BYTES {
+            return Some(Bound::exactly([key, &[]]));
+        }
+        let kept = &key[..BOUND_KEY_BYTES];
+        let last = kept.iter().rposition(|byte| *byte != 0xff)?;
+        Some(Bound::exactly([&kept[..last], &[kept[last] + 1]]))
+    }
+
+    /// As [`Bound::at_most`] of the key right behind `key`.
+    fn at_most_behind(key: &[u8]) -> Bound {
+        if key.len() < BOUND_KEY_BYTES {
+            return Bound::exactly([key, &[0]]);
+        }
+        Bound::at_most(key)
+    }
+
+    /// As [`Bound::at_least`] of the key right behind `key`.
+    pub(super) fn at_least_behind(key: &[u8]) -> Option<Bound> {
+        if key.len() < BOUND_KEY_BYTES {
+            return Some(Bound::exactly([key, &[0]]));
+        }
+        let mut longer = [0xff; BOUND_KEY_BYTES + 1];
+        longer[..BOUND_KEY_BYTES].copy_from_slice(&key[..BOUND_KEY_BYTES]);
+        Bound::at_least(&longer)
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let len = usize::from(self.raw[BOUND_KEY_BYTES]).min(BOUND_KEY_BYTES);
+        &self.raw[..len]
+    }
+
+    /// As it lies in shared memory.
+    pub(super) fn words(&self) -> [u64; GAP_BOUND_WORDS] {
+        let (chunks, _) = self.raw.as_chunks::<8>();
+        std::array::from_fn(|i| u64::from_ne_bytes(chunks[i]))
+    }
+
+    pub(super) fn from_words(words: [u64; GAP_BOUND_WORDS]) -> Bound {
+        let mut bound = Bound::NOTHING;
+        for (to, word) in bound.raw.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bound
+    }
+}
+
+/// A gap; see the text of the module above.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) root: Root,
+    pub(crate) lo: Bound,
+    /// Exclusive.
+    pub(crate) hi: Bound,
+    pub(crate) ts: u64,
+    /// Greater than that of others that have not been of use for longer.
+    pub(crate) used: u64,
+}
+
+impl Gap {
+    pub(super) const NOTHING: Gap =
+        Gap { root: Root::new(0), lo: Bound::NOTHING, hi: Bound::NOTHING, ts: 0, used: 0 };
+
+    /// The gap from the first to the last of deleted keys, both inclusive; none if nothing is left of it that has
+    /// ends of the length of a bound.
+    pub(crate) fn of(root: Root, first: &[u8], last: &[u8]) -> Option<Gap> {
+        let (lo, hi) = (Bound::at_least(first)?, Bound::at_most_behind(last));
+        Gap { root, lo, hi, ..Gap::NOTHING }.unless_empty()
+    }
+
+    /// The same up to `end`, exclusive.
+    pub(crate) fn before(&self, end: &[u8]) -> Option<Gap> {
+        let end = Bound::at_most(end);
+        let hi = if end.bytes() < self.hi.bytes() { end } else { self.hi };
+        Gap { hi, ..*self }.unless_empty()
+    }
+
+    /// The same behind `key`.
+    fn behind(&self, key: &[u8]) -> Option<Gap> {
+        let lo = Bound::at_least_behind(key)?;
+        let lo = if lo.bytes() > self.lo.bytes() { lo } else { self.lo };
+        Gap { lo, ..*self }.unless_empty()
+    }
+
+    fn unless_empty(self) -> Option<Gap> {
+        (self.lo.bytes() < self.hi.bytes()).then_some(self)
+    }
+
+    /// Whether it covers a key.
+    pub(crate) fn covers(&self, root: Root, key: &[u8]) -> bool {
+        self.root == root && self.lo.bytes() <= key && key < self.hi.bytes()
+    }
+
+    /// Its end in one direction.
+    pub(super) fn end(&self, forward: bool) -> Bound {
+        if forward { self.hi } else { self.lo }
+    }
+
+    fn contains(&self, other: &Gap) -> bool {
+        self.lo.bytes() <= other.lo.bytes() && other.hi.bytes() <= self.hi.bytes()
+    }
+
+    fn touches(&self, other: &Gap) -> bool {
+        self.lo.bytes() <= other.hi.bytes() && other.lo.bytes() <= self.hi.bytes()
+    }
+}
+
+/// At most [`GAPS_MAX`] gaps. Of one b-tree they may overlap: the greater ones are the newer.
+#[derive(Clone)]
+pub(crate) struct GapSet {
+    list: [Gap; GAPS_MAX],
+    len: usize,
+}
+
+impl GapSet {
+    pub(crate) const fn new() -> GapSet {
+        GapSet { list: [Gap::NOTHING; GAPS_MAX], len: 0 }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Gap] {
+        &self.list[..self.len]
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Takes one more. Without room the one goes that was not of use for longest.
+    pub(super) fn push(&mut self, gap: Gap) {
+        if let Some(free) = self.list.get_mut(self.len) {
+            *free = gap;
+            self.len += 1;
+        } else if let Some(least) = self.list.iter_mut().min_by_key(|gap| gap.used)
+            && least.used <= gap.used
+        {
+            *least = gap;
+        }
+    }
+
+    fn push_some(&mut self, gap: Option<Gap>) {
+        if let Some(gap) = gap {
+            self.push(gap);
+        }
+    }
+
+    /// Adds a gap that is known now, joined with those that it touches. Of what it then contains some
+    /// older states stay. False if it was known.
+    pub(crate) fn add(&mut self, gap: Gap) -> bool {
+        let mut new = gap;
+        let mut grows = false;
+        for old in self.as_slice().iter().filter(|old| old.root == gap.root) {
+            if old.contains(&gap) {
+                return false;
+            }
+            if old.touches(&new) {
+                grows = true;
+                new.lo = if old.lo.bytes() < new.lo.bytes() { old.lo } else { new.lo };
+                new.hi = if old.hi.bytes() > new.hi.bytes() { old.hi } else { new.hi };
+            }
+        }
+        if grows {
+            self.thin_out(&new);
+        }
+        self.push(new);
+        true
+    }
+
+    /// Of what `new` contains, older states of it, some stay: so many that who lags behind by a number of commits finds one that
+    /// is not older than [`AGE_FACTOR`] times that and [`AGE_LEAST`].
+    fn thin_out(&mut self, new: &Gap) {
+        let before = self.clone();
+        self.len = 0;
+        let (mut states, mut count) = ([Gap::NOTHING; GAPS_MAX], 0);
+        for gap in before.as_slice() {
+            if gap.root == new.root && new.contains(gap) {
+                states[count] = *gap;
+                count += 1;
+            } else {
+                self.push(*gap);
+            }
+        }
+        let states = &mut states[..count];
+        states.sort_unstable_by_key(|gap| std::cmp::Reverse(gap.ts));
+        let age = |gap: &Gap| new.ts.saturating_sub(gap.ts);
+        let mut younger = 0;
+        for (i, gap) in states.iter().enumerate() {
+            let older = states.get(i + 1).map_or(u64::MAX, age);
+            let is_spare = older <= AGE_FACTOR * younger + AGE_LEAST;
+            if age(gap) > 0 && age(gap) <= AGE_MOST && !is_spare {
+                self.push(*gap);
+                younger = age(gap);
+            }
+        }
+    }
+
+    /// Takes out of each gap the keys that got a row: `puts` gives those inside it, ascending.
+    pub(crate) fn cut<'k, I: Iterator<Item = &'k [u8]>>(&mut self, puts: impl Fn(&Gap) -> I) {
+        let before = self.clone();
+        self.len = 0;
+        for gap in before.as_slice() {
+            let mut rest = Some(*gap);
+            for (i, key) in puts(gap).enumerate() {
+                if i == CUTS_MAX {
+                    rest = None;
+                }
+                let Some(whole) = rest else { break };
+                self.push_some(whole.before(key));
+                rest = whole.behind(key);
+            }
+            self.push_some(rest);
+        }
+    }
+
+    /// The end of the greatest gap around a key in one direction, which is of use `now`.
+    pub(crate) fn end(&mut self, root: Root, key: &[u8], forward: bool, now: u64) -> Option<Bound> {
+        let around = self.list[..self.len].iter_mut().filter(|gap| gap.covers(root, key));
+        let gap = around.reduce(|a, b| {
+            if farther(a.end(forward), b.end(forward), forward) == a.end(forward) { a } else { b }
+        })?;
+        gap.used = now;
+        Some(gap.end(forward))
+    }
+}
+
+/// The farther of two ends.
+pub(super) fn farther(a: Bound, b: Bound, forward: bool) -> Bound {
+    if (a.bytes() > b.bytes()) == forward { a } else { b }
+}

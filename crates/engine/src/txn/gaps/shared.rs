@@ -1,0 +1,201 @@
+//! The gaps that all processes know: a table in shared memory behind a sequence lock (G1 to G4, G6).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+use super::set::{Bound, Gap, GapSet, farther};
+use crate::crash_point;
+use crate::database::Database;
+use crate::ids::{Root, SnapshotTs};
+use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, txn_state};
+use crate::shm::mutex::Guard;
+use crate::txn::estate::is_unsettled;
+use crate::txn::slots::SlotIndex;
+use crate::txn::write_set::WriteSet;
+
+/// Looks at a table that somebody is changing: a change takes a microsecond, and without a gap it goes on too.
+const LOOKS: u32 = 4;
+
+/// A gap is marked as of use once in so many commits: others read the same words.
+const COMMITS_PER_USE: u64 = 64;
+
+/// Whether it is a gap of this b-tree that is right for this snapshot.
+fn is_for(slot: &GapSlot, root: Root, at: SnapshotTs) -> bool {
+    slot.root.load(Relaxed) == root.get() && slot.ts.load(Relaxed) <= at.get()
+}
+
+fn load(slot: &GapSlot) -> Gap {
+    // Relaxed, here and in `store`: the sequence lock says whether what was read belongs together.
+    let words =
+        |from: &[AtomicU64; GAP_BOUND_WORDS]| from.each_ref().map(|word| word.load(Relaxed));
+    Gap {
+        root: Root::new(slot.root.load(Relaxed)),
+        lo: Bound::from_words(words(&slot.lo)),
+        hi: Bound::from_words(words(&slot.hi)),
+        ts: slot.ts.load(Relaxed),
+        used: slot.used.load(Relaxed),
+    }
+}
+
+fn store(slot: &GapSlot, gap: &Gap) {
+    slot.root.store(gap.root.get(), Relaxed);
+    slot.ts.store(gap.ts, Relaxed);
+    slot.used.store(gap.used, Relaxed);
+    for (to, word) in slot.lo.iter().zip(gap.lo.words()) {
+        to.store(word, Relaxed);
+    }
+    for (to, word) in slot.hi.iter().zip(gap.hi.words()) {
+        to.store(word, Relaxed);
+    }
+}
+
+impl GapTable {
+    fn in_use(&self) -> &[GapSlot] {
+        let used = (self.used.load(Relaxed) as usize).min(self.slots.len());
+        &self.slots[..used]
+    }
+
+    /// What `look` finds in a table that does not change meanwhile; none if it does all the time, or is empty.
+    fn read<'t, T>(&'t self, look: impl Fn(&'t [GapSlot]) -> Option<T>) -> Option<T> {
+        if self.used.load(Relaxed) == 0 {
+            return None;
+        }
+        for _ in 0..LOOKS {
+            // Acquire pairs with the last Release in `replace`.
+            let before = self.seq.load(Acquire);
+            if before & 1 == 0 {
+                let found = look(self.in_use());
+                // Acquire: what was read comes before the second look at the number.
+                fence(Acquire);
+                if self.seq.load(Relaxed) == before {
+                    return found;
+                }
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// (M) Replaces all gaps. Whoever dies in it leaves a number that is odd, and a repair (G3).
+    fn replace(&self, gaps: &[Gap]) {
+        let odd = self.seq.load(Relaxed) | 1;
+        self.seq.store(odd, Relaxed);
+        // Release: who sees any of what follows sees the odd number.
+        fence(Release);
+        crash_point!("gaps.begun");
+        for (slot, gap) in self.slots.iter().zip(gaps) {
+            store(slot, gap);
+        }
+        self.used.store(gaps.len() as u32, Relaxed);
+        crash_point!("gaps.stored");
+        // Release pairs with the Acquire in `read`.
+        self.seq.store(odd.wrapping_add(1), Release);
+    }
+
+    /// (M, or nobody else is there) Forgets all gaps (G3, G4).
+    pub(crate) fn forget(&self) {
+        if self.used.load(Relaxed) != 0 || self.seq.load(Relaxed) & 1 != 0 {
+            self.replace(&[]);
+        }
+    }
+
+    /// (M) All gaps.
+    fn all(&self) -> GapSet {
+        let mut set = GapSet::new();
+        for slot in self.in_use() {
+            set.push(load(slot));
+        }
+        set
+    }
+}
+
+impl Database {
+    fn gap_table(&self) -> &GapTable {
+        &self.region().layout().gaps
+    }
+
+    /// The end, in one direction, of the greatest gap around a key that is right for a snapshot.
+    pub(super) fn end_of_gap(
+        &self,
+        root: Root,
+        key: &[u8],
+        forward: bool,
+        at: SnapshotTs,
+    ) -> Option<Bound> {
+        let (slot, end) = self.gap_table().read(|slots| {
+            let fitting = slots.iter().filter(|slot| is_for(slot, root, at));
+            let loaded = fitting.map(|slot| (slot, load(slot)));
+            let around = loaded.filter(|(_, gap)| gap.covers(root, key));
+            around
+                .map(|(slot, gap)| (slot, gap.end(forward)))
+                .reduce(|a, b| if farther(a.1, b.1, forward) == a.1 { a } else { b })
+        })?;
+        // Relaxed: whatever is in the slot by now, it is a hint.
+        if slot.used.load(Relaxed) + COMMITS_PER_USE < at.get() {
+            slot.used.store(at.get(), Relaxed);
+        }
+        Some(end)
+    }
+
+    /// The gap right for a snapshot that begins first among those that end behind `from`.
+    pub(crate) fn gap_behind(&self, root: Root, from: &[u8], at: SnapshotTs) -> Option<Gap> {
+        self.gap_table().read(|slots| {
+            let fitting = slots.iter().filter(|slot| is_for(slot, root, at)).map(load);
+            let behind = fitting.filter(|gap| gap.hi.bytes() > from);
+            behind.min_by(|a, b| {
+                a.lo.bytes().cmp(b.lo.bytes()).then_with(|| b.hi.bytes().cmp(a.hi.bytes()))
+            })
+        })
+    }
+
+    /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (G1).
+    pub(super) fn share_gap(&self, gap: &Gap) {
+        let c = self.control();
+        // Relaxed: looked at again with the mutex held.
+        if c.visible_ts.load(Relaxed) != gap.ts {
+            return;
+        }
+        let Some(_guard) = self.try_lock_commit() else { return };
+        if c.visible_ts.load(Relaxed) != gap.ts || self.is_base_being_changed() {
+            return;
+        }
+        let mut set = self.gap_table().all();
+        if set.add(*gap) {
+            self.gap_table().replace(set.as_slice());
+        }
+    }
+
+    /// (M) An exclusive transaction is at work, or has left something to settle (G4).
+    fn is_base_being_changed(&self) -> bool {
+        let owner = self.control().merge_owner.load(Relaxed);
+        let is_exclusive = |index| self.slot(index).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        is_unsettled(owner) || SlotIndex::from_word(owner).is_some_and(is_exclusive)
+    }
+
+    /// (M) Takes the puts of a commit out of the gaps (G2).
+    pub(crate) fn cut_gaps(&self, guard: &Guard<'_>, writes: &WriteSet) {
+        debug_assert!(guard.holds(&self.control().commit_mutex), "gaps change under the mutex");
+        let table = self.gap_table();
+        let is_hit = |slot: &GapSlot| {
+            // Most commits end here: nothing of theirs is where a gap is.
+            if !writes.has_root(Root::new(slot.root.load(Relaxed))) {
+                return false;
+            }
+            puts_in(writes, &load(slot)).next().is_some()
+        };
+        if table.in_use().iter().any(is_hit) {
+            let mut set = table.all();
+            set.cut(|gap| puts_in(writes, gap));
+            table.replace(set.as_slice());
+        }
+    }
+
+    /// (M) Forgets all gaps (G3, G4).
+    pub(crate) fn forget_gaps(&self) {
+        self.gap_table().forget();
+    }
+}
+
+fn puts_in<'w>(writes: &'w WriteSet, gap: &Gap) -> impl Iterator<Item = &'w [u8]> + use<'w> {
+    writes.puts_between(gap.root, gap.lo.bytes(), gap.hi.bytes())
+}
