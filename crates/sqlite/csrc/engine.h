@@ -206,6 +206,7 @@ int  pl_commit_prepare(PlConn *, const PlWait *);
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it ended: merge when due; in a thread only with bThreads */
+int  pl_has_fence(PlConn *);             /* SQLITE_OK: the database file itself has the fence; SQLITE_DONE: not yet */
 int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */
 
 /* ---- the exclusive path -------------------------------------------------------- */

@@ -195,17 +195,21 @@ static int plLookIsDue(PlBtree *pPl, u32 *pMs){
   return 1;
 }
 
-/* A member reads, in an open transaction: under the fence the file itself says so, until something else is written into it. */
+/* A member reads, in an open transaction: under the fence the file itself says so, until something else is written into it. It
+** does from the moment on in which the session says that it has one: the WAL, in which the fence comes first, may be ahead for as long as a
+** sync takes, or until the next write if who raised it was killed. */
 static int plLookAtFile(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
   u8 a[20];
-  int nTry;
+  int nTry, rc;
   if( !plIndexFenced(pPager) ) return SQLITE_OK;
   if( p->pBt->pPage1 && !plMarked(p->pBt) ) return plSayMisfit(p);
   if( !plLookIsDue(pPl, &pPl->msFile) ) return SQLITE_OK;
+  rc = plFound(pPl, pl_has_fence(pPl->pConn));
+  if( rc ) return rc==SQLITE_DONE ? SQLITE_OK : rc;
   for(nTry=0; nTry<PL_FIT_TRIES; nTry++){
-    int rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
+    rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
     if( rc!=SQLITE_OK && rc!=SQLITE_IOERR_SHORT_READ ) return rc;
     if( rc==SQLITE_OK && a[18]==3 && a[19]==3 ) return SQLITE_OK;
     if( AtomicLoad(&walIndexHdr(pPager->pWal)->iVersion)!=PL_WALINDEX_VERSION ) return SQLITE_OK;

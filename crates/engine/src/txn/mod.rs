@@ -41,7 +41,7 @@ pub mod write_set;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
@@ -56,7 +56,7 @@ use crate::error::{Conflict, Error, Result};
 use crate::ids::{Root, TxnId};
 use crate::memtable::Hi;
 use crate::shm::caller;
-use crate::shm::layout::txn_state;
+use crate::shm::layout::{fence, txn_state};
 use crate::shm::process;
 
 /// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (T7).
@@ -159,6 +159,11 @@ impl Conn {
     /// How this transaction writes; `None` while it only reads.
     pub fn write_mode(&self) -> Option<WriteMode> {
         self.mode
+    }
+
+    /// True from the moment on in which the fence is in the database file itself.
+    pub fn has_fence(&self) -> bool {
+        self.db.control().fence.load(Acquire) == fence::FENCED
     }
 
     /// True after a conflict, until the rollback.

@@ -10,7 +10,9 @@ use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Sync, WriteMode};
 
-use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_FULL, SQLITE_OK};
+use super::codes::{
+    PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_FULL, SQLITE_OK,
+};
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
 use super::{bytes, end, look, with, with_memory};
 
@@ -361,6 +363,17 @@ pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
 pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int {
     // SAFETY: engine.h.
     unsafe { with(conn, "pl_maintain", |c| c.maintain(threads != 0).map(|()| SQLITE_OK)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_has_fence(conn: *mut PlConn) -> c_int {
+    let has = |c: &mut Conn| if c.has_fence() { SQLITE_OK } else { SQLITE_DONE };
+    // SAFETY: engine.h.
+    unsafe { look(conn, "pl_has_fence", has) }
 }
 
 /// See engine.h.
