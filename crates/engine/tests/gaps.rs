@@ -12,6 +12,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+/// What a transaction has written: no record is a deletion.
+type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// Bounds of a range, both in it.
+type Range = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// Tombstones after which a walk asks for a gap: fewer than in the shim, so that small tables have some.
 const SKIP_STEP: u32 = 2;
@@ -80,10 +84,10 @@ fn expected(rows: &Rows, from: Option<&[u8]>, forward: bool) -> Option<Vec<u8>> 
 struct View {
     rows: Rows,
     at_begin: Rows,
-    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    writes: Writes,
     /// What they were at the savepoint.
-    saved: Option<(Rows, BTreeMap<Vec<u8>, Option<Vec<u8>>>)>,
-    reads: Vec<(Option<Vec<u8>>, Option<Vec<u8>>)>,
+    saved: Option<(Rows, Writes)>,
+    reads: Vec<Range>,
     writes_at_all: bool,
     optimistic: bool,
 }
