@@ -222,6 +222,12 @@ impl Actor {
         self.finish().error.map_or(Ok(()), Err)
     }
 
+    /// Starts to open a database without awaiting its end.
+    pub fn send_open(&mut self, database: &Path) {
+        self.tell(Command::Open(database.to_owned()));
+        self.tell(Command::Run("SELECT count(*) FROM sqlite_schema".to_owned()));
+    }
+
     /// Closes the database.
     pub fn close(&mut self) -> Result<(), SqlError> {
         self.tell(Command::Close);

@@ -182,25 +182,3 @@ in_threads_and_processes! {
         assert_eq!(second.integer("SELECT count(*) FROM t WHERE val='changed'"), 1);
     }
 }
-
-#[test]
-fn statements_that_write_to_every_attached_file_are_refused_and_go_file_by_file() {
-    let Some(_) = plait_tests::subject::real_plait("maintenance of several files") else { return };
-    for (all, each) in [
-        ("ANALYZE", ["ANALYZE main", "ANALYZE other"]),
-        ("REINDEX", ["REINDEX main.t_val", "REINDEX other.t_val"]),
-    ] {
-        let (_fixture, connection) = database(Other::Concurrent);
-        connection
-            .execute("CREATE INDEX t_val ON t(val)")
-            .and_then(|()| connection.execute("CREATE INDEX other.t_val ON t(val)"))
-            .expect("an index in each");
-        let error = connection.execute(all).expect_err("it would write to two files");
-        assert!(error.message.contains("cannot change"), "{all}: {error}");
-        assert!(connection.autocommit());
-        for sql in each {
-            connection.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-        }
-        assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
-    }
-}

@@ -13,16 +13,20 @@ use std::path::Path;
 type Rows = Vec<Vec<Value>>;
 
 /// Calls that end something or give it back: they answer nothing.
-const VOID: [&str; 8] = [
+const VOID: [&str; 9] = [
     "pl_base_sync_failed",
     "pl_disabled",
     "pl_exclusive_end",
     "pl_exclusive_not_committed",
     "pl_mark_unlock_exclusive",
     "pl_mark_unlock_shared",
+    "pl_part_undo",
     "pl_rollback",
     "pl_snapshot_end",
 ];
+/// A commit over two files.
+const PARTS: [&str; 5] =
+    ["pl_order", "pl_part_begin", "pl_part_commit", "pl_part_prepare", "pl_stay_concurrent"];
 /// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
 const ELSEWHERE: [&str; 11] = [
     "pl_accept_base",
@@ -191,7 +195,7 @@ fn a_call_of_the_engine_that_panics_fails_the_statement_and_loses_nothing() {
     }
     let expected = undisturbed();
     for name in calls() {
-        if VOID.contains(&name.as_str()) || ELSEWHERE.contains(&name.as_str()) {
+        if [&VOID[..], &ELSEWHERE, &PARTS].concat().contains(&name.as_str()) {
             continue;
         }
         assert!(panic_in(&name, 1, &expected), "{name} is never called, or its panic is ignored");
@@ -258,5 +262,37 @@ fn a_panic_in_a_conversion_leaves_the_database_as_it_was() {
         assert_eq!(alone(name, &fixture.database(), &sql, code).rows, concurrent, "{name}");
         let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
         assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{name}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_commit_over_two_files_leaves_it_in_both_or_in_neither() {
+    if real_plait("planted panics").is_none() {
+        return;
+    }
+    const TABLE: &str = "CREATE TABLE t(x)";
+    for name in PARTS {
+        for passage in 1..=2 {
+            let at = format!("{name}:{passage}");
+            let fixture = Fixture::new(Subject::plait_with_crash_points(), TABLE);
+            let files = [fixture.database(), fixture.path("second.db")];
+            let second = fixture.subject.create(&files[1]).expect("a second file");
+            second.execute(TABLE).expect("a table");
+            second.close().expect("it closes");
+            let environment = [("PLAIT_PANIC_AT", at.as_str()), ("RUST_BACKTRACE", "0")];
+            let mut actor = Actor::in_process_with("panicking", &fixture.subject, &environment);
+            actor.open(&files[0]).expect("opening touches nothing");
+            let reply = actor.run(&format!(
+                "ATTACH '{}' AS second; BEGIN; INSERT INTO main.t VALUES(1); INSERT INTO second.t VALUES(1); COMMIT",
+                files[1].display()
+            ));
+            actor.close().expect("closing works");
+            let rows = files.map(|file| {
+                let left = fixture.subject.open(&file).expect("it opens");
+                left.integer("SELECT count(*) FROM t").unwrap_or_else(|e| panic!("{at}: {e}"))
+            });
+            assert_eq!(rows[0], rows[1], "{at}: {reply:?}");
+            assert!(reply.error.is_some() || rows[0] == 1, "{at}: it was acknowledged");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Power cuts at the file operations of the library itself, and of its recoveries; see `plait_tests::powercut`.
 
 use plait_tests::powercut::explore::Explorer;
+use plait_tests::powercut::pairs::Pairs;
 use plait_tests::subject::real_plait;
 
 #[test]
@@ -22,4 +23,19 @@ fn power_cuts_one_after_the_other_lose_nothing_that_was_acknowledged_or_seen() {
         explorer.walk(seed).unwrap_or_else(|error| panic!("{error:#}"));
     }
     println!("{:?}", explorer.tally);
+}
+
+#[test]
+fn two_files_agree_after_a_power_cut_at_every_step_of_commits_over_both() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    for mode in ["concurrent", "delete"] {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let mut pairs =
+            Pairs::new(&subject, scratch.path(), mode).unwrap_or_else(|e| panic!("{e:#}"));
+        if let Err(error) = pairs.each_cut(1) {
+            panic!("{mode}: {error:#}; the files: {}", scratch.keep().display());
+        }
+        println!("{mode}: {:?}", pairs.tally);
+        assert!(pairs.tally.1 > 30, "{mode}: {:?}", pairs.tally);
+    }
 }

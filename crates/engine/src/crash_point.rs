@@ -69,6 +69,21 @@ pub const CRASH_POINTS: &[&str] = &[
     "right.chosen",
     "right.owned",
     "right.queued",
+    "several.appended",
+    "several.committed",
+    "several.decided",
+    "several.inherited",
+    "several.node_inserted",
+    "several.prepared",
+    "several.published",
+    "several.reference_removed",
+    "several.reference_written",
+    "several.referenced",
+    "several.resolution_appended",
+    "several.resolution_published",
+    "several.resolved",
+    "several.rolled_back",
+    "several.rolling_back",
 ];
 
 /// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can find.

@@ -52,7 +52,7 @@ pub fn shm_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-shm")
 }
 
-fn suffixed(base: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -453,6 +453,9 @@ impl Database {
             return Ok(());
         }
         self.check_poison()?;
+        if self.has_unresolved() {
+            return Err(Error::Busy("a prepared transaction is not resolved".into()));
+        }
         let slot = self.borrow_slot()?;
         let mut wait = Wait { timeout: CLOSE_PATIENCE, busy: None, interrupted: &mut || false };
         let _right = self.own_merge(slot.index(), &mut wait)?;
@@ -687,6 +690,11 @@ impl Database {
     /// The number of a pid namespace that is not this process's, else 0; both as far as 32 bits go, which is all that there are.
     pub(crate) fn foreign_namespace(&self, namespace: u32) -> u32 {
         if namespace == self.pid_namespace as u32 { 0 } else { namespace }
+    }
+
+    /// Device and inode of the database file: an order of files that is the same in every process.
+    pub fn identity(&self) -> (u64, u64) {
+        self.region.identity()
     }
 
     /// Path of the database file.

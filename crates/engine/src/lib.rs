@@ -21,6 +21,7 @@ pub mod log;
 pub mod memtable;
 pub mod merge;
 pub mod session;
+pub mod several;
 pub mod shm;
 pub mod status;
 pub mod storage;

@@ -53,9 +53,11 @@ use crate::database::log_path;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::log::{
-    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, SEGMENT_BYTES,
+    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
+    SEGMENT_BYTES,
 };
 use crate::merge::{Base, BaseHeader, Checkpoint};
+use crate::several::{self, Verdict};
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation};
 use crate::shm::locks;
@@ -259,16 +261,23 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     }
     // R1: what the log holds beyond its end is given up with the same stamp.
     let through = header.generation.max(scan.summary().newest);
-    let mut newest: BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)> = BTreeMap::new();
+    let mut newest: Newest = BTreeMap::new();
+    let mut undecided = None;
     scan.replay(|frame| {
-        for op in frame.ops() {
-            newest.insert(
-                (op.root, op.key.to_vec()),
-                (op.kind == OpKind::Tombstone, op.rec.to_vec()),
-            );
-        }
+        // Whatever follows a prepared transaction has resolved it.
+        undecided = frame.prepared().map(|(name, rows)| {
+            let mut would = Newest::new();
+            note_rows(&mut would, rows);
+            (name.to_vec(), would)
+        });
+        note_rows(&mut newest, frame.ops());
         Ok::<(), Error>(())
     })?;
+    if let Some((name, would)) = undecided
+        && several::verdict(path, &name)? == Verdict::Committed
+    {
+        newest.extend(would);
+    }
     if through == header.generation {
         return Ok(header);
     }
@@ -286,6 +295,16 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
         base.stamp(&merged)
     })?;
     Ok(merged)
+}
+
+/// The newest record of each key, and whether that is a deletion.
+type Newest = BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)>;
+
+fn note_rows(newest: &mut Newest, rows: Ops<'_>) {
+    for op in rows {
+        let record = (op.kind == OpKind::Tombstone, op.rec.to_vec());
+        newest.insert((op.root, op.key.to_vec()), record);
+    }
 }
 
 fn in_transaction<T>(base: &mut dyn Base, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
@@ -321,7 +340,10 @@ fn unfence_through(base: &mut dyn Base, through: Generation) -> Result<()> {
 
 /// Removes the log of a base that needs it no more.
 pub(crate) fn remove_log(path: &Path) -> Result<()> {
-    LogFile::remove(&OsStorage, &log_path(path)).map_err(Error::from)
+    LogFile::remove(&OsStorage, &log_path(path)).map_err(Error::from)?;
+    // Whatever was prepared in it is resolved, or given up.
+    several::forget(path);
+    Ok(())
 }
 
 /// Accepts the base as it is: gives up commits that are only in the log. No process has the database open.

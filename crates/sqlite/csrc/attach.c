@@ -300,6 +300,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   rc = sqlite3StockBtreeClose(p);
   if( pConn ) pl_detach(pConn);
   sqlite3_free(pPl->zStash);
+  sqlite3_free(pPl->zReference);
   sqlite3_free(pPl->aCoarse);
   sqlite3_free(pPl->aScratch);
   sqlite3_free(pPl);

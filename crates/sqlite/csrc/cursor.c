@@ -103,33 +103,6 @@ static int plBtreeCloseCursor(BtCursor *pCur){
   return SQLITE_OK;
 }
 
-/* Has this handle changed a file in the open transaction? */
-static int plChangedFile(Btree *p){
-  if( p==0 ) return 0;
-  if( PL_BT(p) ) return p->pPl->bWrote;
-  return p->inTrans==TRANS_WRITE
-      && p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD
-      && sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0;
-}
-
-/* T6: a commit over a concurrent database and another file could not be atomic. Called before p is changed: an error if another
-** file of the same transaction is changed already and one of the two is concurrent. */
-static int plRefuseMixed(Btree *p){
-  sqlite3 *db = p->db;
-  int i;
-  if( db->nDb<=2 || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return SQLITE_OK;
-  for(i=0; i<db->nDb; i++){
-    Btree *pOther = db->aDb[i].pBt;
-    if( pOther==p || i==1 || !plChangedFile(pOther) ) continue;
-    if( PL_BT(p) || PL_BT(pOther) ){
-      return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
-          "cannot change \"%s\" in a transaction that has changed \"%s\": with journal_mode=concurrent a commit over several "
-          "database files would not be atomic", plDbName(p), db->aDb[i].zDbSName));
-    }
-  }
-  return SQLITE_OK;
-}
-
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCursor(
   Btree *p, Pgno iTable, int wrFlag, struct KeyInfo *pKeyInfo, BtCursor *pCur
 ){

@@ -26,7 +26,7 @@
 **  IntegrityCheck          A  pages.c: pages of the base, merged counts
 **  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,
 **  ConnectionCount, Enter, Leave...   -
-**  Cursor                  H  cursor.c: opens a facade; refuses to mix files (T6)
+**  Cursor                  H  cursor.c: opens a facade; several.c refuses files that cannot be committed together (T6)
 **  CursorSize              H  cursor.c: room for one pointer behind the stock struct
 **  CursorZero, FakeValidCursor, CursorHasMoved, CursorIsValid, CursorIsValidNN   -  eState is kept true
 **  CursorHasHint, CursorPin, CursorUnpin, IncrblobCursor   -  flags of the facade
@@ -60,6 +60,8 @@ static int plIsSequence(PlCursor *pX);
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);
 static int plRefuseMixed(Btree *p);
+static int plRefuseExclusive(Btree *p);
+static Btree *plOtherChanged(Btree *p);
 static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear);
 static int plBaseSynced(Btree *p, int rc);
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
@@ -84,6 +86,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "alone.c"
 #include "attach.c"
 #include "transaction.c"
+#include "several.c"
 #include "apply.c"
 #include "exclusive.c"
 #include "base.c"

@@ -68,6 +68,8 @@ struct PlBtree {
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
+  u8 bPart;               /* COMMIT over several files: this one takes part, and has the writer's right (several.c) */
+  u8 bPrepared;           /* and what becomes of it is decided by the super-journal */
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */
@@ -86,6 +88,8 @@ struct PlBtree {
   i64 nScratch;
   i64 nScratchAlloc;
   int rcStash;            /* zStash belongs to this result code */
+  char *zReference;       /* what a super-journal lists for this file, or 0 */
+  int rcSuper;            /* the super-journal is gone, but its folder could not be synced */
   char *zStash;           /* text for sqlite3_errmsg, or 0 */
 };
 

@@ -204,6 +204,16 @@ int  pl_commit_prepare(PlConn *, const PlWait *);
 ** PL_RETRY: the own snapshot holds memory that is needed, and the writer's right is held. With all positions saved: end the base
 ** read transaction, start over from pin, take (forWrite=1; it sees the same), and call again. */
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
+/* A commit over several files (several.rs), instead of pl_commit. pl_part_begin on each of them: the right, validation, room; results as of
+** pl_commit. pl_part_undo takes it back. pl_part_prepare: on disk, and undecided while the super-journal of this name is there. When that
+** is removed, pl_part_commit; else pl_rollback. pl_order: two numbers by whose order every process calls pl_part_begin. */
+int  pl_part_begin(PlConn *, const PlWait *);
+void pl_part_undo(PlConn *);
+int  pl_part_prepare(PlConn *, const char *zSuper);
+int  pl_part_commit(PlConn *, int sync, int keepReading);
+int  pl_order(PlConn *, uint64_t *aOut);
+/* The open write transaction is not to become exclusive as a bulk load. */
+int  pl_stay_concurrent(PlConn *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it ended: merge when due; in a thread only with bThreads */
 int  pl_has_fence(PlConn *);             /* SQLITE_OK: the database file itself has the fence; SQLITE_DONE: not yet */

@@ -68,6 +68,8 @@ static int plEscalate(Btree *p){
   int rc;
   if( pPl->bExcl ) return SQLITE_OK;
   if( pPl->bReadonly ) return SQLITE_READONLY;
+  rc = plRefuseExclusive(p);
+  if( rc ) return rc;
   plRdFlushAll(pPl);
   rc = plHardSaveAll(pPl);
   if( rc ) return rc;

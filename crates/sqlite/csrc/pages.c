@@ -71,13 +71,15 @@ static int plWholeView(Btree *p, int eView){
   PlBtree *pPl = p->pPl;
   int rcMerge = SQLITE_OK;
   u32 iCookie;
-  int rc;
+  int bOnlyOthers, rc;
   if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bCopy ) eView = PLV_COPY;
-  if( pPl->eWrite || (pPl->bUsed && eView==PLV_COPY) ) return plEscalate(p);
+  /* A writer that has written other files alone cannot become exclusive, and has no need to. */
+  bOnlyOthers = eView==PLV_LOOK && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
+  if( (pPl->eWrite && !bOnlyOthers) || (pPl->bUsed && eView==PLV_COPY) ) return plEscalate(p);
   if( eView==PLV_LOOK && pPl->bLooked ) return SQLITE_OK;
-  if( !pPl->bUsed ){
+  if( !pPl->bUsed && !bOnlyOthers ){
     iCookie = get4byte(&p->pBt->pPage1->aData[40]);
     rc = plMergeAndMove(p, &rcMerge);
     if( rc || pPl->pConn==0 ) return rc;

@@ -150,7 +150,7 @@ static void plEndRead(Btree *p){
 
 /* The write transaction is over. */
 static void plEndWrite(PlBtree *pPl){
-  pPl->eWrite = pPl->bWrote = 0;
+  pPl->eWrite = pPl->bWrote = pPl->bPart = pPl->bPrepared = 0;
   pPl->nSavepoint = 0;
   pPl->rcBroken = 0;
 }
@@ -204,6 +204,8 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }
   pPl->eWrite = (u8)how;
   pPl->nSavepoint = 0;
+  /* A bulk load on SQLite's own path could not be committed together with another file. */
+  if( db->nDb>2 ) (void)pl_stay_concurrent(pPl->pConn);
   plSetTrack(p);
   /* Statements in autocommit leave theirs to the commit, as in stock SQLite. */
   return plFail(p, pl_savepoint_release(pPl->pConn, 0));
@@ -253,6 +255,8 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
   if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
+  /* BEGIN EXCLUSIVE within a transaction comes here before SQLite refuses it. */
+  if( wrflag>1 && !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_Vacuum)==0 ) wrflag = 0;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
   }else if( wrflag ){
@@ -272,14 +276,12 @@ static int plBtreeTxnState(Btree *p){
 static int plCommitPrepare(Btree *p, Pager *pPager){
   PlBtree *pPl;
   PlWait wait;
-  int i, rc;
+  int rc;
   if( !PL_BT(p) ) return sqlite3PagerExclusiveLock(pPager);
   pPl = p->pPl;
   if( pPl->bWrote ){
-    for(i=0; i<p->db->nDb; i++){
-      Btree *pOther = p->db->aDb[i].pBt;
-      if( pOther!=p && i!=1 && plChangedFile(pOther) ) return plRefuseMixed(p);
-    }
+    rc = plRefuseMixed(p);
+    if( rc ) return rc;
   }
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
@@ -310,6 +312,11 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
     rc = plMoveView(pPl);
     if( rc ) return rc;
   }
+  if( pPl->bPart ){
+    rc = plFail(p, pl_part_prepare(pPl->pConn, zSuperJrnl));
+    if( rc==SQLITE_OK ) pPl->bPrepared = 1;
+    return rc;
+  }
   while( (rc = pl_commit(pPl->pConn, pPl->eSync, bKeep, plWait(p->db, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);
     if( rc ) return rc;
@@ -328,6 +335,17 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   int rc = SQLITE_OK;
   if( p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->bExcl ) return plExclusivePhaseTwo(p, bCleanup);
+  if( pPl->bPrepared ){
+    /* Committed, whatever the engine says: what it could not do now is done by recovery. */
+    rc = plFail(p, pl_part_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1));
+    if( rc ) sqlite3_log(rc, "plait: a commit over several files is left to the recovery of %s: %s",
+                         sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
+    pPl->bMaintain = 1;
+    pPl->bTellHook = p->db->xWalCallback!=sqlite3WalDefaultHook;
+    pPl->nCommit++;
+    pPl->bForWrite = 0;
+    plEndWrite(pPl);
+  }
   if( pPl->bForWrite ){
     /* A transaction that only read, but perhaps commits that were not durable yet (C3). */
     PlWait wait;

@@ -16,5 +16,6 @@
 
 pub mod disk;
 pub mod explore;
+pub mod pairs;
 pub mod recording;
 pub mod workload;

@@ -2,9 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use plait_engine::ids::Generation;
+use plait_engine::log::{LogError, LogScan};
+use plait_engine::several::{self, Verdict};
+use plait_engine::storage::os::OsStorage;
 use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};
@@ -14,6 +19,8 @@ use crate::quantity::bytes;
 
 /// Files that make up a database without its shared memory.
 const SUFFIXES: &[&str] = &["", "-wal", "-journal", "-plait"];
+/// Folders around the copy.
+const DEPTH: usize = 8;
 /// Bytes copied between two looks at the progress.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -50,6 +57,10 @@ impl Scratch {
             .tempdir()
             .map_err(|e| Failure::io("make a directory in", &place, &e))?;
         let scratch = Scratch { directory };
+        let copy = scratch.database();
+        let folder = copy.parent().unwrap_or(&copy);
+        std::fs::create_dir_all(folder)
+            .map_err(|e| Failure::io("make a directory in", &place, &e))?;
         let bar = progress(total);
         for suffix in SUFFIXES {
             let from = beside(path, suffix);
@@ -57,6 +68,7 @@ impl Scratch {
                 copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
             }
         }
+        place_decision(path, &scratch.database())?;
         bar.finish_and_clear();
         if fingerprint(path) != before {
             return Err(Failure::new(
@@ -67,10 +79,46 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The database file of the copy.
+    /// The database file of the copy: deep enough for a super-journal's relative name to stay within the directory.
     pub fn database(&self) -> PathBuf {
-        self.directory.path().join("copy.db")
+        let folder = (0..DEPTH).fold(self.directory.path().to_owned(), |path, _| path.join("d"));
+        folder.join("copy.db")
     }
+}
+
+/// If the log ends with an undecided transaction over several files, gives the copy what the original is decided by.
+fn place_decision(original: &Path, copy: &Path) -> Result<()> {
+    let Some(name) = undecided(&beside(copy, "-plait")) else { return Ok(()) };
+    let Ok(verdict) = several::verdict(original, &name) else { return Ok(()) };
+    let relative = Path::new(std::ffi::OsStr::from_bytes(&name));
+    let ups = relative.components().take_while(|part| *part == Component::ParentDir).count();
+    let super_journal = copy.parent().unwrap_or(copy).join(relative);
+    if ups > DEPTH {
+        return Ok(());
+    }
+    let make = |path: &Path| {
+        let folder = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(folder)
+            .and_then(|()| File::options().append(true).create(true).open(path))
+            .map_err(|e| Failure::io("write", path, &e))
+    };
+    make(&several::named_after(&super_journal))?;
+    if verdict == Verdict::RolledBack {
+        make(&super_journal)?;
+    }
+    Ok(())
+}
+
+/// The super-journal of the transaction that a log ends with, if it is prepared and not resolved.
+fn undecided(log: &Path) -> Option<Vec<u8>> {
+    let salt = LogScan::salt_of(&OsStorage, log).ok()?;
+    let mut scan = LogScan::open(&OsStorage, log, salt, Generation::ZERO).ok()?;
+    let mut last = None;
+    let replayed = scan.replay(|frame| {
+        last = frame.prepared().map(|(name, _)| name.to_vec());
+        Ok::<(), LogError>(())
+    });
+    replayed.ok().and(last)
 }
 
 fn progress(total: u64) -> ProgressBar {

@@ -8,7 +8,7 @@
 //!          ..    slot 1          ..
 //!
 //! header   0  magic              8 bytes  "PlaitLog"
-//!          8  version            u32      1
+//!          8  version            u32      2
 //!         12  salt               u32      equals the base's header bytes 72..75 (F3)
 //!         16  base device        u64      informational
 //!         24  base inode         u64      informational
@@ -50,7 +50,7 @@ use crate::storage::{Storage, StorageFile, side};
 /// First bytes of a log file.
 pub const FILE_MAGIC: [u8; 8] = *b"PlaitLog";
 /// Version of this format.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Bytes of the header page, and of each slot before its stream bytes.
 pub const PAGE_BYTES: u64 = 4096;
 /// First bytes of a slot in use.

@@ -19,10 +19,13 @@
 //! op      0  root                u32
 //!         4  key_len             u32
 //!         8  rec_len             u32
-//!        12  kind                u8    0 put, 1 tombstone (its record is the deleted entry's, maybe empty)
+//!        12  kind                u8    0 put, 1 tombstone (its record is the deleted entry's, maybe empty), 2 mark
 //!        13  zero                3 bytes
 //!        16  key, rec, zeros to a multiple of 8
 //! ```
+//!
+//! The *mark* of a prepared transaction can only be the first op: root 0, no record, and for a key the name of a super-journal
+//! (`several.rs`). A frame that begins with it commits nothing by itself; its other ops are what it would commit.
 //!
 //! Ops are absolute, so applying a frame twice is applying it once (F4). `lsn` and the salt make a frame
 //! valid at one place of one log only: stale bytes of a recycled slot can never be taken for a frame.
@@ -72,6 +75,14 @@ impl Op<'_> {
     pub fn encoded_len(&self) -> u64 {
         padded(OP_HEADER_BYTES as u64 + self.key.len() as u64 + self.rec.len() as u64)
     }
+}
+
+/// Kind of the op that makes a frame a prepared one.
+const MARK_KIND: u8 = 2;
+
+/// Bytes of the mark in the frame of a transaction that is prepared under this name.
+pub fn mark_len(name: &[u8]) -> u64 {
+    padded((OP_HEADER_BYTES + name.len()) as u64)
 }
 
 /// Bytes of a frame with these ops.
@@ -126,6 +137,18 @@ impl Sink<'_> {
         self.at += bytes.len();
     }
 
+    fn put_op(&mut self, root: u32, kind: u8, key: &[u8], rec: &[u8]) {
+        let mut head = [0u8; OP_HEADER_BYTES];
+        head[0..4].copy_from_slice(&root.to_le_bytes());
+        head[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
+        head[8..12].copy_from_slice(&(rec.len() as u32).to_le_bytes());
+        head[12] = kind;
+        self.put(&head);
+        self.put(key);
+        self.put(rec);
+        self.pad();
+    }
+
     fn pad(&mut self) {
         let n = self.at.next_multiple_of(FRAME_ALIGN) - self.at;
         self.put(&[0; FRAME_ALIGN][..n]);
@@ -142,10 +165,12 @@ impl Sink<'_> {
     }
 }
 
-/// Writes a frame into `first` and `second`, which together are exactly as long as [`frame_len`] says.
+/// Writes a frame into `first` and `second`, which together are exactly as long as [`frame_len`] says, and [`mark_len`] if it
+/// is prepared under a name.
 pub(super) fn encode<'a>(
     head: &FrameHead,
     place: &Placement,
+    mark: Option<&[u8]>,
     ops: impl IntoIterator<Item = Op<'a>>,
     first: &mut [u8],
     second: &mut [u8],
@@ -164,17 +189,13 @@ pub(super) fn encode<'a>(
     header[44..48].copy_from_slice(&place.prev_crc.to_le_bytes());
     sink.at = FRAME_HEADER_BYTES;
     let mut op_count = 0u32;
+    if let Some(name) = mark {
+        op_count += 1;
+        sink.put_op(0, MARK_KIND, name, &[]);
+    }
     for op in ops {
         op_count += 1;
-        let mut head = [0u8; OP_HEADER_BYTES];
-        head[0..4].copy_from_slice(&op.root.get().to_le_bytes());
-        head[4..8].copy_from_slice(&(op.key.len() as u32).to_le_bytes());
-        head[8..12].copy_from_slice(&(op.rec.len() as u32).to_le_bytes());
-        head[12] = op.kind as u8;
-        sink.put(&head);
-        sink.put(op.key);
-        sink.put(op.rec);
-        sink.pad();
+        sink.put_op(op.root.get(), op.kind as u8, op.key, op.rec);
     }
     header[36..40].copy_from_slice(&op_count.to_le_bytes());
     assert_eq!(
@@ -211,7 +232,8 @@ pub struct Frame<'a> {
     /// Checksum of this one.
     pub crc: u32,
     len_bytes: u64,
-    body: &'a [u8],
+    mark: Option<&'a [u8]>,
+    rows: &'a [u8],
 }
 
 /// Why bytes are not a frame.
@@ -286,6 +308,11 @@ impl<'a> Frame<'a> {
         if crc != expected {
             return Err(BadFrame::BadCrc);
         }
+        let body = &bytes[FRAME_HEADER_BYTES..len - FRAME_TRAILER_BYTES];
+        let (mark, rows) = match split_mark(body) {
+            Some((name, rows)) => (Some(name), rows),
+            None => (None, body),
+        };
         let frame = Frame {
             lsn,
             commit_ts: CommitTs::new(u64_at(bytes, 16)),
@@ -296,7 +323,8 @@ impl<'a> Frame<'a> {
             prev_crc: u32_at(bytes, 44),
             crc,
             len_bytes: len as u64,
-            body: &bytes[FRAME_HEADER_BYTES..len - FRAME_TRAILER_BYTES],
+            mark,
+            rows,
         };
         if u32_at(bytes, len - 8) as usize != len || !frame.ops_are_well_formed() {
             return Err(BadFrame::BadOps);
@@ -314,14 +342,22 @@ impl<'a> Frame<'a> {
         self.len_bytes
     }
 
-    /// The writes, in the order in which the committer gave them.
+    /// The writes that it commits, in the order in which the committer gave them: none if it is prepared.
     pub fn ops(&self) -> Ops<'a> {
-        Ops { rest: self.body }
+        Ops { rest: if self.mark.is_some() { &[] } else { self.rows } }
+    }
+
+    /// Of a prepared transaction the name of its super-journal, and what it would write.
+    pub fn prepared(&self) -> Option<(&'a [u8], Ops<'a>)> {
+        self.mark.map(|name| (name, Ops { rest: self.rows }))
     }
 
     fn ops_are_well_formed(&self) -> bool {
-        let mut rest = self.body;
-        for _ in 0..self.op_count {
+        let mut rest = self.rows;
+        let Some(rows) = self.op_count.checked_sub(self.mark.is_some().into()) else {
+            return false;
+        };
+        for _ in 0..rows {
             match split_op(rest) {
                 Some((_, after)) => rest = after,
                 None => return false,
@@ -345,6 +381,17 @@ impl<'a> Iterator for Ops<'a> {
         self.rest = rest;
         Some(op)
     }
+}
+
+/// The mark at the start of the ops of a prepared transaction: its name, and what follows.
+fn split_mark(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let head = bytes.get(..OP_HEADER_BYTES)?;
+    if head[12..16] != [MARK_KIND, 0, 0, 0] || u32_at(head, 0) != 0 || u32_at(head, 8) != 0 {
+        return None;
+    }
+    let end = OP_HEADER_BYTES.checked_add(u32_at(head, 4) as usize)?;
+    let name = bytes.get(OP_HEADER_BYTES..end)?;
+    Some((name, bytes.get(padded(end as u64) as usize..)?))
 }
 
 fn split_op(bytes: &[u8]) -> Option<(Op<'_>, &[u8])> {
@@ -383,7 +430,11 @@ mod tests {
     }
 
     fn encoded(ops: &[Owned], split: usize) -> Vec<u8> {
-        let len = frame_len(borrowed(ops)) as usize;
+        encoded_as(None, ops, split)
+    }
+
+    fn encoded_as(mark: Option<&[u8]>, ops: &[Owned], split: usize) -> Vec<u8> {
+        let len = (frame_len(borrowed(ops)) + mark.map_or(0, mark_len)) as usize;
         let mut bytes = vec![0xEE; len];
         let (first, second) = bytes.split_at_mut(split.min(len));
         let head = FrameHead { commit_ts: CommitTs::new(9), generation: Generation::new(3) };
@@ -394,7 +445,7 @@ mod tests {
             prev_crc: 77,
             salt: 5,
         };
-        encode(&head, &place, borrowed(ops), first, second);
+        encode(&head, &place, mark, borrowed(ops), first, second);
         bytes
     }
 
@@ -416,6 +467,23 @@ mod tests {
             prop_assert_eq!(frame.durable_generation, Generation::new(2));
             prop_assert_eq!(frame.prev_crc, 77);
             prop_assert!(frame.ops().eq(borrowed(&ops)));
+        }
+    }
+
+    #[test]
+    fn a_prepared_frame_commits_nothing_and_says_what_it_would() {
+        let ops = [(7, true, b"key".to_vec(), vec![1; 33]), (8, false, b"k".to_vec(), vec![])];
+        for rows in [&ops[..], &[]] {
+            let bytes = encoded_as(Some(b"../main.db-mj"), rows, 70);
+            let frame = Frame::parse(&bytes, 5, Lsn::new(4096)).expect("a valid frame");
+            assert_eq!(frame.ops().count(), 0);
+            let (name, would) = frame.prepared().expect("it is a prepared one");
+            assert_eq!(name, b"../main.db-mj");
+            assert!(would.eq(borrowed(rows)));
+            assert!(
+                Frame::parse(&encoded(rows, 0), 5, Lsn::new(4096))
+                    .is_ok_and(|f| f.prepared().is_none())
+            );
         }
     }
 

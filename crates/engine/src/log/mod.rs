@@ -43,7 +43,7 @@ pub(crate) mod tests;
 pub use before::BaseWal;
 pub use error::{AppendError, LogError};
 pub use file::{LogFile, LogFileParams};
-pub use frame::{Frame, FrameHead, Op, OpKind, frame_len};
+pub use frame::{Frame, FrameHead, Op, OpKind, Ops, frame_len, mark_len};
 pub use group::{Log, LogStatus};
 pub use ring::{LogMemory, Ring};
 pub use scan::{LogScan, LogSummary};

@@ -50,6 +50,18 @@ unsafe impl Send for Ring {}
 // SAFETY: as for Send: every access through `&Ring` follows the rules of the module header.
 unsafe impl Sync for Ring {}
 
+/// What a frame is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// A transaction of this file alone.
+    Commit,
+    /// A transaction that is prepared under this name (`several.rs`); space in the file for so many more bytes behind it
+    /// has to be there.
+    Prepare(&'a [u8], u64),
+    /// What came of the prepared transaction, whose frame is the last one and stays readable in the ring.
+    Resolve,
+}
+
 /// Where an append goes.
 struct Plan {
     start: Lsn,
@@ -104,9 +116,21 @@ impl Ring {
         frame_len: u64,
         ops: impl IntoIterator<Item = Op<'a>>,
     ) -> Result<(Lsn, Lsn), AppendError> {
+        self.append_for(commit, Purpose::Commit, head, frame_len, ops)
+    }
+
+    /// As [`Ring::append`], for a purpose.
+    pub fn append_for<'a>(
+        &self,
+        commit: &Guard<'_>,
+        purpose: Purpose<'_>,
+        head: &FrameHead,
+        frame_len: u64,
+        ops: impl IntoIterator<Item = Op<'a>>,
+    ) -> Result<(Lsn, Lsn), AppendError> {
         self.assert_committing(commit);
         let shared = self.shared();
-        let plan = self.plan(head.generation, frame_len)?;
+        let plan = self.plan(purpose, head.generation, frame_len)?;
         // Before the bytes: should this process be killed while copying, the next holder of the mutex knows what is
         // gone. It only grows, since a killed committer may have copied a longer frame than this one.
         shared.commit.reserved_end.fetch_max(plan.end.get(), SeqCst);
@@ -123,7 +147,11 @@ impl Ring {
         // SAFETY: `plan` found `start..end` free: not between `written_through` and `log_end` in the ring, so that
         // nobody's copy of it counts (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
         let (first, second) = unsafe { self.bytes_mut(plan.start, plan.end) };
-        frame::encode(head, &place, ops, first, second);
+        let mark = match purpose {
+            Purpose::Prepare(name, _) => Some(name),
+            Purpose::Commit | Purpose::Resolve => None,
+        };
+        frame::encode(head, &place, mark, ops, first, second);
         crash_point!("log.frame.copied");
         Ok((plan.start, plan.end))
     }
@@ -139,7 +167,23 @@ impl Ring {
         crash_point!("log.frame.published");
     }
 
-    fn plan(&self, generation: Generation, frame_len: u64) -> Result<Plan, AppendError> {
+    /// (M) Fails if there is no space in the file for so many bytes more of the generation that takes commits.
+    pub fn check_space(&self, generation: Generation, bytes: u64) -> Result<(), AppendError> {
+        let shared = self.shared();
+        let log_end = shared.log_end();
+        let start = match shared.segment_before(log_end) {
+            Some(last) if last.generation == generation => log_end.get(),
+            _ => log_end.get().next_multiple_of(shared.segment_bytes()),
+        };
+        self.check_slots(shared.segment_of(Lsn::new(start + bytes - 1)))
+    }
+
+    fn plan(
+        &self,
+        purpose: Purpose<'_>,
+        generation: Generation,
+        frame_len: u64,
+    ) -> Result<Plan, AppendError> {
         let shared = self.shared();
         if let Some(errno) = shared.poisoned() {
             return Err(AppendError::Poisoned(errno));
@@ -164,7 +208,14 @@ impl Ring {
             }
         };
         let end = start + frame_len;
-        let window = self.window_for(frame_len, start, log_end)?;
+        let window = match purpose {
+            // It is no longer than the prepared one, which fits into half of the window that there is.
+            Purpose::Resolve => self.window_kept(start + frame_len)?,
+            Purpose::Commit | Purpose::Prepare(..) => self.window_for(frame_len, start, log_end)?,
+        };
+        if let Purpose::Prepare(_, behind) = purpose {
+            self.check_slots(shared.segment_of(Lsn::new(end.get() + behind - 1)))?;
+        }
         let last_segment = shared.segment_of(Lsn::new(end.get() - 1));
         self.check_slots(last_segment)?;
         self.record_segments(generation, start, log_end, last, last_segment)?;

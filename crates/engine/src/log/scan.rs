@@ -124,6 +124,15 @@ impl LogScan {
         Ok(scan)
     }
 
+    /// The salt of the log at `path`.
+    ///
+    /// # Errors
+    /// As [`LogScan::open`], but for [`LogError::Foreign`] and [`LogError::Corrupt`].
+    pub fn salt_of(storage: &dyn Storage, path: &Path) -> Result<u32, LogError> {
+        let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
+        Ok(FileHeader::read(&*file, path)?.salt)
+    }
+
     /// The newest generation of which anything lies in the log at `path`, whether the log is sound or not.
     ///
     /// # Errors

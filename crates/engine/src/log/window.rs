@@ -55,6 +55,14 @@ impl Ring {
         if is_free { Ok(window) } else { Err(AppendError::RingFull) }
     }
 
+    /// (M) The window as it is, if what a frame through `end` overwrites is in the file.
+    pub(super) fn window_kept(&self, end: Lsn) -> Result<u64, AppendError> {
+        let now = self.shared().window_bytes();
+        let written = self.shared().written_through();
+        let is_free = end.get().saturating_sub(now) <= written.get();
+        if is_free { Ok(now) } else { Err(AppendError::RingFull) }
+    }
+
     /// (M) Makes the window that many bytes, as [`Ring::window_for`] found.
     pub(super) fn move_window(&self, bytes: u64, log_end: Lsn, last_crc: Option<[u8; 4]>) {
         let commit = &self.shared().commit;

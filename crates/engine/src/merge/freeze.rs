@@ -112,6 +112,10 @@ impl Database {
 
     /// (M) Starts a new generation if a prepared arena is free; false if not.
     pub(crate) fn try_freeze(&self) -> bool {
+        if self.has_unresolved() {
+            // J2: its generation takes what resolves it.
+            return false;
+        }
         let number = self.active_generation().number.load(Relaxed);
         let Some(index) = self.free_arena() else { return false };
         self.switch_active(index, number + 1);

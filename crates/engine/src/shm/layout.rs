@@ -288,6 +288,10 @@ pub struct Control {
     pub mark_owners: [AtomicU32; READ_MARKS],
     /// Process slots that were ever used lie below it; raised before one is.
     pub processes_high_water: AtomicU32,
+    /// (M) Where the frame of the newest prepared transaction starts.
+    pub prepared_start: AtomicU64,
+    /// (M) Where it ends; 0 when there is none. It is unresolved while that is the end of the log (several.rs).
+    pub prepared_end: AtomicU64,
 }
 
 /// A process that has the database open. It holds an open-file-description

@@ -245,6 +245,12 @@ impl Region {
         Ok(())
     }
 
+    /// Device and inode of the base that the content belongs to.
+    pub fn identity(&self) -> (u64, u64) {
+        let h = self.header();
+        (h.base_dev.load(Relaxed), h.base_ino.load(Relaxed))
+    }
+
     /// Marks the content as complete and belonging to `base`.
     pub fn publish(&self, base: BaseIdentity) -> Result<()> {
         let h = self.header();

@@ -107,6 +107,11 @@ impl Conn {
         !self.bulk.declined
     }
 
+    /// Keeps the running transaction on the concurrent path, as far as its size allows.
+    pub fn stay_concurrent(&mut self) {
+        self.bulk.declined = true;
+    }
+
     fn reserve_both_rights(&mut self) -> bool {
         if self.mode == Some(WriteMode::Queued) {
             return self.has_right && self.reserve_exclusive();

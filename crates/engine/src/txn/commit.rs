@@ -28,7 +28,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
-use crate::log::{AppendError, FrameHead, LogError, Op, OpKind, frame_len};
+use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{EntryKind, Memtable, Share};
 use crate::merge::Arena;
 use crate::shm::futex;
@@ -58,7 +58,7 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 const LOG_NAP: Duration = Duration::from_millis(10);
 
 /// A commit's wait for room.
-struct Room {
+pub(super) struct Room {
     start: Instant,
     calls: u32,
     /// Merged because the log has no room.
@@ -66,6 +66,10 @@ struct Room {
 }
 
 impl Room {
+    pub(super) fn begin() -> Room {
+        Room::since(Instant::now())
+    }
+
     fn since(start: Instant) -> Room {
         Room { start, calls: 0, merged: false }
     }
@@ -92,7 +96,7 @@ enum Blocked {
 }
 
 /// Dropped before the commit mutex is unlocked: a panic under it must not look like a finished commit.
-struct PoisonOnPanic<'a>(&'a Database);
+pub(super) struct PoisonOnPanic<'a>(pub(super) &'a Database);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
@@ -172,7 +176,7 @@ impl Conn {
         synced
     }
 
-    fn commit_nothing(&mut self, sync: Sync) -> Result<()> {
+    pub(super) fn commit_nothing(&mut self, sync: Sync) -> Result<()> {
         self.give_right_back();
         self.end_writing();
         self.settle_shown_as(sync)
@@ -191,7 +195,7 @@ impl Conn {
     }
 
     /// Under NORMAL a power cut loses what is not in the file: once a second a committer writes it there.
-    fn write_now_and_then(&self) -> Result<()> {
+    pub(super) fn write_now_and_then(&self) -> Result<()> {
         let last = &self.db.control().relaxed_write_ms;
         let (now, before) = (super::unix_ms(), last.load(Relaxed));
         let due = now.abs_diff(before) >= RELAXED_WRITE_MS;
@@ -208,7 +212,7 @@ impl Conn {
         self.db.log()?;
         witness::prepare();
         let took_right_before = self.has_right;
-        let mut room = Room::since(Instant::now());
+        let mut room = Room::begin();
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
@@ -313,6 +317,8 @@ impl Conn {
         self.resolve_maxima()?;
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
+        // Of a preparation whose author was killed before it was published: this frame may end where that one would have.
+        c.prepared_end.store(0, Release);
         let witness = self.announce(ts);
         let end = match self.append_frame(&guard, ts) {
             Ok(end) => end,
@@ -428,19 +434,8 @@ impl Conn {
     fn append_frame(&self, guard: &Guard<'_>, ts: CommitTs) -> Result<Lsn, AppendError> {
         let generation = self.db.active_generation().number.load(Relaxed);
         let head = FrameHead { commit_ts: ts, generation: crate::ids::Generation::new(generation) };
-        let ops = || {
-            self.writes.iter().map(|(root, key, w)| Op {
-                root,
-                kind: if w.kind() == WriteKind::Tombstone {
-                    OpKind::Tombstone
-                } else {
-                    OpKind::Put
-                },
-                key,
-                rec: w.rec(),
-            })
-        };
-        self.db.ring().append(guard, &head, frame_len(ops()), ops()).map(|(_, end)| end)
+        let len = frame_len(self.ops());
+        self.db.ring().append(guard, &head, len, self.ops()).map(|(_, end)| end)
     }
 
     /// (M) Inserts the nodes; the room was checked.
@@ -463,7 +458,7 @@ impl Conn {
     }
 
     /// Writes ring bytes to the file or prepares space in it; merges when the log has reached its limit.
-    fn make_log_room(
+    pub(super) fn make_log_room(
         &mut self,
         e: AppendError,
         room: &mut Room,
@@ -493,7 +488,11 @@ impl Conn {
     }
 
     /// Merges, or waits for whoever merges, so that an arena becomes free (S4).
-    fn make_memtable_room(&mut self, room: &mut Room, wait: &mut Wait<'_>) -> Result<()> {
+    pub(super) fn make_memtable_room(
+        &mut self,
+        room: &mut Room,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
         if self.db.prepare_arena()? {
             return Ok(());
         }
@@ -557,7 +556,7 @@ impl Conn {
     }
 
     /// Open readers of this connection go on: everything that they have read is still so at `ts`.
-    fn continue_reading_at(&mut self, ts: CommitTs) {
+    pub(super) fn continue_reading_at(&mut self, ts: CommitTs) {
         let Some(mut snapshot) = self.snapshot.take() else { return };
         let slot = self.db.slot(self.slot);
         // The pin has covered everything above the base's generation, so nothing it needs has gone.

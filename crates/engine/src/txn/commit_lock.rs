@@ -146,7 +146,10 @@ impl Database {
         let read = self.ring().for_each_frame(guard, from, to, |frame| {
             if failed.is_none() {
                 failed = self.apply_frame(frame).err();
-                c.visible_ts.fetch_max(frame.commit_ts.get(), Release);
+                if frame.prepared().is_none() {
+                    // K3: a prepared one shows nothing.
+                    c.visible_ts.fetch_max(frame.commit_ts.get(), Release);
+                }
             }
         });
         read.map_err(|(at, why)| damaged_ring(at, why))?;
@@ -154,6 +157,9 @@ impl Database {
             Some(e) => Err(e),
             None => {
                 // Release: after everything that was redone, also in program order, for the next to die here.
+                if !self.has_unresolved() {
+                    c.prepared_end.store(0, Release);
+                }
                 c.applied_lsn.store(to.get(), Release);
                 Ok(())
             }
@@ -175,7 +181,9 @@ impl Database {
                 Error::Corrupt("a committed transaction does not fit its memtable".into())
             })?;
         }
-        gens[arena].max_ts.fetch_max(frame.commit_ts.get(), Release);
+        if frame.prepared().is_none() {
+            gens[arena].max_ts.fetch_max(frame.commit_ts.get(), Release);
+        }
         gens[arena].log_end.fetch_max(frame.end().get(), Relaxed);
         Ok(())
     }

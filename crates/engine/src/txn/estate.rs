@@ -10,6 +10,7 @@
 //! | `UNSETTLED_MERGE` | `UNSETTLED`, or not | a merge, to be settled |
 //! | `UNSETTLED_EXCLUSIVE` | `UNSETTLED` | an exclusive transaction, to be settled |
 //! | a living slot | that slot, or not | its owner settles it, or has made it |
+//! | any | `UNSETTLED_PREPARED` | a prepared transaction, to be resolved (prepared.rs) |
 //!
 //! Invariants
 //! - N1 The right to merge changes last when it is left behind and first when it is inherited: whoever dies in between leaves a state
@@ -33,10 +34,12 @@ pub(crate) const UNSETTLED: u32 = u32::MAX;
 const UNSETTLED_MERGE: u32 = u32::MAX - 1;
 /// In `merge_owner`: an exclusive transaction is to be settled.
 const UNSETTLED_EXCLUSIVE: u32 = u32::MAX;
+/// In `right_owner`: the writer's right belongs to a prepared transaction whose author is dead (prepared.rs).
+pub(super) const UNSETTLED_PREPARED: u32 = u32::MAX - 2;
 
 /// True of the word of a right that waits to be settled.
 pub(crate) fn is_unsettled(word: u32) -> bool {
-    word >= UNSETTLED_MERGE
+    word >= UNSETTLED_PREPARED
 }
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
@@ -58,6 +61,12 @@ impl Database {
     /// # Errors
     /// What kept it from being settled; the next may try.
     pub(crate) fn settle_estate(&self) -> Result<()> {
+        // The one says nothing about the other.
+        let prepared = self.settle_prepared();
+        self.settle_base_estate().and(prepared)
+    }
+
+    fn settle_base_estate(&self) -> Result<()> {
         let owner = &self.control().merge_owner;
         // Relaxed: looked at again under the commit mutex.
         if !is_unsettled(owner.load(Relaxed)) {

@@ -13,6 +13,7 @@
 //! | optimistic | yes | - | private | `commit`, `rollback` |
 //! | queued writer | yes (may come after) | held | private | `commit`, `rollback`, `exclusive_begin` |
 //! | doomed | yes | - | private, never committed | `rollback` |
+//! | prepared | yes | held | in the log, undecided | see prepared.rs |
 //! | exclusive | - | held, and merge | on SQLite's own path | `exclusive_end` |
 //!
 //! Invariants
@@ -30,6 +31,7 @@ mod gaps;
 pub mod maximum;
 pub mod overlay;
 mod owed;
+mod prepared;
 pub mod read_set;
 mod readable;
 pub mod right;
@@ -104,6 +106,8 @@ pub struct Conn {
     pub(crate) stamped: Option<exclusive::Stamped>,
     /// Own writes that were replayed when it became exclusive.
     pub(crate) replayed: u64,
+    /// Its part in a transaction over several files, from the beginning of COMMIT on.
+    pub(crate) part: Option<prepared::Part>,
     pub(crate) bulk: Bulk,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
@@ -136,6 +140,7 @@ impl Conn {
             before_exclusive: None,
             stamped: None,
             replayed: 0,
+            part: None,
             bulk: Bulk::new(begun_by_others),
             writes: WriteSet::new(),
             reads: ReadSet::new(),
@@ -274,6 +279,10 @@ impl Conn {
         self.has_right = false;
         // The owner word tells (R3), also where an error or a panic came before the flag.
         self.db.release_right(self.slot);
+        if self.mode == Some(WriteMode::Optimistic) {
+            // It goes on, and others choose rowids by it (rowid.rs).
+            self.db.slot(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
+        }
     }
 
     /// After a panic in one of its calls: stops the database and gives back both rights, so that nobody waits for a transaction
@@ -389,6 +398,7 @@ impl Conn {
             // `exclusive_end` gives back what it holds, once it is known what became of it.
             return Ok(());
         }
+        self.part_rollback();
         let had_writes = !self.writes.is_empty();
         self.writes.clear();
         self.end_writing();

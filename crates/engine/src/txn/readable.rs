@@ -9,7 +9,7 @@
 //! | COMMIT under NORMAL or OFF | itself | when it is in shared memory | no |
 //! | any end of a transaction that was shown commits which are not settled | those | before it returns | under FULL, for what of them is FULL |
 //! | a merge | what it merges | before the base shows it | yes |
-//! | whoever finds a dead process, or attaches, or reads | what the dead one has published | before it reads, or frees the slot | for what of it is FULL |
+//! | whoever finds a dead process, or attaches, or reads | what the dead one has published, or prepared (prepared.rs) | before it reads, or frees the slot | for what of it is FULL |
 //!
 //! A NORMAL commit that is settled takes every earlier commit with it, and one of those may be a FULL one that is not on
 //! disk yet. So there goes a position of the log with it (`readable_needs`): how far the log has to be on disk before
@@ -63,6 +63,7 @@ impl Database {
     /// The newest commit, for who may write, and the end of the newest FULL frame through it.
     pub(crate) fn newest(&self) -> Result<(SnapshotTs, Lsn)> {
         let c = self.control();
+        self.settle_prepared_of_dead();
         // In this order: should the author of a frame be dead and another be applying it, then one of the two tells.
         let applying = self.is_applying();
         // Acquire pairs with the Release of the committer: nodes up to this timestamp are there.
@@ -77,6 +78,7 @@ impl Database {
     /// The newest commit that a reader may see who begins now (V1, V2).
     pub(crate) fn readable(&self) -> Result<SnapshotTs> {
         let c = self.control();
+        self.settle_prepared_of_dead();
         // In this order, as above.
         let applying = self.is_applying();
         let visible = c.visible_ts.load(Acquire);

@@ -38,7 +38,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::estate::is_unsettled;
+use super::estate::{UNSETTLED_PREPARED, is_unsettled};
 use super::owed;
 use super::slots::SlotIndex;
 use crate::crash_point;
@@ -457,6 +457,11 @@ impl Database {
     #[must_use = "the new holder sleeps until it is woken"]
     pub(crate) fn pass_right(&self) -> Option<SlotIndex> {
         let c = self.control();
+        if self.has_unresolved() {
+            // K1 in prepared.rs: what is prepared keeps it.
+            c.right_owner.store(UNSETTLED_PREPARED, Relaxed);
+            return None;
+        }
         let Some(next) = self.first_waiter() else {
             c.right_owner.store(0, Relaxed);
             return None;

@@ -321,7 +321,7 @@ impl WriteSet {
     }
 
     /// All writes, ascending by root and key.
-    pub fn iter(&self) -> impl Iterator<Item = (Root, &[u8], &Write)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Root, &[u8], &Write)> + Clone {
         self.roots
             .iter()
             .flat_map(|of| of.writes.iter().map(|(key, write)| (of.root, &**key, write)))

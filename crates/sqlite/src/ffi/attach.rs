@@ -63,7 +63,7 @@ unsafe fn without_conn(
 
 /// # Safety
 /// `path` is a C string.
-unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
+pub(super) unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     // SAFETY: the caller's contract.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
     Path::new(OsStr::from_bytes(bytes))

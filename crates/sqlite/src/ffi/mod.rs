@@ -27,6 +27,7 @@ mod marks;
 mod overlay;
 pub mod report;
 mod rows;
+mod several;
 mod txn;
 mod types;
 

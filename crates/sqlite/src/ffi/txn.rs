@@ -275,7 +275,7 @@ pub unsafe extern "C" fn pl_note_rowid(conn: *mut PlConn, root: u32, rowid: i64)
     }
 }
 
-fn sync_of(level: c_int) -> Sync {
+pub(super) fn sync_of(level: c_int) -> Sync {
     match level {
         0 => Sync::Off,
         1 => Sync::Normal,

@@ -22,7 +22,7 @@
 //! # Invariants
 //! - G1 A shared gap is added only under the commit mutex, by who has walked it in a snapshot of `visible_ts` and has no write of its own
 //!   in it. The rows of that snapshot are those of now.
-//! - G2 A commit cuts its puts out of the shared gaps before `visible_ts` moves to it. So whoever has a snapshot finds gaps that
+//! - G2 A commit cuts its puts out of the shared gaps before `visible_ts` moves to it; one over several files forgets them all. So whoever has a snapshot finds gaps that
 //!   are right for it, if they are not newer: what is right for a snapshot stays so.
 //! - G3 A repair after a dead owner of the commit mutex forgets all gaps before it redoes anything: the dead one may have left half
 //!   of a change, or puts that were not cut out.

@@ -1,0 +1,389 @@
+//! Transactions over several files: one decision for all of them (T6).
+//!
+//! The decision is SQLite's own: a super-journal, a file that lists who takes part. While it exists the transaction has not
+//! happened; removing its name, durably, is the commit. So files in a rollback mode take part with SQLite's code as it is,
+//! and any SQLite that meets their journals after a crash decides as we do.
+//!
+//! ```text
+//! every concurrent file    the writer's right, validation, room for all that follows      in the order of their inodes
+//! SQLite                   super-journal written and synced: lists journals and references
+//! each concurrent file     reference written and synced -> prepared frame P in the log, synced
+//! each rollback file       journal with the super-journal's name synced, pages written and synced
+//! SQLite                   super-journal removed, its folder synced                       <- the commit point
+//! each concurrent file     commit frame C right behind P, rows visible, reference removed, right passed on
+//! each rollback file       journal removed
+//! ```
+//!
+//! What one file's log says (`txn/prepared.rs` for a living session, `session.rs` for a recovery)
+//!
+//! | log | super-journal | the transaction, in this file |
+//! |---|---|---|
+//! | P, a commit frame behind it | - | committed: the frame has the rows once more |
+//! | P, an empty frame behind it | - | rolled back |
+//! | P last, its author lives | any | undecided: he holds the writer's right, and others wait |
+//! | P last, its author is dead | there | rolled back, for good once the empty frame is on disk |
+//! | P last, its author is dead | not there, but the database that it is named after | committed |
+//! | P last, its author is dead | neither of the two can be seen | not known here: whoever wants to write, and who recovers, is told |
+//!
+//! Invariants
+//! - J1 P is on disk before the super-journal may go, whatever `synchronous` says.
+//! - J2 While a P is last nothing else is appended to that log but what resolves it, its generation is not frozen, and
+//!   so neither merged nor given back; and what resolves it needs no room that is not there.
+//! - J3 Nobody removes the super-journal of a transaction that did not happen while a file has not resolved it on disk. What keeps it
+//!   is the *reference*, a file `-plait-super` beside the database that ends as a journal with a super-journal does: stock SQLite, when
+//!   it has rolled a journal back, looks at everything that the super-journal lists, and leaves it while one names it.
+//! - J4 Who finds the super-journal gone syncs its folder before he builds on it: a power cut brings it back for nobody.
+//! - J5 Where neither the super-journal nor its database can be seen nothing is concluded: a copy of one file alone, or a
+//!   folder that another container does not have, says nothing about the decision.
+//!
+//! P keeps the super-journal's name relative to the database's folder, since two containers may have the volume at different
+//! paths. Reference and super-journal keep full names, as SQLite compares them; where these lead to nothing a super-journal
+//! is left alone, which costs a small file.
+//!
+//! A name that a log or a reference states is input: it must be one of a super-journal, and nothing is ever removed under it
+//! but a file that lists this very database's reference.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Error as IoError, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::crash_point;
+use crate::database::suffixed;
+use crate::error::{Error, Result};
+use crate::storage::Storage as _;
+use crate::storage::os::OsStorage;
+use crate::storage::side;
+
+/// What SQLite's journals and their super-journal references end in.
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// Bytes of the end of a reference: the name's length and sum, and the magic.
+const TAIL_BYTES: u64 = 16;
+/// Bytes of what SQLite adds to a database's name for its super-journal: `-mjXXXXXX9XX`.
+const SUFFIX_BYTES: usize = 12;
+/// Longest name, and longest list of names, that is believed.
+const NAME_BYTES_MAX: u64 = 4096;
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// What became of a prepared transaction whose author is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It happened, everywhere.
+    Committed,
+    /// It did not, anywhere.
+    RolledBack,
+}
+
+/// Name of the reference beside a database file.
+pub fn reference_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait-super")
+}
+
+/// Whether this is how SQLite names super-journals.
+fn is_super_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let Some(at) = name.len().checked_sub(SUFFIX_BYTES) else { return false };
+    let suffix = &name[at..];
+    at > 0
+        && suffix.starts_with(b"-mj")
+        && suffix[9] == b'9'
+        && suffix[3..].iter().all(u8::is_ascii_hexdigit)
+}
+
+/// The database that a super-journal is named after.
+pub fn named_after(super_journal: &Path) -> PathBuf {
+    let name = super_journal.as_os_str().as_bytes();
+    PathBuf::from(OsStr::from_bytes(&name[..name.len().saturating_sub(SUFFIX_BYTES)]))
+}
+
+/// The name by which the log of `base` keeps a super-journal: relative to the folder of `base`. Both are full names without
+/// links, as SQLite makes them.
+pub(crate) fn relative_name(super_journal: &Path, base: &Path) -> Result<Vec<u8>> {
+    let folder = base.parent().unwrap_or(Path::new("/"));
+    let mut there = super_journal.components().peekable();
+    let mut here = folder.components().peekable();
+    while there.peek().is_some() && there.peek() == here.peek() {
+        there.next();
+        here.next();
+    }
+    let mut name = PathBuf::new();
+    name.extend(here.map(|_| Component::ParentDir));
+    name.extend(there);
+    let len = name.as_os_str().len() as u64;
+    if !is_super_name(&name) || len > NAME_BYTES_MAX {
+        return Err(Error::CantOpen(format!(
+            "{} cannot be the super-journal of a transaction over several files",
+            super_journal.display()
+        )));
+    }
+    Ok(name.into_os_string().as_bytes().to_vec())
+}
+
+/// Fails unless the engine sees the super-journal that SQLite has made: what it cannot see it could not look for after a crash.
+pub(crate) fn check_visible(super_journal: &Path) -> Result<()> {
+    if std::fs::symlink_metadata(super_journal).is_ok_and(|meta| meta.is_file()) {
+        return Ok(());
+    }
+    Err(Error::CantOpen(format!(
+        "{} does not stand where the VFS has made it: a transaction over several files needs a VFS that leaves names as they are",
+        super_journal.display()
+    )))
+}
+
+/// Looks up what became of the transaction that is prepared under `name` in the log of `base` (J4, J5).
+///
+/// # Errors
+/// `CantOpen` where that cannot be known; what syncing its folder reports.
+pub fn verdict(base: &Path, name: &[u8]) -> Result<Verdict> {
+    let folder = base.parent().unwrap_or(Path::new("/"));
+    let super_journal = folder.join(OsStr::from_bytes(name));
+    let is_relative = !name.starts_with(b"/");
+    if !is_relative || !is_super_name(Path::new(OsStr::from_bytes(name))) {
+        let text = "names a super-journal that cannot be one";
+        return Err(Error::Corrupt(format!("the log of {} {text}", base.display())));
+    }
+    let io = |e: &IoError| Error::io(format!("cannot look at {}", super_journal.display()), e);
+    match std::fs::symlink_metadata(&super_journal) {
+        Ok(_) => return Ok(Verdict::RolledBack),
+        Err(e) if is_absence(&e) => {}
+        Err(e) => return Err(io(&e)),
+    }
+    let database = named_after(&super_journal);
+    match std::fs::metadata(&database) {
+        Ok(meta) if meta.is_file() => {}
+        Err(e) if !is_absence(&e) => return Err(io(&e)),
+        _ => return Err(unknown(base, &super_journal, &database)),
+    }
+    OsStorage.sync_dir_of(&super_journal).map_err(|e| io(&e))?;
+    Ok(Verdict::Committed)
+}
+
+fn is_absence(e: &IoError) -> bool {
+    matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn unknown(base: &Path, super_journal: &Path, database: &Path) -> Error {
+    Error::CantOpen(format!(
+        "the last transaction in the log of {} has changed several database files, and whether it was committed is told by the \
+         super-journal {}; neither that nor {} is there: put the files back to where they were beside each other, or, to \
+         drop that transaction from this file, create an empty file with the name of the super-journal",
+        base.display(),
+        super_journal.display(),
+        database.display()
+    ))
+}
+
+/// SQLite's sum over the name of a super-journal, of what C calls char.
+fn sum_of(name: &[u8]) -> u32 {
+    name.iter().fold(0u32, |sum, &byte| sum.wrapping_add(byte as std::ffi::c_char as i32 as u32))
+}
+
+/// Says beside `base`, on disk, that its log has a prepared transaction under this super-journal (J3). The caller holds the writer's
+/// right, and everything in the log is on disk if there was a reference before.
+pub(crate) fn write_reference(base: &Path, super_journal: &Path) -> Result<()> {
+    let path = reference_path(base);
+    let io = |what: &str, e: &IoError| Error::io(format!("cannot {what} {}", path.display()), e);
+    forget(base);
+    let file = side::open_or_create(&path).map_err(|e| match side::refusal(&e) {
+        Some(why) => Error::CantOpen(format!("{} cannot be used: {why}", path.display())),
+        None => io("create", &e),
+    })?;
+    let name = super_journal.as_os_str().as_bytes();
+    let mut bytes = name.to_vec();
+    bytes.extend((name.len() as u32).to_be_bytes());
+    bytes.extend(sum_of(name).to_be_bytes());
+    bytes.extend(JOURNAL_MAGIC);
+    let written = file.set_len(0).and_then(|()| file.write_all_at(&bytes, 0));
+    written.map_err(|e| io("write", &e))?;
+    crash_point!("several.reference_written");
+    let synced = file.sync_all().and_then(|()| OsStorage.sync_dir_of(&path));
+    synced.map_err(|e| io("sync", &e))
+}
+
+/// Whether there is a reference beside `base`.
+pub(crate) fn has_reference(base: &Path) -> bool {
+    std::fs::symlink_metadata(reference_path(base)).is_ok()
+}
+
+/// The super-journal that a journal or a reference names at its end.
+fn named_by(file: &File) -> Option<PathBuf> {
+    let size = file.metadata().ok()?.len();
+    let tail_at = size.checked_sub(TAIL_BYTES)?;
+    let mut tail = [0; TAIL_BYTES as usize];
+    file.read_exact_at(&mut tail, tail_at).ok()?;
+    let number =
+        |at: usize| u32::from_be_bytes([tail[at], tail[at + 1], tail[at + 2], tail[at + 3]]);
+    let len = u64::from(number(0));
+    if tail[8..] != JOURNAL_MAGIC || len == 0 || len > NAME_BYTES_MAX {
+        return None;
+    }
+    let mut name = vec![0; len as usize];
+    file.read_exact_at(&mut name, tail_at.checked_sub(len)?).ok()?;
+    let path = PathBuf::from(OsStr::from_bytes(&name));
+    (sum_of(&name) == number(4) && is_super_name(&path)).then_some(path)
+}
+
+/// What the log of `base` had prepared is resolved on disk: removes the reference, and the super-journal if it was the last that
+/// named it. A failure leaves small files behind, which the next call finds.
+pub(crate) fn forget(base: &Path) {
+    let path = reference_path(base);
+    let Ok(file) = side::open(&path, false) else { return };
+    let named = named_by(&file);
+    // Before the reference: who is killed in between leaves one for the next call to find.
+    if let Some(super_journal) = &named {
+        remove_unnamed(super_journal, &path);
+    }
+    let removed = side::remove(&file, &path).is_ok();
+    crash_point!("several.reference_removed");
+    if let Some(super_journal) = named.filter(|_| removed) {
+        // Two that let go at once have each seen the other's.
+        remove_unnamed(&super_journal, &path);
+    }
+}
+
+/// Removes a super-journal that lists `own`, a reference that stands for nothing any more, if nothing else that it lists names it any more (J3).
+fn remove_unnamed(super_journal: &Path, own: &Path) {
+    let Ok(file) = side::open(super_journal, false) else { return };
+    let Ok(size) = file.metadata().map(|meta| meta.len()) else { return };
+    let mut list = vec![0; size.min(LIST_BYTES_MAX) as usize];
+    if size > LIST_BYTES_MAX || file.read_exact_at(&mut list, 0).is_err() {
+        return;
+    }
+    let mut lists_own = false;
+    for name in list.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let path = Path::new(OsStr::from_bytes(name));
+        if path == own {
+            lists_own = true;
+        } else if !has_let_go(path, super_journal) {
+            return;
+        }
+    }
+    if lists_own {
+        let _ = side::remove(&file, super_journal);
+    }
+}
+
+/// Whether the journal or reference at `path` is known not to name the super-journal.
+fn has_let_go(path: &Path, super_journal: &Path) -> bool {
+    match side::open(path, false) {
+        Ok(file) => named_by(&file).is_none_or(|named| named != super_journal),
+        // Of a database that is not there, by this name, nothing is known.
+        Err(e) if is_absence(&e) => {
+            let name = path.as_os_str().as_bytes();
+            let base = ["-journal", "-plait-super"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix.as_bytes()));
+            base.is_some_and(|base| Path::new(OsStr::from_bytes(base)).exists())
+        }
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPER: &str = "main.db-mj0A1B2C9D4";
+
+    fn folder() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let base = dir.path().join("a.db");
+        std::fs::write(&base, b"a").expect("a database");
+        std::fs::write(dir.path().join("main.db"), b"m").expect("another");
+        let super_journal = dir.path().join(SUPER);
+        (dir, base, super_journal)
+    }
+
+    fn list(super_journal: &Path, names: &[PathBuf]) {
+        let bytes: Vec<u8> =
+            names.iter().flat_map(|name| [name.as_os_str().as_bytes(), &[0]].concat()).collect();
+        std::fs::write(super_journal, bytes).expect("a super-journal");
+    }
+
+    #[test]
+    fn names_are_kept_relative_to_the_folder_of_the_log() {
+        for (to, from, expected) in [
+            ("/x/y/m.db-mj0000009AB", "/x/y/a.db", "m.db-mj0000009AB"),
+            ("/x/z/m.db-mj0000009AB", "/x/y/a.db", "../z/m.db-mj0000009AB"),
+            ("/m.db-mj0000009AB", "/x/y/a.db", "../../m.db-mj0000009AB"),
+            ("/x/y/w/m.db-mj0000009AB", "/x/y/a.db", "w/m.db-mj0000009AB"),
+        ] {
+            let name = relative_name(Path::new(to), Path::new(from)).expect("a name");
+            assert_eq!(String::from_utf8_lossy(&name), expected);
+        }
+        for wrong in ["/x/m.db", "/x/m.db-mj0000008AB", "/x/m.db-mj00000G9AB", "-mj0000009AB"] {
+            assert!(relative_name(Path::new(wrong), Path::new("/x/a.db")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_super_journal_that_is_there_means_no_and_one_that_is_gone_means_yes() {
+        let (dir, base, super_journal) = folder();
+        let name = SUPER.as_bytes();
+        assert_eq!(verdict(&base, name).expect("known"), Verdict::Committed);
+        std::fs::write(&super_journal, b"").expect("there");
+        assert_eq!(verdict(&base, name).expect("known"), Verdict::RolledBack);
+        std::fs::remove_file(&super_journal).expect("gone");
+        std::fs::remove_file(dir.path().join("main.db")).expect("and its database");
+        let text = verdict(&base, name).expect_err("not known").to_string();
+        assert!(text.contains("create an empty file"), "{text}");
+        assert!(verdict(&base, b"../nowhere/main.db-mj0A1B2C9D4").is_err());
+        for hostile in [&b"/etc/passwd"[..], b"../../etc/passwd", b"", b"-mj0A1B2C9D4"] {
+            assert!(matches!(verdict(&base, hostile), Err(Error::Corrupt(_))));
+        }
+    }
+
+    #[test]
+    fn the_last_to_let_go_removes_the_super_journal() {
+        let (dir, base, super_journal) = folder();
+        let other = dir.path().join("main.db");
+        let names = [reference_path(&base), reference_path(&other)];
+        list(&super_journal, &names);
+        write_reference(&base, &super_journal).expect("a reference");
+        write_reference(&other, &super_journal).expect("another");
+        forget(&base);
+        assert!(super_journal.exists(), "the other still names it");
+        assert!(!names[0].exists());
+        forget(&other);
+        assert!(!super_journal.exists() && !names[1].exists());
+        forget(&other);
+    }
+
+    #[test]
+    fn a_journal_that_names_it_keeps_it_and_a_finished_one_does_not() {
+        let (dir, base, super_journal) = folder();
+        let journal = dir.path().join("main.db-journal");
+        list(&super_journal, &[reference_path(&base), journal.clone()]);
+        write_reference(&base, &super_journal).expect("a reference");
+        let ending = std::fs::read(reference_path(&base)).expect("how they end");
+        std::fs::write(&journal, [&b"pages"[..], &ending].concat()).expect("a journal");
+        forget(&base);
+        assert!(super_journal.exists());
+        write_reference(&base, &super_journal).expect("a reference");
+        std::fs::write(&journal, b"").expect("truncated");
+        forget(&base);
+        assert!(!super_journal.exists());
+    }
+
+    #[test]
+    fn nothing_is_removed_that_does_not_list_this_reference_or_that_cannot_be_told() {
+        let (dir, base, super_journal) = folder();
+        for names in [
+            vec![],
+            vec![dir.path().join("elsewhere-plait-super")],
+            vec![reference_path(&base), PathBuf::from("/not/mounted/b.db-plait-super")],
+        ] {
+            list(&super_journal, &names);
+            write_reference(&base, &super_journal).expect("a reference");
+            forget(&base);
+            assert!(super_journal.exists(), "{names:?}");
+        }
+        let precious = dir.path().join("precious");
+        list(&precious, &[reference_path(&base)]);
+        write_reference(&base, &precious).expect("a reference");
+        forget(&base);
+        assert!(precious.exists(), "not the name of a super-journal");
+    }
+}

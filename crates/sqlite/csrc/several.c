@@ -1,0 +1,217 @@
+/*
+** several.c - one transaction over several files (T6). The protocol, and what is on disk when, is at the head of several.rs.
+**
+** vdbeCommit() of SQLite commits over several files with a super-journal already, if these are in a rollback mode. The edits there
+** make concurrent files count, and ask here for what is different with them:
+**
+**   plTakeRights()    before anything else: every concurrent file's right, in one order, with all that may wait or be refused
+**   plFilesToCommit() how many files need the super-journal
+**   plSuperFile()     beside which of them it stands: a concurrent one, whose folder can be written and is synced
+**   plSuperChild()    what it lists for a file: the journal, or the reference of a concurrent file
+**   plDeleteSuper()   the commit point
+**   plCommitEnded()   after a failure before it: what plTakeRights() took is given back
+**
+** In between the phases of transaction.c: PlBtree.bPart from plTakeRights() on, bPrepared from CommitPhaseOne to CommitPhaseTwo.
+**
+** Refused before the first change, by plRefuseMixed(): what cannot be made atomic beside a concurrent file.
+**   WAL mode       its commit is in its WAL before the others can be known to have committed
+**   OFF, MEMORY    nothing on disk could take it back
+**   exclusive      a concurrent file on SQLite's own path is a file in WAL mode
+** ANALYZE, REINDEX and PRAGMA optimize over all files are not refused: each file has its own by itself.
+*/
+
+/* Has this handle changed a file in the open transaction? */
+static int plChangedFile(Btree *p){
+  if( p==0 ) return 0;
+  if( PL_BT(p) ) return p->pPl->bWrote;
+  return p->inTrans==TRANS_WRITE
+      && p->pBt->pPager->eState>=PAGER_WRITER_CACHEMOD
+      && sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0;
+}
+
+/* Another file that the transaction has changed, or 0. Files of TEMP tables do not count. */
+static Btree *plOtherChanged(Btree *p){
+  sqlite3 *db = p->db;
+  int i;
+  for(i=0; i<db->nDb; i++){
+    if( i!=1 && db->aDb[i].pBt!=p && plChangedFile(db->aDb[i].pBt) ) return db->aDb[i].pBt;
+  }
+  return 0;
+}
+
+/* A concurrent file, though the handle may work on it alone (alone.c): then the other file was attached later than that began. */
+static int plChangesConcurrent(Btree *p){
+  return PL_BT(p) || (p->pPl!=0 && p->pPl->nAlone>0 && p->inTrans!=TRANS_NONE && plMarked(p->pBt));
+}
+
+/* Why a file cannot be changed together with others of which one is concurrent, or 0. */
+static const char *plCannotTakePart(Btree *p){
+  if( PL_BT(p) ){
+    return p->pPl->bExcl ? "it runs exclusively, for a change of the schema or one that is large or was begun so" : 0;
+  }
+  switch( sqlite3PagerGetJournalMode(p->pBt->pPager) ){
+    case PAGER_JOURNALMODE_DELETE:
+    case PAGER_JOURNALMODE_PERSIST:
+    case PAGER_JOURNALMODE_TRUNCATE: return 0;
+    case PAGER_JOURNALMODE_WAL:
+      if( plChangesConcurrent(p) ) return "its changes were begun before the other file was attached";
+      return "it is in WAL mode; switch it to journal_mode=concurrent or delete";
+    default: return "its journal is not on disk; switch it to journal_mode=concurrent or delete";
+  }
+}
+
+/* Do all statements that write, outside of a transaction, change what each file says about itself alone: its statistics, its indexes? No
+** row depends on whether another file has it as well, and SQLite itself commits such a statement file by file in WAL mode. */
+static int plEachByItself(sqlite3 *db){
+  Vdbe *v;
+  int bFound = 0;
+  if( !db->autoCommit ) return 0;
+  for(v=db->pVdbe; v; v=v->pVNext){
+    if( v->eVdbeState!=VDBE_RUN_STATE || v->readOnly ) continue;
+    if( !v->bPlEach ) return 0;
+    bFound = 1;
+  }
+  return bFound;
+}
+
+/* The two files cannot be changed in one transaction, because of pWhich. */
+static int plRefusePair(Btree *p, Btree *pOther, Btree *pWhich, const char *zWhy){
+  return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
+      "cannot change \"%s\" in a transaction that has changed \"%s\": with journal_mode=concurrent a commit over both would not "
+      "be atomic, because of \"%s\": %s; else use a transaction for each", plDbName(p), plDbName(pOther), plDbName(pWhich), zWhy));
+}
+
+/* Called before p is changed: an error if another file of the same transaction is changed already, one of them is concurrent, and
+** a commit over them could not be atomic. */
+static int plRefuseMixed(Btree *p){
+  sqlite3 *db = p->db;
+  const char *zWhy;
+  int bConcurrent = plChangesConcurrent(p);
+  int i;
+  if( db->nDb<=2 || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return SQLITE_OK;
+  if( plOtherChanged(p)==0 || plEachByItself(db) ) return SQLITE_OK;
+  for(i=0; i<db->nDb; i++){
+    Btree *pOther = db->aDb[i].pBt;
+    if( i!=1 && plChangedFile(pOther) && plChangesConcurrent(pOther) ) bConcurrent = 1;
+  }
+  if( !bConcurrent ) return SQLITE_OK;
+  zWhy = plCannotTakePart(p);
+  if( zWhy ) return plRefusePair(p, plOtherChanged(p), p, zWhy);
+  for(i=0; i<db->nDb; i++){
+    Btree *pOther = db->aDb[i].pBt;
+    if( i==1 || pOther==p || !plChangedFile(pOther) ) continue;
+    zWhy = plCannotTakePart(pOther);
+    if( zWhy ) return plRefusePair(p, pOther, pOther, zWhy);
+  }
+  return SQLITE_OK;
+}
+
+/* Called before p becomes exclusive, in which it could not take part in a commit over several files. */
+static int plRefuseExclusive(Btree *p){
+  Btree *pOther = p->db->nDb>2 ? plOtherChanged(p) : 0;
+  if( pOther==0 || plEachByItself(p->db) ) return SQLITE_OK;
+  return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
+      "cannot run exclusively on \"%s\" in a transaction that has changed \"%s\": changes of the schema, and more than fits into "
+      "shared memory, commit by themselves with journal_mode=concurrent; use a transaction for each file", plDbName(p),
+      plDbName(pOther)));
+}
+
+/* One concurrent file's right, validation and room. */
+static int plPartBegin(Btree *p){
+  PlBtree *pPl = p->pPl;
+  PlWait wait;
+  int rc;
+  if( pPl->rcBroken ) return pPl->rcBroken;
+  if( pPl->zReference==0 ){
+    pPl->zReference = sqlite3_mprintf("%s-plait-super", sqlite3BtreeGetFilename(p));
+    if( pPl->zReference==0 ) return SQLITE_NOMEM_BKPT;
+  }
+  plRdFlushAll(pPl);
+  while( (rc = pl_part_begin(pPl->pConn, plWait(p->db, &wait)))==PL_RETRY ){
+    rc = plRenewSnapshot(p);
+    if( rc ) return rc;
+  }
+  if( rc ) return plFail(p, rc);
+  pPl->bPart = 1;
+  /* What was optimistic has moved to now: rows that others added are ahead of open cursors. */
+  return pPl->eWrite==PL_WRITE_OPTIMISTIC ? plMoveView(pPl) : SQLITE_OK;
+}
+
+static int plComesBefore(Btree *pA, Btree *pB){
+  u64 a[2] = {0, 0}, b[2] = {0, 0};
+  (void)pl_order(pA->pPl->pConn, (uint64_t*)a);
+  (void)pl_order(pB->pPl->pConn, (uint64_t*)b);
+  return a[0]!=b[0] ? a[0]<b[0] : a[1]<b[1];
+}
+
+/* vdbeCommit() begins. If a concurrent file and another one are to be committed, the rights of the concurrent ones are taken, in the
+** order that everybody takes them in: who has to wait for one then holds none that its holder could wait for. */
+static int plTakeRights(sqlite3 *db){
+  Btree *aPart[SQLITE_MAX_ATTACHED+2];
+  int nPart = 0, nFile = 0;
+  int i, j, rc = SQLITE_OK;
+  if( db->nDb<=2 ) return SQLITE_OK;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( i==1 || !plChangedFile(p) ) continue;
+    nFile++;
+    if( !PL_BT(p) || p->pPl->bExcl ) continue;
+    for(j=nPart++; j>0 && plComesBefore(p, aPart[j-1]); j--) aPart[j] = aPart[j-1];
+    aPart[j] = p;
+  }
+  if( nFile<2 ) return SQLITE_OK;
+  for(i=0; i<nPart && rc==SQLITE_OK; i++) rc = plPartBegin(aPart[i]);
+  return rc;
+}
+
+static Btree *plFirstPart(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && PL_BT(p) && p->pPl->bPart ) return p;
+  }
+  return 0;
+}
+
+/* nTrans: what SQLite has counted. */
+static int plFilesToCommit(sqlite3 *db, int nTrans){
+  return plFirstPart(db) ? MAX(nTrans, 2) : nTrans;
+}
+
+static const char *plSuperFile(sqlite3 *db){
+  Btree *p = plFirstPart(db);
+  return sqlite3BtreeGetFilename(p ? p : db->aDb[0].pBt);
+}
+
+/* 0: nothing of this file depends on the super-journal. */
+static const char *plSuperChild(Btree *p){
+  if( !PL_BT(p) ) return sqlite3BtreeGetJournalname(p);
+  return p->pPl->bPart ? p->pPl->zReference : 0;
+}
+
+/* Removes the super-journal, which commits. If the name is gone and only its folder could not be synced there is no way back:
+** every process decides by what it sees. Then the commit is finished, and the failure told at its end. */
+static int plDeleteSuper(sqlite3 *db, sqlite3_vfs *pVfs, const char *zSuper){
+  Btree *p = plFirstPart(db);
+  int bThere = 1;
+  int rc = sqlite3OsDelete(pVfs, zSuper, 1);
+  if( rc==SQLITE_OK || p==0 ) return rc;
+  if( sqlite3OsAccess(pVfs, zSuper, SQLITE_ACCESS_EXISTS, &bThere)!=SQLITE_OK || bThere ) return rc;
+  p->pPl->rcSuper = rc;
+  return SQLITE_OK;
+}
+
+/* vdbeCommit() returned rc. */
+static int plCommitEnded(sqlite3 *db, int rc){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    PlBtree *pPl = p ? p->pPl : 0;
+    if( pPl==0 ) continue;
+    if( rc==SQLITE_OK ) rc = pPl->rcSuper;
+    pPl->rcSuper = 0;
+    if( pPl->bPart && !pPl->bPrepared && pPl->pConn ) pl_part_undo(pPl->pConn);
+    if( !pPl->bPrepared ) pPl->bPart = 0;
+  }
+  return rc;
+}

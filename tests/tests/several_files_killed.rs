@@ -1,0 +1,362 @@
+//! A process is killed at each step of a commit over several files: every file has it or none has, for the living, for who comes
+//! later, and after a restart of the machine.
+
+use plait_tests::actor::Actor;
+use plait_tests::crash::points::crash_points;
+use plait_tests::place::Place;
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What the other file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Other {
+    Concurrent,
+    Rollback(&'static str),
+}
+
+/// Who is there when the process dies, and what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// A process has main open, another the other file.
+    Beside,
+    /// Nobody has either open.
+    Nobody,
+    /// And shared memory is gone, as after a restart.
+    Restart,
+}
+
+const SCENES: [Scene; 3] = [Scene::Beside, Scene::Nobody, Scene::Restart];
+
+/// The steps of the author of a commit, which come once for each concurrent file; and whether the transaction has happened by then,
+/// where it is decided by the first passage.
+const STEPS: [(&str, bool); 12] = [
+    ("several.reference_written", false),
+    ("several.referenced", false),
+    ("several.appended", false),
+    ("several.published", false),
+    ("several.prepared", false),
+    ("several.decided", true),
+    ("several.resolution_appended", true),
+    ("several.resolution_published", true),
+    ("several.node_inserted", true),
+    ("several.resolved", true),
+    ("several.reference_removed", true),
+    ("several.committed", true),
+];
+/// Those of who cleans up after him.
+const OF_HEIRS: [&str; 7] = [
+    "several.inherited",
+    "several.resolution_appended",
+    "several.resolution_published",
+    "several.node_inserted",
+    "several.resolved",
+    "several.rolled_back",
+    "several.reference_removed",
+];
+/// Those of who takes back what he has prepared.
+const OF_ROLLBACK: [&str; 5] = [
+    "several.rolling_back",
+    "several.resolution_appended",
+    "several.resolution_published",
+    "several.resolved",
+    "several.rolled_back",
+];
+
+const TABLE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v); CREATE INDEX tv ON t(v)";
+const BOTH: &str =
+    "BEGIN; INSERT INTO main.t VALUES(2, 'two'); INSERT INTO other.t VALUES(2, 'two'); COMMIT";
+
+struct Stage {
+    fixture: Fixture,
+    other: Other,
+    /// What is tried, for reports.
+    name: String,
+}
+
+impl Stage {
+    fn new(subject: &Subject, other: Other, name: String) -> Self {
+        let fixture = Fixture::new(subject.clone(), TABLE);
+        let connection = match other {
+            Other::Concurrent => subject.create(&fixture.path("other.db")),
+            Other::Rollback(mode) => {
+                subject.open(&fixture.path("other.db")).inspect(|connection| {
+                    assert_eq!(
+                        connection.text(&format!("PRAGMA journal_mode={mode}")).as_deref(),
+                        Ok(mode)
+                    );
+                })
+            }
+        };
+        connection.and_then(|connection| connection.execute(TABLE)).expect("another database");
+        Self { fixture, other, name }
+    }
+
+    fn other(&self) -> PathBuf {
+        self.fixture.path("other.db")
+    }
+
+    fn attach(&self) -> String {
+        let mode = match self.other {
+            Other::Rollback(mode) => format!("; PRAGMA other.journal_mode={mode}"),
+            Other::Concurrent => String::new(),
+        };
+        format!("ATTACH '{}' AS other{mode}", self.other().display())
+    }
+
+    /// A process that dies at a passage of a point, with a row of its own in each file.
+    fn author(&self, point: &str, passage: u64) -> Actor {
+        let subject = Subject::plait_with_crash_points();
+        let at = format!("{point}:{passage}");
+        let at = ("PLAIT_CRASH_AT", at.as_str());
+        let mut author =
+            Actor::start_with_environment("author", &subject, &self.fixture.database(), at);
+        author.ok(&self.attach());
+        author.ok("INSERT OR IGNORE INTO main.t VALUES(1, 'one')");
+        author.ok("INSERT OR IGNORE INTO other.t VALUES(1, 'one')");
+        author
+    }
+
+    fn kill_at(&self, point: &str, passage: u64) {
+        let mut author = self.author(point, passage);
+        author.send(BOTH);
+        author.await_death();
+    }
+
+    fn restart(&self, scene: Scene) {
+        if scene != Scene::Restart {
+            return;
+        }
+        for path in [self.fixture.database(), self.other()] {
+            let mut name = path.into_os_string();
+            name.push("-plait-shm");
+            let removed = std::fs::remove_file(name);
+            assert!(removed.is_ok() || matches!(self.other, Other::Rollback(_)), "{removed:?}");
+        }
+    }
+
+    fn process(&self, path: &Path) -> Actor {
+        Actor::start(Place::Processes, "witness", &self.fixture.subject, path)
+    }
+
+    /// Both files, looked at by others, agree; twice; then both can be changed again, in one transaction. True if they have it.
+    #[track_caller]
+    fn audit(&self, witnesses: Option<(Actor, Actor)>, main_first: bool) -> bool {
+        let name = &self.name;
+        let (mut main, mut other) = witnesses.unwrap_or_else(|| {
+            // In this order they recover.
+            let (main, other) = (self.fixture.database(), self.other());
+            let count = |actor: &mut Actor| actor.integer("SELECT count(*) FROM t");
+            if main_first {
+                let mut first = self.process(&main);
+                count(&mut first);
+                (first, self.process(&other))
+            } else {
+                let mut first = self.process(&other);
+                count(&mut first);
+                (self.process(&main), first)
+            }
+        });
+        let looks: Vec<(i64, i64)> = (0..2)
+            .map(|_| {
+                let sql = "SELECT count(*) FROM t WHERE v IN ('one', 'two')";
+                (main.integer(sql), other.integer(sql))
+            })
+            .collect();
+        assert_eq!(looks[0].0, looks[0].1, "{name}: they do not agree: {looks:?}");
+        assert_eq!(looks[0], looks[1], "{name}: they have changed");
+        assert!([1, 2].contains(&looks[0].0), "{name}: {looks:?}");
+        main.ok("INSERT INTO t VALUES(10, 'main alone')");
+        other.ok("INSERT INTO t VALUES(10, 'other alone')");
+        main.ok(&self.attach());
+        main.ok("BEGIN IMMEDIATE; INSERT INTO main.t VALUES(11, 'both'); INSERT INTO other.t VALUES(11, 'both'); COMMIT");
+        assert_eq!(other.integer("SELECT count(*) FROM t WHERE v='both'"), 1, "{name}");
+        main.close().expect("main closes");
+        other.close().expect("the other closes");
+        drop((main, other));
+        self.at_rest(looks[0].0 + 2);
+        looks[0].0 == 2
+    }
+
+    /// Everybody has closed: plain files with these rows, and nothing beside them.
+    #[track_caller]
+    fn at_rest(&self, rows: i64) {
+        for path in [self.fixture.database(), self.other()] {
+            let stock = Subject::stock().open(&path).expect("stock SQLite opens it");
+            assert_eq!(
+                stock.integer("SELECT count(*) FROM t NOT INDEXED"),
+                Ok(rows),
+                "{}",
+                self.name
+            );
+            assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{}", self.name);
+        }
+        let left = self.left_behind();
+        assert!(left.is_empty(), "{}: left behind: {left:?}", self.name);
+    }
+
+    fn left_behind(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.fixture.directory()).expect("the folder");
+        let names =
+            entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.contains("-plait") || name.contains("-mj")).collect()
+    }
+}
+
+fn witnesses(stage: &Stage, scene: Scene) -> Option<(Actor, Actor)> {
+    if scene != Scene::Beside {
+        return None;
+    }
+    let (mut main, mut other) =
+        (stage.process(&stage.fixture.database()), stage.process(&stage.other()));
+    for actor in [&mut main, &mut other] {
+        actor.integer("SELECT count(*) FROM t");
+    }
+    Some((main, other))
+}
+
+/// Kills the author at each of his steps, in each file's turn.
+fn kill_the_author(subject: &Subject, other: Other, steps: &[(&str, bool)]) {
+    let files = if other == Other::Concurrent { 2 } else { 1 };
+    for &(point, decided) in steps {
+        for passage in 1..=files {
+            for (scene, main_first) in SCENES.into_iter().zip([true, false, passage == 1]) {
+                let stage =
+                    Stage::new(subject, other, format!("{other:?} {point}:{passage} {scene:?}"));
+                let there = witnesses(&stage, scene);
+                stage.kill_at(point, passage);
+                stage.restart(scene);
+                assert_eq!(stage.audit(there, main_first), decided, "{}", stage.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_concurrent_files_agree_after_a_kill_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    kill_the_author(&subject, Other::Concurrent, &STEPS);
+}
+
+#[test]
+fn a_concurrent_file_and_one_in_a_rollback_mode_agree_after_a_kill_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    kill_the_author(&subject, Other::Rollback("delete"), &STEPS);
+    for mode in ["truncate", "persist"] {
+        let steps = STEPS.into_iter().filter(|(point, _)| {
+            ["several.referenced", "several.prepared", "several.decided"].contains(point)
+        });
+        kill_the_author(&subject, Other::Rollback(mode), &steps.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn who_cleans_up_may_die_at_any_step_too() {
+    let Some(subject) = real_plait("kills") else { return };
+    for (death, decided) in [("several.prepared", false), ("several.decided", true)] {
+        // A rollback has no rows to insert.
+        let steps = OF_HEIRS.iter().filter(|point| match **point {
+            "several.node_inserted" => decided,
+            "several.rolled_back" => !decided,
+            _ => true,
+        });
+        for point in steps {
+            for scene in SCENES {
+                let name = format!("after {death} at {point} {scene:?}");
+                let stage = Stage::new(&subject, Other::Concurrent, name);
+                let there = witnesses(&stage, scene);
+                // Nobody looks before the heir does.
+                stage.kill_at(death, if decided { 1 } else { 2 });
+                let crash = Subject::plait_with_crash_points();
+                for path in [stage.fixture.database(), stage.other()] {
+                    let mut heir =
+                        Actor::in_process_with("heir", &crash, &[("PLAIT_CRASH_AT", point)]);
+                    // It dies as it opens, or has found it done.
+                    heir.send_open(&path);
+                    heir.await_death();
+                }
+                stage.restart(scene);
+                assert_eq!(stage.audit(there, true), decided, "{}", stage.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_takes_back_what_is_prepared_may_die_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    for point in OF_ROLLBACK {
+        for scene in SCENES {
+            let stage = Stage::new(&subject, Other::Concurrent, format!("{point} {scene:?}"));
+            let there = witnesses(&stage, scene);
+            // The second file cannot be prepared.
+            let in_the_way = stage.fixture.path("other.db-plait-super");
+            std::fs::create_dir(&in_the_way).expect("a folder");
+            stage.kill_at(point, 1);
+            std::fs::remove_dir(&in_the_way).expect("removed");
+            stage.restart(scene);
+            // The super-journal lists a reference that could not be looked at.
+            let kept: Vec<_> =
+                stage.left_behind().into_iter().filter(|name| name.contains("-mj")).collect();
+            for name in kept.iter().filter(|_| point == "several.rolled_back") {
+                std::fs::remove_file(stage.fixture.path(name)).expect("removed");
+            }
+            assert!(!stage.audit(there, true), "{}", stage.name);
+        }
+    }
+}
+
+#[test]
+fn stock_sqlite_may_recover_its_file_first_and_leaves_the_decision_to_the_other() {
+    let Some(subject) = real_plait("kills") else { return };
+    for (point, decided) in [("several.prepared", false), ("several.decided", true)] {
+        for scene in [Scene::Nobody, Scene::Restart] {
+            let name = format!("{point} {scene:?}, stock first");
+            let stage = Stage::new(&subject, Other::Rollback("delete"), name);
+            stage.kill_at(point, 1);
+            let stock = Subject::stock().library().open(stage.other()).expect("it opens");
+            let rows = if decided { 2 } else { 1 };
+            assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(rows), "{}", stage.name);
+            drop(stock);
+            stage.restart(scene);
+            assert_eq!(stage.audit(None, true), decided, "{}", stage.name);
+        }
+    }
+}
+
+#[test]
+fn a_process_that_stands_still_in_between_holds_up_writers_and_nobody_else() {
+    let Some(subject) = real_plait("a stopped process") else { return };
+    for point in ["several.prepared", "several.decided"] {
+        let stage = Stage::new(&subject, Other::Concurrent, point.to_owned());
+        let (mut main, mut other) = witnesses(&stage, Scene::Beside).expect("witnesses");
+        let crash = Subject::plait_with_crash_points();
+        let at = ("PLAIT_STOP_AT", point);
+        let database = stage.fixture.database();
+        let mut author = Actor::start_with_environment("author", &crash, &database, at);
+        author.ok(&stage.attach());
+        author.ok("INSERT INTO main.t VALUES(1, 'one'); INSERT INTO other.t VALUES(1, 'one')");
+        author.send(BOTH);
+        author.await_stop();
+        for witness in [&mut main, &mut other] {
+            assert_eq!(witness.integer("SELECT count(*) FROM t"), 1, "not before it is finished");
+            witness.busy_timeout(std::time::Duration::from_millis(50));
+            // What is merged and what is not changes nothing of that.
+            witness.ok("PRAGMA wal_checkpoint");
+        }
+        let error = main.fails("INSERT INTO t VALUES(3, 'three')", plait_tests::sqlite::BUSY);
+        assert!(error.message.contains("holds the writer's right"), "{error}");
+        plait_tests::os::resume(author.pid()).expect("it goes on");
+        assert_eq!(author.finish().error, None);
+        drop(author);
+        assert!(stage.audit(Some((main, other)), true));
+    }
+}
+
+#[test]
+fn every_crash_point_of_commits_over_several_files_is_tried_here() {
+    let tried = STEPS.iter().map(|(point, _)| *point).chain(OF_HEIRS).chain(OF_ROLLBACK);
+    let tried: BTreeSet<&str> = tried.collect();
+    let known = crash_points().into_iter().filter(|point| point.starts_with("several."));
+    assert_eq!(tried, known.collect());
+}
