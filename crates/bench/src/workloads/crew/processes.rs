@@ -5,7 +5,7 @@
 //! that dies, fails or does not answer fails the trial, and every way out of here ends all members: they are killed
 //! when [`Members`] is dropped, and end by themselves when the trial's end of their standard input is closed.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
@@ -109,8 +109,11 @@ impl Members {
     }
 
     fn tell(&mut self, position: usize, line: &str) -> anyhow::Result<()> {
-        writeln!(self.inputs[position], "{line}")
-            .with_context(|| format!("cannot talk to member {position}"))
+        match writeln!(self.inputs[position], "{line}") {
+            // Only a member that has ended reads no more.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.obituary(position)),
+            result => result.with_context(|| format!("cannot talk to member {position}")),
+        }
     }
 
     /// Lets all begin at the same time, a moment from now.
