@@ -4,6 +4,7 @@ use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
 use plait_tests::os;
 use plait_tests::place::Place;
+use plait_tests::powercut::recording::{Operation, Recording};
 use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::sync::Arc;
@@ -27,6 +28,9 @@ fn has_session(fixture: &Fixture) -> bool {
 fn actor(place: Place, name: &str, fixture: &Fixture) -> Actor {
     Actor::start(place, name, &fixture.subject, &fixture.database())
 }
+
+/// `SQLITE_MISUSE`.
+const MISUSE: i32 = 21;
 
 /// One row of one column, whatever it is.
 fn rows(connection: &Connection) -> i64 {
@@ -213,12 +217,73 @@ fn a_second_copy_of_the_library_in_the_process_is_refused_beside_a_lone_connecti
     let second = copy.open(&fixture.database()).expect("nothing is read yet");
     let error =
         second.integer(COUNT).expect_err("its locks mean nothing beside those of the first");
-    assert_eq!(error.code, 21, "{error}");
+    assert_eq!(error.code, MISUSE, "{error}");
     assert!(error.message.contains("another copy of the library"), "{error}");
     lone.execute("COMMIT").expect("it commits");
     drop(second);
     drop(lone);
     assert_eq!(rows(&fixture.open()), 501);
+}
+
+#[test]
+fn checkpoints_of_who_is_alone_are_synced_under_off_too() {
+    let Some(fixture) = fixture() else { return };
+    for sql in [
+        "PRAGMA synchronous=OFF; INSERT INTO t(val) VALUES('off')",
+        "INSERT INTO t(val) VALUES('full'); PRAGMA synchronous=OFF",
+        "SELECT * FROM t; PRAGMA synchronous=OFF; INSERT INTO t(val) VALUES('off'); PRAGMA wal_checkpoint",
+    ] {
+        let recording = Recording::of(fixture.directory());
+        let mut lone = recording.actor("lone", &fixture.subject, None);
+        lone.open(&fixture.database()).expect("it opens");
+        lone.ok(sql);
+        assert!(!has_session(&fixture), "{sql}");
+        lone.close().expect("it closes");
+        let operations = recording.operations().expect("a record");
+        let is = |name: &str, suffix: &str| name.ends_with(&format!("app.db{suffix}"));
+        let first_write = operations
+            .iter()
+            .position(|operation| matches!(operation, Operation::Write(name, ..) if is(name, "")));
+        let (before, after) =
+            operations.split_at(first_write.expect("the last to close checkpoints"));
+        let synced = |operations: &[Operation], suffix: &str| {
+            operations.iter().any(
+                |operation| matches!(operation, Operation::SyncEnded(name, _) if is(name, suffix)),
+            )
+        };
+        assert!(synced(before, "-wal"), "{sql}: the WAL comes first");
+        assert!(synced(after, ""), "{sql}: the file is synced before the WAL goes");
+    }
+}
+
+#[test]
+fn the_child_of_a_fork_is_refused_and_its_parent_goes_on() {
+    let Some(fixture) = fixture() else { return };
+    let lone = fixture.open();
+    lone.execute(INSERT).expect("it inserts alone");
+    for begin in ["SELECT 1", "BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('open')"] {
+        lone.execute(begin).expect("the parent's");
+        let misused = os::in_forked_child(|| {
+            let refused = |sql| lone.execute(sql).is_err_and(|error| error.code == MISUSE);
+            u8::from(refused(INSERT) && refused(COUNT))
+        });
+        assert_eq!(misused.expect("a child"), 1, "{begin}");
+    }
+    lone.execute("COMMIT").expect("it commits");
+    assert!(!has_session(&fixture));
+    assert_eq!(rows(&lone), 502);
+}
+
+#[test]
+fn a_file_with_a_second_name_is_not_worked_on_alone() {
+    let Some(fixture) = fixture() else { return };
+    std::fs::hard_link(fixture.database(), fixture.path("second.db")).expect("a second name");
+    let first = fixture.open();
+    first.execute(INSERT).expect("it inserts");
+    assert!(has_session(&fixture), "whoever comes by the other name is to be kept out");
+    let second = fixture.subject.open(&fixture.path("second.db")).expect("nothing is read yet");
+    assert!(second.integer(COUNT).is_err());
+    assert_eq!(rows(&first), 501);
 }
 
 #[test]

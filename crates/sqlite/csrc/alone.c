@@ -21,6 +21,8 @@
 **     So being wrong about being alone costs a wait for the WAL's write lock, never a row.
 **  L2 Who joins later raises the fence as beside any stock program: under the WAL's write lock, after the transaction that holds it.
 **     One that has begun to read alone and then wants to write finds that the WAL has grown, and is told so (plNoLongerAlone()).
+**  L3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
+**  L4 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
 */
 #define PL_ALONE_WRITES 256
 
@@ -51,19 +53,51 @@ static int plClaimToJoin(Btree *p){
       "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
+/* Could others be at this file in a way that nobody sees? On a network, or by a second name, which has a WAL of its own. */
+static int plIsHidden(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  struct stat st;
+  return pl_check_network(sqlite3PagerFilename(pPager, 0))==SQLITE_CANTOPEN
+      || osFstat(((unixFile*)pPager->fd)->h, &st)!=0 || st.st_nlink!=1;
+}
+
 /* A transaction has begun on a marked file that is not fenced: may stock code go on with it? */
 static int plAlone(Btree *p, int wrflag){
   sqlite3 *db = p->db;
   PlBtree *pPl = plSide(p);
+  Pager *pPager = p->pBt->pPager;
   if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_WRITES ) return 0;
   if( wrflag>1 || db->nDb>2 || (db->mDbFlags & DBFLAG_PlConcurrent) ) return 0;
   if( !wrflag && !db->autoCommit ) return 0;
-  if( p->pBt->pPager->exclusiveMode || (db->flags & SQLITE_ResetDatabase) ) return 0;
-  if( pl_joins_always()==SQLITE_OK || !plNobodyElse(p->pBt->pPager) ) return 0;
-  if( !pPl->bLocal && pl_check_network(sqlite3PagerFilename(p->pBt->pPager, 0))==SQLITE_CANTOPEN ) return 0;
+  if( pPager->exclusiveMode || (db->flags & SQLITE_ResetDatabase) ) return 0;
+  if( pl_joins_always()==SQLITE_OK || !plNobodyElse(pPager) ) return 0;
+  if( !pPl->bLocal && plIsHidden(p) ) return 0;
   pPl->bLocal = 1;
   pPl->nAlone += wrflag!=0;
+  if( pPl->iAlonePid==0 ){
+    pPl->iAlonePid = osGetpid(0);
+    if( pPager->noSync ){
+      sqlite3BtreeSetPagerFlags(p, db->aDb[plDbIndex(p)].safety_level | (db->flags & PAGER_FLAGS_MASK));
+    }
+  }
   return 1;
+}
+
+/* L3. Member or not, OFF costs no more than the newest commits. */
+SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
+  if( PL_BT(p) ) return plBtreeSetPagerFlags(p, pgFlags);
+  if( p->pPl && p->pPl->iAlonePid && (pgFlags & PAGER_SYNCHRONOUS_MASK)==PAGER_SYNCHRONOUS_OFF ){
+    pgFlags += PAGER_SYNCHRONOUS_NORMAL - PAGER_SYNCHRONOUS_OFF;
+  }
+  return sqlite3StockBtreeSetPagerFlags(p, pgFlags);
+}
+
+/* L4. SQLITE_MISUSE in the child of a fork, as a member has it. */
+static int plAloneForked(Btree *p){
+  PlBtree *pPl = p->pPl;
+  if( pPl->iAlonePid==0 || pPl->iAlonePid==osGetpid(0) ) return SQLITE_OK;
+  return plStash(p, SQLITE_MISUSE, sqlite3_mprintf(
+      "this connection was opened before fork(): a child must open its own connection"));
 }
 
 /* A transaction that read alone wants to write, and somebody has committed since. */

@@ -275,6 +275,10 @@ static SQLITE_NOINLINE int plOutwait(Btree *p, int *pSchemaVersion){
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   int bBegins, rc;
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
+  if( PL_UNLIKELY(p->pPl!=0) ){
+    rc = plAloneForked(p);
+    if( rc ) return rc;
+  }
   bBegins = p->inTrans==TRANS_NONE;
   rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);

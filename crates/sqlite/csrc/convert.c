@@ -136,6 +136,7 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
     return rc;
   }
   pPl->pConn = 0;
+  pPl->iAlonePid = 0;
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
   pl_disabled(pConn);

@@ -13,7 +13,7 @@
 **  Close                   H  attach.c: leaves the session after the stock handle is gone
 **  SetCacheSize, SetSpillSize, SetMmapLimit, SetPageSize, GetPageSize, MaxPageCount, SecureDelete, GetReserve*, LastPage,
 **  GetAutoVacuum, SetAutoVacuum  -  properties of the base
-**  SetPagerFlags           A  attach.c: the user's level is for COMMIT; the base is never below NORMAL
+**  SetPagerFlags           H  attach.c: the user's level is for COMMIT; the base is never below NORMAL, nor alone (alone.c)
 **  BeginTrans              H  attach.c finds the mark, transaction.c begins
 **  CommitPhaseOne, CommitPhaseTwo, Commit, Rollback, BeginStmt, Savepoint, TxnState   A  transaction.c
 **  TripAllCursors          A  position.c
@@ -50,6 +50,7 @@
 static int plEscalate(Btree *p);
 static int plLook(Btree *p);
 static int plJoin(Btree *p);
+static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags);
 static SQLITE_INLINE int plMarked(BtShared *pBt);
 static void plBaseEnd(Btree *p);
 static int plBreak(Btree *p, int rc);

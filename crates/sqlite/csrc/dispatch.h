@@ -73,7 +73,8 @@ struct PlBtree {
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */
-  u8 bLocal;              /* the file system is none that is refused */
+  u8 bLocal;              /* no file system and no second name that is refused */
+  int iAlonePid;          /* process in which it has worked alone, or 0 */
   u16 nAlone;             /* transactions written alone */
   u8 bAway;               /* the file is not under its name any more (fits.c) */
   u32 msFile, msName;     /* when the file and its name were looked at last */

@@ -139,6 +139,7 @@ static int plPartBegin(Btree *p){
 
 static int plComesBefore(Btree *pA, Btree *pB){
   u64 a[2] = {0, 0}, b[2] = {0, 0};
+  /* A failure means that the file's engine has stopped, which taking its right says. */
   (void)pl_order(pA->pPl->pConn, (uint64_t*)a);
   (void)pl_order(pB->pPl->pConn, (uint64_t*)b);
   return a[0]!=b[0] ? a[0]<b[0] : a[1]<b[1];
