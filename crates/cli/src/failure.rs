@@ -42,7 +42,7 @@ impl Failure {
         let advice = match error.kind() {
             Kind::NotFound => "check the path",
             Kind::PermissionDenied => "check the permissions of the file and of its directory",
-            Kind::IsADirectory => "give the path of a database file",
+            Kind::IsADirectory | Kind::InvalidInput => "give the path of a database file",
             Kind::StorageFull => "free some space on that disk and run the command again",
             _ => "check the disk and the system's log",
         };

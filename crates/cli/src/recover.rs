@@ -71,6 +71,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
 fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     let shown = args.file.display();
     let told = match state.outlook() {
+        Outlook::Refuses { .. } if state.base.is_empty() => return Err(empty(args)),
         Outlook::Refuses { why, .. } => {
             return Err(Failure::new(
                 format!("{shown} cannot be recovered: {why}"),
@@ -109,30 +110,47 @@ fn open_and_close(path: &Path, shown: &Path) -> Result<()> {
 fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     let shown = args.file.display();
     let log = beside(&state.path, "-plait");
+    if state.base.is_empty() {
+        return Err(empty(args));
+    }
     let lost = what_is_lost(state);
     if !args.yes {
         confirm(&format!("{shown}: {lost}"))?;
     }
-    let mut kept: Vec<PathBuf> = keep(&log)?.into_iter().collect();
-    if state.is_replaced {
-        // It goes with another file than this one, which is used without it.
-        kept.extend(keep(&beside(&state.path, "-wal"))?);
+    let mut kept = Vec::new();
+    // The WAL of a replaced file goes with another than this one, which is used without it.
+    let wal = state.is_replaced.then(|| beside(&state.path, "-wal"));
+    for given_up in [Some(log), wal].into_iter().flatten() {
+        kept.extend(keep(&given_up)?.map(|copy| (given_up, copy)));
     }
     if let Err(e) = accept::accept_base(&state.path) {
-        for kept in &kept {
-            // Nothing was given up: the second name would only puzzle.
-            let _ = std::fs::remove_file(kept);
+        for (original, copy) in &kept {
+            // Nothing of it was given up: the copy would only puzzle.
+            if size(original).is_some_and(|bytes| size(copy) == Some(bytes)) {
+                let _ = std::fs::remove_file(copy);
+            }
         }
         return Err(e.about("accept the base of", &args.file));
     }
     anstream::println!("{} is accepted as it is: a plain SQLite file at rest", styled(GOOD, shown));
-    for kept in kept {
+    for (_, kept) in kept {
         anstream::println!(
             "what it did without was kept as {}; remove it when you are sure",
             kept.display()
         );
     }
     Ok(failure::OK)
+}
+
+/// Opening an empty file, SQLite removes the WAL beside it, in which its content may be.
+fn empty(args: &RecoverArgs) -> Failure {
+    let shown = args.file.display();
+    Failure::new(
+        format!("{shown} is empty: there is nothing in it to recover or accept"),
+        format!(
+            "put the database file back; to begin with an empty database, move {shown}-wal and {shown}-plait away"
+        ),
+    )
 }
 
 /// What the user is about to give up, as far as it can be told.
@@ -190,6 +208,10 @@ fn confirm(question: &str) -> Result<()> {
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|_| declined())?;
     if answer.trim() == "yes" { Ok(()) } else { Err(declined()) }
+}
+
+fn size(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|meta| meta.len())
 }
 
 /// Copies the log, so that nothing is beyond recall. Not by a second name: the file goes on to be used should giving up fail.

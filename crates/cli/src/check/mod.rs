@@ -69,6 +69,8 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
 fn place(state: &Inspection) -> Place {
     match state.outlook() {
         Outlook::Ordinary if state.has_journal => Place::Copy,
+        // SQLite removes the WAL of an empty file.
+        Outlook::Ordinary if state.base.is_empty() && state.wal.is_some() => Place::Copy,
         // A reader alone would leave a WAL behind that was not there.
         Outlook::Ordinary | Outlook::Starts { stale_log: false } if state.wal.is_none() => {
             Place::Here(OpenFlags::ReadWrite)
@@ -82,6 +84,7 @@ fn place(state: &Inspection) -> Place {
         Outlook::GoesOn => {
             Place::Nowhere("it can only be checked once a program has opened it and gone on")
         }
+        Outlook::Refuses { .. } if state.base.is_empty() => Place::Nowhere("the file is empty"),
         Outlook::Refuses { advice: Advice::RestoreOrAccept, .. } => Place::CopyOfBase,
         Outlook::Refuses { .. } => Place::Nowhere("the database cannot be opened as it is"),
     }

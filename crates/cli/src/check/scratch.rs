@@ -1,7 +1,7 @@
 //! A private copy of a database that must not be opened where it is, because opening would change it.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -10,6 +10,7 @@ use plait_engine::ids::Generation;
 use plait_engine::log::{LogError, LogScan};
 use plait_engine::several::{self, Verdict};
 use plait_engine::storage::os::OsStorage;
+use plait_engine::storage::side;
 use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};
@@ -64,9 +65,7 @@ impl Scratch {
         let bar = progress(total);
         for suffix in SUFFIXES {
             let from = beside(path, suffix);
-            if from.exists() {
-                copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
-            }
+            copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
         }
         place_decision(path, &scratch.database())?;
         bar.finish_and_clear();
@@ -127,8 +126,12 @@ fn progress(total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style)
 }
 
+/// Copies a file that is there.
 fn copy_file(from: &Path, to: &Path, bar: &ProgressBar) -> Result<()> {
-    let mut source = File::open(from).map_err(|e| Failure::io("read", from, &e))?;
+    let mut source = match side::open(from, false) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|e| Failure::io("read", from, &e))?,
+    };
     let mut target = File::create(to).map_err(|e| Failure::io("write", to, &e))?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {

@@ -9,7 +9,10 @@ use crate::quantity::{bytes, count, of};
 
 /// All lines but those about the content.
 pub fn lines(state: &Inspection) -> Vec<Line> {
-    vec![mode(state), base(state), wal(state), log(state), memory(state), opening(state)]
+    let mut lines =
+        vec![mode(state), base(state), wal(state), log(state), memory(state), opening(state)];
+    lines.extend(state.spare_strangers.iter().map(|s| Line::new("beside it", Verdict::Notice, s)));
+    lines
 }
 
 fn mode(state: &Inspection) -> Line {
@@ -161,6 +164,9 @@ fn opening(state: &Inspection) -> Line {
         Outlook::Refuses { why, advice } => {
             let advice = match advice {
                 Advice::CloseOthers => "close all programs that use it".to_owned(),
+                Advice::RestoreOrAccept if state.base.is_empty() => {
+                    "put the database file back".to_owned()
+                }
                 Advice::RestoreOrAccept => format!(
                     "put the right file back, or accept the database file as it is with `plait recover {shown} --accept-base`"
                 ),

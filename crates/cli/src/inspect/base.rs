@@ -1,11 +1,12 @@
 //! The first bytes of the database file, as they are on disk or in the WAL.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plait_engine::belongs::FirstPage;
+
+use crate::os;
 
 /// Bytes of SQLite's database header.
 pub const HEADER_BYTES: usize = 100;
@@ -98,11 +99,8 @@ impl BaseFile {
     /// Reads the start of the file at `path`.
     pub fn read(path: &Path) -> io::Result<BaseFile> {
         use std::os::unix::fs::MetadataExt;
-        let file = File::open(path)?;
+        let file = os::open_regular(path)?;
         let meta = file.metadata()?;
-        if meta.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
         let mut page = [0; HEADER_BYTES];
         let is_whole = match file.read_exact_at(&mut page, 0) {
             Ok(()) => true,

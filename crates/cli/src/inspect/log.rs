@@ -1,6 +1,5 @@
 //! The log beside a database, read through without changing it.
 
-use std::fs::File;
 use std::path::Path;
 
 use plait_engine::ids::Generation;
@@ -8,6 +7,7 @@ use plait_engine::log::{LogError, LogScan, LogSummary};
 use plait_engine::shm::layout::LOG_IN_USE_LOCK;
 use plait_engine::shm::locks;
 use plait_engine::storage::os::OsStorage;
+use plait_engine::storage::side;
 
 /// What is known about the log.
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ pub enum Log {
 impl Log {
     /// Reads the log at `path` for a database with this salt that holds everything through `generation`.
     pub fn read(path: &Path, salt: u32, generation: u32) -> Log {
-        let locked = File::open(path).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
+        let locked =
+            side::open(path, false).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
         if locked.unwrap_or(false) {
             return Log::InUse;
         }

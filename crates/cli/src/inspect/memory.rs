@@ -15,6 +15,7 @@ use plait_engine::shm::layout::{
     generation, session,
 };
 use plait_engine::shm::{locks, process};
+use plait_engine::storage::side;
 
 /// What the file says of the session in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub struct Memory {
 impl Memory {
     /// Reads the file at `path` that stands beside the database file with this identity; `None` when there is none.
     pub fn read(path: &Path, base: (u64, u64)) -> io::Result<Option<Memory>> {
-        let file = match File::open(path) {
+        let file = match side::open(path, false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };

@@ -7,8 +7,10 @@ pub mod base;
 pub mod log;
 pub mod memory;
 pub mod outlook;
+pub mod strangers;
 pub mod wal;
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use plait_engine::belongs::belongs;
@@ -45,6 +47,8 @@ pub struct Inspection {
     pub log: Log,
     /// A connection of ours has it open, alone or in a session.
     pub is_claimed: bool,
+    /// What stands in the way of some transactions, in words.
+    pub spare_strangers: Vec<String>,
 }
 
 impl Inspection {
@@ -52,6 +56,8 @@ impl Inspection {
     pub fn of(shown: &Path) -> Result<Inspection> {
         let path = shown.canonicalize().map_err(|e| Failure::io("open", shown, &e))?;
         let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
+        strangers::refuse(&path)?;
+        let spare_strangers = strangers::spare(&path)?;
         let wal_path = beside(&path, "-wal");
         let wal = Wal::read(&wal_path).map_err(|e| Failure::io("read", &wal_path, &e))?;
         let newest = wal.as_ref().and_then(|w| w.page_1.as_deref()).and_then(Header::parse);
@@ -91,7 +97,8 @@ impl Inspection {
             && matches!(&log, Log::Sound(summary) if summary.newest > Generation::ZERO);
         let is_replaced = header.is_concurrent() && lost_fence
             || !in_use && (misses_fence || !belongs(base.first_page, in_wal, false));
-        let is_claimed = is_claimed(&beside(&path, "-shm"));
+        let index = beside(&path, "-shm");
+        let is_claimed = is_claimed(&index).map_err(|e| Failure::io("read", &index, &e))?;
         Ok(Inspection {
             path,
             base,
@@ -102,6 +109,7 @@ impl Inspection {
             memory,
             log,
             is_claimed,
+            spare_strangers,
         })
     }
 
@@ -122,9 +130,11 @@ impl Inspection {
 }
 
 /// Whether a connection of ours has this WAL-index open.
-fn is_claimed(wal_index: &Path) -> bool {
-    side::open(wal_index, false)
-        .is_ok_and(|file| claim::is_claimed_elsewhere(&file).unwrap_or(false))
+fn is_claimed(wal_index: &Path) -> io::Result<bool> {
+    match side::open(wal_index, false) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        opened => claim::is_claimed_elsewhere(&opened?),
+    }
 }
 
 /// Path of a file beside the database.

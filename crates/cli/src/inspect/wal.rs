@@ -4,11 +4,11 @@
 //! checksums that run on from frame to frame. The WAL ends at the first frame that does not fit, and
 //! frames behind the last commit do not count.
 
-use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use plait_engine::belongs::FirstPage;
+use plait_engine::storage::side;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -32,7 +32,7 @@ pub struct Wal {
 impl Wal {
     /// Reads the WAL at `path`; `None` when there is no such file.
     pub fn read(path: &Path) -> io::Result<Option<Wal>> {
-        match File::open(path) {
+        match side::open(path, false) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
             Ok(file) => {

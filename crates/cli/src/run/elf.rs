@@ -4,7 +4,6 @@
 //! stripped, it holds both texts that every build of the amalgamation has: the magic of a database file and the
 //! source id (a date, a time and a hash, made by the release).
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -14,6 +13,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, Object, ObjectSymbol};
 
 use super::map::Mapped;
+use crate::os;
 
 /// First bytes of a database file, a constant in the amalgamation.
 const DATABASE_MAGIC: &[u8] = b"SQLite format 3\0";
@@ -38,7 +38,7 @@ pub struct Image {
 impl Image {
     /// Reads the file at `path`; `None` when it is no ELF file.
     pub fn read(path: &Path) -> io::Result<Option<Image>> {
-        let file = File::open(path)?;
+        let file = os::open_regular(path)?;
         let data = Mapped::new(&file)?;
         Ok(Image::of(data.bytes()))
     }
@@ -105,7 +105,7 @@ fn defines_sqlite(file: &object::File<'_>) -> bool {
 
 /// Whether the shared object at `path` defines a symbol for others.
 pub fn exports(path: &Path, symbol: &str) -> io::Result<bool> {
-    let file = File::open(path)?;
+    let file = os::open_regular(path)?;
     let data = Mapped::new(&file)?;
     Ok(object::File::parse(data.bytes())
         .is_ok_and(|f| f.dynamic_symbols().any(|s| s.is_definition() && s.name() == Ok(symbol))))

@@ -1,7 +1,6 @@
 //! Which file will run: the search path, and the interpreters of scripts.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -57,7 +56,7 @@ pub fn chain(program: &Path) -> Vec<PathBuf> {
 
 fn first_line(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(LINE_MAX as u64).read_to_end(&mut bytes).ok()?;
+    os::open_regular(path).ok()?.take(LINE_MAX as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -1,0 +1,60 @@
+//! What stands under the names of a database's side files and is none: links, pipes, folders, devices.
+//!
+//! Asked before anything is opened. A pipe would keep whoever opens it waiting, and what a link leads to is not the database's:
+//! neither this program nor the library goes on past one of those that opening a database needs.
+
+use std::fs::FileType;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::beside;
+use crate::failure::{Failure, Result};
+
+/// Opened whenever the database is.
+const NEEDED: &[&str] = &["-wal", "-shm", "-journal", "-plait", "-plait-shm"];
+/// Opened or made by some transactions only.
+const SPARE: &[&str] = &["-plait-new", "-plait-super"];
+
+/// Fails if one of the files that belong to opening the database is something else.
+pub fn refuse(path: &Path) -> Result<()> {
+    let Some((stranger, kind)) = find(path, NEEDED)?.into_iter().next() else { return Ok(()) };
+    Err(Failure::new(
+        format!("cannot use {}: it is {kind}", stranger.display()),
+        "nothing opens the database beside that: remove it if it is not yours, and if it stands for a file of the database, put \
+         that file there",
+    ))
+}
+
+/// The others that are something else, in words.
+pub fn spare(path: &Path) -> Result<Vec<String>> {
+    let found = find(path, SPARE)?;
+    let told = |(path, kind): (PathBuf, _)| {
+        format!("{} is {kind}: remove it, some transactions fail because of it", path.display())
+    };
+    Ok(found.into_iter().map(told).collect())
+}
+
+fn find(path: &Path, suffixes: &[&str]) -> Result<Vec<(PathBuf, &'static str)>> {
+    let mut found = Vec::new();
+    for suffix in suffixes {
+        let side = beside(path, suffix);
+        match std::fs::symlink_metadata(&side) {
+            Ok(meta) => found.extend(strange(meta.file_type()).map(|kind| (side, kind))),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(Failure::io("look at", &side, &e)),
+        }
+    }
+    Ok(found)
+}
+
+fn strange(kind: FileType) -> Option<&'static str> {
+    match kind {
+        _ if kind.is_file() => None,
+        _ if kind.is_symlink() => Some("a symbolic link, which is not followed"),
+        _ if kind.is_dir() => Some("a directory"),
+        _ if kind.is_fifo() => Some("a pipe"),
+        _ if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
+}

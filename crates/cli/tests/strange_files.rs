@@ -1,0 +1,224 @@
+//! The commands over what is no file of a database: they never wait for it, never follow it, and say what it is.
+
+mod plait;
+
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plait::{Ran, Scene, command, finish};
+
+/// What looks at a database before it does anything.
+const COMMANDS: &[&[&str]] = &[
+    &["check"],
+    &["check", "--quick"],
+    &["status"],
+    &["status", "--json"],
+    &["recover"],
+    &["recover", "--accept-base", "--yes"],
+    &["enable"],
+    &["disable"],
+];
+/// What opening the database opens as well.
+const NEEDED: &[&str] = &["-wal", "-shm", "-journal", "-plait", "-plait-shm"];
+/// Far more than a look takes, and less than a test should hang.
+const PATIENCE_SECONDS: &str = "60";
+
+/// Runs a command that must end by itself.
+fn look(scene: &Scene, args: &[&str], file: &Path) -> Ran {
+    let plait = command(args);
+    let mut bounded = Command::new("timeout");
+    bounded.arg(PATIENCE_SECONDS).arg(plait.get_program()).args(args).arg(file);
+    let ran = finish(bounded.current_dir(scene.folder()).stdin(std::process::Stdio::null()));
+    assert_ne!(ran.code, 124, "it hangs: {args:?} {}", file.display());
+    ran
+}
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
+}
+
+/// What can stand under a name, by its name in messages, and what leads nowhere good.
+fn strangers(scene: &Scene) -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
+    let victim = scene.folder().join("victim");
+    std::fs::write(&victim, [7; 100_000]).expect("a file of somebody else");
+    let nothing = scene.folder().join("nothing");
+    vec![
+        ("a pipe", Box::new(pipe)),
+        ("a directory", Box::new(|path| std::fs::create_dir(path).expect("a directory"))),
+        ("a symbolic link", Box::new(|path| symlink("/dev/null", path).expect("a link"))),
+        ("a symbolic link", Box::new(move |path| symlink(&victim, path).expect("a link"))),
+        ("a symbolic link", Box::new(move |path| symlink(&nothing, path).expect("a link"))),
+    ]
+}
+
+fn remove(path: &Path) {
+    let gone = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+    gone.expect("it is there");
+}
+
+#[test]
+fn what_is_no_file_is_told_where_a_database_was_named() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let other = scene.folder().join("other.db");
+    for (kind, make) in strangers(&scene) {
+        make(&other);
+        let words: &[&str] = match kind {
+            "a directory" => &["is a directory", "give the path of a database file"],
+            "a pipe" => &["it is not a regular file", "give the path of a database file"],
+            // To the null device, to a file that is no database, and to nothing.
+            _ => &["other.db"],
+        };
+        for args in COMMANDS {
+            look(&scene, args, &other).failed().says(words);
+        }
+        remove(&other);
+    }
+    for args in COMMANDS {
+        look(&scene, args, Path::new("/dev/null")).failed().says(&["not a regular file"]);
+    }
+    assert_eq!(std::fs::read(scene.folder().join("victim")).unwrap(), [7; 100_000]);
+}
+
+#[test]
+fn a_stranger_under_the_name_of_a_side_file_is_neither_waited_for_nor_followed() {
+    let Some(scene) = Scene::killed(2) else { return };
+    for (kind, make) in strangers(&scene) {
+        for suffix in NEEDED {
+            let side = scene.beside(suffix);
+            let kept = side.with_extension("kept");
+            let was_there = std::fs::rename(&side, &kept).is_ok();
+            make(&side);
+            for args in COMMANDS {
+                let name = format!("app.db{suffix}");
+                look(&scene, args, &scene.path).failed().says(&[&name, kind, "remove it"]);
+            }
+            remove(&side);
+            if was_there {
+                std::fs::rename(&kept, &side).expect("it is put back");
+            }
+        }
+    }
+    assert_eq!(std::fs::read(scene.folder().join("victim")).unwrap(), [7; 100_000]);
+    // Nothing was done to the database meanwhile.
+    scene.plait(&["check"]).done().says(&["sound: 2 commits", "integrity     ok"]);
+}
+
+#[test]
+fn a_stranger_that_only_some_transactions_meet_is_a_note() {
+    let Some(scene) = Scene::concurrent() else { return };
+    for suffix in ["-plait-new", "-plait-super"] {
+        pipe(&scene.beside(suffix));
+        let name = format!("app.db{suffix} is a pipe");
+        look(&scene, &["check"], &scene.path).done().says(&["note", &name, "remove it"]);
+        scene.remove(suffix);
+    }
+}
+
+#[test]
+fn a_file_without_permissions_is_named() {
+    let Some(scene) = Scene::killed(1) else { return };
+    if !Command::new("setpriv").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: there is no setpriv");
+        return;
+    }
+    if std::os::unix::fs::chown(&scene.path, Some(65_534), None).is_err() {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    // The program itself must be reachable for the other user.
+    let plait = scene.folder().join("plait");
+    std::fs::copy(command(&[]).get_program(), &plait).expect("a copy of the program");
+    let nobody = 65_534;
+    for entry in std::fs::read_dir(scene.folder()).expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).expect("given away");
+    }
+    std::os::unix::fs::chown(scene.folder(), Some(nobody), Some(nobody)).expect("given away");
+    for suffix in ["", "-wal", "-shm", "-plait-shm"] {
+        let path = scene.beside(suffix);
+        std::fs::set_permissions(&path, Permissions::from_mode(0)).expect("its mode");
+        for args in COMMANDS {
+            let mut other = Command::new("setpriv");
+            other
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+                .arg(&plait)
+                .args(*args);
+            let words = [&*format!("app.db{suffix}: permission denied"), "check the permissions"];
+            finish(other.arg(&scene.path).current_dir(scene.folder())).failed().says(&words);
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its mode");
+    }
+}
+
+#[test]
+fn side_files_that_are_empty_or_cut_short_are_looked_at_without_harm() {
+    for suffix in ["-wal", "-plait", "-plait-shm"] {
+        for part in [0, 1, 2] {
+            let Some(scene) = Scene::killed(3) else { return };
+            let side = File::options().write(true).open(scene.beside(suffix)).unwrap();
+            let bytes = side.metadata().unwrap().len();
+            side.set_len(if part == 0 { 0 } else { bytes / 3 * part - 5 }).unwrap();
+            drop(side);
+            let before = scene.contents();
+            let ran = look(&scene, &["check"], &scene.path);
+            assert!([0, 1].contains(&ran.code), "{ran:?}");
+            assert_eq!(ran.code == 1, ran.out.contains("DAMAGE"), "{suffix} {part}: {ran:?}");
+            look(&scene, &["status"], &scene.path).done();
+            assert_eq!(scene.contents(), before, "{suffix} {part}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_empty_is_damage_once_shared_memory_is_gone() {
+    let Some(scene) = Scene::killed(3) else { return };
+    scene.remove("-plait-shm");
+    File::create(scene.beside("-plait")).unwrap();
+    let ran = scene.plait(&["check"]).says(&["DAMAGE", "shorter than a log's first page"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    scene.plait(&["recover"]).failed().says(&["--accept-base"]);
+}
+
+/// SQLite removes the WAL of an empty file as soon as it opens it.
+#[test]
+fn an_empty_database_file_does_not_cost_what_lies_beside_it() {
+    let Some(scene) = Scene::killed(3) else { return };
+    let content = std::fs::read(&scene.path).unwrap();
+    File::create(&scene.path).unwrap();
+    let before = scene.contents();
+    for args in [&["check"][..], &["status"], &["recover"], &["recover", "--accept-base", "--yes"]]
+    {
+        let ran = look(&scene, args, &scene.path);
+        assert_eq!(scene.contents(), before, "{args:?}: {ran:?}");
+        assert_eq!(ran.code, i32::from(args[0] != "status"), "{ran:?}");
+        ran.says(if args[0] == "status" { &["replaced"] } else { &["put the database file back"] });
+    }
+    std::fs::write(&scene.path, content).unwrap();
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "4\n");
+}
+
+#[test]
+fn an_empty_file_beside_a_wal_of_stock_sqlite_is_checked_on_a_copy() {
+    let Some(scene) = Scene::empty() else { return };
+    let mut shell = scene.lone_shell();
+    shell.run("PRAGMA journal_mode=wal; CREATE TABLE t(x);");
+    shell.kill();
+    File::create(&scene.path).unwrap();
+    let before = scene.contents();
+    assert!(before.iter().any(|(name, bytes)| name.ends_with("-wal") && !bytes.is_empty()));
+    look(&scene, &["check"], &scene.path);
+    assert_eq!(scene.contents(), before);
+}
+
+#[test]
+fn a_script_whose_interpreter_is_a_pipe_is_not_waited_for() {
+    let Some(scene) = Scene::empty() else { return };
+    let interpreter: PathBuf = scene.folder().join("interpreter");
+    pipe(&interpreter);
+    let script = scene.folder().join("script");
+    plait::executable(&script, format!("#!{}\n", interpreter.display()).as_bytes());
+    let ran = look(&scene, &["run", "--"], &script);
+    assert_ne!(ran.code, 0, "{ran:?}");
+}
