@@ -33,6 +33,7 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         levels: vec![Synchronous::Normal],
         merge_every: 50,
         empty_every: 0,
+        two_files: false,
         time: time_or(Duration::from_secs(2)),
         transactions: 2000,
     }
@@ -66,6 +67,16 @@ in_threads_and_processes! {
         contended(place, &Begin::ALL);
     }
 
+    /// Each of the files is, and those that change both have one order; whoever gets its rights in which order.
+    fn transactions_over_two_files_are_serializable(place) {
+        let some = &[Begin::Concurrent][..];
+        for (begins, layout) in [(some, Layout::Rowid), (&Begin::ALL, Layout::WithoutRowid)] {
+            let round = Round { layout, ..contended_round(place, begins) }.over_two_files();
+            let summary = round.run(&Subject::plait());
+            assert!(summary.committed > 20, "{summary:?}");
+        }
+    }
+
     /// What was acknowledged or shown comes before whatever begins later, whoever waits for the disk and who does not.
     fn contended_transactions_of_all_levels_agree_with_real_time(place) {
         for levels in [vec![Synchronous::Full], vec![Synchronous::Full, Synchronous::Normal]] {
@@ -79,7 +90,10 @@ in_threads_and_processes! {
 
 #[test]
 fn an_engine_that_does_not_isolate_is_caught() {
-    let mut round = contended_round(Place::Threads, &[Begin::Deferred]);
-    round.pretend = true;
-    round.outcome(&Subject::stock()).expect_err("every statement stood alone");
+    for two_files in [false, true] {
+        let mut round = contended_round(Place::Threads, &[Begin::Deferred]);
+        round.pretend = true;
+        round.two_files = two_files;
+        round.outcome(&Subject::stock()).expect_err("every statement stood alone");
+    }
 }

@@ -58,6 +58,9 @@ struct Isolation {
     /// Workers are processes rather than threads.
     #[arg(long)]
     processes: bool,
+    /// Over two files.
+    #[arg(long)]
+    two_files: bool,
     /// Seconds of each round.
     #[arg(long, default_value_t = 5.0)]
     round: f64,
@@ -92,7 +95,7 @@ impl Isolation {
         let place = if self.processes { Place::Processes } else { Place::Threads };
         let random = Round::random(seed, place, Duration::from_secs_f64(self.round));
         let layout = |without| if without { Layout::WithoutRowid } else { Layout::Rowid };
-        Round {
+        let round = Round {
             workers: self.workers.unwrap_or(random.workers),
             keys: self.keys.unwrap_or(random.keys),
             layout: self.without_rowid.map_or(random.layout, layout),
@@ -102,7 +105,8 @@ impl Isolation {
             empty_every: self.empty_every.unwrap_or(random.empty_every),
             transactions: self.transactions.unwrap_or(random.transactions),
             ..random
-        }
+        };
+        if self.two_files { round.over_two_files() } else { round }
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A transaction that was rolled back counts as one that only read: what it was shown has to be a state that there was, and has
 //! to be there for whoever began after it had ended.
+//!
+//! Of two files each has an order of its own, which real time agrees with. A transaction that has changed both stands at one place in both
+//! orders; any other counts as two, one in each file, since who looks at both while a commit is being made may find it in one of them only.
 
 use super::graph::{Edge, Graph, Reason};
 use super::history::{Operation, Seen, Status, Transaction, Version};
@@ -27,6 +30,8 @@ pub fn check(history: &[Transaction]) -> Result<Summary, String> {
     let count = committed.len();
     committed.extend(&readers);
     check_aborted_reads(history, &committed)?;
+    let parts = parts_by_file(&committed);
+    let committed: Vec<&Transaction> = parts.iter().collect();
     let chains = build_chains(&committed)?;
     let mut graph = Graph::new(committed.len());
     for (key, chain) in &chains {
@@ -39,7 +44,12 @@ pub fn check(history: &[Transaction]) -> Result<Summary, String> {
             .map_err(|error| format!("{error}\n{}", describe(transaction)))?;
     }
     let edges = graph.edge_count();
-    add_real_time(&mut graph, &committed);
+    for second in [false, true] {
+        let takes_part = |transaction: &&Transaction| {
+            transaction.operations.iter().any(|operation| operation.is_on_second() == second)
+        };
+        add_real_time(&mut graph, &committed, takes_part);
+    }
     if let Some(cycle) = graph.smallest_cycle() {
         return Err(describe_cycle(&cycle, &committed));
     }
@@ -77,6 +87,30 @@ fn only_readers(history: &[Transaction]) -> Vec<Transaction> {
         reader.operations.retain(|operation| matches!(operation, Operation::Read { .. }));
     }
     readers
+}
+
+/// What stands at one place in the orders of both files, and the two parts of everything else.
+fn parts_by_file(committed: &[&Transaction]) -> Vec<Transaction> {
+    let part = |transaction: &Transaction, second: bool| {
+        let operations = transaction.operations.iter();
+        let operations = operations.filter(|operation| operation.is_on_second() == second);
+        Transaction { operations: operations.copied().collect(), ..transaction.clone() }
+    };
+    let changes = |transaction: &Transaction, second: bool| {
+        transaction.operations.iter().any(|operation| {
+            matches!(operation, Operation::Write { .. }) && operation.is_on_second() == second
+        })
+    };
+    let mut parts = Vec::new();
+    for transaction in committed {
+        if changes(transaction, false) && changes(transaction, true) {
+            parts.push((*transaction).clone());
+            continue;
+        }
+        let both = [part(transaction, false), part(transaction, true)];
+        parts.extend(both.into_iter().filter(|part| !part.operations.is_empty()));
+    }
+    parts
 }
 
 /// No transaction may have read what only an aborted one wrote.
@@ -161,12 +195,18 @@ fn add_reads(
     Ok(())
 }
 
-/// Whoever had returned before another began comes first: a chain of time nodes carries that with few edges.
-fn add_real_time(graph: &mut Graph, committed: &[&Transaction]) {
+/// Of those that take part, whoever had returned before another began comes first: a chain of time nodes carries that with few edges.
+fn add_real_time(
+    graph: &mut Graph,
+    committed: &[&Transaction],
+    takes_part: impl Fn(&&Transaction) -> bool,
+) {
     let known_end = |node: &usize| committed[*node].status != Status::Unknown;
-    let mut by_end: Vec<Node> = (0..committed.len()).filter(known_end).collect();
+    let part: Vec<Node> =
+        (0..committed.len()).filter(|node| takes_part(&committed[*node])).collect();
+    let mut by_end: Vec<Node> = part.iter().copied().filter(known_end).collect();
     by_end.sort_by_key(|node| committed[*node].end_ns);
-    let mut by_start: Vec<Node> = (0..committed.len()).collect();
+    let mut by_start = part;
     by_start.sort_by_key(|node| committed[*node].start_ns);
     let mut ended = by_end.into_iter().peekable();
     let mut clock: Option<usize> = None;
@@ -341,6 +381,42 @@ mod tests {
         torn.status = Status::Aborted;
         let history = [initial(), transaction(1, (10, 100), both), torn];
         assert!(check(&history).expect_err("half of it").contains("not serializable"));
+    }
+
+    const SECOND: i64 = super::super::history::SECOND_FILE + 1;
+
+    fn initial_of_both() -> Transaction {
+        transaction(0, (0, 5), vec![write(1, None, 10), write(SECOND, None, 20)])
+    }
+
+    #[test]
+    fn two_that_change_both_files_in_opposite_orders_are_a_cycle() {
+        let history = [
+            initial_of_both(),
+            transaction(1, (10, 30), vec![write(1, Some(10), 11), write(SECOND, Some(21), 22)]),
+            transaction(2, (10, 30), vec![write(1, Some(11), 12), write(SECOND, Some(20), 21)]),
+        ];
+        assert!(check(&history).expect_err("opposite orders").contains("not serializable"));
+    }
+
+    #[test]
+    fn write_skew_over_both_files_by_transactions_that_change_both_is_a_cycle() {
+        let (k, l) = (3, SECOND + 3);
+        let one = vec![read(SECOND, 20), write(1, Some(10), 11), write(l, None, 31)];
+        let two = vec![read(1, 10), write(SECOND, Some(20), 21), write(k, None, 41)];
+        let history =
+            [initial_of_both(), transaction(1, (10, 30), one), transaction(2, (10, 30), two)];
+        assert!(check(&history).expect_err("write skew").contains("not serializable"));
+    }
+
+    #[test]
+    fn one_that_reads_both_files_may_see_a_commit_in_one_of_them_only_while_it_is_made() {
+        let both = || vec![write(1, Some(10), 11), write(SECOND, Some(20), 21)];
+        let look = |time| transaction(2, time, vec![read(1, 11), read(SECOND, 20)]);
+        let during = [initial_of_both(), transaction(1, (10, 40), both()), look((20, 30))];
+        assert_eq!(check(&during).map(|_| ()), Ok(()));
+        let after = [initial_of_both(), transaction(1, (10, 15), both()), look((20, 30))];
+        assert!(check(&after).expect_err("too late for that").contains("RealTime"));
     }
 
     #[test]

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::io::BufRead as _;
 use std::path::Path;
 
+/// Keys of the second file, where there is one, begin here.
+pub const SECOND_FILE: i64 = 1 << 20;
+
 /// The value of a row: unique for every write.
 pub type Version = i64;
 
@@ -64,6 +67,15 @@ pub enum Operation {
         /// The row left.
         after: Option<Row>,
     },
+}
+
+impl Operation {
+    /// Whether it is on the second file.
+    #[must_use]
+    pub fn is_on_second(&self) -> bool {
+        let (Self::Read { key, .. } | Self::Write { key, .. }) = self;
+        *key >= SECOND_FILE
+    }
 }
 
 /// How a transaction ended.

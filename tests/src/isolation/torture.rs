@@ -3,7 +3,7 @@
 use super::check::{Summary, check};
 use super::history::read_files;
 use crate::job::{Job, Work};
-use crate::jobs::history::{Layout, RandomTransactions, write_final, write_initial};
+use crate::jobs::history::{Layout, RandomTransactions, attach_second, write_final, write_initial};
 use crate::place::Place;
 use crate::subject::{Begin, Fixture, Subject, Synchronous};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub struct Round {
     pub merge_every: u32,
     /// Empty the table after about so many transactions of a worker, and begin with an empty one; never when 0.
     pub empty_every: u32,
+    /// Over two files, with a short wait for locks: workers take the rights of both in either order.
+    pub two_files: bool,
     /// How long the workers run.
     pub time: Duration,
     /// Transactions of each worker at most.
@@ -64,9 +66,19 @@ impl Round {
             },
             merge_every: *dice.pick(&[0, 20, 100]),
             empty_every: *dice.pick(&[0, 10, 40]),
+            two_files: false,
             time,
             transactions: 3000,
         }
+    }
+
+    /// The same over two files, without what goes with one file alone: being begun exclusively.
+    #[must_use]
+    pub fn over_two_files(mut self) -> Self {
+        self.two_files = true;
+        self.empty_every = 0;
+        self.begins.retain(|begin| *begin != Begin::Exclusive);
+        self
     }
 
     /// Runs it and checks the history.
@@ -85,7 +97,13 @@ impl Round {
         let fixture = Fixture::new(subject.clone(), &self.layout.schema());
         let mut files = vec![fixture.path("initial.json")];
         let connection = fixture.open();
-        write_initial(&connection, self.keys, self.empty_every > 0, &files[0])
+        let second = self.two_files.then(|| fixture.path("second.db"));
+        if let Some(second) = &second {
+            let made = subject.create(second).expect("a second file can be made");
+            made.execute(&self.layout.schema_of_second()).expect("it gets its table");
+        }
+        attach_second(&connection, second.as_deref()).expect("it can be attached");
+        write_initial(&connection, self.keys, self.empty_every > 0, self.two_files, &files[0])
             .expect("the initial rows can be written");
         let jobs: Vec<_> = (1..=self.workers)
             .map(|worker| {
@@ -103,6 +121,8 @@ impl Round {
                     time: self.time,
                     merge_every: self.merge_every,
                     empty_every: self.empty_every,
+                    second: second.clone(),
+                    busy_timeout: self.two_files.then_some(Duration::from_millis(60)),
                     first_number: 1,
                     file,
                 };
@@ -115,7 +135,8 @@ impl Round {
             let _: serde_json::Value = job.result(self.time + Duration::from_secs(90));
         }
         files.push(fixture.path("final.json"));
-        write_final(&connection, self.keys, &files[files.len() - 1]).expect("the end can be read");
+        write_final(&connection, self.keys, self.two_files, &files[files.len() - 1])
+            .expect("the end can be read");
         let sound = connection.text("PRAGMA integrity_check").expect("integrity_check runs");
         assert_eq!(sound, "ok", "{self:?}");
         let history = read_files(&files).expect("the history can be read");

@@ -1,6 +1,9 @@
-//! Random transactions over a fixed universe of keys, each written down for the checker in [`crate::isolation`].
+//! Random transactions over a fixed universe of keys, each written down for the checker in [`crate::isolation`]; in one file, or in
+//! two that one connection has attached.
 
-use crate::isolation::history::{Operation, Row, Seen, Status, Transaction, TransactionName};
+use crate::isolation::history::{
+    Operation, Row, SECOND_FILE, Seen, Status, Transaction, TransactionName,
+};
 use crate::job::{Job, Reporter};
 use crate::os::monotonic_ns;
 use crate::sqlite::{Connection, SqlError};
@@ -40,6 +43,24 @@ impl Layout {
              CREATE INDEX kv_grp ON kv(grp);"
         )
     }
+
+    /// The schema of the second file, where everything has names of its own.
+    #[must_use]
+    pub fn schema_of_second(self) -> String {
+        in_second(&self.schema())
+    }
+}
+
+/// A statement over the table of the first file, over that of the second.
+fn in_second(sql: &str) -> String {
+    sql.replace("kv", "kw")
+}
+
+/// Opens the first file with the second attached.
+pub fn attach_second(connection: &Connection, second: Option<&Path>) -> Result<(), SqlError> {
+    second.map_or(Ok(()), |path| {
+        connection.execute(&format!("ATTACH '{}' AS second", path.display()))
+    })
 }
 
 /// A worker that runs random transactions.
@@ -67,6 +88,10 @@ pub struct RandomTransactions {
     pub merge_every: u32,
     /// Empty the table, in an exclusive transaction, after about every so many transactions; never when 0.
     pub empty_every: u32,
+    /// A second file with a table of its own, which most transactions change as well.
+    pub second: Option<PathBuf>,
+    /// How long to wait for a lock; the suites' own time when absent.
+    pub busy_timeout: Option<Duration>,
     /// Number of the first transaction, for a worker that goes on in another process.
     pub first_number: u32,
     /// Where the history is written.
@@ -76,6 +101,10 @@ pub struct RandomTransactions {
 impl RandomTransactions {
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
         let connection = job.subject.open(&job.database)?;
+        attach_second(&connection, self.second.as_deref())?;
+        if let Some(timeout) = self.busy_timeout {
+            connection.busy_timeout(timeout)?;
+        }
         connection.execute(&format!("PRAGMA synchronous={}", self.synchronous.number()))?;
         let mut file = File::create(&self.file)?;
         let mut random = StdRng::seed_from_u64(self.seed);
@@ -88,6 +117,7 @@ impl RandomTransactions {
             let name = TransactionName { worker: self.worker, number };
             let mut running = Run::new(&connection, name, self.keys);
             running.pretend = self.pretend;
+            running.has_second = self.second.is_some();
             let choice = random.random_range(0..self.begins.len() + usize::from(self.autocommit));
             let begin = self.begins.get(choice).map(|begin| job.subject.begin(*begin));
             let begin = begin.map(|begin| if self.pretend { "SELECT 'no BEGIN'" } else { begin });
@@ -144,12 +174,16 @@ pub fn write_initial(
     connection: &Connection,
     keys: i64,
     empty: bool,
+    has_second: bool,
     file: &Path,
 ) -> anyhow::Result<()> {
     let mut run = Run::new(connection, TransactionName { worker: 0, number: 0 }, keys);
     connection.execute("BEGIN IMMEDIATE")?;
-    for key in (1..=keys).filter(|key| !empty && key % 2 == 0) {
-        run.put(key, key % GROUPS)?;
+    for second in [false, true].into_iter().take(1 + usize::from(has_second)) {
+        run.in_second = second;
+        for key in (1..=keys).filter(|key| !empty && key % 2 == 0) {
+            run.put(key, key % GROUPS)?;
+        }
     }
     connection.execute("COMMIT")?;
     run.write_down(&mut File::create(file)?, Status::Committed)?;
@@ -157,9 +191,17 @@ pub fn write_initial(
 }
 
 /// Reads all keys as transaction `T0.1` and writes down what is there at the end.
-pub fn write_final(connection: &Connection, keys: i64, file: &Path) -> anyhow::Result<()> {
+pub fn write_final(
+    connection: &Connection,
+    keys: i64,
+    has_second: bool,
+    file: &Path,
+) -> anyhow::Result<()> {
     let mut run = Run::new(connection, TransactionName { worker: 0, number: 1 }, keys);
-    run.range(1, keys, false)?;
+    for second in [false, true].into_iter().take(1 + usize::from(has_second)) {
+        run.in_second = second;
+        run.range(1, keys, false)?;
+    }
     run.write_down(&mut File::create(file)?, Status::Committed)?;
     Ok(())
 }
@@ -171,6 +213,9 @@ struct Run<'c> {
     keys: i64,
     /// Whether what it sees may contradict itself, because it is no real transaction.
     pretend: bool,
+    /// Whether there is a second file, and whether the next operation is on it.
+    has_second: bool,
+    in_second: bool,
     writes: u32,
     /// It was rolled back without need.
     given_up: bool,
@@ -192,7 +237,17 @@ impl<'c> Run<'c> {
             statements: Vec::new(),
         };
         let own = BTreeMap::new();
-        Self { connection, transaction, keys, pretend: false, writes: 0, given_up: false, own }
+        Self {
+            connection,
+            transaction,
+            keys,
+            pretend: false,
+            has_second: false,
+            in_second: false,
+            writes: 0,
+            given_up: false,
+            own,
+        }
     }
 
     /// The transaction with the net effect of its writes.
@@ -256,6 +311,19 @@ impl<'c> Run<'c> {
             }
             self.statement("RELEASE s", &[])?;
         }
+        if self.has_second && random.random_range(0..4) > 0 {
+            self.put_in_both(random)?;
+        }
+        Ok(())
+    }
+
+    /// In either order.
+    fn put_in_both(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        let first = random.random_bool(0.5);
+        for second in [first, !first] {
+            self.in_second = second;
+            self.put(random.random_range(1..=self.keys), random.random_range(0..GROUPS))?;
+        }
         Ok(())
     }
 
@@ -276,6 +344,7 @@ impl<'c> Run<'c> {
     }
 
     fn random_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        self.in_second = self.has_second && random.random_bool(0.5);
         let key = random.random_range(1..=self.keys);
         let other = (key + random.random_range(0..6)).min(self.keys);
         let group = random.random_range(0..GROUPS);
@@ -303,6 +372,7 @@ impl<'c> Run<'c> {
 
     fn statement(&mut self, sql: &str, parameters: &[i64]) -> Result<Vec<Vec<i64>>, SqlError> {
         let values: Vec<Value> = parameters.iter().copied().map(Value::Integer).collect();
+        let sql = if self.in_second { &in_second(sql) } else { sql };
         let outcome = self.connection.query_with(sql, &values);
         let shown =
             outcome.as_ref().map_or_else(|error| error.to_string(), |rows| format!("{rows:?}"));
@@ -311,7 +381,13 @@ impl<'c> Run<'c> {
         Ok(outcome?.into_iter().map(|row| row.into_iter().map(number).collect()).collect())
     }
 
+    /// The name of a key in the history.
+    fn named(&self, key: i64) -> i64 {
+        if self.in_second { SECOND_FILE + key } else { key }
+    }
+
     fn saw(&mut self, key: i64, seen: Seen) {
+        let key = self.named(key);
         match (self.own.get(&key), seen) {
             (None, _) => self.transaction.operations.push(Operation::Read { key, seen }),
             (Some((_, Some(row))), Seen::Value(version)) => {
@@ -337,7 +413,7 @@ impl<'c> Run<'c> {
     }
 
     fn wrote(&mut self, key: i64, before: Option<i64>, after: Option<Row>) {
-        let entry = self.own.entry(key).or_insert((before, None));
+        let entry = self.own.entry(self.named(key)).or_insert((before, None));
         entry.1 = after;
     }
 
