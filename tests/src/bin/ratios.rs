@@ -3,8 +3,10 @@
 use anyhow::{Context as _, ensure};
 use clap::{Parser, Subcommand};
 use plait_tests::differential::dice::Dice;
+use plait_tests::os;
 use plait_tests::paths;
 use plait_tests::ratios::case::{self, Case, Load, OWN_BEST_WRITERS, Requirement, Work};
+use plait_tests::ratios::idle::Footprint;
 use plait_tests::ratios::members::{Member, serve};
 use plait_tests::ratios::overhead::{self, Loop, Overhead};
 use plait_tests::ratios::table::{Line, Median, print, print_machine};
@@ -59,6 +61,8 @@ enum Inner {
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
+    // As in programs: the suites' connections join a session at once.
+    os::allow_alone();
     match &arguments.inner {
         None => Bench::new(&arguments)?.run(),
         Some(Inner::Trial { json }) => {
@@ -120,9 +124,9 @@ impl<'a> Bench<'a> {
             ["own-best", "overhead"].contains(&name) || all.iter().any(|case| case.name == name)
         };
         if self.arguments.list {
-            all.iter().for_each(|case| println!("{:14} {}", case.name, case.title));
+            all.iter().for_each(|case| println!("{:18} {}", case.name, case.title));
             println!(
-                "{:14} plait over all numbers of writers\n{:14} prepared loops in WAL mode",
+                "{:18} plait over all numbers of writers\n{:18} prepared loops in WAL mode",
                 "own-best", "overhead"
             );
             return Ok(ExitCode::SUCCESS);
@@ -268,7 +272,7 @@ fn judge(case: &Case, outcomes: Measured, own: &[Median]) -> Vec<Line> {
         let (required, measured, reached) = match requirement {
             Requirement::TimesStock(least) => {
                 let ratio = plait.outcome.per_second / stock.outcome.per_second;
-                (format!("{least} x"), format!("{ratio:.2} x"), ratio >= *least)
+                (format!("{least:.2} x"), format!("{ratio:.2} x"), ratio >= *least)
             }
             Requirement::PartOfOwnBest(least) => {
                 let part = at_hundred / best.max(1.0);
@@ -281,6 +285,19 @@ fn judge(case: &Case, outcomes: Measured, own: &[Median]) -> Vec<Line> {
             Requirement::Fairness(least) => {
                 let part = plait.outcome.fairness;
                 (format!("slowest / fastest {least}"), format!("{part:.2}"), part >= *least)
+            }
+            Requirement::Steady(least) => {
+                let steady = plait.outcome.steady;
+                (format!("last / first tenth {least}"), format!("{steady:.2}"), steady >= *least)
+            }
+            Requirement::IdleMebibytes(most) => {
+                let say = |of: &Median| {
+                    let Footprint { disk_bytes, mapped_bytes } = of.outcome.footprint;
+                    let [disk, mapped] = [disk_bytes, mapped_bytes].map(|b| b as f64 / 1048576.0);
+                    (format!("{disk:.2} + {mapped:.2}"), disk.max(mapped))
+                };
+                let ((text, larger), (stock, _)) = (say(&plait), say(&stock));
+                (format!("{most} MiB"), format!("{text} MiB, stock {stock}"), larger <= *most)
             }
             Requirement::Conflicts(most) => {
                 let rate = plait.outcome.conflict_rate;

@@ -19,6 +19,22 @@ pub enum Work {
     ReadBesideWriters,
     /// A thousand inserts; a million rows in all.
     Bulk,
+    /// Takes the oldest job of a queue by an index and deletes it, until none is left.
+    Queue,
+    /// The same by one `DELETE ... RETURNING` in autocommit.
+    QueueReturning,
+    /// Opens the database, inserts so many rows in autocommit (reads one if none), closes it.
+    Visit(u32),
+    /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
+    Idle,
+}
+
+impl Work {
+    /// Whether it is over when everything is done, and not when the time is.
+    #[must_use]
+    pub fn is_finite(self) -> bool {
+        matches!(self, Self::Bulk | Self::Queue | Self::QueueReturning | Self::Idle)
+    }
 }
 
 /// One measured configuration of either engine.
@@ -34,6 +50,16 @@ pub struct Load {
     pub begin: Begin,
     /// Durability.
     pub synchronous: Synchronous,
+    /// Whether a connection that has written stays open beside them.
+    pub beside: bool,
+}
+
+impl Load {
+    /// Jobs of a queue.
+    #[must_use]
+    pub fn jobs(&self) -> i64 {
+        if self.writers == 1 { 8_000 } else { 12_000 }
+    }
 }
 
 /// What a measured ratio is held against.
@@ -47,6 +73,10 @@ pub enum Requirement {
     Fairness(f64),
     /// At most this part of the transactions conflict.
     Conflicts(f64),
+    /// A worker's last tenth of jobs goes at least so many times as fast as its first.
+    Steady(f64),
+    /// Side files take at most so many MiB of disk, and no more of them is in a process's memory.
+    IdleMebibytes(f64),
 }
 
 /// A row of the table.
@@ -72,6 +102,7 @@ fn select_update(writers: u32, begin: Begin) -> Load {
         place: Place::Threads,
         begin,
         synchronous: Synchronous::Full,
+        beside: true,
     }
 }
 
@@ -84,6 +115,89 @@ pub fn own_best_load(writers: u32) -> Load {
 /// All rows, in the order of the table.
 #[must_use]
 pub fn all() -> Vec<Case> {
+    let mut all = steady_work();
+    all.extend(queues());
+    all.extend(visits());
+    all
+}
+
+fn queues() -> Vec<Case> {
+    use Requirement::{Steady, TimesStock};
+    let ten = |name, title, work, begin| Case {
+        name,
+        title,
+        load: Load { work, ..select_update(10, begin) },
+        requirements: vec![TimesStock(4.0)],
+    };
+    let alone = Load {
+        work: Work::Queue,
+        synchronous: Synchronous::Normal,
+        ..select_update(1, Begin::Immediate)
+    };
+    vec![
+        Case {
+            name: "queue-one",
+            title: "1 worker takes 8,000 jobs, NORMAL",
+            load: alone,
+            requirements: vec![TimesStock(2.0), Steady(0.9)],
+        },
+        ten(
+            "queue-immediate",
+            "10 workers take 12,000 jobs, BEGIN IMMEDIATE",
+            Work::Queue,
+            Begin::Immediate,
+        ),
+        ten(
+            "queue-concurrent",
+            "10 workers take 12,000 jobs, BEGIN CONCURRENT",
+            Work::Queue,
+            Begin::Concurrent,
+        ),
+        ten(
+            "queue-returning",
+            "10 workers take 12,000 jobs, DELETE ... RETURNING",
+            Work::QueueReturning,
+            Begin::Deferred,
+        ),
+    ]
+}
+
+fn visits() -> Vec<Case> {
+    use Requirement::{IdleMebibytes, TimesStock};
+    let visit = |name, title, rows, beside, least| Case {
+        name,
+        title,
+        load: Load { work: Work::Visit(rows), beside, ..select_update(1, Begin::Deferred) },
+        requirements: vec![TimesStock(least)],
+    };
+    // At most 1.3 times stock's time.
+    let a_little_slower = 1.0 / 1.3;
+    vec![
+        visit("open-read", "open, read a row, close; nobody else", 0, false, a_little_slower),
+        visit("open-write", "open, write a row, close; nobody else", 1, false, a_little_slower),
+        visit("open-read-beside", "open, read a row, close; beside a session", 0, true, 1.0),
+        visit("open-write-beside", "open, write a row, close; beside a session", 1, true, 1.0),
+        Case {
+            name: "visits",
+            title: "100 processes open, write ten rows, close",
+            load: Load {
+                work: Work::Visit(10),
+                place: Place::Processes,
+                beside: false,
+                ..select_update(100, Begin::Deferred)
+            },
+            requirements: vec![TimesStock(1.0)],
+        },
+        Case {
+            name: "idle",
+            title: "disk and memory of an idle open database",
+            load: Load { work: Work::Idle, ..select_update(1, Begin::Deferred) },
+            requirements: vec![IdleMebibytes(2.0)],
+        },
+    ]
+}
+
+fn steady_work() -> Vec<Case> {
     use Requirement::{Conflicts, Fairness, PartOfOwnBest, TimesStock};
     let optimistic = |writers| select_update(writers, Begin::Concurrent);
     let immediate = |writers| select_update(writers, Begin::Immediate);

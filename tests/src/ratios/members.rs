@@ -2,7 +2,10 @@
 
 use super::case::{Load, Work};
 use super::reader::Reader;
+use super::visitor::Visitor;
+use super::worker::Worker;
 use super::writer::{Count, ROWS, Settings, Writer};
+use crate::sqlite::Result;
 use crate::subject::Subject;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -44,40 +47,41 @@ pub struct Together {
     pub settings: Settings,
 }
 
-enum Role {
-    Writer(Box<Writer>),
-    Reader(Box<Reader>),
+/// What a member does.
+trait Role {
+    fn settings(&self) -> Result<Settings>;
+    fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count>;
 }
+
+macro_rules! role {
+    ($($loop:ty),*) => { $(
+        impl Role for $loop {
+            fn settings(&self) -> Result<Settings> {
+                <$loop>::settings(self)
+            }
+
+            fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
+                <$loop>::run(self, ended, measuring)
+            }
+        }
+    )* };
+}
+role!(Writer, Reader, Worker, Visitor);
 
 impl Member {
-    fn connect(&self) -> anyhow::Result<Role> {
+    fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
         let Self { subject, database, load, seed, reads, .. } = self;
-        Ok(match reads {
-            Some((table, rows)) => {
-                let reader = Reader::connect(subject, database, table, *rows, *seed)?;
-                Role::Reader(Box::new(reader))
+        Ok(match (reads, load.work) {
+            (Some((table, rows)), _) => {
+                Box::new(Reader::connect(subject, database, table, *rows, *seed)?)
             }
-            None => Role::Writer(Box::new(Writer::connect(subject, database, load, *seed)?)),
-        })
-    }
-}
-
-impl Role {
-    fn settings(&self) -> anyhow::Result<Settings> {
-        Ok(match self {
-            Self::Writer(writer) => writer.settings()?,
-            Self::Reader(reader) => reader.settings()?,
-        })
-    }
-
-    fn run(
-        &mut self,
-        ended: &dyn Fn() -> bool,
-        measuring: &dyn Fn() -> bool,
-    ) -> anyhow::Result<Count> {
-        Ok(match self {
-            Self::Writer(writer) => writer.run(ended, measuring)?,
-            Self::Reader(reader) => reader.run(ended, measuring)?,
+            (None, Work::Queue | Work::QueueReturning) => {
+                Box::new(Worker::connect(subject, database, load)?)
+            }
+            (None, Work::Visit(rows)) => {
+                Box::new(Visitor::connect(subject, database, rows, load.synchronous, *seed)?)
+            }
+            (None, _) => Box::new(Writer::connect(subject, database, load, *seed)?),
         })
     }
 }
@@ -116,7 +120,7 @@ const ENDED: u8 = 2;
 
 /// Runs members as threads of this process.
 pub fn in_threads(members: Vec<Member>) -> anyhow::Result<Together> {
-    let time = members[0].time;
+    let (time, is_finite) = (members[0].time, members[0].load.work.is_finite());
     let phase = Arc::new(AtomicU8::new(WARMING));
     let ready = Arc::new(Barrier::new(members.len() + 1));
     let threads: Vec<_> = members
@@ -135,10 +139,12 @@ pub fn in_threads(members: Vec<Member>) -> anyhow::Result<Together> {
         })
         .collect();
     ready.wait();
-    std::thread::sleep(WARM_UP);
-    phase.store(MEASURING, Ordering::Relaxed);
-    std::thread::sleep(time);
-    phase.store(ENDED, Ordering::Relaxed);
+    if !is_finite {
+        std::thread::sleep(WARM_UP);
+        phase.store(MEASURING, Ordering::Relaxed);
+        std::thread::sleep(time);
+        phase.store(ENDED, Ordering::Relaxed);
+    }
     let results: Vec<_> =
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
     gather(results.into_iter().collect::<anyhow::Result<_>>()?)

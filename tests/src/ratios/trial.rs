@@ -1,7 +1,9 @@
 //! One engine, one load, a fresh directory: set up, run, verify.
 
 use super::case::{Load, Work};
+use super::idle::Footprint;
 use super::members::{self, Together};
+use super::worker;
 use super::writer::{BULK_ROWS, Count, ROWS, Settings, VALUE_BYTES, Writer};
 use crate::place::Place;
 use crate::sqlite::Connection;
@@ -51,6 +53,10 @@ pub struct Outcome {
     pub settings: Settings,
     /// Time that closing the last connection took.
     pub close: Duration,
+    /// The first tenth's time of a worker's jobs over that of its last tenth.
+    pub steady: f64,
+    /// What lies beside the database, where that is what counts.
+    pub footprint: Footprint,
 }
 
 impl Trial {
@@ -60,18 +66,24 @@ impl Trial {
 
     /// Sets up, runs and verifies.
     pub fn run(&self) -> anyhow::Result<Outcome> {
-        let keeper = self.set_up()?;
+        let mut keeper = Some(self.set_up()?);
+        if !self.load.beside {
+            keeper.take().map_or(Ok(()), Connection::close)?;
+        }
         let start = Instant::now();
+        let mut footprint = Footprint::default();
         let together = match self.load.work {
             Work::Bulk => self.bulk()?,
+            Work::Idle => self.idle(&mut footprint)?,
             _ => self.members()?,
         };
         let elapsed = start.elapsed();
+        let keeper = keeper.map_or_else(|| self.subject.open(&self.database()), Ok)?;
         self.verify(&keeper, &together)?;
         let close = Instant::now();
         keeper.close()?;
         let close = close.elapsed();
-        Ok(self.outcome(&together, elapsed, close))
+        Ok(Outcome { footprint, ..self.outcome(&together, elapsed, close) })
     }
 
     fn set_up(&self) -> anyhow::Result<Connection> {
@@ -90,9 +102,20 @@ impl Trial {
             Work::Bulk => {
                 connection.execute("CREATE TABLE bulk(id INTEGER PRIMARY KEY, val BLOB)")?;
             }
+            Work::Queue | Work::QueueReturning => worker::fill(&connection, self.load.jobs())?,
+            Work::Visit(0) => fill(&connection)?,
+            Work::Visit(_) | Work::Idle => {
+                connection.execute("CREATE TABLE visit(id INTEGER PRIMARY KEY, val BLOB)")?;
+            }
             Work::SelectUpdate | Work::HotRow | Work::ReadBesideWriters => fill(&connection)?,
         }
         connection.execute("PRAGMA wal_checkpoint")?;
+        if matches!(self.load.work, Work::Visit(_)) {
+            // Beside a session that writes: a connection alone might have begun none.
+            connection.execute("CREATE TABLE other(id INTEGER PRIMARY KEY)")?;
+            self.subject.open(&self.database())?.execute("INSERT INTO other VALUES(1)")?;
+            connection.execute("INSERT INTO other VALUES(2)")?;
+        }
         Ok(connection)
     }
 
@@ -111,12 +134,37 @@ impl Trial {
         Ok(Together { writers: vec![count], readers: Vec::new(), settings: writer.settings()? })
     }
 
+    /// Two connections write a row each and stay open while their files are looked at.
+    fn idle(&self, footprint: &mut Footprint) -> anyhow::Result<Together> {
+        let connections =
+            [self.subject.open(&self.database())?, self.subject.open(&self.database())?];
+        for connection in &connections {
+            connection.execute("INSERT INTO visit(val) VALUES(randomblob(400))")?;
+        }
+        *footprint = Footprint::of(&self.database())?;
+        let settings = Settings::read(&connections[0])?;
+        let count = Count { total: 2, measured: 2, ..Count::default() };
+        Ok(Together { writers: vec![count], readers: Vec::new(), settings })
+    }
+
     /// Rows and counters must say what was acknowledged: a lost or doubled update, or a lost row, fails the trial.
     fn verify(&self, connection: &Connection, together: &Together) -> anyhow::Result<()> {
         let commits: u64 = together.writers.iter().map(|count| count.total).sum();
         let (rows, sum, expected_rows) = match self.load.work {
-            Work::Read => return Ok(()),
+            Work::Read | Work::Visit(0) => return Ok(()),
+            Work::Queue | Work::QueueReturning => return self.verify_jobs(connection, together),
+            Work::Visit(rows) => {
+                let rows = commits * u64::from(rows);
+                let (found, last) = (
+                    connection.integer("SELECT count(*) FROM visit")?,
+                    connection.integer("SELECT max(id) FROM visit")?,
+                );
+                ensure!(found.unsigned_abs() == rows, "{found} rows, {rows} acknowledged");
+                ensure!(last >= found, "{found} rows cannot have {last} as their last");
+                return Ok(());
+            }
             Work::Append => ("SELECT count(*) FROM log", "SELECT count(k) FROM log", commits),
+            Work::Idle => ("SELECT count(*) FROM visit", "SELECT count(val) FROM visit", commits),
             Work::Bulk => ("SELECT count(*) FROM bulk", "SELECT max(id) FROM bulk", BULK_ROWS),
             _ => ("SELECT count(*) FROM t", "SELECT sum(n) FROM t", ROWS.unsigned_abs()),
         };
@@ -131,10 +179,37 @@ impl Trial {
         Ok(())
     }
 
+    /// Every job was taken, by one worker, once, and none is left.
+    fn verify_jobs(&self, connection: &Connection, together: &Together) -> anyhow::Result<()> {
+        let left = connection.integer("SELECT count(*) FROM job")?;
+        ensure!(left == 0, "{left} jobs are left");
+        let mut taken: Vec<i64> =
+            together.writers.iter().flat_map(|count| &count.jobs).copied().collect();
+        taken.sort_unstable();
+        for pair in taken.windows(2) {
+            ensure!(pair[0] != pair[1], "job {} was taken twice", pair[0]);
+        }
+        let jobs = self.load.jobs();
+        ensure!(
+            taken.iter().copied().eq(1..=jobs),
+            "{} jobs were taken of {jobs}: some are lost",
+            taken.len()
+        );
+        let check = connection.text("PRAGMA integrity_check")?;
+        ensure!(check == "ok", "{check}");
+        Ok(())
+    }
+
     fn outcome(&self, together: &Together, elapsed: Duration, close: Duration) -> Outcome {
         let sum =
             |counts: &[Count], field: fn(&Count) -> u64| counts.iter().map(field).sum::<u64>();
-        let seconds = if self.load.work == Work::Bulk { elapsed } else { self.time }.as_secs_f64();
+        let jobs_ns = together.writers.iter().map(|count| count.jobs_ns).max().unwrap_or(0);
+        let seconds = match self.load.work {
+            Work::Bulk | Work::Idle => elapsed,
+            Work::Queue | Work::QueueReturning => Duration::from_nanos(jobs_ns),
+            _ => self.time,
+        }
+        .as_secs_f64();
         let writes = sum(&together.writers, |count| count.measured);
         let reads = sum(&together.readers, |count| count.measured);
         let counted =
@@ -160,6 +235,8 @@ impl Trial {
             max_ns: counted.iter().map(|count| count.max_ns).max().unwrap_or(0),
             settings: together.settings.clone(),
             close,
+            steady: together.writers.first().map_or(0.0, |count| count.steady),
+            footprint: Footprint::default(),
         }
     }
 }
@@ -214,6 +291,37 @@ mod tests {
         keeper.execute("UPDATE t SET n=n-1 WHERE id=(SELECT id FROM t WHERE n>0)").expect("a loss");
         let error = trial.verify(&keeper, &together).expect_err("an update is lost").to_string();
         assert!(error.contains("acknowledged"), "{error}");
+    }
+
+    #[test]
+    fn a_job_that_is_taken_twice_or_by_nobody_fails_the_trial() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = trial(directory.path(), Load { work: Work::Queue, ..own_best_load(1) });
+        let keeper = trial.set_up().expect("it sets up");
+        let mut together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("each was taken once");
+        let jobs = &mut together.writers[0].jobs;
+        let (first, last) = (jobs[0], jobs.pop().expect("there were jobs"));
+        let error = trial.verify(&keeper, &together).expect_err("one is lost").to_string();
+        assert!(error.contains("lost"), "{error}");
+        together.writers[0].jobs.extend([last, first]);
+        let error = trial.verify(&keeper, &together).expect_err("one is doubled").to_string();
+        assert!(error.contains("twice"), "{error}");
+        together.writers[0].jobs.pop();
+        keeper.execute("INSERT INTO job VALUES(1, 'new', x'')").expect("it comes back");
+        let error = trial.verify(&keeper, &together).expect_err("one is left").to_string();
+        assert!(error.contains("left"), "{error}");
+    }
+
+    #[test]
+    fn a_row_of_a_visit_that_is_not_there_fails_the_trial() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = trial(directory.path(), Load { work: Work::Visit(2), ..own_best_load(2) });
+        let keeper = trial.set_up().expect("it sets up");
+        let together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("nothing was lost");
+        keeper.execute("DELETE FROM visit WHERE id=1").expect("a loss");
+        trial.verify(&keeper, &together).expect_err("a row is lost");
     }
 
     #[test]

@@ -34,6 +34,12 @@ pub struct Count {
     pub median_ns: u64,
     /// Longest.
     pub max_ns: u64,
+    /// Jobs taken from a queue.
+    pub jobs: Vec<i64>,
+    /// How long that took, in nanoseconds.
+    pub jobs_ns: u64,
+    /// The first tenth's time over the last tenth's.
+    pub steady: f64,
 }
 
 /// Settings as the engine reports them.
@@ -199,7 +205,7 @@ impl Writer {
                 }
                 self.commit.run()
             }
-            Work::SelectUpdate | Work::ReadBesideWriters | Work::Read => {
+            _ => {
                 self.begin.run()?;
                 self.select.bind_i64(1, read)?;
                 self.select.step()?;

@@ -1,0 +1,101 @@
+//! The loop of short sessions: open the database, insert some rows or read one, close it.
+
+use super::writer::{Count, ROWS, Settings, VALUE_BYTES, nanoseconds, wait_times};
+use crate::sqlite::{Connection, Result};
+use crate::subject::{Subject, Synchronous};
+use rand::rngs::StdRng;
+use rand::{Rng as _, RngCore as _, SeedableRng as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Who comes and goes.
+pub struct Visitor {
+    subject: Subject,
+    database: PathBuf,
+    /// Rows of a visit; none: it reads.
+    rows: u32,
+    synchronous: Synchronous,
+    random: StdRng,
+    settings: Settings,
+    count: Count,
+}
+
+impl Visitor {
+    /// Opens and closes for the first time.
+    pub fn connect(
+        subject: &Subject,
+        database: &Path,
+        rows: u32,
+        synchronous: Synchronous,
+        seed: u64,
+    ) -> Result<Self> {
+        let connection = open(subject, database, synchronous)?;
+        let settings = Settings::read(&connection)?;
+        connection.close()?;
+        Ok(Self {
+            subject: subject.clone(),
+            database: database.to_owned(),
+            rows,
+            synchronous,
+            random: StdRng::seed_from_u64(seed),
+            settings,
+            count: Count::default(),
+        })
+    }
+
+    /// Settings of its connections.
+    pub fn settings(&self) -> Result<Settings> {
+        Ok(self.settings.clone())
+    }
+
+    /// Comes and goes until `ended`; visits that end while `measuring` holds are counted as measured.
+    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
+        let mut times = wait_times();
+        while !ended() {
+            let start = Instant::now();
+            self.visit()?;
+            self.count.total += 1;
+            if measuring() {
+                self.count.measured += 1;
+                times.saturating_record(nanoseconds(start.elapsed()));
+            }
+        }
+        self.count.median_ns = times.value_at_quantile(0.5);
+        self.count.max_ns = times.max();
+        Ok(self.count.clone())
+    }
+
+    fn visit(&mut self) -> Result<()> {
+        let connection = open(&self.subject, &self.database, self.synchronous)?;
+        if self.rows == 0 {
+            let mut select = connection.prepare("SELECT val FROM t WHERE id=?1")?;
+            select.bind_i64(1, self.random.random_range(1..=ROWS))?;
+            let rows = select.collect_rows()?;
+            assert_eq!(rows.len(), 1, "every key has a row");
+        } else {
+            let mut insert = connection.prepare("INSERT INTO visit(val) VALUES(?1)")?;
+            let mut value = [0; VALUE_BYTES];
+            for _ in 0..self.rows {
+                self.random.fill_bytes(&mut value);
+                insert.bind_blob(1, &value)?;
+                while let Err(error) = insert.run() {
+                    if !error.is_busy() {
+                        return Err(error);
+                    }
+                    self.count.busy += 1;
+                }
+            }
+        }
+        connection.close()
+    }
+}
+
+fn open(subject: &Subject, database: &Path, synchronous: Synchronous) -> Result<Connection> {
+    let connection = subject.open(database)?;
+    connection.busy_timeout(Duration::from_secs(120))?;
+    // FULL is what a connection begins with, and most programs say nothing.
+    if synchronous != Synchronous::Full {
+        connection.execute(&format!("PRAGMA synchronous={}", synchronous.number()))?;
+    }
+    Ok(connection)
+}
