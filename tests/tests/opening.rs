@@ -255,10 +255,90 @@ fn a_log_that_a_process_uses_is_not_called_anothers() {
     assert!(error.message.contains("VACUUM INTO"), "{error}");
     assert_eq!(old.integer(COUNT), 501, "it can still be read");
     old.close().expect("it closes");
-    // What was acknowledged is not thrown away because another file has taken the name.
-    let error = new.text("PRAGMA journal_mode=concurrent").expect_err("the log holds commits");
-    assert!(error.message.contains("of another database file"), "{error}");
-    std::fs::remove_file(fixture.side_file("-plait")).expect("nobody wants them");
+    // What was acknowledged is not thrown away because another file has taken the name, and not in the way of that one while it is empty.
+    let log = std::fs::read(fixture.side_file("-plait")).expect("the log of the old file");
     assert_eq!(new.text("PRAGMA journal_mode=concurrent").as_deref(), Ok("concurrent"));
     new.execute("CREATE TABLE u(b); INSERT INTO u VALUES(2)").expect("it works");
+    assert_eq!(std::fs::read(fixture.side_file("-plait-given-up-1")).expect("it was kept"), log);
+}
+
+#[test]
+fn a_log_of_another_database_is_not_put_aside_for_a_file_that_has_something_in_it() {
+    let Some(subject) = real_plait("a deleted file") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let mut old = Actor::start(Place::Processes, "old", &fixture.subject, &fixture.database());
+    old.ok("INSERT INTO t(val) VALUES('in the old file')");
+    old.kill();
+    std::fs::remove_file(fixture.database()).expect("somebody deletes it");
+    let _ = std::fs::remove_file(fixture.side_file("-wal"));
+    let new = fixture.open();
+    new.execute("CREATE TABLE u(b)").expect("an ordinary database");
+    let error = new.text("PRAGMA journal_mode=concurrent").expect_err("the log holds commits");
+    assert!(error.message.contains("of another database file"), "{error}");
+    assert!(fixture.side_file("-plait").exists());
+}
+
+/// As test suites do: a connection that was forgotten still has the old file open.
+#[test]
+fn a_file_that_is_deleted_and_made_anew_in_the_same_process_works_as_with_stock_sqlite() {
+    let Some(subject) = real_plait("a deleted file") else { return };
+    for (old_is_written, old_ends_first) in [(true, true), (true, false), (false, true)] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let (forgotten, beside) = (fixture.open(), fixture.open());
+        let written = i64::from(old_is_written);
+        let mut more = Vec::new();
+        for old in [&forgotten, &beside] {
+            old.execute("BEGIN CONCURRENT; SELECT count(*) FROM t; COMMIT").expect("a member");
+        }
+        if old_is_written {
+            forgotten.execute("INSERT INTO t(val) VALUES('in the log')").expect("it writes");
+        }
+        for round in 0..3 {
+            std::fs::remove_file(fixture.database()).expect("somebody deletes it");
+            let new = fixture.open();
+            assert_eq!(
+                new.text("PRAGMA journal_mode=concurrent").as_deref(),
+                Ok("concurrent"),
+                "{round}"
+            );
+            new.execute("CREATE TABLE u(b); INSERT INTO u VALUES(1)").expect("it works");
+            let second = fixture.open();
+            second.execute("BEGIN CONCURRENT; INSERT INTO u VALUES(2); COMMIT").expect("it works");
+            assert_eq!(forgotten.integer(COUNT), Ok(500 + written), "the old one can be read");
+            std::thread::sleep(Duration::from_millis(50));
+            let error = forgotten.execute("DELETE FROM t").expect_err("it has no name");
+            assert_eq!(error.code, READONLY, "{error}");
+            assert_eq!(new.integer("SELECT count(*) FROM u"), Ok(2));
+            new.execute("INSERT INTO u VALUES(3)").expect("it goes on");
+            more.push((second, new));
+        }
+        // The newest file is no deleted one.
+        drop(more.pop());
+        let new = fixture.open();
+        new.execute("BEGIN CONCURRENT; INSERT INTO u VALUES(4); COMMIT").expect("a member");
+        let olds = || {
+            drop(more);
+            for old in [forgotten, beside] {
+                old.close().expect("it closes");
+            }
+        };
+        if old_ends_first {
+            olds();
+            new.execute("INSERT INTO u VALUES(5)").expect("nothing of it was removed");
+            new.close().expect("it closes");
+        } else {
+            new.close().expect("it closes");
+            olds();
+        }
+        let stock = Subject::stock().open(&fixture.database()).expect("at rest");
+        let rows = stock.integer("SELECT count(*) FROM u");
+        assert_eq!(rows, Ok(4 + i64::from(old_ends_first)));
+        assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        stock.close().expect("it closes");
+        let left: Vec<_> = std::fs::read_dir(fixture.directory())
+            .expect("the folder")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        assert_eq!(left, ["app.db"], "nothing is left beside it");
+    }
 }

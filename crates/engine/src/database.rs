@@ -14,6 +14,7 @@
 //! Lock order: registry -> lifecycle byte -> `base` -> commit mutex; see docs/locks.md.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::deleted;
 use crate::error::{Error, Result};
 use crate::log::{BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::memtable::Share;
@@ -76,6 +78,8 @@ pub struct Database {
     pid_namespace: u64,
     path: PathBuf,
     identity: BaseIdentity,
+    /// The database file, to look at.
+    itself: Option<File>,
     fork_generation: u64,
     background: crate::background::Background,
     yielding: Yielding,
@@ -208,6 +212,29 @@ pub fn detach(conn: Conn) {
     }
 }
 
+/// Of databases that this process has open by this path and that have no name any more: removes the names of log and shared memory
+/// (H2 in deleted.rs). True if there was one.
+pub(crate) fn let_go_of_deleted(path: &Path) -> bool {
+    let forks = fork::fork_generation();
+    let registry = registry();
+    let mut found = false;
+    for Registered { database, .. } in registry.values() {
+        if database.path != path
+            || database.fork_generation != forks
+            || !database.itself.as_ref().is_some_and(deleted::is_nameless)
+        {
+            continue;
+        }
+        found = true;
+        let region = database.region.file();
+        let _ = side::remove(region, database.region.path());
+        if let Some(log) = database.log_claim.get() {
+            let _ = side::remove(log, &log_path(path));
+        }
+    }
+    found
+}
+
 /// Accepts the base as it is, giving up commits that are only in the log or in shared memory.
 ///
 /// # Errors
@@ -237,29 +264,13 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     };
     if is_replaced {
         drop(base);
-        remove_wal(path)?;
+        deleted::remove_wal(path)?;
         base = open()?;
     }
     session::accept_base(path, base.as_mut(), is_replaced)?;
     region.invalidate();
     side::remove(region.file(), &shm)
         .map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
-}
-
-/// Removes SQLite's WAL of another file than this one, and its index.
-fn remove_wal(path: &Path) -> Result<()> {
-    for suffix in ["-wal", "-shm"] {
-        let path = suffixed(path, suffix);
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io(format!("cannot remove {}", path.display()), &e));
-            }
-            _ => {}
-        }
-    }
-    OsStorage
-        .sync_dir_of(path)
-        .map_err(|e| Error::io(format!("cannot sync the folder of {}", path.display()), &e))
 }
 
 /// Fails if one file is opened by two names: the WAL and the log go by the name, and are not beside the second.
@@ -403,6 +414,9 @@ impl Database {
             pid_namespace: process::pid_namespace(),
             path: path.to_owned(),
             identity,
+            itself: deleted::open_to_look(path).filter(|file| {
+                file.metadata().is_ok_and(|m| (m.dev(), m.ino()) == (identity.dev, identity.ino))
+            }),
             fork_generation: forks,
             background: crate::background::Background::default(),
             yielding: Yielding::default(),

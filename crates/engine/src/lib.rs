@@ -14,6 +14,7 @@ mod background;
 pub mod belongs;
 pub mod crash_point;
 pub mod database;
+pub mod deleted;
 pub mod error;
 mod filesystem;
 pub mod ids;

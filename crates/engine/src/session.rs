@@ -50,6 +50,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::crash_point;
 use crate::database::log_path;
+use crate::deleted;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::log::{
@@ -432,6 +433,7 @@ pub fn enable_check(path: &Path) -> Result<u32> {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {
             Ok(random_salt())
         }
+        Err(LogError::Foreign { .. }) | Ok(_) if deleted::set_aside_log(path)? => Ok(random_salt()),
         Err(LogError::Foreign { .. }) | Ok(_) => Err(Error::CantOpen(format!(
             "{} holds commits of another database file, or of this one from before it left concurrent mode by other means; \
              if they are not wanted, remove it, else find the database they belong to",

@@ -8,7 +8,7 @@
 **                    hidden connection or an exclusive transaction writes, or a checkpoint brings pages into the file.
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
-**   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open.
+**   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (deleted.rs).
 **
 ** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
 */
@@ -168,13 +168,18 @@ static int plUnmarked(Btree *p){
   if( plIndexFenced(pPager) ) return plRefuseFile(p, PL_MISFIT);
   if( !p->bPlLooked ){
     struct stat st;
-    char *zLog = sqlite3_mprintf("%s-plait", zPath);
-    if( zLog==0 ){
+    char *zBeside = sqlite3_mprintf("%s-plait-shm", zPath);
+    if( zBeside==0 ){
       plBaseEnd(p);
       return SQLITE_NOMEM_BKPT;
     }
-    if( osStat(zLog, &st)==0 ) rc = pl_beside(zPath, &zErr);
-    sqlite3_free(zLog);
+    if( osStat(zBeside, &st)==0 ){
+      rc = pl_beside(zPath, &zErr);
+    }else{
+      zBeside[strlen(zBeside)-4] = 0;       /* the log */
+      if( osStat(zBeside, &st)==0 ) rc = pl_beside(zPath, &zErr);
+    }
+    sqlite3_free(zBeside);
     if( rc ){
       plBaseEnd(p);
       plForgetWal(p);

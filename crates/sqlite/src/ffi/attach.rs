@@ -18,7 +18,7 @@ use plait_engine::merge::BaseOpener;
 use plait_engine::shm::cancel::Uncancelled;
 use plait_engine::shm::claim;
 use plait_engine::txn::Conn;
-use plait_engine::{database, session};
+use plait_engine::{database, deleted, session};
 
 use super::base::Opener;
 use super::codes::{self, PL_MISFIT, SQLITE_BUSY, SQLITE_DONE, SQLITE_MISUSE, SQLITE_OK};
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn pl_beside(path: *const c_char, message: *mut *mut c_cha
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
     // SAFETY: the result is writable by contract.
-    unsafe { without_conn(message, "pl_beside", || session::refuse_used_log(path)) }
+    unsafe { without_conn(message, "pl_beside", || deleted::check_beside(path)) }
 }
 
 /// See engine.h.

@@ -1,0 +1,105 @@
+//! What a deleted database has left beside the name that it had.
+//!
+//! Programs delete a database file and make a new one of the same name, with a connection to the old one still open somewhere, or after
+//! a process that never closed its own. SQLite goes on there: it removes the WAL of an empty file. The log goes by the name
+//! as well, so:
+//!
+//! | beside a new, empty file | done |
+//! |---|---|
+//! | a log that this process uses for a file without any name | the names beside it are let go of |
+//! | a log that others use | refused (`session::refuse_used_log`) |
+//! | a log that nobody uses, when the new file is to be concurrent | it gets another name |
+//!
+//! Invariants
+//! - H1 Names are let go of only while the file at the path is empty, which the caller keeps so by a lock on it: then nothing
+//!   beside it is its own. SQLite concludes the same.
+//! - H2 And only if the database that they are of has no name left, by the count in its inode: nobody comes to need them any more. Who has it open goes on
+//!   with the files that they were names of, to read and to copy what is there; nothing is opened, claimed or removed by the path any more (`Database::check_place`).
+//! - H3 A log of which that is not known is never removed. It gets another name, by one who has claimed it.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::database::{self, log_path};
+use crate::error::{Error, Result};
+use crate::session;
+use crate::storage::Storage as _;
+use crate::storage::os::OsStorage;
+use crate::storage::side;
+
+/// A descriptor for nothing but looking at the file: closing it gives up no lock that SQLite has on it.
+pub(crate) fn open_to_look(path: &Path) -> Option<File> {
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    File::options().read(true).custom_flags(flags).open(path).ok()
+}
+
+/// Whether a file has lost its last name.
+pub(crate) fn is_nameless(file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| meta.nlink() == 0)
+}
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
+}
+
+/// Looks at what stands beside a file that is not concurrent and on which the caller has a lock.
+///
+/// # Errors
+/// `CantOpen` if processes use a log there for the database file that stood here before.
+pub fn check_beside(path: &Path) -> Result<()> {
+    if is_empty(path) && database::let_go_of_deleted(path) {
+        // SQLite's own, of the same database (H1).
+        remove_wal(path)?;
+    }
+    session::refuse_used_log(path)
+}
+
+/// Removes SQLite's WAL of another file than this one, and its index.
+pub(crate) fn remove_wal(path: &Path) -> Result<()> {
+    for suffix in ["-wal", "-shm"] {
+        let path = database::suffixed(path, suffix);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(format!("cannot remove {}", path.display()), &e));
+            }
+            _ => {}
+        }
+    }
+    OsStorage
+        .sync_dir_of(path)
+        .map_err(|e| Error::io(format!("cannot sync the folder of {}", path.display()), &e))
+}
+
+/// Gives the log beside `path` another name, if the file there is empty. False if it is not.
+///
+/// # Errors
+/// `CantOpen` if the log is in use, I/O errors.
+pub(crate) fn set_aside_log(path: &Path) -> Result<bool> {
+    if !is_empty(path) {
+        return Ok(false);
+    }
+    let log = log_path(path);
+    let Some(claim) = session::claim_log(path, true)? else { return Ok(true) };
+    let say = |e: &std::io::Error| Error::io(format!("cannot rename {}", log.display()), e);
+    for n in 1u32.. {
+        // Only who has the claim renames it, or removes it.
+        if !side::is_named(&claim, &log) {
+            return Ok(true);
+        }
+        match renameat_with(CWD, &log, CWD, set_aside_name(&log, n), RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(say(&e.into())),
+            Ok(()) => break,
+        }
+    }
+    OsStorage.sync_dir_of(&log).map_err(|e| say(&e))?;
+    Ok(true)
+}
+
+fn set_aside_name(log: &Path, n: u32) -> PathBuf {
+    database::suffixed(log, &format!("-given-up-{n}"))
+}
