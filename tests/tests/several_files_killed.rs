@@ -4,6 +4,8 @@
 use plait_tests::actor::Actor;
 use plait_tests::crash::points::crash_points;
 use plait_tests::place::Place;
+use plait_tests::powercut::recording::Recording;
+use plait_tests::sqlite::IOERR;
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -350,6 +352,81 @@ fn a_process_that_stands_still_in_between_holds_up_writers_and_nobody_else() {
         assert_eq!(author.finish().error, None);
         drop(author);
         assert!(stage.audit(Some((main, other)), true));
+    }
+}
+
+/// Everything in a folder.
+fn files_of(folder: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
+}
+
+#[test]
+fn plait_check_looks_at_an_undecided_log_as_the_super_journal_decides_it_and_changes_nothing() {
+    let Some(subject) = real_plait("kills") else { return };
+    // What the transaction adds to either file refers to nothing, which the check tells where it has happened.
+    let refer = "CREATE TABLE child(parent REFERENCES t(id))";
+    for (point, decided) in [("several.prepared", false), ("several.decided", true)] {
+        for scene in [Scene::Nobody, Scene::Restart] {
+            let stage = Stage::new(&subject, Other::Concurrent, format!("{point} {scene:?}"));
+            for path in [stage.fixture.database(), stage.other()] {
+                subject.open(&path).and_then(|file| file.execute(refer)).expect("another table");
+            }
+            let mut author = stage.author(point, 1);
+            author.send("BEGIN; INSERT INTO main.child VALUES(99); INSERT INTO other.child VALUES(99); COMMIT");
+            author.await_death();
+            stage.restart(scene);
+            let before = files_of(stage.fixture.directory());
+            // The one that the super-journal is named after, and the other. The author of a decided one had prepared both.
+            let prepared = [stage.fixture.database(), stage.other()].into_iter().filter(|path| {
+                let mut reference = path.clone().into_os_string();
+                reference.push("-plait-super");
+                Path::new(&reference).exists()
+            });
+            for path in prepared {
+                let Some(mut command) = subject.command() else { return };
+                let check = command.arg("check").arg(&path).output().expect("it runs");
+                let text = String::from_utf8_lossy(&check.stdout).into_owned();
+                let name = format!("{} {}: {text}", stage.name, path.display());
+                assert_eq!(check.status.success(), !decided, "{name}");
+                let refers = "refers to a row that table t does not have";
+                assert_eq!(text.contains(refers), decided, "{name}");
+                assert_eq!(files_of(stage.fixture.directory()), before, "{name}");
+            }
+            for path in [stage.fixture.database(), stage.other()] {
+                let rows = stage.process(&path).integer("SELECT count(*) FROM child");
+                assert_eq!(rows, i64::from(decided), "{}", stage.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_super_journal_whose_removal_cannot_be_synced_has_committed_and_commit_says_so() {
+    let Some(subject) = real_plait("a failing disk") else { return };
+    for other in [Other::Concurrent, Other::Rollback("delete")] {
+        let stage = Stage::new(&subject, other, format!("{other:?}"));
+        let fail = stage.fixture.directory().with_extension("fail");
+        let recording = Recording::of(stage.fixture.directory());
+        let mut author = recording.failing_actor("author", &subject, &fail);
+        author.open(&stage.fixture.database()).expect("it opens");
+        author.ok(&stage.attach());
+        author.ok("INSERT INTO main.t VALUES(1, 'one'); INSERT INTO other.t VALUES(1, 'one')");
+        std::fs::write(&fail, b"").expect("a file");
+        let error = author.fails(BOTH, IOERR);
+        std::fs::remove_file(&fail).expect("removed");
+        assert!(author.fails("COMMIT", 1).message.contains("no transaction"), "{error}");
+        for path in [stage.fixture.database(), stage.other()] {
+            let rows = stage.process(&path).integer("SELECT count(*) FROM t");
+            assert_eq!(rows, 2, "{}: {error}", stage.name);
+        }
+        author.ok(
+            "BEGIN; INSERT INTO main.t VALUES(3, 'x'); INSERT INTO other.t VALUES(3, 'x'); COMMIT",
+        );
+        author.close().expect("it closes");
+        stage.at_rest(3);
+        let _ = std::fs::remove_file(stage.fixture.directory().with_extension("record"));
     }
 }
 

@@ -9,6 +9,8 @@
 **
 ** PLAIT_RECORD_HOLD names a file: while it exists, a sync of a file ending in "-plait" that has begun does not go on, and the
 ** file with ".inside" added tells so.
+**
+** PLAIT_RECORD_FAIL names another: while it exists, the sync of the folder that follows the removal of a super-journal fails.
 */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,11 +29,14 @@ enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN 
 static int record = -1;
 static char folder[1024];
 static const char *hold;
+static const char *fail;
+static int super_removed;
 
 __attribute__((constructor)) static void begin(void){
   const char *to = getenv("PLAIT_RECORD");
   const char *in = getenv("PLAIT_RECORD_FOLDER");
   hold = getenv("PLAIT_RECORD_HOLD");
+  fail = getenv("PLAIT_RECORD_FAIL");
   if( to==0 || in==0 || strlen(in)>=sizeof(folder) ) return;
   strcpy(folder, in);
   record = (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY|O_CREAT|O_APPEND|O_CLOEXEC, 0600);
@@ -107,6 +112,11 @@ static int synced(int fd, long call){
     close((int)syscall(SYS_openat, AT_FDCWD, told, O_WRONLY|O_CREAT|O_CLOEXEC, 0600));
     while( access(hold, F_OK)==0 ) usleep(1000);
   }
+  if( super_removed && name[0]==0 ){
+    super_removed = 0;
+    errno = EIO;
+    return -1;
+  }
   rc = (int)syscall(call, fd);
   if( rc==0 ) note(SYNC_END, name, id, 0, 0);
   return rc;
@@ -135,6 +145,7 @@ OPEN(open64)
 int unlink(const char *path){
   const char *name = inside(path);
   if( name && access(path, F_OK)==0 ) note(REMOVE, name, 0, 0, 0);
+  if( name && fail && strstr(name, "-mj") && access(fail, F_OK)==0 ) super_removed = 1;
   return (int)syscall(SYS_unlink, path);
 }
 

@@ -63,6 +63,20 @@ impl Recording {
         Actor::in_process_with(name, subject, &environment)
     }
 
+    /// An actor for whom the sync of the folder that follows the removal of a super-journal fails while `fail` exists.
+    #[must_use]
+    pub fn failing_actor(&self, name: &str, subject: &Subject, fail: &Path) -> Actor {
+        let text = |path: &Path| path.to_str().expect("a temporary folder is text").to_owned();
+        let (file, folder, fail) = (text(&self.file), text(&self.folder), text(fail));
+        let environment = [
+            ("LD_PRELOAD", RECORDER),
+            ("PLAIT_RECORD", &file),
+            ("PLAIT_RECORD_FOLDER", &folder),
+            ("PLAIT_RECORD_FAIL", &fail),
+        ];
+        Actor::in_process_with(name, subject, &environment)
+    }
+
     /// Says that this many commits are acknowledged, or have been seen, by now.
     pub fn acknowledge(&self, commits: i64) -> anyhow::Result<()> {
         let mut record = Vec::with_capacity(HEAD);

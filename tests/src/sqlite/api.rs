@@ -54,6 +54,14 @@ pub struct RawVfs {
 }
 
 pub type BusyFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+pub type AuthorizerFn = unsafe extern "C" fn(
+    *mut c_void,
+    c_int,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+) -> c_int;
 pub type CommitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub type RollbackFn = unsafe extern "C" fn(*mut c_void);
 pub type UpdateFn = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, i64);
@@ -106,6 +114,7 @@ functions! {
     errmsg = b"sqlite3_errmsg\0": fn(*mut RawDb) -> *const c_char;
     busy_timeout = b"sqlite3_busy_timeout\0": fn(*mut RawDb, c_int) -> c_int;
     busy_handler = b"sqlite3_busy_handler\0": fn(*mut RawDb, Option<BusyFn>, *mut c_void) -> c_int;
+    set_authorizer = b"sqlite3_set_authorizer\0": fn(*mut RawDb, Option<AuthorizerFn>, *mut c_void) -> c_int;
     commit_hook = b"sqlite3_commit_hook\0": fn(*mut RawDb, Option<CommitFn>, *mut c_void) -> *mut c_void;
     rollback_hook = b"sqlite3_rollback_hook\0": fn(*mut RawDb, Option<RollbackFn>, *mut c_void) -> *mut c_void;
     update_hook = b"sqlite3_update_hook\0": fn(*mut RawDb, Option<UpdateFn>, *mut c_void) -> *mut c_void;

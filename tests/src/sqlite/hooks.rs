@@ -1,4 +1,4 @@
-//! Callbacks: busy handler, commit, rollback, update, pre-update and WAL hooks, and collations.
+//! Callbacks: busy handler, authorizer, commit, rollback, update, pre-update and WAL hooks, and collations.
 
 use super::api::{Functions, RawDb, RawValue};
 use super::connection::Connection;
@@ -59,6 +59,7 @@ pub struct RowBefore {
 }
 
 type BusyHandler = Box<dyn FnMut(i32) -> bool + Send>;
+type Authorizer = Box<dyn FnMut(c_int, [Option<String>; 4]) -> c_int + Send>;
 type CommitHook = Box<dyn FnMut() -> bool + Send>;
 type RollbackHook = Box<dyn FnMut() + Send>;
 type ChangeHook = Box<dyn FnMut(RowChange) + Send>;
@@ -72,6 +73,7 @@ type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 #[allow(clippy::box_collection, clippy::redundant_allocation)]
 pub(super) struct Hooks {
     busy: Option<Box<BusyHandler>>,
+    authorizer: Option<Box<Authorizer>>,
     commit: Option<Box<CommitHook>>,
     rollback: Option<Box<RollbackHook>>,
     update: Option<Box<ChangeHook>>,
@@ -85,6 +87,23 @@ unsafe extern "C" fn call_busy(context: *mut c_void, prior: c_int) -> c_int {
     // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
     let handler = unsafe { &mut *context.cast::<BusyHandler>() };
     c_int::from(handler(prior))
+}
+
+unsafe extern "C" fn call_authorizer(
+    context: *mut c_void,
+    action: c_int,
+    first: *const c_char,
+    second: *const c_char,
+    schema: *const c_char,
+    within: *const c_char,
+) -> c_int {
+    let text = |text: *const c_char| {
+        // SAFETY: SQLite passes NUL-terminated texts, or none.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    };
+    // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
+    let authorizer = unsafe { &mut *context.cast::<Authorizer>() };
+    authorizer(action, [first, second, schema, within].map(text))
 }
 
 unsafe extern "C" fn call_commit(context: *mut c_void) -> c_int {
@@ -265,6 +284,22 @@ impl Connection {
             unsafe { (self.functions().busy_handler)(self.inner.raw, Some(call_busy), context) };
         hooks.busy = slot;
         self.check(code, "busy_handler")
+    }
+
+    /// Sets the authorizer: it gets an action and what SQLite says of it, and answers with a code.
+    pub fn authorizer(
+        &self,
+        authorizer: impl FnMut(i32, [Option<String>; 4]) -> i32 + Send + 'static,
+    ) -> Result<()> {
+        let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
+        let mut slot: Option<Box<Authorizer>> = Some(Box::new(Box::new(authorizer)));
+        let context = context_of(&mut slot);
+        // SAFETY: the context is of the type that `call_authorizer` expects and lives until it is replaced below.
+        let code = unsafe {
+            (self.functions().set_authorizer)(self.inner.raw, Some(call_authorizer), context)
+        };
+        hooks.authorizer = slot;
+        self.check(code, "set_authorizer")
     }
 
     /// Sets the commit hook; false turns the commit into a rollback.
