@@ -26,9 +26,11 @@ enum Scene {
     Nobody,
     /// And shared memory is gone, as after a restart.
     Restart,
+    /// Nobody has either open, and somebody has removed the logs.
+    LogsLost,
 }
 
-const SCENES: [Scene; 3] = [Scene::Beside, Scene::Nobody, Scene::Restart];
+const SCENES: [Scene; 4] = [Scene::Beside, Scene::Nobody, Scene::Restart, Scene::LogsLost];
 
 /// The steps of the author of a commit, which come once for each concurrent file; and whether the transaction has happened by then,
 /// where it is decided by the first passage.
@@ -126,12 +128,14 @@ impl Stage {
     }
 
     fn restart(&self, scene: Scene) {
-        if scene != Scene::Restart {
-            return;
-        }
+        let suffix = match scene {
+            Scene::Restart => "-plait-shm",
+            Scene::LogsLost => "-plait",
+            Scene::Beside | Scene::Nobody => return,
+        };
         for path in [self.fixture.database(), self.other()] {
             let mut name = path.into_os_string();
-            name.push("-plait-shm");
+            name.push(suffix);
             let removed = std::fs::remove_file(name);
             assert!(removed.is_ok() || matches!(self.other, Other::Rollback(_)), "{removed:?}");
         }
@@ -222,7 +226,8 @@ fn kill_the_author(subject: &Subject, other: Other, steps: &[(&str, bool)]) {
     let files = if other == Other::Concurrent { 2 } else { 1 };
     for &(point, decided) in steps {
         for passage in 1..=files {
-            for (scene, main_first) in SCENES.into_iter().zip([true, false, passage == 1]) {
+            let first = [true, false, passage == 1, passage == 2];
+            for (scene, main_first) in SCENES.into_iter().zip(first) {
                 let stage =
                     Stage::new(subject, other, format!("{other:?} {point}:{passage} {scene:?}"));
                 let there = witnesses(&stage, scene);

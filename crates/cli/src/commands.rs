@@ -108,7 +108,8 @@ TMPDIR, on which the same recovery runs that the next program would cause.",
 Bring a database to rest after a crash.
 
 Opening the database does the same; there is no need to run this first. With --accept-base the commits that are only in \
-the log are given up: for a log that is lost, damaged or of another file. The log is kept under another name.",
+the log are given up: for a log that is lost, damaged or of another file. The log is kept under another name. While shared \
+memory holds what the database file lacks, opening it loses nothing, and --accept-base refuses unless --force is given.",
         after_help = "Examples:\n  plait recover app.db\n  plait recover app.db --accept-base"
     )]
     Recover(recover::RecoverArgs),

@@ -27,6 +27,9 @@ pub struct RecoverArgs {
     /// Do not ask before giving something up
     #[arg(long, requires = "accept_base")]
     yes: bool,
+    /// Give up also what opening the database would save from shared memory
+    #[arg(long, requires = "accept_base")]
+    force: bool,
 }
 
 /// Recovers as opening would, or gives up what the log holds.
@@ -84,6 +87,10 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         Outlook::Recovers { frames } => {
             format!("{} merged from the log", of(frames, "commit", "commits"))
         }
+        Outlook::Restores => {
+            "everything in shared memory brought into the file, without the log that was lost"
+                .to_owned()
+        }
         Outlook::GoesOn => "everything in shared memory and log merged".to_owned(),
         _ => "there was nothing to recover".to_owned(),
     };
@@ -112,6 +119,16 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     let log = beside(&state.path, "-plait");
     if state.base.is_empty() {
         return Err(empty(args));
+    }
+    let is_saved_by_opening = matches!(state.outlook(), Outlook::GoesOn | Outlook::Restores)
+        && state.memory.as_ref().is_some_and(|m| m.has_unmerged(state.header.generation));
+    if is_saved_by_opening && !args.force {
+        return Err(Failure::new(
+            format!("{shown}: shared memory holds commits that the database file lacks"),
+            format!(
+                "`plait recover {shown}`, or just opening it, brings them into the file and loses nothing; --force gives them up"
+            ),
+        ));
     }
     let lost = what_is_lost(state);
     if !args.yes {
@@ -155,7 +172,8 @@ fn empty(args: &RecoverArgs) -> Failure {
 
 /// What the user is about to give up, as far as it can be told.
 fn what_is_lost(state: &Inspection) -> String {
-    let memory = state.memory.as_ref().filter(|m| m.is_trusted() && m.has_unmerged);
+    let memory =
+        state.memory.as_ref().filter(|m| m.is_trusted() && m.has_unmerged(state.header.generation));
     let in_memory = match memory {
         Some(m) if m.unwritten_bytes > 0 => {
             format!(

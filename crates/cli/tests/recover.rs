@@ -36,10 +36,27 @@ fn a_database_without_its_log_is_accepted_only_on_demand() {
 }
 
 #[test]
+fn a_log_that_is_gone_is_restored_from_shared_memory_and_not_given_up_by_mistake() {
+    let Some(scene) = Scene::killed(4) else { return };
+    scene.remove("-plait");
+    let before = scene.contents();
+    let ran = scene.plait(&["check"]).says(&["DAMAGE", "alone holds commits", "plait recover"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    scene.plait(&["recover", "--accept-base", "--yes"]).failed().says(&["shared memory holds"]);
+    assert_eq!(scene.contents(), before);
+    scene.plait(&["recover"]).done().says(&["shared memory brought into the file"]);
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "5\n");
+    assert_eq!(scene.contents().len(), 1, "no side file stays");
+    scene.plait(&["check"]).done();
+}
+
+#[test]
 fn a_log_that_is_given_up_is_kept_under_another_name() {
     let Some(scene) = Scene::killed(4) else { return };
     let log = std::fs::read(scene.beside("-plait")).unwrap();
-    scene.plait(&["recover", "--accept-base", "--yes"]).done().says(&["app.db-plait-given-up-1"]);
+    let accept = ["recover", "--accept-base", "--yes"];
+    scene.plait(&accept).failed().says(&["shared memory holds commits", "--force"]);
+    scene.plait(&[&accept[..], &["--force"]].concat()).done().says(&["app.db-plait-given-up-1"]);
     assert_eq!(std::fs::read(scene.beside("-plait-given-up-1")).unwrap(), log);
     assert!(!scene.beside("-plait").exists());
     assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "1\n");

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::deleted;
 use crate::error::{Error, Result};
-use crate::log::{BaseWal, Log, LogShared, LogStatus, Ring};
+use crate::log::{BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
@@ -43,6 +43,8 @@ use crate::storage::side;
 use crate::txn::Conn;
 use crate::txn::right::{Patience, Wait};
 use crate::yielding::Yielding;
+
+mod own_log;
 
 /// Name of the log beside the database file.
 pub fn log_path(base: &Path) -> PathBuf {
@@ -462,7 +464,17 @@ impl Database {
         }
     }
 
+    /// Brings everything to rest. Without the log, if that is lost: then from memory alone (restore.rs).
     fn finish_session(&self) -> Result<()> {
+        let finished = self.finish_with_log();
+        if !self.log_shared().is_lost() {
+            return finished;
+        }
+        self.with_base(|base| session::restore::restore(&self.region, &self.path, base))?;
+        self.remove_log()
+    }
+
+    fn finish_with_log(&self) -> Result<()> {
         if self.control().fence.load(Acquire) == fence::RESTING && !self.finish_fence()? {
             return Ok(());
         }
@@ -484,7 +496,7 @@ impl Database {
         }
         let header = self.with_base(|base| base.header())?;
         if !header.fenced {
-            session::remove_log(&self.path)?;
+            self.remove_log()?;
             return Ok(false);
         }
         if header.salt == self.control().salt.load(Relaxed) {
@@ -510,7 +522,7 @@ impl Database {
             session::unfence(base)
         })?;
         crate::crash_point!("close.unfenced");
-        session::remove_log(&self.path)?;
+        self.remove_log()?;
         crate::crash_point!("close.log_removed");
         Ok(())
     }
@@ -622,8 +634,11 @@ impl Database {
         }
         let _uncancelled = Uncancelled::begin();
         self.claim_log()?;
-        let file = session::open_log(&self.region, &self.path)?;
+        let file = self.open_log()?;
+        let base_file =
+            BaseFile { path: self.path.clone(), identity: (self.identity.dev, self.identity.ino) };
         let log = Log::new(self.region.ring(), file, self.base_wal(), self.party.clone());
+        let log = log.beside(base_file);
         if let Err(e) = log.prepare(OsStorage.file_size_limit()) {
             if !e.is_of_this_process() {
                 self.base_sync_failed();
@@ -631,18 +646,6 @@ impl Database {
             return Err(e.into());
         }
         Ok(self.log.get_or_init(|| log))
-    }
-
-    /// True once this process is known to use the log of this session.
-    fn claim_log(&self) -> Result<bool> {
-        if self.log_claim.get().is_none() {
-            let _uncancelled = Uncancelled::begin();
-            if let Some(claim) = session::claim_log(&self.path, false)? {
-                // Another thread may have been faster: its claim is as good.
-                let _ = self.log_claim.set(claim);
-            }
-        }
-        Ok(self.log_claim.get().is_some())
     }
 
     /// The locks on the base's read marks; `None` while they are only taken by fcntl (W3 in read_marks.rs).
@@ -676,10 +679,7 @@ impl Database {
 
     /// Fails when a write or sync of the log has failed in any process (C4).
     pub(crate) fn check_poison(&self) -> Result<()> {
-        match self.log_shared().poisoned() {
-            None => Ok(()),
-            Some(errno) => Err(crate::log::LogError::Poisoned { errno }.into()),
-        }
+        self.log_shared().check(&log_path(&self.path)).map_err(Error::from)
     }
 
     /// Who this process is to the mutexes.
@@ -752,7 +752,7 @@ impl Database {
             return Err(e);
         }
         crate::crash_point!("disable.unfenced");
-        session::remove_log(&self.path)?;
+        self.remove_log()?;
         crate::crash_point!("disable.log_removed");
         Ok(())
     }

@@ -133,6 +133,11 @@ impl From<crate::log::LogError> for Error {
             | L::NotALog { .. }
             | L::UnknownVersion { .. }
             | L::Foreign { .. } => Error::CantOpen(text),
+            L::Lost { path } => Error::Io {
+                what: crate::log::say_lost(&path),
+                source_text: crate::log::LOST_HELP.into(),
+                errno: libc::ENOENT,
+            },
             L::Io { errno, .. } | L::Poisoned { errno } => Error::Io {
                 what: text,
                 source_text: std::io::Error::from_raw_os_error(errno).to_string(),

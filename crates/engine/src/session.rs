@@ -6,7 +6,8 @@
 //! | base | shared memory | log | done |
 //! |---|---|---|---|
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
-//! | fenced, same salt | trusted, not poisoned | any | the session goes on: nothing is lost, under NORMAL too (F6) |
+//! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
+//! | fenced, same salt | trusted, not poisoned, or for a lost log | any other, or none | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
 //! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
@@ -18,7 +19,8 @@
 //! | fenced | not trusted | same salt | newer frames merged, base unfenced, log removed, new session |
 //!
 //! Invariants
-//! - Y1 (F2) The base is unfenced only in a transaction after the one that merged the last frame.
+//! - Y1 (F2) The base is unfenced only in a transaction after the one that merged the last frame of a log, or in the one that merges what
+//!   only memory has.
 //! - Y2 (F4) Recovery may be cut off at any point, any number of times, and what the last of them leaves is what the
 //!   first would have left, had it not been cut off.
 //! - Y3 (F2) Before a commit can lie in the log alone the fence is on disk in the database file itself, and not only in its
@@ -54,7 +56,7 @@ use crate::deleted;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::log::{
-    DEFAULT_SLOT_LIMIT, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
+    DEFAULT_SLOT_LIMIT, Frame, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
     SEGMENT_BYTES,
 };
 use crate::merge::{Base, BaseHeader, Checkpoint};
@@ -65,6 +67,9 @@ use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
 use crate::storage::side;
+use crate::storage::{FileIdentity, Storage as _};
+
+pub(crate) mod restore;
 
 /// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
 pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
@@ -98,8 +103,17 @@ pub(crate) fn begin(
     if trusted && is_fenced && header.fence_in_wal_alone {
         return Err(Error::Replaced(path.to_owned()));
     }
+    let mut header = header;
     if trusted && continues(region, base, &header)? {
-        return Ok(());
+        if restore::has_its_log(region, path) {
+            return Ok(());
+        }
+        restore::restore(region, path, base)?;
+        header = base.header()?;
+    }
+    if trusted && is_fenced && restore::has_ended(region, &header) {
+        // Settling would refuse what is left of a log that was damaged.
+        restore::remove_own_log(region, path, None)?;
     }
     if !header.marked {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
@@ -136,17 +150,13 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         }
         return Ok(own);
     }
-    if region.log().poisoned().is_some() {
+    if region.log().is_in_doubt() {
         return Ok(false);
     }
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
         return Ok(true);
     }
-    let unmerged = c.generations.iter().any(|g| {
-        let state = g.state.load(Relaxed);
-        (state == generation::FROZEN || state == generation::ACTIVE) && g.max_ts.load(Relaxed) > 0
-    });
-    if unmerged && same {
+    if same && restore::has_unmerged(region, header.generation) {
         return Err(Error::CantOpen(
             "the database file was replaced by an older state of itself while its last commits were still in \
              the -plait and -plait-shm files; put back the newest file, or accept the older state with \
@@ -160,16 +170,18 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
 /// Brings base and log to rest: what the table says for shared memory that is not trusted.
 fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
     if header.fenced {
+        let alone = claim_log(path, true)?;
         let header = replay(path, base, header)?;
         crash_point!("recovery.merged");
         unfence(base)?;
         crash_point!("recovery.unfenced");
-        remove_log(path)?;
+        remove_log(path, alone.as_ref().and_then(identity_of))?;
         crash_point!("recovery.log_removed");
         return Ok(BaseHeader { fenced: false, ..header });
     }
     let log = log_path(path);
     refuse_used_log(path)?;
+    let there = at(&log)?;
     match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {}
         Err(e) => return Err(e.into()),
@@ -188,8 +200,20 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
             }
         }
     }
-    remove_log(path)?;
+    remove_log(path, there)?;
     Ok(header)
+}
+
+/// The file that stands at a path.
+fn at(path: &Path) -> Result<Option<FileIdentity>> {
+    OsStorage
+        .identity_at(path)
+        .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))
+}
+
+/// Which file this is; `None` if that cannot be told.
+pub(crate) fn identity_of(file: &LockFile) -> Option<FileIdentity> {
+    file.metadata().ok().map(|m| (m.dev(), m.ino()))
 }
 
 /// Says that this process uses the log, until the returned file is closed; `exclusive`: that nobody else does.
@@ -242,7 +266,6 @@ pub fn refuse_used_log(path: &Path) -> Result<()> {
 /// Merges the log's newer frames into the fenced base.
 fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
     let log = log_path(path);
-    let _alone = claim_log(path, true)?;
     let mut scan = match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
         Err(LogError::Missing { .. }) => {
             return Err(Error::CantOpen(format!(
@@ -262,36 +285,19 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     }
     // R1: what the log holds beyond its end is given up with the same stamp.
     let through = header.generation.max(scan.summary().newest);
-    let mut newest: Newest = BTreeMap::new();
-    let mut undecided = None;
+    let mut redone = Redone::default();
     scan.replay(|frame| {
-        // Whatever follows a prepared transaction has resolved it.
-        undecided = frame.prepared().map(|(name, rows)| {
-            let mut would = Newest::new();
-            note_rows(&mut would, rows);
-            (name.to_vec(), would)
-        });
-        note_rows(&mut newest, frame.ops());
+        redone.note(frame);
         Ok::<(), Error>(())
     })?;
-    if let Some((name, would)) = undecided
-        && several::verdict(path, &name)? == Verdict::Committed
-    {
-        newest.extend(would);
-    }
+    let newest = redone.decided(path)?;
     if through == header.generation {
         return Ok(header);
     }
     check_generation(&log, through)?;
     let merged = BaseHeader { generation: through, ..header };
     in_transaction(base, |base| {
-        for ((root, key), (tombstone, rec)) in &newest {
-            if *tombstone {
-                base.delete(*root, key, rec)?;
-            } else {
-                base.put(*root, key, rec)?;
-            }
-        }
+        put_all(base, &newest)?;
         crash_point!("recovery.applied");
         base.stamp(&merged)
     })?;
@@ -300,6 +306,47 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
 
 /// The newest record of each key, and whether that is a deletion.
 type Newest = BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)>;
+
+/// What frames, read one after the other, leave.
+#[derive(Default)]
+struct Redone {
+    newest: Newest,
+    /// The last one, if it is prepared: the name of its super-journal, and what it would leave.
+    undecided: Option<(Vec<u8>, Newest)>,
+}
+
+impl Redone {
+    fn note(&mut self, frame: &Frame<'_>) {
+        // Whatever follows a prepared transaction has resolved it.
+        self.undecided = frame.prepared().map(|(name, rows)| {
+            let mut would = Newest::new();
+            note_rows(&mut would, rows);
+            (name.to_vec(), would)
+        });
+        note_rows(&mut self.newest, frame.ops());
+    }
+
+    /// With what a super-journal decides about the last one.
+    fn decided(mut self, path: &Path) -> Result<Newest> {
+        if let Some((name, would)) = self.undecided
+            && several::verdict(path, &name)? == Verdict::Committed
+        {
+            self.newest.extend(would);
+        }
+        Ok(self.newest)
+    }
+}
+
+fn put_all(base: &mut dyn Base, newest: &Newest) -> Result<()> {
+    for ((root, key), (is_tombstone, rec)) in newest {
+        if *is_tombstone {
+            base.delete(*root, key, rec)?;
+        } else {
+            base.put(*root, key, rec)?;
+        }
+    }
+    Ok(())
+}
 
 fn note_rows(newest: &mut Newest, rows: Ops<'_>) {
     for op in rows {
@@ -327,11 +374,22 @@ pub(crate) fn unfence(base: &mut dyn Base) -> Result<()> {
 
 /// As [`unfence`], and says that the base is complete through this generation.
 fn unfence_through(base: &mut dyn Base, through: Generation) -> Result<()> {
+    rest(base, through, |_| Ok(()))
+}
+
+/// The same, with what `complete` puts into the base in the same transaction.
+fn rest(
+    base: &mut dyn Base,
+    through: Generation,
+    complete: impl FnOnce(&mut dyn Base) -> Result<()>,
+) -> Result<()> {
     in_transaction(base, |base| {
+        complete(base)?;
         let header = base.header()?;
         let generation = header.generation.max(through);
         base.stamp(&BaseHeader { fenced: false, generation, ..header })
     })?;
+    crash_point!("rest.committed");
     match base.checkpoint(Checkpoint::Truncate) {
         // A stock program reads it already. The WAL is its business then, as that of any database.
         Err(e) if e.is_busy() => Ok(()),
@@ -339,9 +397,9 @@ fn unfence_through(base: &mut dyn Base, through: Generation) -> Result<()> {
     }
 }
 
-/// Removes the log of a base that needs it no more.
-pub(crate) fn remove_log(path: &Path) -> Result<()> {
-    LogFile::remove(&OsStorage, &log_path(path)).map_err(Error::from)?;
+/// Removes the log of a base that needs it no more: the file `meant`, if it still stands there.
+pub(crate) fn remove_log(path: &Path, meant: Option<FileIdentity>) -> Result<()> {
+    LogFile::remove(&OsStorage, &log_path(path), meant).map_err(Error::from)?;
     // Whatever was prepared in it is resolved, or given up.
     several::forget(path);
     Ok(())
@@ -356,12 +414,13 @@ pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Resul
     }
     // R1: with the stamp the log is a stale one. One that cannot be read, or is not of this base, is given up unseen: should the
     // removal not come to pass, the next opening refuses it as before, and this is done again.
+    let there = at(&log_path(path))?;
     let through = LogScan::newest_generation(&OsStorage, &log_path(path), header.salt)
         .unwrap_or(Generation::ZERO);
     if header.fenced || through > header.generation {
         unfence_through(base, through)?;
     }
-    remove_log(path)
+    remove_log(path, there)
 }
 
 /// Fills the shared memory of a new session over a resting base.
@@ -411,12 +470,18 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
         slots: FIRST_SLOTS,
         segment_bytes: SEGMENT_BYTES,
     };
-    LogFile::create(&OsStorage, &log_path(path), &params).map_err(Error::from)
+    let note = |file| region.log().note_file(file);
+    LogFile::create(&OsStorage, &log_path(path), &params, note).map_err(Error::from)
 }
 
 /// Opens the log file of a session that has one.
-pub(crate) fn open_log(region: &Region, path: &Path) -> Result<LogFile> {
-    LogFile::open(&OsStorage, &log_path(path), region.log().salt()).map_err(Error::from)
+pub(crate) fn open_log(region: &Region, path: &Path) -> Result<LogFile, LogError> {
+    let path = log_path(path);
+    let file = LogFile::open(&OsStorage, &path, region.log().salt())?;
+    if file.identity()? != region.log().file_identity() {
+        return Err(LogError::Lost { path });
+    }
+    Ok(file)
 }
 
 /// Fails if `path` lies on a network file system.

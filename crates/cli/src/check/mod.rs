@@ -85,7 +85,9 @@ fn place(state: &Inspection) -> Place {
             Place::Nowhere("it can only be checked once a program has opened it and gone on")
         }
         Outlook::Refuses { .. } if state.base.is_empty() => Place::Nowhere("the file is empty"),
-        Outlook::Refuses { advice: Advice::RestoreOrAccept, .. } => Place::CopyOfBase,
+        Outlook::Restores | Outlook::Refuses { advice: Advice::RestoreOrAccept, .. } => {
+            Place::CopyOfBase
+        }
         Outlook::Refuses { .. } => Place::Nowhere("the database cannot be opened as it is"),
     }
 }

@@ -114,6 +114,16 @@ fn memory(state: &Inspection) -> Line {
     }
     match (&memory.distrust, memory.poisoned) {
         (Some(why), _) => Line::fact("shared memory", format!("counts for nothing: {why}")),
+        (None, _) if matches!(state.outlook(), Outlook::Restores) => Line::new(
+            "shared memory",
+            Verdict::Damage,
+            if memory.has_unmerged(state.header.generation) {
+                "alone holds commits whose log was removed or replaced: do not restart the machine before the database has \
+                 been opened once"
+            } else {
+                "holds no commit that the file lacks, but its log was removed or replaced"
+            },
+        ),
         (None, Some(errno)) => Line::new(
             "shared memory",
             Verdict::Notice,
@@ -150,6 +160,12 @@ fn opening(state: &Inspection) -> Line {
         Outlook::GoesOn => {
             (Verdict::Notice, "goes on where killed programs stopped; no commit is lost".to_owned())
         }
+        Outlook::Restores => (
+            Verdict::Damage,
+            format!(
+                "brings what shared memory holds into the file, since the log is not there; do it now: `plait recover {shown}`"
+            ),
+        ),
         Outlook::Starts { stale_log } => {
             let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
             (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))

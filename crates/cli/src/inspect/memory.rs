@@ -10,12 +10,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
+use plait_engine::log::LogScan;
 use plait_engine::shm::layout::{
-    LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, PROCESS_SLOTS, TOTAL_BYTES, fence,
+    ARENAS, LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, PROCESS_SLOTS, TOTAL_BYTES, fence,
     generation, session,
 };
 use plait_engine::shm::{locks, process};
-use plait_engine::storage::side;
+use plait_engine::storage::os::OsStorage;
+use plait_engine::storage::{Storage as _, side};
 
 /// What the file says of the session in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +35,12 @@ pub struct Memory {
     pub salt: u32,
     /// Generation that the database file includes, as the session knows it.
     pub base_generation: u32,
-    /// Commits in memtables that are not in the database file.
-    pub has_unmerged: bool,
+    /// The newest generation that has commits, unless the session knows that the database file includes it; 0 if there is none.
+    pub newest_unmerged: u32,
+    /// The log of the session stands beside the database, as far as that can be told without reading it through.
+    pub has_log: bool,
+    /// It was found missing while processes used it, which stopped the session: what is in memory is in order.
+    pub is_lost: bool,
     /// Bytes of the log that are not in its file yet.
     pub unwritten_bytes: u64,
     /// Error number that stopped the session.
@@ -42,8 +48,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Reads the file at `path` that stands beside the database file with this identity; `None` when there is none.
-    pub fn read(path: &Path, base: (u64, u64)) -> io::Result<Option<Memory>> {
+    /// Reads the file at `path` that stands beside the database file with this identity, and beside `log`; `None` when there is
+    /// none.
+    pub fn read(path: &Path, base: (u64, u64), log: &Path) -> io::Result<Option<Memory>> {
         let file = match side::open(path, false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
@@ -67,11 +74,9 @@ impl Memory {
             is_fenced: control.fence.load(Relaxed) == fence::FENCED,
             salt: control.salt.load(Relaxed),
             base_generation: control.base_generation.load(Relaxed),
-            has_unmerged: control.generations.iter().any(|g| {
-                let state = g.state.load(Relaxed);
-                matches!(state, generation::FROZEN | generation::ACTIVE)
-                    && g.max_ts.load(Relaxed) > 0
-            }),
+            newest_unmerged: newest_unmerged(layout),
+            has_log: has_log(layout, log),
+            is_lost: layout.log.is_lost(),
             unwritten_bytes: layout
                 .log
                 .log_end()
@@ -81,10 +86,39 @@ impl Memory {
         }))
     }
 
+    /// It has commits that a database file which includes everything through `generation` lacks.
+    pub fn has_unmerged(&self, generation: u32) -> bool {
+        self.newest_unmerged > generation
+    }
+
     /// Its content may be trusted.
     pub fn is_trusted(&self) -> bool {
         self.distrust.is_none()
     }
+}
+
+/// As the engine finds them when it restores (`session/restore.rs`).
+fn newest_unmerged(layout: &Layout) -> u32 {
+    let c = &layout.control;
+    let active = c.active_arena.load(Relaxed) as usize % ARENAS;
+    let newest = c.generations[active].number.load(Relaxed);
+    let is_applied = c.applied_lsn.load(Relaxed) == layout.log.log_end().get();
+    let unmerged = c.generations.iter().filter(|g| {
+        let number = g.number.load(Relaxed);
+        matches!(g.state.load(Relaxed), generation::FROZEN | generation::ACTIVE)
+            && number <= newest
+            && (g.max_ts.load(Relaxed) > 0 || (number == newest && !is_applied))
+    });
+    unmerged.map(|g| g.number.load(Relaxed)).max().unwrap_or(0)
+}
+
+fn has_log(layout: &Layout, path: &Path) -> bool {
+    let shared = &layout.log;
+    let stands = OsStorage.open_read_only(path).is_ok_and(|file| {
+        file.identity().is_ok_and(|is| is == shared.file_identity())
+            && file.len_bytes().is_ok_and(|len| len >= shared.file_bytes())
+    });
+    stands && LogScan::salt_of(&OsStorage, path).is_ok_and(|salt| salt == shared.salt())
 }
 
 fn has_our_layout(layout: &Layout) -> bool {
@@ -164,24 +198,24 @@ mod tests {
         let path = dir.path().join("a.db-plait-shm");
         let holder = File::create(&path).unwrap();
         holder.set_len(TOTAL_BYTES as u64).unwrap();
-        assert!(!Memory::read(&path, (1, 2)).unwrap().unwrap().in_use);
+        assert!(!Memory::read(&path, (1, 2), &path).unwrap().unwrap().in_use);
         assert!(locks::try_lock(&holder, PROCESS_LOCK_BASE + 3).unwrap());
-        let memory = Memory::read(&path, (1, 2)).unwrap().unwrap();
+        let memory = Memory::read(&path, (1, 2), &path).unwrap().unwrap();
         assert!(memory.in_use && memory.alive.is_empty());
         drop(holder);
-        assert!(!Memory::read(&path, (1, 2)).unwrap().unwrap().in_use);
+        assert!(!Memory::read(&path, (1, 2), &path).unwrap().unwrap().in_use);
     }
 
     #[test]
     fn a_short_or_blank_file_is_not_trusted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db-plait-shm");
-        assert_eq!(Memory::read(&path, (1, 2)).unwrap(), None);
+        assert_eq!(Memory::read(&path, (1, 2), &path).unwrap(), None);
         std::fs::write(&path, b"short").unwrap();
-        assert!(!Memory::read(&path, (1, 2)).unwrap().unwrap().is_trusted());
+        assert!(!Memory::read(&path, (1, 2), &path).unwrap().unwrap().is_trusted());
         // Never written, all holes.
         File::options().write(true).open(&path).unwrap().set_len(TOTAL_BYTES as u64).unwrap();
-        let blank = Memory::read(&path, (1, 2)).unwrap().unwrap();
+        let blank = Memory::read(&path, (1, 2), &path).unwrap().unwrap();
         assert!(!blank.is_trusted());
         assert!(blank.alive.is_empty());
     }

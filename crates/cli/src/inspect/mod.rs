@@ -73,10 +73,18 @@ impl Inspection {
             ));
         };
         let shm = shm_path(&path);
-        let memory =
-            Memory::read(&shm, base.identity).map_err(|e| Failure::io("read", &shm, &e))?;
+        let memory = Memory::read(&shm, base.identity, &log_path(&path))
+            .map_err(|e| Failure::io("read", &shm, &e))?;
         let in_use = memory.as_ref().is_some_and(|m| m.in_use);
-        let is_fenced = memory.as_ref().is_some_and(|m| m.is_trusted() && m.is_fenced);
+        // A session that was killed at its end, behind its last commit to the base, has taken the fence away itself.
+        let has_ended = |m: &Memory| {
+            !m.in_use
+                && !header.is_fenced()
+                && m.salt == header.salt
+                && m.base_generation.max(m.newest_unmerged) <= header.generation
+        };
+        let is_fenced =
+            memory.as_ref().is_some_and(|m| m.is_trusted() && m.is_fenced && !has_ended(m));
         // Once more: its session may have raised the fence since the file was looked at.
         let lost_fence = is_fenced
             && !BaseFile::read(&path)

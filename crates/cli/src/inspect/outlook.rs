@@ -15,6 +15,8 @@ pub enum Outlook {
     Joins(usize),
     /// It goes on with the session in shared memory; nothing was lost when the processes died.
     GoesOn,
+    /// It brings into the database file what is only in shared memory, since the log of that session is missing.
+    Restores,
     /// It starts a new session, and removes a log that is no longer needed.
     Starts {
         /// Whether there is such a log.
@@ -90,16 +92,17 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
 /// What surviving shared memory leads to; `None` when it does not go with the database file.
 fn continues(header: Header, memory: &Memory) -> Option<Outlook> {
     let same = header.salt == memory.salt;
+    let whole = if memory.has_log && !memory.is_lost { Outlook::GoesOn } else { Outlook::Restores };
     if !memory.is_fenced {
-        return (same && header.is_fenced()).then_some(Outlook::GoesOn);
+        return (same && header.is_fenced()).then_some(whole);
     }
-    if memory.poisoned.is_some() {
+    if memory.poisoned.is_some() && !memory.is_lost {
         return None;
     }
     if header.is_fenced() && same && header.generation >= memory.base_generation {
-        return Some(Outlook::GoesOn);
+        return Some(whole);
     }
-    (memory.has_unmerged && same).then(|| {
+    (memory.has_unmerged(header.generation) && same).then(|| {
         refuse(
             "the database file is an older state of itself: commits that came after it are still in the files beside it",
             Advice::RestoreOrAccept,
@@ -156,7 +159,7 @@ mod tests {
     const RESTING: Header = Header { write_version: 2, read_version: 2, ..FENCED };
 
     fn memory() -> Memory {
-        Memory { is_fenced: true, salt: 9, base_generation: 4, ..Memory::default() }
+        Memory { is_fenced: true, has_log: true, salt: 9, base_generation: 4, ..Memory::default() }
     }
 
     fn sound(frames: u64) -> Log {
@@ -203,13 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_dead_processes_without_their_log_is_restored_from() {
+        for log in [Log::Absent, foreign(true), Log::Damaged("x".into()), sound(1)] {
+            let alone = Memory { has_log: false, newest_unmerged: 5, ..memory() };
+            assert_eq!(outlook(FENCED, true, Some(&alone), &log), Outlook::Restores);
+        }
+        // It came back after processes had missed it.
+        let lost = Memory { is_lost: true, poisoned: Some(2), ..memory() };
+        assert_eq!(outlook(FENCED, true, Some(&lost), &sound(1)), Outlook::Restores);
+        let untrusted = Memory { distrust: Some("restart".into()), has_log: false, ..memory() };
+        assert!(refused(&outlook(FENCED, true, Some(&untrusted), &Log::Absent)));
+    }
+
+    #[test]
     fn memory_that_does_not_go_with_the_file_is_passed_over() {
         let poisoned = Memory { poisoned: Some(5), ..memory() };
         assert_eq!(
             outlook(FENCED, true, Some(&poisoned), &sound(2)),
             Outlook::Recovers { frames: 2 }
         );
-        let stranger = Memory { salt: 1, has_unmerged: true, ..memory() };
+        let stranger = Memory { salt: 1, newest_unmerged: 5, ..memory() };
         assert_eq!(
             outlook(FENCED, true, Some(&stranger), &sound(2)),
             Outlook::Recovers { frames: 2 }
@@ -223,14 +239,20 @@ mod tests {
 
     #[test]
     fn an_older_state_of_the_file_beside_newer_commits_is_refused() {
-        let newer = Memory { base_generation: 5, has_unmerged: true, ..memory() };
+        let newer = Memory { base_generation: 5, newest_unmerged: 5, ..memory() };
         assert!(refused(&outlook(FENCED, true, Some(&newer), &sound(1))));
         assert!(refused(&outlook(
             RESTING,
             true,
-            Some(&Memory { has_unmerged: true, ..memory() }),
+            Some(&Memory { newest_unmerged: 5, ..memory() }),
             &sound(1)
         )));
+        // A restoring that was cut off had brought everything into the file.
+        let merged = Memory { newest_unmerged: 4, ..memory() };
+        assert_eq!(
+            outlook(RESTING, true, Some(&merged), &Log::Absent),
+            Outlook::Starts { stale_log: false }
+        );
     }
 
     #[test]

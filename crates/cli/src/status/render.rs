@@ -67,6 +67,11 @@ fn at_rest(file: &Path, look: &Look) -> String {
             "concurrent mode, {}: the next program to open it goes on where they stopped; {check}",
             styled(NOTICE, "left by programs that were killed")
         ),
+        Outlook::Restores => format!(
+            "concurrent mode, {}: shared memory has what was committed, and the next program to open it brings that into the \
+             file; do not restart the machine before; {check}",
+            styled(BAD, "left by programs that were killed, and its log is missing")
+        ),
         Outlook::Refuses { why, .. } => {
             format!("concurrent mode, {}: {why}; {check}", styled(BAD, "cannot be opened"))
         }

@@ -132,12 +132,29 @@ pub enum LogError {
         /// The system's error number.
         errno: i32,
     },
+    /// The file is not where the next opening looks for it: what is committed would be gone with this machine's memory.
+    #[error("{}: {LOST_HELP}", say_lost(.path))]
+    Lost {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// A write or sync failed earlier, here or in another process (C4).
     #[error("the log stopped after a failed write or sync ({}); close every connection, and the next to open recovers what is on disk", std::io::Error::from_raw_os_error(*.errno))]
     Poisoned {
         /// The system's error number of the first failure.
         errno: i32,
     },
+}
+
+/// What to do about a lost log.
+pub(crate) const LOST_HELP: &str = "close every connection, and do not restart the machine before the database has been opened once: \
+     that brings what was committed from shared memory into it";
+
+pub(crate) fn say_lost(path: &Path) -> String {
+    format!(
+        "the log {} was removed, renamed, replaced or cut short while processes had the database open, and nothing more is committed",
+        path.display()
+    )
 }
 
 /// The verb of a failure to open a file: nothing was tried with what is in it.
@@ -164,7 +181,7 @@ impl LogError {
         match self {
             LogError::Io { errno, .. } | LogError::Poisoned { errno } => *errno,
             LogError::NoSpace { .. } => libc::ENOSPC,
-            LogError::Missing { .. } => libc::ENOENT,
+            LogError::Missing { .. } | LogError::Lost { .. } => libc::ENOENT,
             _ => 0,
         }
     }

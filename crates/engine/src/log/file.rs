@@ -45,7 +45,7 @@ use super::frame::{u32_at, u64_at};
 use super::segments::Segment;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
-use crate::storage::{Storage, StorageFile, side};
+use crate::storage::{FileIdentity, Storage, StorageFile, side};
 
 /// First bytes of a log file.
 pub const FILE_MAGIC: [u8; 8] = *b"PlaitLog";
@@ -196,11 +196,13 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Makes a new log at `path`, replacing one that exists; durable when it returns.
+    /// Makes a new log at `path`, replacing one that exists; durable when it returns. `note` is told which file it is
+    /// before that is to be seen.
     pub fn create(
         storage: &dyn Storage,
         path: &Path,
         params: &LogFileParams,
+        note: impl FnOnce(FileIdentity),
     ) -> Result<LogFile, LogError> {
         let draft = draft_path(path);
         let header = FileHeader {
@@ -217,6 +219,7 @@ impl LogFile {
             let _ = storage.remove(&draft);
             return Err(e);
         }
+        note(log.identity()?);
         crash_point!("log.create.written");
         storage.rename(&draft, path).map_err(|e| LogError::io("rename into place", path, &e))?;
         crash_point!("log.create.renamed");
@@ -236,7 +239,24 @@ impl LogFile {
 
     /// Opens the log of a session that is live in shared memory.
     pub fn open(storage: &dyn Storage, path: &Path, salt: u32) -> Result<LogFile, LogError> {
-        let file = storage.open(path).map_err(|e| open_error(path, &e))?;
+        LogFile::of(storage.open(path), path, salt)
+    }
+
+    /// As [`LogFile::open`], to be looked at only.
+    pub fn open_read_only(
+        storage: &dyn Storage,
+        path: &Path,
+        salt: u32,
+    ) -> Result<LogFile, LogError> {
+        LogFile::of(storage.open_read_only(path), path, salt)
+    }
+
+    fn of(
+        file: io::Result<Box<dyn StorageFile>>,
+        path: &Path,
+        salt: u32,
+    ) -> Result<LogFile, LogError> {
+        let file = file.map_err(|e| open_error(path, &e))?;
         let header = FileHeader::read(&*file, path)?;
         if header.salt != salt {
             return Err(LogError::Foreign {
@@ -249,9 +269,36 @@ impl LogFile {
         Ok(LogFile { file, path: path.to_owned(), header })
     }
 
-    /// Removes a log whose every frame is in the base; durable when it returns. A missing one is fine.
-    pub fn remove(storage: &dyn Storage, path: &Path) -> Result<(), LogError> {
-        for path in [draft_path(path), path.to_owned()] {
+    /// Whether a log with this salt stands at `path`, or a file of which nothing is left that would say whose it is.
+    pub fn is_of(storage: &dyn Storage, path: &Path, salt: u32) -> Result<bool, LogError> {
+        let file = match storage.open_read_only(path) {
+            Ok(file) => file,
+            Err(e) => {
+                return match open_error(path, &e) {
+                    LogError::Missing { .. } | LogError::NotALog { .. } => Ok(false),
+                    other => Err(other),
+                };
+            }
+        };
+        let mut first = [0; HEADER_BYTES];
+        let n = file.read_at(&mut first, 0).map_err(|e| LogError::io("read", path, &e))?;
+        if first[..n].iter().all(|byte| *byte == 0) {
+            return Ok(true);
+        }
+        Ok(FileHeader::read(&*file, path).is_ok_and(|header| header.salt == salt))
+    }
+
+    /// Removes a log whose every frame is in the base; durable when it returns. A missing one is fine, and another file than
+    /// `meant` under its name stays (D4 in `side.rs`).
+    pub fn remove(
+        storage: &dyn Storage,
+        path: &Path,
+        meant: Option<FileIdentity>,
+    ) -> Result<(), LogError> {
+        let there = storage.identity_at(path).map_err(|e| LogError::io("look at", path, &e))?;
+        let log = path.to_owned();
+        let is_meant = there.is_some() && there == meant;
+        for path in [draft_path(path)].into_iter().chain(is_meant.then_some(log)) {
             match storage.remove(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(LogError::io("remove", &path, &e));
@@ -265,6 +312,18 @@ impl LogFile {
     /// The header page.
     pub fn header(&self) -> &FileHeader {
         &self.header
+    }
+
+    /// Which file it is.
+    pub fn identity(&self) -> Result<FileIdentity, LogError> {
+        self.file.identity().map_err(|e| LogError::io("look at", &self.path, &e))
+    }
+
+    /// False if it is known not to stand under its name with this length at least.
+    pub fn is_whole(&self, len_bytes: u64) -> bool {
+        // What cannot be looked at may be there.
+        let len = self.file.len_at(&self.path).unwrap_or(Some(u64::MAX));
+        len.is_some_and(|len| len >= len_bytes)
     }
 
     /// Where it is.

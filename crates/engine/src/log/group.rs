@@ -32,6 +32,8 @@
 //! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
 //! (invariant 3 of the log), so a full disk shows in [`Log::make_room`], where nothing is at risk.
 //!
+//! Whoever has synced looks whether the file is still under its name ([`Log::look`]), before anybody is told.
+//!
 //! A failure of the sync of the base's WAL before a write is one of the log's.
 //!
 //! What only this process cannot do (no descriptor for the base's WAL, a limit of file sizes) is left to others and stops nothing. A
@@ -43,6 +45,8 @@
 //! Lock order: a leader takes the write mutex under the sync mutex. The write mutex and the grow mutex are leaves; none of the
 //! three is taken while the commit mutex is held.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -59,6 +63,7 @@ use crate::ids::{Generation, Lsn};
 use crate::shm::caller;
 use crate::shm::futex::{self, WaitResult};
 use crate::shm::mutex::{GaveUp, Guard, Party};
+use crate::storage::FileIdentity;
 use crate::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
@@ -76,6 +81,7 @@ pub struct Log {
     pub(super) ring: Ring,
     pub(super) file: LogFile,
     pub(super) base_wal: BaseWal,
+    base_file: Option<BaseFile>,
     yielding: Yielding,
     pub(super) party: Arc<Party>,
     /// Held by the thread of this process that syncs the file.
@@ -88,6 +94,21 @@ pub struct Log {
     pub(super) standing: AtomicU64,
     /// The group whose leader this process has found standing still, 0 for none.
     standing_run: AtomicU64,
+}
+
+/// The database file that the log stands beside.
+#[derive(Debug)]
+pub struct BaseFile {
+    /// Its name.
+    pub path: PathBuf,
+    /// Which file it is.
+    pub identity: FileIdentity,
+}
+
+impl BaseFile {
+    fn is_in_place(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity)
+    }
 }
 
 /// A snapshot of the log's state, for `plait_status`.
@@ -124,6 +145,7 @@ impl Log {
             ring,
             file,
             base_wal,
+            base_file: None,
             yielding: Yielding::default(),
             party,
             syncing: Mutex::default(),
@@ -163,10 +185,32 @@ impl Log {
     }
 
     pub(super) fn check_poison(&self) -> Result<(), LogError> {
-        match self.shared().poisoned() {
-            Some(errno) => Err(LogError::Poisoned { errno }),
-            None => Ok(()),
+        self.shared().check(self.file.path())
+    }
+
+    /// Looks whether the file is where the next opening looks for it, whole. If not, a power cut would take what is
+    /// written to it, and so would the next opening if shared memory were gone by then: the log stops for everybody (C4).
+    ///
+    /// Where the database file is not under its name either nothing is concluded: the folder may have another name now, and whoever
+    /// has moved both away is told when it writes (`fits.c`).
+    ///
+    /// # Errors
+    /// [`LogError::Lost`].
+    pub fn look(&self) -> Result<(), LogError> {
+        let is_base_there = || self.base_file.as_ref().is_none_or(BaseFile::is_in_place);
+        if self.file.is_whole(self.shared().file_bytes()) || !is_base_there() {
+            return Ok(());
         }
+        let lost = LogError::Lost { path: self.file.path().to_owned() };
+        self.shared().stop_after(&lost);
+        Err(lost)
+    }
+
+    /// With the database file beside it.
+    #[must_use]
+    pub fn beside(mut self, base: BaseFile) -> Log {
+        self.base_file = Some(base);
+        self
     }
 
     /// Returns when every frame that ends at or before `lsn` is on disk. `lsn` is published.
@@ -269,6 +313,7 @@ impl Log {
             // It may have been told of a page that another group or thread wrote, which would not be told again.
             self.shared().set_poison(e.errno());
         }
+        let synced = synced.and_then(|()| self.look());
         drop(one);
         // What another open file was told of may concern this one.
         synced.and_then(|()| self.check_poison())
@@ -369,7 +414,9 @@ impl Log {
             AppendError::TooLong => {
                 Err(LogError::TooLong { len_bytes: 0, max_bytes: shared.max_frame_bytes() })
             }
-            AppendError::Poisoned(errno) => Err(LogError::Poisoned { errno }),
+            AppendError::Poisoned(errno) => {
+                self.check_poison().and(Err(LogError::Poisoned { errno }))
+            }
         }
     }
 

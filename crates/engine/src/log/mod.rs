@@ -21,7 +21,8 @@
 //! 4. `durable_through` moves only after a successful sync that began after the bytes were written.
 //! 5. After a failed write or sync nothing is appended, written or acknowledged until recovery (C4).
 //! 6. Nothing is written to the file before the base commits that it relies on are on disk ([`before`], B2).
-//! 7. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
+//! 7. Nothing is acknowledged as durable, nor counted as that, unless the file stood under its name after the sync ([`Log::look`]).
+//! 8. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
 //!
 //! Deliberately absent: undo, compression, reading the file while the session lives.
 
@@ -42,9 +43,10 @@ pub(crate) mod tests;
 
 pub use before::BaseWal;
 pub use error::{AppendError, LogError};
+pub(crate) use error::{LOST_HELP, say_lost};
 pub use file::{LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Op, OpKind, Ops, frame_len, mark_len};
-pub use group::{Log, LogStatus};
+pub use group::{BaseFile, Log, LogStatus};
 pub use ring::{LogMemory, Ring};
 pub use scan::{LogScan, LogSummary};
 pub use shared::{

@@ -290,9 +290,29 @@ impl Ring {
         commit: &Guard<'_>,
         from: Lsn,
         to: Lsn,
-        mut visit: impl FnMut(&Frame<'_>),
+        visit: impl FnMut(&Frame<'_>),
     ) -> Result<(), (Lsn, BadFrame)> {
         self.assert_committing(commit);
+        self.each_frame(from, to, visit)
+    }
+
+    /// As [`Ring::for_each_frame`], for who begins or ends a session: nobody else uses the ring.
+    pub(crate) fn each_frame_left(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        visit: impl FnMut(&Frame<'_>),
+    ) -> Result<(), (Lsn, BadFrame)> {
+        self.each_frame(from, to, visit)
+    }
+
+    /// (M) or alone.
+    fn each_frame(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        mut visit: impl FnMut(&Frame<'_>),
+    ) -> Result<(), (Lsn, BadFrame)> {
         let shared = self.shared();
         assert!(to <= shared.log_end());
         let mut at = shared.skip_gap(from, to);
@@ -301,7 +321,7 @@ impl Ring {
         }
         let mut joined = Vec::new();
         while at < to {
-            // SAFETY: `oldest() <= at` and `to <= log_end`, and the commit mutex is held (rule 2).
+            // SAFETY: `oldest() <= at` and `to <= log_end`, and nobody commits: the commit mutex is held (rule 2), or nobody is there.
             let (first, second) = unsafe { self.bytes(at, to) };
             let bytes = if second.is_empty() {
                 first

@@ -12,20 +12,24 @@
 //! | `base` | see `before.rs` | anybody |
 //! | `filled_slots` | holder of the grow mutex | the same |
 //! | `prepared_slots` | whoever has synced filled ones; it only grows | anybody |
-//! | `poison` | whoever fails first | anybody |
+//! | `poison` | whoever fails first; what is lost may still come into doubt | anybody |
+//! | `file_dev`, `file_ino` | who makes the log's file, before the base is fenced | anybody |
 //!
 //! The ring's bytes lie elsewhere in the same region. Everything before the mutexes is set once by
 //! [`LogShared::init`], under the lifecycle lock, before any other process may look.
 
 #![allow(unsafe_code)]
 
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::error::LogError;
+use super::file::slot_offset;
 use crate::ids::{Generation, Lsn};
 use crate::shm::layout::PROCESS_SLOTS;
 use crate::shm::mutex::SharedMutex;
+use crate::storage::FileIdentity;
 
 /// Bytes of the stream in one segment, in a real database.
 pub const SEGMENT_BYTES: u64 = 4 << 20;
@@ -35,6 +39,8 @@ pub const DEFAULT_SLOT_LIMIT: u32 = 64;
 pub const MAX_SLOTS: u32 = 1024;
 /// A session's stream starts with this segment, so that position 0 means "none".
 pub const FIRST_SEGMENT: u64 = 1;
+/// In `poison`: the log's file is not where the next opening looks for it. What is in shared memory is in order.
+const LOST: u32 = u32::MAX;
 /// Entries of the segment table: every segment with a slot, and those that are only in the ring.
 pub(super) const SEGMENT_ENTRIES: usize = MAX_SLOTS as usize + 64;
 /// What is known of one segment of the stream; entry `segment % SEGMENT_ENTRIES`.
@@ -65,7 +71,7 @@ pub struct LogShared {
     pub(super) window_min: AtomicU64,
     pub(super) first_lsn: AtomicU64,
     pub(super) slot_limit: AtomicU32,
-    /// 0, or 1 + errno of the first failed write or sync (C4).
+    /// 0, or 1 + errno of the first failed write or sync (C4), or [`LOST`].
     pub(super) poison: AtomicU32,
 
     pub(super) commit: CommitState,
@@ -89,6 +95,9 @@ pub struct LogShared {
     pub(super) segments: [SegmentEntry; SEGMENT_ENTRIES],
     /// For each process slot 1 + the slot of the file that the process may be writing to, 0 for none (write.rs).
     pub(super) writing: [AtomicU32; PROCESS_SLOTS],
+    /// Which file the log of this session is: device and inode; 0 before there is one.
+    file_dev: AtomicU64,
+    file_ino: AtomicU64,
 }
 
 /// Written under the commit mutex; on a cache line of its own.
@@ -264,20 +273,68 @@ impl LogShared {
         // Acquire pairs with the Release of `set_poison`.
         match self.poison.load(Acquire) {
             0 => None,
+            LOST => Some(libc::ENOENT),
             n => Some(n as i32 - 1),
         }
     }
 
-    /// Stops the log for every process. The first failure is kept.
+    /// The log stopped because its file is gone, and nothing else is known to be wrong.
+    pub fn is_lost(&self) -> bool {
+        self.poison.load(Acquire) == LOST
+    }
+
+    /// The log stopped, and what is in shared memory need not be what is on disk, or in order.
+    pub fn is_in_doubt(&self) -> bool {
+        self.poisoned().is_some() && !self.is_lost()
+    }
+
+    /// Fails if the log, which is at `path`, has stopped.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), LogError> {
+        match self.poisoned() {
+            None => Ok(()),
+            Some(_) if self.is_lost() => Err(LogError::Lost { path: path.to_owned() }),
+            Some(errno) => Err(LogError::Poisoned { errno }),
+        }
+    }
+
+    /// Stops the log for every process. The first failure is kept, unless it says less.
     pub fn set_poison(&self, errno: i32) {
         let word = errno.max(0) as u32 + 1;
-        let _ = self.poison.compare_exchange(0, word, Release, Relaxed);
+        for before in [0, LOST] {
+            let _ = self.poison.compare_exchange(before, word, Release, Relaxed);
+        }
+    }
+
+    /// Stops the log for every process because its file is gone.
+    pub(crate) fn set_lost(&self) {
+        let _ = self.poison.compare_exchange(0, LOST, Release, Relaxed);
+    }
+
+    /// Notes which file the log is. The base is not fenced yet.
+    pub(crate) fn note_file(&self, (dev, ino): FileIdentity) {
+        // Relaxed: published by the fence.
+        self.file_dev.store(dev, Relaxed);
+        self.file_ino.store(ino, Relaxed);
+    }
+
+    /// Which file the log is.
+    pub fn file_identity(&self) -> FileIdentity {
+        // Relaxed: the caller has found the fence raised.
+        (self.file_dev.load(Relaxed), self.file_ino.load(Relaxed))
+    }
+
+    /// Length that its file has at least.
+    pub fn file_bytes(&self) -> u64 {
+        // Acquire pairs with the Release of who prepared them.
+        slot_offset(self.prepared_slots.load(Acquire), self.segment_bytes())
     }
 
     /// Stops the log after a failure that leaves in doubt what is on disk (C4); one that only this process meets does not.
     pub(super) fn stop_after(&self, failure: &LogError) {
-        if !failure.is_of_this_process() {
-            self.set_poison(failure.errno());
+        match failure {
+            LogError::Lost { .. } => self.set_lost(),
+            _ if failure.is_of_this_process() => {}
+            _ => self.set_poison(failure.errno()),
         }
     }
 

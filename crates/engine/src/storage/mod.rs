@@ -14,6 +14,9 @@ pub mod side;
 #[cfg(test)]
 pub mod sim;
 
+/// Device and inode.
+pub type FileIdentity = (u64, u64);
+
 /// A file system.
 pub trait Storage: Debug + Send + Sync {
     /// Opens an existing file for reading and writing.
@@ -27,6 +30,9 @@ pub trait Storage: Debug + Send + Sync {
 
     /// Whether something exists at `path`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Names the file that stands at `path`, as [`StorageFile::identity`] does; a link is not followed.
+    fn identity_at(&self, path: &Path) -> io::Result<Option<FileIdentity>>;
 
     /// Removes a file; the removal is durable after [`Storage::sync_dir_of`].
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -54,8 +60,16 @@ pub trait StorageFile: Debug + Send + Sync {
     /// Returns when everything written before, and the length needed to read it, is on disk.
     fn sync_data(&self) -> io::Result<()>;
 
+    /// Its length in bytes, if this is the file that stands at `path` now.
+    fn len_at(&self, path: &Path) -> io::Result<Option<u64>>;
+
     /// True if this is the file that stands at `path` now.
-    fn is_at(&self, path: &Path) -> io::Result<bool>;
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.len_at(path).map(|len| len.is_some())
+    }
+
+    /// Tells it from every other file that exists at the same time.
+    fn identity(&self) -> io::Result<FileIdentity>;
 
     /// Length in bytes.
     fn len_bytes(&self) -> io::Result<u64>;

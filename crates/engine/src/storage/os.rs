@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::{Storage, StorageFile, side};
+use super::{FileIdentity, Storage, StorageFile, side};
 
 /// The operating system's files.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,6 +34,14 @@ impl Storage for OsStorage {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
+    }
+
+    fn identity_at(&self, path: &Path) -> io::Result<Option<FileIdentity>> {
+        match std::fs::symlink_metadata(path) {
+            Ok(there) => Ok(Some((there.dev(), there.ino()))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -79,13 +87,15 @@ impl StorageFile for OsFile {
         self.0.sync_data()
     }
 
-    fn is_at(&self, path: &Path) -> io::Result<bool> {
+    fn len_at(&self, path: &Path) -> io::Result<Option<u64>> {
         let mine = self.0.metadata()?;
-        match std::fs::symlink_metadata(path) {
-            Ok(there) => Ok((there.dev(), there.ino()) == (mine.dev(), mine.ino())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(e),
-        }
+        let there = OsStorage.identity_at(path)?;
+        Ok((there == Some((mine.dev(), mine.ino()))).then_some(mine.len()))
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        let mine = self.0.metadata()?;
+        Ok((mine.dev(), mine.ino()))
     }
 
     fn len_bytes(&self) -> io::Result<u64> {

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Storage, StorageFile};
+use super::{FileIdentity, Storage, StorageFile};
 
 const SECTOR: usize = 512;
 
@@ -282,6 +282,10 @@ impl Storage for SimStorage {
         Ok(locked(&self.names).0.contains_key(path))
     }
 
+    fn identity_at(&self, path: &Path) -> io::Result<Option<FileIdentity>> {
+        Ok(locked(&self.names).0.get(path).map(identity_of))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.change_names(|names| {
             names.remove(path).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -301,6 +305,10 @@ impl Storage for SimStorage {
         locked(&self.names).1.clear();
         Ok(())
     }
+}
+
+fn identity_of(file: &SharedFile) -> FileIdentity {
+    (0, Arc::as_ptr(file).addr() as u64)
 }
 
 impl SimFile {
@@ -345,9 +353,13 @@ impl StorageFile for SimFile {
         outcome
     }
 
-    fn is_at(&self, path: &Path) -> io::Result<bool> {
-        let there = locked(&self.storage.names).0.get(path).cloned();
-        Ok(there.is_some_and(|there| Arc::ptr_eq(&there, &self.state)))
+    fn len_at(&self, path: &Path) -> io::Result<Option<u64>> {
+        let is_it = self.storage.identity_at(path)? == Some(self.identity()?);
+        is_it.then(|| self.len_bytes()).transpose()
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(identity_of(&self.state))
     }
 
     fn len_bytes(&self) -> io::Result<u64> {

@@ -202,6 +202,8 @@ impl Conn {
         // Relaxed: one of those who meet here writes; who it is does not matter.
         if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
             self.db.log()?.write_if_free()?;
+            // What is written there must be found after a crash.
+            self.db.log()?.look()?;
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Database {
         // So do the positions, of whoever left without applying what it had published (C2).
         let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();
         // Without repair a poisoned database can still be given things back; nothing else is done with it.
-        if (guard.previous_owner_died || half_done) && self.log_shared().poisoned().is_none() {
+        if (guard.previous_owner_died || half_done) && !self.log_shared().is_in_doubt() {
             self.repair_after_death(&guard)?;
         }
         Ok(guard)

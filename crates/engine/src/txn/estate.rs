@@ -80,7 +80,7 @@ impl Database {
         if settled.as_ref().is_err_and(leaves_doubt) {
             self.poison();
         }
-        if settled.is_ok() || self.log_shared().poisoned().is_some() {
+        if settled.is_ok() || self.log_shared().is_in_doubt() {
             self.disown_merge(heir.slot);
             self.release_right(heir.slot);
         }

@@ -132,6 +132,7 @@ impl Conn {
             let guard = self.db.lock_commit()?;
             self.db.forget_gaps();
             drop(guard);
+            self.db.look_at_log()?;
             self.merge_everything(wait)
         });
         match merged {

@@ -24,7 +24,7 @@
 
 mod bulk;
 pub mod commit;
-mod commit_lock;
+pub(crate) mod commit_lock;
 mod estate;
 pub mod exclusive;
 mod gaps;

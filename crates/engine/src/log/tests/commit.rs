@@ -20,8 +20,9 @@ fn an_empty_log_is_sound_and_holds_nothing() {
     let storage = SimStorage::new();
     drop(Bench::new(&storage, SMALL));
     assert_eq!(recovered(&storage, 0), Ok(vec![]));
-    LogFile::remove(&storage, &path()).expect("removal");
-    LogFile::remove(&storage, &path()).expect("removal of nothing");
+    let ours = storage.identity_at(&path()).expect("it is there");
+    LogFile::remove(&storage, &path(), ours).expect("removal");
+    LogFile::remove(&storage, &path(), ours).expect("removal of nothing");
     assert!(!storage.exists(&path()).expect("a look"));
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::storage::StorageFile;
 use crate::storage::sim::SimOp;
+use crate::storage::{FileIdentity, StorageFile};
 
 /// A simulated file system on which the syncs, or the writes, of one handle can be held.
 #[derive(Debug, Clone)]
@@ -73,6 +73,9 @@ impl Storage for Held {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.inner.exists(path)
     }
+    fn identity_at(&self, path: &Path) -> io::Result<Option<FileIdentity>> {
+        self.inner.identity_at(path)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.inner.remove(path)
     }
@@ -98,8 +101,11 @@ impl StorageFile for HeldFile {
         self.held.stand_while(&self.held.hold);
         self.inner.sync_data()
     }
-    fn is_at(&self, path: &Path) -> io::Result<bool> {
-        self.inner.is_at(path)
+    fn len_at(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.len_at(path)
+    }
+    fn identity(&self) -> io::Result<FileIdentity> {
+        self.inner.identity()
     }
     fn len_bytes(&self) -> io::Result<u64> {
         self.inner.len_bytes()

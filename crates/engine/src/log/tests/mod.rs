@@ -127,7 +127,7 @@ impl Bench {
             slots: sizes.slots,
             segment_bytes: sizes.segment,
         };
-        let file = LogFile::create(&storage, path, &params)?;
+        let file = LogFile::create(&storage, path, &params, |_| ())?;
         let memory = Memory::private(sizes.ring);
         memory.initialise(sizes);
         let parts = memory.parts();

@@ -92,7 +92,7 @@ impl Node {
                 slots: SIZES.slots,
                 segment_bytes: SIZES.segment,
             };
-            LogFile::create(&OsStorage, &path, &params).expect("a log")
+            LogFile::create(&OsStorage, &path, &params, |_| ()).expect("a log")
         } else {
             LogFile::open(&OsStorage, &path, SALT).expect("the log")
         };

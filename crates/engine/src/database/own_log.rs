@@ -1,0 +1,61 @@
+//! The file of this session's log, and whether it is still that which stands under its name.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use super::Database;
+use crate::error::{Error, Result};
+use crate::log::{Log, LogError, LogFile};
+use crate::session;
+use crate::shm::cancel::Uncancelled;
+use crate::shm::layout::fence;
+
+impl Database {
+    /// Removes the log, which the base needs no more.
+    pub(super) fn remove_log(&self) -> Result<()> {
+        let held = self.log.get().map(Log::file);
+        session::restore::remove_own_log(&self.region, &self.path, held)
+    }
+
+    /// The file of the log. If it is not there, or another stands in its place, those who have it open write to nothing that a
+    /// recovery would find, and all are stopped.
+    pub(super) fn open_log(&self) -> Result<LogFile> {
+        let is_fenced = || self.control().fence.load(Acquire) == fence::FENCED;
+        let mut opened = session::open_log(&self.region, &self.path);
+        if opened.is_err() && is_fenced() {
+            // Between the two looks the mode may have been left and entered.
+            opened = session::open_log(&self.region, &self.path);
+        }
+        match opened {
+            Err(LogError::Io { .. }) | Ok(_) => {}
+            // Whoever ends a session says so before it removes the log.
+            Err(_) if is_fenced() && self.check_place().is_ok() => {
+                self.log_shared().set_lost();
+                self.check_poison()?;
+            }
+            Err(_) => {}
+        }
+        opened.map_err(Error::from)
+    }
+
+    /// Fails, and stops everybody, if the log is not in its place any more.
+    pub(crate) fn look_at_log(&self) -> Result<()> {
+        if self.control().fence.load(Acquire) == fence::FENCED {
+            self.log()?.look()?;
+        }
+        Ok(())
+    }
+
+    /// True once this process is known to use the log of this session.
+    pub(super) fn claim_log(&self) -> Result<bool> {
+        if self.log_claim.get().is_none() {
+            let _uncancelled = Uncancelled::begin();
+            let claim = session::claim_log(&self.path, false)?;
+            let ours = Some(self.log_shared().file_identity());
+            if let Some(claim) = claim.filter(|claim| session::identity_of(claim) == ours) {
+                // Another thread may have been faster: its claim is as good.
+                let _ = self.log_claim.set(claim);
+            }
+        }
+        Ok(self.log_claim.get().is_some())
+    }
+}

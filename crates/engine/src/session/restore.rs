@@ -1,0 +1,168 @@
+//! A session whose processes are gone, or are about to be, and whose log is: what only shared memory has goes into the base.
+//!
+//! The log may be removed, moved, replaced or cut short by somebody who takes it for a temporary file, while shared memory
+//! survives. Memory alone says then what was committed: the memtables have everything that is not in the base, but for the last
+//! frame of the ring, whose author may have been killed before he had inserted it.
+//!
+//! Nobody else is there (lifecycle lock, no living process), so memory is read as it was left, and nothing in it is repaired.
+//!
+//! | step | a crash after it leaves | then |
+//! |---|---|---|
+//! | all rows of generations that the base lacks, the stamp of the active generation and the end of the fence go into the base, in one transaction | a resting base, and memory of which nothing is newer | a new session |
+//! | its WAL is brought into the file | the same | the same |
+//! | what is left of the log is removed, as for any resting base (session.rs) | the same | the same |
+//!
+//! Invariants
+//! - Q1 Until the transaction is committed nothing has changed, and it is tried again, also after a failure. After a power cut before it
+//!   the base is fenced and has no log, which is refused; after one behind it the base is complete.
+//! - Q2 With the stamp everything that any copy of this log can hold counts as merged: none of it is of a newer generation than the active one.
+//! - Q3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (estate.rs).
+
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::{Newest, Redone, put_all, remove_log, rest};
+use crate::crash_point;
+use crate::database::log_path;
+use crate::error::{Error, Result};
+use crate::ids::{Generation, Lsn};
+use crate::log::{LogError, LogFile};
+use crate::memtable::{EntryKind, Memtable};
+use crate::merge::{Base, BaseHeader};
+use crate::shm::layout::{ARENAS, generation};
+use crate::shm::region::Region;
+use crate::storage::os::OsStorage;
+use crate::txn::commit_lock::damaged_ring;
+
+/// Whether the log stands where it was left by the session in `region`, as long as it was.
+pub(crate) fn has_its_log(region: &Region, path: &Path) -> bool {
+    let shared = region.log();
+    if shared.is_lost() {
+        // It may have come back, but not everything that was to be written to it has reached it for sure.
+        return false;
+    }
+    match LogFile::open_read_only(&OsStorage, &log_path(path), shared.salt()) {
+        Ok(file) => {
+            let is_it = file.identity().is_ok_and(|is| is == shared.file_identity());
+            is_it && file.is_whole(shared.file_bytes())
+        }
+        // Whoever needs it finds out.
+        Err(LogError::Io { .. }) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether the session in `region` needs nothing any more: everything of it is in the base, and that is at rest.
+pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
+    let c = region.control();
+    header.marked
+        && !header.fenced
+        && header.salt == c.salt.load(Relaxed)
+        && header.generation.get() >= c.base_generation.load(Relaxed)
+        && !region.log().is_in_doubt()
+        && !has_unmerged(region, header.generation)
+}
+
+/// Removes the log of the session in `region`, which needs it no more, or what is left of it; nothing else that stands in its place.
+/// `held`: the log as this process has it open.
+pub(crate) fn remove_own_log(region: &Region, path: &Path, held: Option<&LogFile>) -> Result<()> {
+    let log = log_path(path);
+    let is_held = held.is_some_and(|held| held.is_whole(0));
+    // While nobody has it open another file may have got its number.
+    let is_own = is_held || LogFile::is_of(&OsStorage, &log, region.log().salt())?;
+    remove_log(path, is_own.then(|| region.log().file_identity()))
+}
+
+/// Arena and number of the generations that take commits, or have taken them, and that a base which includes everything through
+/// `merged` lacks; oldest first. One that a killed process was about to begin is left out: it has no commits.
+fn unmerged(region: &Region, merged: Generation) -> Vec<(usize, u32)> {
+    let c = region.control();
+    let active = newest(region).get();
+    let mut found: Vec<_> = (0..ARENAS)
+        .filter(|&i| {
+            let state = c.generations[i].state.load(Relaxed);
+            matches!(state, generation::ACTIVE | generation::FROZEN)
+        })
+        .map(|i| (i, c.generations[i].number.load(Acquire)))
+        .filter(|&(_, number)| number > merged.get() && number <= active)
+        .collect();
+    found.sort_by_key(|&(_, number)| number);
+    found
+}
+
+/// The generation that takes commits.
+fn newest(region: &Region) -> Generation {
+    let c = region.control();
+    let active = c.active_arena.load(Acquire) as usize % ARENAS;
+    Generation::new(c.generations[active].number.load(Acquire))
+}
+
+/// Whether memory has commits that a base which includes everything through `merged` lacks.
+pub(crate) fn has_unmerged(region: &Region, merged: Generation) -> bool {
+    let c = region.control();
+    let is_applied = c.applied_lsn.load(Relaxed) == region.log().log_end().get();
+    unmerged(region, merged).iter().any(|&(i, number)| {
+        let is_active = number == newest(region).get();
+        c.generations[i].max_ts.load(Relaxed) > 0 || (is_active && !is_applied)
+    })
+}
+
+/// What the last frame leaves, if it is not in the memtables: of an author who was killed, or one that is prepared.
+fn left_in_ring(region: &Region, path: &Path) -> Result<Newest> {
+    let c = region.control();
+    let end = region.log().log_end();
+    let mut from = c.applied_lsn.load(Relaxed);
+    if c.prepared_end.load(Relaxed) == end.get() {
+        from = from.min(c.prepared_start.load(Relaxed));
+    }
+    let mut redone = Redone::default();
+    region
+        .ring()
+        .each_frame_left(Lsn::new(from), end, |frame| redone.note(frame))
+        .map_err(|(at, why)| damaged_ring(at, why))?;
+    redone.decided(path)
+}
+
+/// Brings everything that memory has into the base, and the base to rest. Only then the log, or what stands in its place, may go.
+///
+/// # Errors
+/// Nothing has changed (Q1).
+pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Result<()> {
+    let c = region.control();
+    let last = left_in_ring(region, path)?;
+    crash_point!("restore.begun");
+    rest(base, newest(region), |base| {
+        let is = base.header()?;
+        let is_ours = is.fenced && is.salt == c.salt.load(Relaxed);
+        if !is_ours || is.generation.get() < c.base_generation.load(Relaxed) {
+            return Err(Error::Replaced(path.to_owned()));
+        }
+        let tables: Vec<Memtable> = unmerged(region, is.generation)
+            .into_iter()
+            .map(|(arena, _)| region.memtable(arena))
+            .collect();
+        for (i, table) in tables.iter().enumerate() {
+            put_table(base, table, &tables[i + 1..])?;
+        }
+        put_all(base, &last)?;
+        crash_point!("restore.applied");
+        Ok(())
+    })?;
+    crash_point!("restore.rested");
+    Ok(())
+}
+
+/// The newest version of each key, unless a newer generation has one.
+fn put_table(base: &mut dyn Base, table: &Memtable, newer: &[Memtable]) -> Result<()> {
+    for node in table.iter_newest() {
+        let (root, key) = (node.root(), node.key());
+        if newer.iter().any(|table| table.newest_ts(root, key).is_some()) {
+            continue;
+        }
+        match node.kind() {
+            EntryKind::Put => base.put(root, key, node.rec())?,
+            EntryKind::Tombstone => base.delete(root, key, node.rec())?,
+        }
+    }
+    Ok(())
+}
