@@ -9,8 +9,8 @@ use plait_tests::place::Place;
 use plait_tests::sqlite::BUSY;
 use plait_tests::stopped::{Ending, Role, points, stop_at};
 use plait_tests::subject::{Fixture, Subject, real_plait};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const ROLES: [Role; 3] = [Role::Normal, Role::Full, Role::Reader];
@@ -117,4 +117,33 @@ fn what_is_given_back_behind_a_stopped_process_is_there_when_it_goes_on_or_dies(
         };
         assert_eq!(all, expected);
     }
+}
+
+/// Where the engine would wait for three seconds a busy handler is asked, and ends the wait.
+#[test]
+fn a_busy_handler_is_asked_about_what_a_stopped_process_holds() {
+    if real_plait("a busy handler behind a stopped process").is_none() {
+        return;
+    }
+    let subject = Subject::plait_with_crash_points();
+    let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let connection = fixture.open();
+    connection.execute("INSERT INTO t VALUES(1)").expect("it has joined");
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = calls.clone();
+    connection.busy_handler(move |_| seen.fetch_add(1, Relaxed) < 2).expect("a handler");
+    let at = ("PLAIT_STOP_AT", "commit.locked");
+    let mut stopped =
+        Actor::start_with_environment("stopped", &fixture.subject, &fixture.database(), at);
+    stopped.send("BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT");
+    stopped.await_stop();
+    let error = connection
+        .execute("BEGIN CONCURRENT; INSERT INTO t VALUES(3); COMMIT")
+        .expect_err("the commit mutex is held");
+    assert_eq!((error.code, calls.load(Relaxed)), (BUSY, 3), "{error}");
+    assert!(error.message.contains("holds the commit mutex"), "{error}");
+    os::resume(stopped.pid()).expect("it goes on");
+    assert_eq!(stopped.finish().error, None);
+    connection.execute("COMMIT").expect("nobody is in the way");
+    assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(3));
 }

@@ -11,15 +11,14 @@
 //! | last process detaches | everything merged, base unfenced, log and shared memory removed (F1) |
 //! | all processes die | shared memory survives; the next to attach goes on with it (F6) |
 //!
-//! Lock order: registry -> lifecycle byte -> `base` -> commit mutex; see docs/locks.md.
+//! Lock order: lifecycle byte -> `base` -> commit mutex; see docs/locks.md. Which databases are open: registry.rs.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::deleted;
@@ -28,7 +27,9 @@ use crate::log::{BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
+use crate::registry;
 use crate::session;
+use crate::shm::caller;
 use crate::shm::cancel::Uncancelled;
 use crate::shm::fork::{self, LockFile};
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
@@ -98,23 +99,6 @@ const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 /// SQLite's extended code of a failed sync.
 pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
-struct Registered {
-    database: Arc<Database>,
-    connections: usize,
-}
-
-type Registry = HashMap<BaseIdentity, Registered>;
-
-fn registry_mutex() -> &'static Mutex<Registry> {
-    static REGISTRY: OnceLock<Mutex<Registry>> = OnceLock::new();
-    REGISTRY.get_or_init(Mutex::default)
-}
-
-fn registry() -> MutexGuard<'static, Registry> {
-    // A panic while it was held left at worst a connection counted too many: the database stays open.
-    registry_mutex().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn nonce() -> u64 {
     static NONCE: OnceLock<u64> = OnceLock::new();
     *NONCE
@@ -129,8 +113,8 @@ fn nonce() -> u64 {
 pub fn attach(path: &Path, opener: &Arc<dyn BaseOpener>, wait: &mut Wait<'_>) -> Result<Conn> {
     let mut patience = Patience::of_those_who_expect_no_wait(wait);
     for looks in 1u32.. {
-        // Nothing is held between two looks: another thread may want another database.
-        if let Some(conn) = try_attach(path, opener)? {
+        // In a busy handler this thread may want the same database.
+        if let Some(conn) = caller::unasked(|| registry::try_attach(path, opener))? {
             return Ok(conn);
         }
         if patience.is_over() {
@@ -150,46 +134,6 @@ fn being_opened_or_closed(path: &Path, waited: Duration) -> Error {
     ))
 }
 
-/// One look; `None` if another process holds the lifecycle lock, or another thread of this one is at it.
-fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Option<Conn>> {
-    let forks = fork::fork_generation();
-    let identity = identity_of(path)?;
-    let mut registry = match registry_mutex().try_lock() {
-        Ok(registry) => registry,
-        Err(TryLockError::Poisoned(e)) => e.into_inner(),
-        Err(TryLockError::WouldBlock) => return Ok(None),
-    };
-    if registry.get(&identity).is_some_and(|r| r.database.fork_generation != forks) {
-        // Inherited by fork: it belongs to the parent, whose locks and slots must not be touched.
-        std::mem::forget(registry.remove(&identity));
-    }
-    let entry = match registry.entry(identity) {
-        std::collections::hash_map::Entry::Occupied(e) => {
-            refuse_second_name(e.get().database.path(), path)?;
-            e.into_mut()
-        }
-        std::collections::hash_map::Entry::Vacant(e) => {
-            let Some(database) = Database::open(path, identity, opener.clone(), forks)? else {
-                return Ok(None);
-            };
-            e.insert(Registered { database: Arc::new(database), connections: 0 })
-        }
-    };
-    let conn = match Conn::new(entry.database.clone()) {
-        Ok(conn) => conn,
-        Err(e) => {
-            if entry.connections == 0
-                && let Some(unused) = registry.remove(&identity)
-            {
-                unused.database.close();
-            }
-            return Err(e);
-        }
-    };
-    entry.connections += 1;
-    Ok(Some(conn))
-}
-
 /// Detaches a connection. The last one of the last process leaves a plain SQLite file behind (F1); if that
 /// fails, everything stays for the next to attach.
 pub fn detach(conn: Conn) {
@@ -199,32 +143,15 @@ pub fn detach(conn: Conn) {
         std::mem::forget(database);
         return;
     }
-    let mut registry = registry();
-    let Some(identity) =
-        registry.iter().find(|(_, r)| Arc::ptr_eq(&r.database, &database)).map(|(i, _)| *i)
-    else {
-        return;
-    };
-    if let Some(entry) = registry.get_mut(&identity) {
-        entry.connections -= 1;
-        if entry.connections == 0 {
-            registry.remove(&identity);
-            database.close();
-        }
-    }
+    registry::release(&database);
 }
 
 /// Of databases that this process has open by this path and that have no name any more: removes the names of log and shared memory
 /// (H2 in deleted.rs). True if there was one.
 pub(crate) fn let_go_of_deleted(path: &Path) -> bool {
-    let forks = fork::fork_generation();
-    let registry = registry();
     let mut found = false;
-    for Registered { database, .. } in registry.values() {
-        if database.path != path
-            || database.fork_generation != forks
-            || !database.itself.as_ref().is_some_and(deleted::is_nameless)
-        {
+    for database in registry::open_databases() {
+        if database.path != path || !database.itself.as_ref().is_some_and(deleted::is_nameless) {
             continue;
         }
         found = true;
@@ -276,7 +203,7 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
 }
 
 /// Fails if one file is opened by two names: the WAL and the log go by the name, and are not beside the second.
-fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
+pub(crate) fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
     let folder = |path: &Path| path.parent().map(identity_of).transpose();
     if first == second
         || (first.file_name() == second.file_name() && folder(first)? == folder(second)?)
@@ -290,7 +217,7 @@ fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
     )))
 }
 
-fn identity_of(path: &Path) -> Result<BaseIdentity> {
+pub(crate) fn identity_of(path: &Path) -> Result<BaseIdentity> {
     let meta = std::fs::metadata(path)
         .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
     Ok(BaseIdentity { dev: meta.dev(), ino: meta.ino() })
@@ -342,7 +269,8 @@ impl Drop for Leaving<'_> {
 }
 
 impl Database {
-    fn open(
+    /// Opens it for this process; `None` if another process has the lifecycle lock.
+    pub(crate) fn open(
         path: &Path,
         identity: BaseIdentity,
         opener: Arc<dyn BaseOpener>,
@@ -428,7 +356,7 @@ impl Database {
     }
 
     /// The last connection of this process is gone.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.background.stop();
         if !self.lock_lifecycle() {
             // Whoever has it joins the session, or continues it after us, as if this process had been killed.
@@ -533,6 +461,11 @@ impl Database {
 
     /// Runs `f` on the hidden connection, opening it when needed.
     pub(crate) fn with_base<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
+        // Another connection of this thread, in a busy handler, would find the hidden connection taken.
+        caller::unasked(|| self.with_base_unasked(f))
+    }
+
+    fn with_base_unasked<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
         let mut place = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         let mut base = match place.take() {
             Some(base) => base,
@@ -569,6 +502,16 @@ impl Database {
     /// Reads the base's header.
     pub fn base_header(&self) -> Result<BaseHeader> {
         self.with_base(|base| base.header())
+    }
+
+    /// The base's file.
+    pub(crate) fn base_identity(&self) -> BaseIdentity {
+        self.identity
+    }
+
+    /// How often the process had forked when it opened the database.
+    pub(crate) fn fork_generation(&self) -> u64 {
+        self.fork_generation
     }
 
     /// Fails in the child of a fork (trap 33).

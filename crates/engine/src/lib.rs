@@ -21,6 +21,7 @@ pub mod ids;
 pub mod log;
 pub mod memtable;
 pub mod merge;
+mod registry;
 pub mod session;
 pub mod several;
 pub mod shm;

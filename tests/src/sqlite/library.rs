@@ -80,6 +80,18 @@ impl Library {
     /// # Panics
     /// If it cannot be registered.
     pub fn register_forwarding_vfs(&self, name: &'static CStr) {
+        self.register_forwarding(name, false);
+    }
+
+    /// Registers one that becomes the default.
+    ///
+    /// # Panics
+    /// If it cannot be registered.
+    pub fn register_forwarding_default_vfs(&self, name: &'static CStr) {
+        self.register_forwarding(name, true);
+    }
+
+    fn register_forwarding(&self, name: &'static CStr, is_default: bool) {
         // SAFETY: null asks for the default VFS, which lives as long as the library.
         let default = unsafe { (self.functions().vfs_find)(std::ptr::null()) };
         // SAFETY: the default VFS is one of version 3, whose fields are plain.
@@ -87,7 +99,7 @@ impl Library {
         vfs.next = std::ptr::null_mut();
         vfs.name = name.as_ptr();
         // SAFETY: the structure and its name are never freed.
-        let code = unsafe { (self.functions().vfs_register)(Box::leak(vfs), 0) };
+        let code = unsafe { (self.functions().vfs_register)(Box::leak(vfs), is_default.into()) };
         assert_eq!(code, 0, "the VFS cannot be registered");
     }
 

@@ -453,7 +453,7 @@ impl Log {
     /// A filler that does not run cannot be helped: its zeros may come at any time. Nothing has happened yet to who gives up.
     fn lock_grow(&self) -> Result<Guard<'_>, LogError> {
         let mutex = &self.shared().grow_mutex;
-        let (mut seen, mut since) = (mutex.holder(), Instant::now());
+        let (mut seen, mut since, mut calls) = (mutex.holder(), Instant::now(), 0);
         loop {
             let end = Some(Instant::now() + LOOK_AGAIN);
             match mutex.lock_until(&self.party, end, &mut caller::is_interrupted) {
@@ -464,7 +464,7 @@ impl Log {
             let now = mutex.holder();
             if now != seen {
                 (seen, since) = (now, Instant::now());
-            } else if caller::has_had_enough(since.elapsed()) {
+            } else if caller::has_had_enough(since.elapsed(), &mut calls) {
                 return Err(LogError::GrowerStands { who: seen, waited: since.elapsed() });
             }
         }

@@ -8,7 +8,8 @@
 //! - gaps (gaps/) that do not fit what it has committed: all are forgotten.
 //!
 //! An owner that lives and does not run, a stopped process for one, cannot be helped: what it has half done may go on at any time. So
-//! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, and when it is interrupted.
+//! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, when its busy handler, asked while
+//! nothing moves, says so, and when it is interrupted.
 //! As long as commits go on nobody gives up, however long it takes. What cannot be given up is owed.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -72,7 +73,7 @@ impl Database {
         let c = self.control();
         let mutex = &c.commit_mutex;
         let look = || (mutex.holder(), self.log_shared().log_end(), c.visible_ts.load(Relaxed));
-        let (mut seen, mut since) = (look(), Instant::now());
+        let (mut seen, mut since, mut calls) = (look(), Instant::now(), 0);
         loop {
             let end = Some(Instant::now() + LOOK);
             match mutex.lock_until(self.party(), end, &mut caller::is_interrupted) {
@@ -83,7 +84,7 @@ impl Database {
             let now = look();
             if now != seen {
                 (seen, since) = (now, Instant::now());
-            } else if caller::has_had_enough(since.elapsed()) {
+            } else if caller::has_had_enough(since.elapsed(), &mut calls) {
                 c.counters.busy.fetch_add(1, Relaxed);
                 return Err(self.does_not_run(seen.0, "the commit mutex", since.elapsed()));
             }

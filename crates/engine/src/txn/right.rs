@@ -46,7 +46,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::layout::{TXN_SLOTS, TxnSlot, txn_state};
 use crate::shm::process::Who;
-use crate::shm::{clock, futex};
+use crate::shm::{caller, clock, futex};
 
 /// How long arrivals may go before those who wait; then the first of these is served. Transactions longer than
 /// this are served in the order of their coming.
@@ -109,7 +109,7 @@ impl<'a, 'w> Patience<'a, 'w> {
     }
 
     /// For what stock SQLite does not wait for, so that programs without a busy timeout do not expect to fail: a little longer
-    /// than others mostly need. A custom handler decides for itself.
+    /// than others mostly need. A custom handler decides for itself, about what is more than a moment.
     pub(crate) fn of_those_who_expect_no_wait(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
         Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
     }
@@ -149,6 +149,9 @@ impl<'a, 'w> Patience<'a, 'w> {
         let Some(busy) = self.wait.busy.as_mut() else {
             return self.start.elapsed() >= self.timeout();
         };
+        if self.start.elapsed() < self.at_least.min(caller::A_MOMENT) {
+            return false;
+        }
         self.calls += 1;
         !busy(self.calls - 1)
     }

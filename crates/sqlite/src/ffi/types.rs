@@ -111,14 +111,15 @@ pub(super) unsafe fn with_wait<T>(wait: *const PlWait, f: impl FnOnce(&mut Wait<
     let w = *w;
     // SAFETY: the caller's contract.
     let is_interrupted = || w.x_interrupted.is_some_and(|x| unsafe { x(w.ctx) } != 0);
-    let mut call = |n: u32| {
+    let call = |n: u32| {
         // SAFETY: the caller's contract.
         w.x_busy.is_some_and(|x| unsafe { x(w.ctx, n as c_int) } != 0)
     };
     let custom = w.timeout_ms < 0 && w.x_busy.is_some();
     let timeout = Duration::from_millis(w.timeout_ms.max(0) as u64);
-    caller::waits(timeout, &is_interrupted, || {
-        let mut interrupted = is_interrupted;
+    let handler: Option<&dyn Fn(u32) -> bool> = if custom { Some(&call) } else { None };
+    caller::waits(timeout, handler, &is_interrupted, || {
+        let (mut interrupted, mut call) = (is_interrupted, call);
         let busy: Option<&mut dyn FnMut(u32) -> bool> = if custom { Some(&mut call) } else { None };
         f(&mut Wait { timeout, busy, interrupted: &mut interrupted })
     })
