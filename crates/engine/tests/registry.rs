@@ -17,9 +17,12 @@ use plait_engine::txn::Sync;
 /// Against a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The call that stays, what it tells that it is there, and what lets it go on.
+type Scene = (&'static str, Sender<()>, Receiver<()>);
+
 /// A disk that does not answer: the first call of one name says that it is there, and stays until it may go on.
 #[derive(Clone)]
-struct Stall(Arc<Mutex<Option<(&'static str, Sender<()>, Receiver<()>)>>>);
+struct Stall(Arc<Mutex<Option<Scene>>>);
 
 impl Stall {
     /// With the ends of a scene: what tells of the call, and what lets it go on.
