@@ -1,12 +1,17 @@
 //! A connection that nobody is beside works as with stock SQLite, and joins a session when somebody comes or it needs to.
 
 use plait_tests::actor::Actor;
+use plait_tests::crash::disk::as_nobody;
 use plait_tests::in_threads_and_processes;
+use plait_tests::job::{Job, Work};
+use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork};
 use plait_tests::os;
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::{Operation, Recording};
 use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection};
 use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -259,19 +264,129 @@ fn checkpoints_of_who_is_alone_are_synced_under_off_too() {
 #[test]
 fn the_child_of_a_fork_is_refused_and_its_parent_goes_on() {
     let Some(fixture) = fixture() else { return };
+    for sql in ["INSERT INTO forked VALUES(100)", "SELECT * FROM forked", "BEGIN IMMEDIATE"] {
+        let work = Work::Fork(Fork { sql: sql.to_owned() });
+        let job = Job { subject: fixture.subject.clone(), database: fixture.database(), work };
+        let result: serde_json::Value = job.start(Place::Processes).result(Duration::from_secs(30));
+        assert_eq!(result["child"], CHILD_REFUSED, "{sql}");
+        assert_eq!(result["rows"], 2, "{sql}");
+        fixture.open().execute("DROP TABLE forked").expect("for the next");
+    }
+    assert!(!has_session(&fixture));
+}
+
+/// Which of these change the `data_version` of the first connection, which joins and leaves the session among them.
+fn changes_of_data_version(subject: &Subject, page_size: u32) -> Vec<(String, bool)> {
+    let fixture = Fixture::empty(subject.clone());
+    let new = fixture.open();
+    new.execute(&format!("PRAGMA page_size={page_size}")).expect("of a new file");
+    subject.convert(&new).expect("the mode");
+    new.execute(ROWS).expect("a table");
+    drop(new);
+    let first = fixture.open();
+    let ask = || first.integer("PRAGMA data_version").expect("a number");
+    let mut changes = Vec::new();
+    let mut last = ask();
+    let mut look = |what: String| {
+        let now = ask();
+        changes.push((what, now != last));
+        last = now;
+    };
+    look("itself".into());
+    first.execute(INSERT).expect("it inserts alone");
+    look("an own write, alone".into());
+    let by_first = |sql: &str| first.execute(sql).expect("the first one's");
+    let other = || fixture.open();
+    for round in 0..2 {
+        by_first("BEGIN; SELECT * FROM t; COMMIT");
+        look(format!("{round}: joining"));
+        let second = other();
+        look(format!("{round}: company"));
+        second.execute(INSERT).expect("it inserts");
+        look(format!("{round}: the other's write"));
+        by_first(INSERT);
+        look(format!("{round}: an own write, as a member"));
+        drop(second);
+        look(format!("{round}: the other has gone"));
+        by_first("PRAGMA journal_mode=delete");
+        subject.convert(&first).expect("the mode");
+        look(format!("{round}: out of the mode and back"));
+    }
+    drop(other());
+    look("seen".into());
+    let second = other();
+    second.execute(INSERT).expect("it inserts");
+    second.execute("PRAGMA journal_mode=delete").expect_err("beside the first");
+    look("the other's write before anything was read beside it".into());
+    changes
+}
+
+#[test]
+fn data_version_goes_on_when_its_connection_joins_or_leaves_a_session() {
+    os::allow_alone();
+    for page_size in [512, 4096] {
+        let stock = changes_of_data_version(&Subject::stock(), page_size);
+        assert!(stock.iter().any(|(_, changed)| *changed));
+        let plait = changes_of_data_version(&Subject::plait(), page_size);
+        assert_eq!(plait, stock, "{page_size}");
+    }
+}
+
+#[test]
+fn who_wants_to_write_beside_a_lone_writer_waits_for_its_busy_timeout_once() {
+    let Some(fixture) = fixture() else { return };
     let lone = fixture.open();
-    lone.execute(INSERT).expect("it inserts alone");
-    for begin in ["SELECT 1", "BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('open')"] {
-        lone.execute(begin).expect("the parent's");
-        let misused = os::in_forked_child(|| {
-            let refused = |sql| lone.execute(sql).is_err_and(|error| error.code == MISUSE);
-            u8::from(refused(INSERT) && refused(COUNT))
-        });
-        assert_eq!(misused.expect("a child"), 1, "{begin}");
+    lone.execute("BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('lone')").expect("it writes");
+    for sql in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", INSERT] {
+        let second = fixture.open();
+        second.busy_timeout(Duration::from_secs(4)).expect("a timeout");
+        let begun = Instant::now();
+        let error = second.execute(sql).expect_err("the other one holds the lock");
+        assert_eq!(error.code & 0xff, BUSY, "{sql}: {error}");
+        let waited = begun.elapsed();
+        assert!(
+            waited > Duration::from_secs(3) && waited < Duration::from_secs(7),
+            "{sql}: {waited:?}"
+        );
     }
     lone.execute("COMMIT").expect("it commits");
+    assert_eq!(rows(&lone), 501);
+}
+
+#[test]
+fn who_may_not_write_in_the_folder_reads_beside_a_lone_connection_as_in_stock() {
+    let Some(fixture) = fixture() else { return };
+    for (path, mode) in [(fixture.directory().to_owned(), 0o755), (fixture.database(), 0o666)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions");
+    }
+    let lone = fixture.open();
+    lone.execute(INSERT).expect("it inserts alone");
+    let Some(answer) = as_nobody(&fixture.database(), COUNT) else { return };
+    assert_eq!(answer.as_deref(), Ok("501"));
     assert!(!has_session(&fixture));
-    assert_eq!(rows(&lone), 502);
+    assert_eq!(rows(&lone), 501);
+}
+
+#[test]
+fn what_a_killed_process_has_left_of_a_session_goes_with_the_next_connection() {
+    let Some(fixture) = fixture() else { return };
+    let mut reader = actor(Place::Processes, "reader", &fixture);
+    reader.ok("BEGIN; SELECT * FROM t");
+    assert!(has_session(&fixture));
+    reader.kill();
+    assert!(has_session(&fixture));
+    drop_after(&fixture, INSERT);
+    assert!(!has_session(&fixture));
+    // Half made.
+    std::fs::write(fixture.side_file("-plait-new"), b"").expect("a file");
+    drop_after(&fixture, COUNT);
+    assert!(!fixture.side_file("-plait-new").exists());
+    assert_eq!(rows(&fixture.open()), 501);
+}
+
+/// Opens, runs a statement and closes.
+fn drop_after(fixture: &Fixture, sql: &str) {
+    fixture.open().execute(sql).expect("it runs");
 }
 
 #[test]

@@ -324,6 +324,42 @@ fn an_incremental_blob_is_aborted_by_a_write_to_its_row_only() {
 }
 
 #[test]
+fn a_blob_that_has_been_written_is_aborted_by_a_write_to_its_row_on_the_exclusive_path_too() {
+    let change = [
+        "UPDATE t SET grp=6 WHERE id=10",
+        "UPDATE t SET id=11 WHERE id=10",
+        "DELETE FROM t WHERE id=10",
+        "DELETE FROM t",
+    ];
+    for exclusive in ["CREATE TABLE made(a)", "PRAGMA user_version=3"] {
+        for change in change {
+            for begin in ["SELECT 1", "BEGIN"] {
+                same_as_stock(&[
+                    sql("UPDATE t SET val=zeroblob(5000) WHERE id IN (10, 20)"),
+                    sql(begin),
+                    Step::BlobOpen {
+                        table: "t".into(),
+                        column: "val".into(),
+                        rowid: 10,
+                        write: true,
+                    },
+                    Step::BlobWrite(3000, 100, 7),
+                    sql(exclusive),
+                    Step::BlobRead(3000, 20),
+                    sql("UPDATE t SET grp=6 WHERE id=20"),
+                    Step::BlobRead(3000, 20),
+                    sql(change),
+                    Step::BlobRead(3000, 20),
+                    Step::BlobWrite(3000, 20, 8),
+                    Step::BlobClose,
+                    sql("SELECT count(*), total(grp), total(length(val)) FROM t"),
+                ]);
+            }
+        }
+    }
+}
+
+#[test]
 fn savepoints_undo_writes_of_tables_and_indexes() {
     same_as_stock(&[
         sql(

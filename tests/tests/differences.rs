@@ -32,6 +32,19 @@ fn statements_with_a_limit_are_syntax_errors() {
 }
 
 #[test]
+fn an_update_that_changes_nothing_is_a_commit() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let expected = subject.is_concurrent();
+        let (_fixture, one, two) = shared(subject);
+        two.execute("DELETE FROM t WHERE id=40").expect("a first write");
+        let version = || one.integer("PRAGMA data_version").expect("a number");
+        let before = version();
+        two.execute("UPDATE t SET data=data WHERE id<5").expect("an update");
+        assert_eq!(version() != before, expected);
+    }
+}
+
+#[test]
 fn a_snapshot_object_cannot_be_had_and_a_read_transaction_can() {
     let Some(subject) = real_plait("sqlite3_snapshot_get") else { return };
     let (_fixture, one, two) = shared(subject);

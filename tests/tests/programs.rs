@@ -75,6 +75,14 @@ fn the_shell_works_on_a_concurrent_database() {
     assert_eq!(run("SELECT sum(a) FROM t; PRAGMA journal_mode").trim(), "6\nconcurrent");
     assert!(run("SELECT plait_version()").trim().len() > 2);
     assert!(run("SELECT count(*) > 0 FROM plait_status").contains('1'));
+    let refused = Command::new(&shell)
+        .arg(fixture.database())
+        .args([".dbconfig reset_database on", "VACUUM"])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("switch journal_mode=concurrent off"), "{said}");
+    assert_eq!(run("SELECT sum(a) FROM t").trim(), "6");
     let dump = run(".dump");
     assert!(dump.contains("INSERT INTO t VALUES(3);"), "{dump}");
     let backup = fixture.path("backup.db");

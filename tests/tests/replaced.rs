@@ -108,6 +108,33 @@ fn a_backup_copied_over_a_dead_session_is_refused_until_somebody_decides() {
     assert_eq!(count(&subject, &database), Ok(502), "with the newest file everything is there");
 }
 
+/// Two databases that were made alike cannot be told apart by the counters of their first pages.
+#[test]
+fn a_database_of_the_same_history_is_refused_as_often_as_it_is_opened() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    let (fixture, like) =
+        (Fixture::new(subject.clone(), ROWS), Fixture::new(subject.clone(), ROWS));
+    let database = fixture.database();
+    let mut writer = actor("writer", &subject, &database);
+    writer.ok("INSERT INTO t(val) VALUES('only in the log')");
+    writer.kill();
+    let dead = Image::of(&database);
+    let twin = std::fs::read(like.database()).expect("a resting file");
+    for (memory, index) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut image = dead.clone();
+        for (kept, suffix) in [(memory, "-plait-shm"), (index, "-shm")] {
+            image = if kept { image } else { image.without(suffix) };
+        }
+        image.put(&database);
+        std::fs::write(&database, &twin).expect("copied over it");
+        for time in 0..3 {
+            is_refused(&subject, &database, &format!("memory {memory}, index {index}, {time}"));
+        }
+    }
+    dead.put(&database);
+    assert_eq!(count(&subject, &database), Ok(501));
+}
+
 #[test]
 fn an_older_state_of_the_session_itself_does_not_go_with_its_newer_wal() {
     let Some(subject) = real_plait("a restored backup") else { return };

@@ -168,6 +168,40 @@ fn what_cannot_be_made_atomic_is_refused_before_the_second_file_is_changed() {
 }
 
 #[test]
+fn whatever_is_refused_leaves_the_transaction_with_what_it_had() {
+    let Some(subject) = real_plait("several files") else { return };
+    for mode in ["wal", "memory", "off"] {
+        for sql in [
+            "INSERT INTO other.t(v) VALUES('o')",
+            "DELETE FROM other.t",
+            "CREATE TABLE other.made(x)",
+            "CREATE INDEX other.made ON t(v)",
+            "DROP TABLE other.t",
+            "ALTER TABLE other.t ADD COLUMN more",
+            "PRAGMA other.user_version=4",
+            "PRAGMA other.application_id=4",
+            "REINDEX other.t",
+            "ANALYZE other",
+        ] {
+            let files = Files { fixture: Fixture::new(subject.clone(), TABLE) };
+            files.make("other.db", if mode == "wal" { "wal" } else { "delete" });
+            let connection = files.open();
+            connection.execute("CREATE INDEX other.t_v ON t(v)").expect("an index");
+            connection.execute(&format!("PRAGMA other.journal_mode={mode}")).expect("a mode");
+            connection.execute("BEGIN; INSERT INTO main.t(v) VALUES('m')").expect("the first");
+            let error = connection.execute(sql).expect_err(sql);
+            assert_eq!(error.code, 1, "{mode}, {sql}: {error}");
+            assert!(error.message.contains("a transaction for each"), "{mode}, {sql}: {error}");
+            for sql in ["INSERT INTO main.t(v) VALUES('n')", "COMMIT"] {
+                connection.execute(sql).unwrap_or_else(|error| panic!("{mode}, {sql}: {error}"));
+            }
+            assert_eq!(files.both(), [3, 1], "{mode}, {sql}");
+            assert_eq!(connection.integer("PRAGMA other.user_version"), Ok(0));
+        }
+    }
+}
+
+#[test]
 fn a_change_of_the_schema_goes_with_no_other_file_in_either_order() {
     let Some(subject) = real_plait("several files") else { return };
     let files = Files::new(&subject);

@@ -20,7 +20,8 @@
 **     has committed nothing, and its snapshots know by the WAL-index whether the base has changed (PlHeader.cookie).
 **     So being wrong about being alone costs a wait for the WAL's write lock, never a row.
 **  L2 Who joins later raises the fence as beside any stock program: under the WAL's write lock, after the transaction that holds it.
-**     One that has begun to read alone and then wants to write finds that the WAL has grown, and is told so (plNoLongerAlone()).
+**     One that has begun to read alone and then wants to write finds that the WAL has grown, if only by the fence, and is told so
+**     (plNoLongerAlone()).
 **  L3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
 **  L4 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
 */
@@ -61,6 +62,18 @@ static int plIsHidden(Btree *p){
       || osFstat(((unixFile*)pPager->fd)->h, &st)!=0 || st.st_nlink!=1;
 }
 
+/* Has a killed process left files of a session that never committed? They go with the last member of one. */
+static int plHasRemains(Pager *pPager){
+  static const char *const azSuffix[] = { "-plait-shm", "-plait", "-plait-new" };
+  int i, bFound = 0;
+  for(i=0; i<ArraySize(azSuffix) && !bFound; i++){
+    char *z = sqlite3_mprintf("%s%s", sqlite3PagerFilename(pPager, 0), azSuffix[i]);
+    bFound = z==0 || osAccess(z, F_OK)==0;
+    sqlite3_free(z);
+  }
+  return bFound;
+}
+
 /* A transaction has begun on a marked file that is not fenced: may stock code go on with it? */
 static int plAlone(Btree *p, int wrflag){
   sqlite3 *db = p->db;
@@ -69,9 +82,9 @@ static int plAlone(Btree *p, int wrflag){
   if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_WRITES ) return 0;
   if( wrflag>1 || db->nDb>2 || (db->mDbFlags & DBFLAG_PlConcurrent) ) return 0;
   if( !wrflag && !db->autoCommit ) return 0;
-  if( pPager->exclusiveMode || (db->flags & SQLITE_ResetDatabase) ) return 0;
+  if( pPager->exclusiveMode ) return 0;
   if( pl_joins_always()==SQLITE_OK || !plNobodyElse(pPager) ) return 0;
-  if( !pPl->bLocal && plIsHidden(p) ) return 0;
+  if( !pPl->bLocal && (plIsHidden(p) || plHasRemains(pPager)) ) return 0;
   pPl->bLocal = 1;
   pPl->nAlone += wrflag!=0;
   if( pPl->iAlonePid==0 ){
@@ -103,7 +116,7 @@ static int plAloneForked(Btree *p){
 /* A transaction that read alone wants to write, and somebody has committed since. */
 static int plNoLongerAlone(Btree *p, int rc){
   return plStash(p, rc, sqlite3_mprintf("database is locked: this transaction began to read while its connection was alone, and "
-      "another one has committed since; ROLLBACK and retry"));
+      "another one has begun to write since; ROLLBACK and retry"));
 }
 
 /* From its next transaction on the handle is a member of the session; from now on, if none is open. */

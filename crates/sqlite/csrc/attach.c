@@ -188,15 +188,36 @@ static int plAttach(Btree *p){
 static void plDetach(Btree *p){
   PlBtree *pPl = p->pPl;
   PlConn *pConn = pPl->pConn;
+  if( pConn==0 ) return;
+  /* Who switched the mode off has changed the header, which is a commit. */
+  plVersionLeaves(p, pConn, 1);
   pPl->pConn = 0;
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
-  if( pConn ) pl_detach(pConn);
+  pl_detach(pConn);
+}
+
+/* Whoever may not write in the folder cannot begin a session, nor join one whose files they may not write. */
+static int plMayNotJoin(Btree *p){
+  static const int eAccess = R_OK|W_OK;
+  char *zShm = sqlite3_mprintf("%s-plait-shm", sqlite3PagerFilename(p->pBt->pPager, 0));
+  int rc = 0;
+  if( zShm && faccessat(AT_FDCWD, zShm, eAccess, AT_EACCESS)!=0 ){
+    rc = errno==EACCES;
+    if( errno==ENOENT ){
+      char *zEnd = strrchr(zShm, '/');
+      if( zEnd ) zEnd[zEnd==zShm] = 0;
+      rc = faccessat(AT_FDCWD, zEnd ? zShm : ".", W_OK|X_OK, AT_EACCESS)!=0 && errno==EACCES;
+    }
+  }
+  sqlite3_free(zShm);
+  return rc;
 }
 
 /* A transaction is open on a marked file: does SQLite's own code go on with it? */
 static int plStaysStock(Btree *p, int wrflag){
-  return !PL_FENCED(p->pBt->pPage1->aData) && (plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag));
+  if( PL_FENCED(p->pBt->pPage1->aData) ) return 0;
+  return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag) || plMayNotJoin(p);
 }
 
 /* Told PRAGMA locking_mode=exclusive before it looked at the file, the handle holds locks that shut everybody else out, the
@@ -212,7 +233,8 @@ static void plUnlockForOthers(Btree *p){
 /* A stock transaction began and page 1 is marked, or a write transaction could not begin, perhaps because a merge had
 ** the lock. */
 static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
-  int rcFits;
+  u64 cookie;
+  int rcFits, bFenced;
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
   if( rc==SQLITE_OK && !plMarked(p->pBt) ) return plUnmarked(p);
@@ -236,12 +258,17 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     if( rcFits ) return rcFits;
     if( plStaysStock(p, wrflag) ) return rc;
   }
+  cookie = plContentCookie(p->pBt->pPager);
+  bFenced = PL_FENCED(p->pBt->pPage1->aData);
   plBaseEnd(p);
-  if( p->db->flags & SQLITE_ResetDatabase ){
-    return plStash(p, SQLITE_ERROR, sqlite3_mprintf("switch journal_mode=concurrent off before resetting the database"));
-  }
   if( plUnsuitable(p)==0 ) plUnlockForOthers(p);
   rc = plAttach(p);
+  if( rc ){
+    /* The engine may have found that the file does not go with its WAL: closing this handle must not mix them (fits.c). */
+    plForgetWal(p);
+    return rc;
+  }
+  rc = plVersionJoins(p, bFenced ? 0 : &cookie);
   if( rc ) return rc;
   return plBeginTrans(p, wrflag, pSchemaVersion);
 }
@@ -251,6 +278,14 @@ static int plFileMarked(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   u8 a[100];
   return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_MARKED(a);
+}
+
+/* SQLITE_DBCONFIG_RESET_DATABASE makes SQLite take a file for an empty one, without its mark. */
+static int plIsToReset(Btree *p){
+  return PL_BT(p) || (sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0 && plFileMarked(p));
+}
+static SQLITE_NOINLINE PL_COLD int plRefuseReset(Btree *p){
+  return plStash(p, SQLITE_ERROR, sqlite3_mprintf("switch journal_mode=concurrent off before resetting the database"));
 }
 
 /* A reader that has not joined yet meets the locks of stock code: of a recovery of the WAL-index, or of the last one to close,
@@ -271,16 +306,37 @@ static SQLITE_NOINLINE int plOutwait(Btree *p, int *pSchemaVersion){
   return rc;
 }
 
+/* Who wants to write a marked file and finds it busy waits as a member of the session does, once, and not before that as SQLite does. */
+static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVersion){
+  int (*xBusy)(void*,int) = p->db->busyHandler.xBusyHandler;
+  int rc;
+  if( xBusy==0 || (p->pPl==0 && p->bPlLooked) || !plFileMarked(p) ) return sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+  p->db->busyHandler.xBusyHandler = 0;
+  rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+  p->db->busyHandler.xBusyHandler = xBusy;
+  if( (rc & 0xff)!=SQLITE_BUSY ) return rc;
+  /* One that stays stock waits as SQLite does after all. */
+  rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
+  if( rc==SQLITE_OK ){
+    int bStock = !plMarked(p->pBt) || plStaysStock(p, wrflag);
+    plBaseEnd(p);
+    rc = bStock ? sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion) : SQLITE_BUSY;
+  }
+  return rc;
+}
+
 /* The mark cannot appear within a transaction: it is looked for when one begins, not at each of its statements. */
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   int bBegins, rc;
+  if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plIsToReset(p) ) return plRefuseReset(p);
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
   if( PL_UNLIKELY(p->pPl!=0) ){
     rc = plAloneForked(p);
     if( rc ) return rc;
   }
   bBegins = p->inTrans==TRANS_NONE;
-  rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+  if( wrflag && bBegins ) rc = plBeginToWrite(p, wrflag, pSchemaVersion);
+  else rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);
   if( PL_UNLIKELY(rc==SQLITE_OK ? (bBegins && (plMarked(p->pBt) || plIsSuspect(p))) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
     return plFirstTouch(p, wrflag, pSchemaVersion, rc);

@@ -66,6 +66,7 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   const char *zWhy = plUnsuitable(p);
   char *zErr = 0;
   PlHeader h;
+  u64 cookie;
   int rc;
   if( zWhy ) return plRefuse(pVdbe, SQLITE_ERROR, zWhy);
   if( !p->db->autoCommit || p->db->nVdbeRead>1 ){
@@ -89,7 +90,9 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   h.marked = 1;
   if( rc==SQLITE_OK ) rc = plStampAlone(p, 0, &h);
   if( rc ) return rc;
+  cookie = plContentCookie(pPager);
   rc = plAttach(p);
+  if( rc==SQLITE_OK ) rc = plVersionJoins(p, &cookie);
   if( rc ){
     /* Not without a session: unmarked it stays the WAL database that it is. */
     PlHeader plain;
@@ -135,6 +138,7 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
     pl_exclusive_end(pConn, 0);
     return rc;
   }
+  plVersionLeaves(p, pConn, 0);
   pPl->pConn = 0;
   pPl->iAlonePid = 0;
   plFreePool(pPl);

@@ -17,9 +17,10 @@
 **  BeginTrans              H  attach.c finds the mark, transaction.c begins
 **  CommitPhaseOne, CommitPhaseTwo, Commit, Rollback, BeginStmt, Savepoint, TxnState   A  transaction.c
 **  TripAllCursors          A  position.c
-**  CreateTable, DropTable, UpdateMeta, IncrVacuum, SetVersion   A  exclusive.c: exclusive by nature
+**  CreateTable, UpdateMeta  H  exclusive.c: refused for files that cannot be committed together (several.c); exclusive by nature
+**  DropTable, IncrVacuum, SetVersion   A  exclusive.c: exclusive by nature
 **  NewDb, CopyFile         -  backup and VACUUM, exclusive by then
-**  ClearTable              A  write.c: tombstones, or exclusive when large
+**  ClearTable              H  exclusive.c, as above; write.c: tombstones, or exclusive when large
 **  ClearTableOfCursor      -  ephemeral tables only
 **  GetMeta                 -  OP_ReadCookie asks pages.c: BTREE_DATA_VERSION counts commits, not pages
 **  Checkpoint              A  pages.c: merges first
@@ -50,6 +51,8 @@
 static int plEscalate(Btree *p);
 static int plLook(Btree *p);
 static int plJoin(Btree *p);
+static int plVersionJoins(Btree *p, const u64 *pCookie);
+static void plVersionLeaves(Btree *p, PlConn *pConn, u32 nOther);
 static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags);
 static SQLITE_INLINE int plMarked(BtShared *pBt);
 static void plBaseEnd(Btree *p);

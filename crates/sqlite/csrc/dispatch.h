@@ -73,14 +73,15 @@ struct PlBtree {
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */
-  u8 bLocal;              /* no file system and no second name that is refused */
+  u8 bLocal;              /* looked at once: nothing about the file keeps it from being alone */
   int iAlonePid;          /* process in which it has worked alone, or 0 */
   u16 nAlone;             /* transactions written alone */
   u8 bAway;               /* the file is not under its name any more (fits.c) */
   u32 msFile, msName;     /* when the file and its name were looked at last */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
-  u32 nCommit;            /* commits of this handle */
+  u32 nCommit;            /* commits of this handle since it was attached */
+  u32 iJoined;            /* data_version when it was attached */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
   int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */
   Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */

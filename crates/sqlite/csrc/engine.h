@@ -136,6 +136,8 @@ int  pl_snapshot_pin(PlConn *);
 int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
 void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin. Settles as pl_settle_shown */
 int  pl_data_version(PlConn *, uint32_t *pOut);   /* changes when another connection's commit came into view */
+/* Right after attaching: it goes on from iVersion. pCookie: PlHeader.cookie at that version, or 0 if the base was fenced then. */
+int  pl_data_version_from(PlConn *, uint32_t iVersion, const uint64_t *pCookie);
 
 /* ---- becoming a writer ---------------------------------------------------- */
 #define PL_WRITE_QUEUED     1   /* takes the writer's right; with an open snapshot: validates what was read and moves the snapshot to now */
@@ -163,6 +165,7 @@ int  pl_new_rowid(PlConn *, uint32_t iRoot, int64_t visibleMax, int64_t floor, i
 int  pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id was inserted */
 
 /* ---- reads ------------------------------------------------------------------ */
+int  pl_has_overlay(PlConn *);                     /* SQLITE_DONE: the base of this snapshot is all that it sees */
 int  pl_root_overlay(PlConn *, uint32_t iRoot);    /* SQLITE_DONE: the overlay of this root is empty for this snapshot (own writes included) */
 int  pl_get(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);   /* SQLITE_OK: entry (maybe tombstone) */
 int  pl_iter_new(PlConn *, uint32_t iRoot, PlIter **ppIter);

@@ -95,6 +95,8 @@ static int plEscalate(Btree *p){
   if( rc ) return plBreak(p, rc);
   if( pPl->eWrite==0 ) pPl->eWrite = PL_WRITE_QUEUED;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){
+    /* The replay saw no cursor but its own, and noted that there is no blob handle. */
+    if( pX->pOut->curFlags & BTCF_Incrblob ) p->hasIncrblobCur = 1;
     if( rc ) plTrip(pX, rc);
     else rc = plPassInstall(pX);
   }
@@ -219,8 +221,6 @@ static int plBtreeDropTable(Btree *p, int iTable, int *piMoved){
 static int plBtreeUpdateMeta(Btree *p, int idx, u32 value){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
-  rc = plRefuseMixed(p);
-  if( rc ) return rc;
   p->pPl->bWrote = 1;
   return sqlite3StockBtreeUpdateMeta(p, idx, value);
 }
@@ -240,4 +240,21 @@ static int plBtreeSetVersion(Btree *p, int iVersion){
   if( rc ) return rc;
   p->pPl->bWrote = 1;
   return plStampExclusive(p);
+}
+
+/* What changes a file without a cursor that writes: not beside another file that it cannot be committed with (several.c). */
+SQLITE_PRIVATE int sqlite3BtreeCreateTable(Btree *p, Pgno *piTable, int flags){
+  int rc = plRefuseMixed(p);
+  if( rc ) return rc;
+  return PL_BT(p) ? plBtreeCreateTable(p, piTable, flags) : sqlite3StockBtreeCreateTable(p, piTable, flags);
+}
+SQLITE_PRIVATE int sqlite3BtreeUpdateMeta(Btree *p, int idx, u32 value){
+  int rc = plRefuseMixed(p);
+  if( rc ) return rc;
+  return PL_BT(p) ? plBtreeUpdateMeta(p, idx, value) : sqlite3StockBtreeUpdateMeta(p, idx, value);
+}
+SQLITE_PRIVATE int sqlite3BtreeClearTable(Btree *p, int iTable, i64 *pnChange){
+  int rc = plRefuseMixed(p);
+  if( rc ) return rc;
+  return PL_BT(p) ? plBtreeClearTable(p, iTable, pnChange) : sqlite3StockBtreeClearTable(p, iTable, pnChange);
 }

@@ -12,6 +12,9 @@
 **   PLV_COPY  backup, serialize: the pages must be everything. For the rest of the read transaction the overlay is left out of
 **             sight (bBaseOnly). A transaction that has already read tables cannot move: it becomes exclusive.
 **
+** Neither merges where the base of the snapshot is whole: everything has just been merged, by an exclusive transaction of others say,
+** beside which nobody can.
+**
 ** A transaction that has written becomes exclusive for both, which validates what it read and merges what it wrote.
 **
 ** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those calls here.
@@ -71,15 +74,19 @@ static int plWholeView(Btree *p, int eView){
   PlBtree *pPl = p->pPl;
   int rcMerge = SQLITE_OK;
   u32 iCookie;
-  int bOnlyOthers, rc;
+  int bOnlyOthers, bWhole, rc;
   if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bCopy ) eView = PLV_COPY;
   /* A writer that has written other files alone cannot become exclusive, and has no need to. */
   bOnlyOthers = eView==PLV_LOOK && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
-  if( (pPl->eWrite && !bOnlyOthers) || (pPl->bUsed && eView==PLV_COPY) ) return plEscalate(p);
+  rc = plFound(pPl, pl_has_overlay(pPl->pConn));
+  if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
+  bWhole = rc==SQLITE_DONE;
+  if( pPl->eWrite && !bOnlyOthers ) return plEscalate(p);
+  if( pPl->bUsed && eView==PLV_COPY ) return bWhole ? SQLITE_OK : plEscalate(p);
   if( eView==PLV_LOOK && pPl->bLooked ) return SQLITE_OK;
-  if( !pPl->bUsed && !bOnlyOthers ){
+  if( !pPl->bUsed && !bOnlyOthers && !bWhole ){
     iCookie = get4byte(&p->pBt->pPage1->aData[40]);
     rc = plMergeAndMove(p, &rcMerge);
     if( rc || pPl->pConn==0 ) return rc;
@@ -163,7 +170,7 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int nPage, int *pRc){
     int bLast = nPage<0 || (i64)iNext+nPage>(i64)sqlite3BtreeLastPage(pSrc);
     if( pSrc->nBackup>0 && pPl->eWrite ){
       *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
-    }else if( bFirst || pPl->eWrite || (bLast && !pPl->bUsed) ){
+    }else if( bFirst || bLast || pPl->eWrite ){
       *pRc = plWholeView(pSrc, PLV_COPY);
     }else{
       /* The base as it is. If others merged meanwhile the pager restarts the backup. */
@@ -290,10 +297,30 @@ static int plDataVersion(Btree *p, Pager *pPager, u32 *pOut){
   int rc = SQLITE_OK;
   if( PL_BT(p) ){
     rc = plFail(p, pl_data_version(p->pPl->pConn, &i));
-    i += p->pPl->nCommit;
+    i += p->pPl->nCommit - p->pPl->iJoined;
   }
   *pOut = sqlite3PagerDataVersion(pPager) + i;
   return rc;
+}
+
+/* The handle has just been attached: data_version goes on from what stock code answers. pCookie: that of the base then, or 0 if it was
+** fenced, which stock code has counted as a change. */
+static int plVersionJoins(Btree *p, const u64 *pCookie){
+  PlBtree *pPl = p->pPl;
+  pPl->nCommit = 0;
+  pPl->iJoined = sqlite3PagerDataVersion(p->pBt->pPager) + p->iBDataVersion;
+  return plFail(p, pl_data_version_from(pPl->pConn, pPl->iJoined, (const uint64_t*)pCookie));
+}
+
+/* The handle is about to be stock again: so do both numbers. nOther: commits of others that nobody has counted. */
+static void plVersionLeaves(Btree *p, PlConn *pConn, u32 nOther){
+  Pager *pPager = p->pBt->pPager;
+  u32 i;
+  /* An engine that has stopped can tell no number: any but the last. */
+  if( pl_data_version(pConn, &i) ) i = p->pPl->iJoined + p->pPl->nCommit + 1;
+  i += nOther;
+  pPager->iDataVersion += i - p->pPl->iJoined + p->pPl->nCommit;
+  p->iBDataVersion = i - pPager->iDataVersion;
 }
 
 /* What an attempt at a checkpoint works on, and what it found. */

@@ -31,6 +31,12 @@ impl Conn {
                 .is_some_and(|s| s.memtables.iter().any(|(_, m)| m.may_hold_root(root)))
     }
 
+    /// False if the snapshot's base is all that the transaction sees.
+    pub fn has_overlay(&self) -> bool {
+        let memtables = self.snapshot.as_ref().map_or(&[][..], |s| &s.memtables);
+        !self.writes.is_empty() || memtables.iter().any(|(_, m)| !m.is_empty())
+    }
+
     /// The entry of one key, if the overlay has one.
     pub fn get(&self, root: Root, key: &[u8]) -> Option<Entry<'_>> {
         if let Some(write) = self.writes.get(root, key) {

@@ -197,6 +197,18 @@ impl Conn {
         Ok(())
     }
 
+    /// Goes on from what the handle answered before it was attached: `version`, with the base at rest as `resting` says, or
+    /// fenced by somebody, which it has counted already. To be called right after attaching.
+    pub fn data_version_from(&mut self, version: u32, resting: Option<u64>) {
+        let c = self.db.control();
+        // A fence that was raised meanwhile has commits behind it that this look comes too late for: no number of commits is this one.
+        let missed = resting.is_some() && self.has_fence();
+        let readable = c.readable_ts.load(Acquire).wrapping_sub(self.own_commits);
+        let foreign_commits = if missed { u64::MAX } else { readable };
+        self.data_version = version;
+        self.seen = Some(Seen { foreign_commits, resting });
+    }
+
     /// A number that changes when a commit of another connection came into view since the last call.
     pub fn data_version(&mut self) -> u32 {
         let c = self.db.control();

@@ -31,6 +31,16 @@ pub unsafe extern "C" fn pl_root_overlay(conn: *mut PlConn, root: u32) -> c_int 
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_has_overlay(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { look(conn, "pl_has_overlay", |c| found(c.has_overlay())) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_get(
     conn: *mut PlConn,
     root: u32,

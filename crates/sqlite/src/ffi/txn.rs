@@ -81,6 +81,25 @@ pub unsafe extern "C" fn pl_data_version(conn: *mut PlConn, out: *mut u32) -> c_
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_data_version_from(
+    conn: *mut PlConn,
+    version: u32,
+    cookie: *const u64,
+) -> c_int {
+    // SAFETY: engine.h: `cookie` is null or readable.
+    unsafe {
+        look(conn, "pl_data_version_from", |c| {
+            c.data_version_from(version, cookie.as_ref().copied());
+            SQLITE_OK
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_write_begin(
     conn: *mut PlConn,
     how: c_int,
