@@ -385,3 +385,48 @@ fn stock_vacuum_at_rest_takes_the_mode_away_and_nothing_else() {
     connection.execute("INSERT INTO t(val) VALUES('again')").expect("an insert");
     assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(251));
 }
+
+/// What every mode is answered with inside transactions that have done nothing, read, and written, and what they come to.
+fn answers_within_transactions(subject: Subject, own: &str) -> Vec<String> {
+    let mut answers = Vec::new();
+    for begin in ["BEGIN", "BEGIN EXCLUSIVE", "SAVEPOINT s"] {
+        for work in [
+            "",
+            "SELECT * FROM t",
+            "UPDATE t SET val=1 WHERE id=-1",
+            "INSERT INTO t(val) VALUES(2)",
+            "INSERT INTO t(val) VALUES(2); SAVEPOINT inner; ROLLBACK TO inner",
+            "PRAGMA user_version=7",
+            "CREATE TABLE made(x)",
+        ] {
+            for asked in ["delete", "off", "nonsense"] {
+                let fixture = Fixture::new(subject.clone(), ROWS);
+                let connection = fixture.open();
+                connection.execute(begin).expect("it begins");
+                connection.execute(work).expect("it works");
+                let answer = connection
+                    .text(&format!("PRAGMA journal_mode={asked}"))
+                    .map_err(|e| (e.extended, e.message));
+                let goes_on =
+                    connection.execute("INSERT INTO t(val) VALUES(3)").map_err(|e| e.extended);
+                let ends = connection.execute("COMMIT").map_err(|e| e.extended);
+                let rows = connection.integer("SELECT count(*) FROM t");
+                let what = format!(
+                    "{begin}; {work}; {asked}: {answer:?} {goes_on:?} {ends:?} {rows:?} {} {:?}",
+                    mode(&connection),
+                    connection.text("PRAGMA integrity_check")
+                );
+                answers.push(what.replace(own, "OWN"));
+            }
+        }
+    }
+    answers
+}
+
+#[test]
+fn inside_a_transaction_every_mode_is_answered_as_in_wal_mode() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let ours = answers_within_transactions(subject, "concurrent");
+    let stock = answers_within_transactions(Subject::plait_in_wal_mode(), "wal");
+    assert_eq!(ours, stock);
+}

@@ -23,17 +23,18 @@ static int plXBusy(void *pCtx, int nPrior){
 static int plXInterrupted(void *pCtx){
   return AtomicLoad(&((sqlite3*)pCtx)->u1.isInterrupted);
 }
+static int plAsksHandler(sqlite3 *db){
+  return db->busyHandler.xBusyHandler!=0 && db->busyTimeout==0;
+}
 static const PlWait *plWait(sqlite3 *db, PlWait *pWait){
   memset(pWait, 0, sizeof(*pWait));
   pWait->pCtx = db;
   pWait->xInterrupted = plXInterrupted;
-  if( db->busyHandler.xBusyHandler==0 ){
-    pWait->timeoutMs = 0;
-  }else if( db->busyTimeout>0 ){
-    pWait->timeoutMs = db->busyTimeout;
-  }else{
+  if( plAsksHandler(db) ){
     pWait->timeoutMs = -1;
     pWait->xBusy = plXBusy;
+  }else{
+    pWait->timeoutMs = db->busyHandler.xBusyHandler ? db->busyTimeout : 0;
   }
   return pWait;
 }
@@ -289,12 +290,14 @@ static SQLITE_NOINLINE PL_COLD int plRefuseReset(Btree *p){
 }
 
 /* A reader that has not joined yet meets the locks of stock code: of a recovery of the WAL-index, or of the last one to close,
-** which last for a moment. It waits for their end, as one that has joined does (plBaseBegin()). */
+** which last for a moment. It waits for their end, as one that has joined does (plBaseBegin()). A busy handler of the application's
+** has been asked by stock code, and has had enough. */
 static SQLITE_NOINLINE int plOutwait(Btree *p, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
+  int nMax = plAsksHandler(p->db) ? PL_HANDLER_GRACE_MS : PL_BASE_RETRY_MS;
   int nMs, rc = SQLITE_BUSY;
   p->db->busyHandler.xBusyHandler = 0;
-  for(nMs=0; nMs<PL_BASE_RETRY_MS && (rc & 0xff)==SQLITE_BUSY && plFileMarked(p); nMs++){
+  for(nMs=0; nMs<nMax && (rc & 0xff)==SQLITE_BUSY && plFileMarked(p); nMs++){
     if( AtomicLoad(&p->db->u1.isInterrupted) ){
       rc = SQLITE_INTERRUPT;
       break;

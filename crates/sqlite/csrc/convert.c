@@ -6,7 +6,8 @@
 ** Out: engine: alone and everything merged -> header unmarked, committed -> side files removed. Then stock code goes
 **      on to the mode that was asked for.
 **
-** Both are refused inside a transaction, as for WAL. Everything happens before OP_JournalMode's own work, which then
+** Both are refused inside a transaction, as for WAL; in one that has changed something, leading out is not done and the answer is
+** the mode in force, as with WAL. Everything happens before OP_JournalMode's own work, which then
 ** finds nothing to do (PAGER_JOURNALMODE_QUERY) or an ordinary WAL database.
 **
 ** Only a rollback mode leads out: who asks for WAL has it. With PLAIT_JOURNAL_MODE=concurrent in the environment, asking for WAL
@@ -159,10 +160,17 @@ static int plIsConcurrent(Btree *p){
   return bMarked;
 }
 
+/* Has the open transaction changed something? SQLite answers then with the mode in force, and keeps it. */
+static int plHasWritten(Btree *p){
+  if( PL_BT(p) && !p->pPl->bExcl ) return p->pPl->bWrote;
+  return !sqlite3PagerOkToChangeJournalMode(p->pBt->pPager);
+}
+
 /* OP_JournalMode begins: returns the mode that stock code shall set, or that it is only asked for the one in force. */
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   Pager *pPager = p->pBt->pPager;
   int bWal = sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL;
+  if( eAsked!=PAGER_JOURNALMODE_QUERY && eAsked!=PL_JOURNALMODE && plHasWritten(p) ) return PAGER_JOURNALMODE_QUERY;
   /* Another connection may have switched the mode on since this one looked. */
   if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) ){
     /* Who asks for a mode that leads out has to be a member to switch it off. */

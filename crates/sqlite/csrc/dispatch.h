@@ -171,6 +171,7 @@ struct PlFacade {
 #define PL_MARKED(a) ((a)[19]>=2 && get4byte(&(a)[72])!=0)
 #define PL_FENCED(a) ((a)[18]==3 && (a)[19]==3 && get4byte(&(a)[72])!=0)
 
+#define PL_HANDLER_GRACE_MS 100   /* the same, for one with a busy handler of the application's: then that is asked */
 #define PL_BASE_RETRY_MS 3000     /* a reader waits at least this long for the base's own locks before it says BUSY */
 
 #define PLC_PURE   0

@@ -17,10 +17,11 @@
 #define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
 
 /* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
-** concurrent database do not see that. */
+** concurrent database do not see that, unless it goes on and their busy handler has had enough. */
 static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
-  int nMs = MAX(p->db->busyTimeout, PL_BASE_RETRY_MS);
+  int bAsk = plAsksHandler(p->db);
+  int nMs = bAsk ? PL_HANDLER_GRACE_MS : MAX(p->db->busyTimeout, PL_BASE_RETRY_MS);
   const PlMarks *pMarks;
   int nWaited = 0;
   int rc = plFail(p, pl_read_marks(p->pPl->pConn, &pMarks));
@@ -29,7 +30,8 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   plUseMarks(p->pBt->pPager, pMarks);
   for(;;){
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
-    if( (rc & 0xff)!=SQLITE_BUSY || nWaited>=nMs ) break;
+    if( (rc & 0xff)!=SQLITE_BUSY ) break;
+    if( nWaited>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(&saved)) ) break;
     if( AtomicLoad(&p->db->u1.isInterrupted) ){
       rc = SQLITE_INTERRUPT;
       break;
