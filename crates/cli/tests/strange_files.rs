@@ -39,8 +39,11 @@ fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
+/// What stands under a name, and what puts it there.
+type Stranger = (&'static str, Box<dyn Fn(&Path)>);
+
 /// What can stand under a name, by its name in messages, and what leads nowhere good.
-fn strangers(scene: &Scene) -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
+fn strangers(scene: &Scene) -> Vec<Stranger> {
     let victim = scene.folder().join("victim");
     std::fs::write(&victim, [7; 100_000]).expect("a file of somebody else");
     let nothing = scene.folder().join("nothing");
@@ -138,7 +141,7 @@ fn a_file_without_permissions_is_named() {
     std::os::unix::fs::chown(scene.folder(), Some(nobody), Some(nobody)).expect("given away");
     for suffix in ["", "-wal", "-shm", "-plait-shm"] {
         let path = scene.beside(suffix);
-        std::fs::set_permissions(&path, Permissions::from_mode(0)).expect("its mode");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("its mode");
         for args in COMMANDS {
             let mut other = Command::new("setpriv");
             other
