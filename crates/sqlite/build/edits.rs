@@ -361,6 +361,14 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "backup.c",
+        anchor: "    if( p->pDestDb && p->pSrc->pBt->inTransaction==TRANS_WRITE ){",
+        place: Replace,
+        text: "    if( p->pDestDb && p->pSrc->pBt->inTransaction==TRANS_WRITE && !plOnlyCopies(p->pSrc) ){ /* [plait] */",
+        why: "a transaction that is exclusive because of a backup, and writes nothing, does not hinder its steps. \
+              int plOnlyCopies(Btree*)",
+    },
+    Edit {
+        section: "backup.c",
         anchor: "    nSrcPage = (int)sqlite3BtreeLastPage(p->pSrc);",
         place: Replace,
         text: "    nSrcPage = plBackupPages(p->pSrc, p->iNext, nPage, &rc); /* [plait] */",

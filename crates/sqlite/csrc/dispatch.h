@@ -64,6 +64,7 @@ struct PlBtree {
   u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
   u8 bTrack;              /* record reads point by point and range by range */
   u8 bUsed;               /* a table other than the schema was opened in this snapshot */
+  u8 bCopies;             /* exclusive because of a backup or an image (pages.c) */
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
   u8 bCopy;               /* sqlite3_serialize() runs */

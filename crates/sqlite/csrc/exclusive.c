@@ -88,7 +88,7 @@ static int plEscalate(Btree *p){
   }
   if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
-    pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
+    pPl->bCopies = pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = 0;
     rc = plReplayOwn(p);
   }

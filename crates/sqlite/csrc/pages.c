@@ -84,7 +84,12 @@ static int plWholeView(Btree *p, int eView){
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
   bWhole = rc==SQLITE_DONE;
   if( pPl->eWrite && !bOnlyOthers ) return plEscalate(p);
-  if( pPl->bUsed && eView==PLV_COPY ) return bWhole ? SQLITE_OK : plEscalate(p);
+  if( pPl->bUsed && eView==PLV_COPY ){
+    if( bWhole ) return SQLITE_OK;
+    rc = plEscalate(p);
+    pPl->bCopies = rc==SQLITE_OK;
+    return rc;
+  }
   if( eView==PLV_LOOK && pPl->bLooked ) return SQLITE_OK;
   if( !pPl->bUsed && !bOnlyOthers && !bWhole ){
     iCookie = get4byte(&p->pBt->pPage1->aData[40]);
@@ -160,6 +165,11 @@ static int plBtreeIntegrityCheck(
   return rc;
 }
 
+/* Exclusive for the sake of a copy alone: there is nothing that the copy could not have. */
+static int plOnlyCopies(Btree *p){
+  return PL_BT(p) && p->pPl->bExcl && p->pPl->bCopies && !p->pPl->bWrote;
+}
+
 /* sqlite3_backup_step() asks for the size of its source before it reads page iNext and up to nPage-1 more (nPage<0: all). The first
 ** step makes the base complete, and so does the one that would be the last: as with stock SQLite the copy is what is
 ** committed when it ends, and if that has changed since, the pager starts the backup over. */
@@ -168,7 +178,7 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int nPage, int *pRc){
     PlBtree *pPl = pSrc->pPl;
     int bFirst = pSrc->pBt->pPager->pBackup==0;
     int bLast = nPage<0 || (i64)iNext+nPage>(i64)sqlite3BtreeLastPage(pSrc);
-    if( pSrc->nBackup>0 && pPl->eWrite ){
+    if( pSrc->nBackup>0 && pPl->eWrite && !plOnlyCopies(pSrc) ){
       *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
     }else if( bFirst || bLast || pPl->eWrite ){
       *pRc = plWholeView(pSrc, PLV_COPY);
