@@ -48,7 +48,7 @@ impl Scene {
             (_, "log.create.written" | "log.create.renamed") | ("fence", _) => Self::First,
             (_, "log.grow.filled") => Self::Growth,
             ("close", _) => Self::Close,
-            ("recovery", _) => Self::Recovery,
+            ("recovery" | "rest", _) => Self::Recovery,
             ("disable", _) => Self::Conversion,
             _ => Self::Crowd,
         }
@@ -309,9 +309,10 @@ pub struct Report {
 #[must_use]
 pub fn points() -> Vec<(&'static str, u32)> {
     let passage = |point| if Scene::of(point) == Scene::Crowd { 3 } else { 1 };
-    // Those of gaps and of commits over several files are not passed in these scenes: queues.rs kills at them, several_files_killed.rs
-    // kills and stops.
-    let is_here = |point: &&str| !point.starts_with("gaps.") && !point.starts_with("several.");
+    // Those of gaps, of commits over several files and of restoring are not passed in these scenes: queues.rs and missing_log_killed.rs
+    // kill at them, several_files_killed.rs kills and stops. Who restores holds what a recovery holds.
+    let is_here =
+        |point: &&str| !["gaps.", "several.", "restore."].iter().any(|own| point.starts_with(own));
     crash_points().into_iter().filter(is_here).map(|point| (point, passage(point))).collect()
 }
 

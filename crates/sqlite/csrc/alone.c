@@ -65,10 +65,11 @@ static int plIsHidden(Btree *p){
 /* Has a killed process left files of a session that never committed? They go with the last member of one. */
 static int plHasRemains(Pager *pPager){
   static const char *const azSuffix[] = { "-plait-shm", "-plait", "-plait-new" };
+  struct stat st;
   int i, bFound = 0;
   for(i=0; i<ArraySize(azSuffix) && !bFound; i++){
     char *z = sqlite3_mprintf("%s%s", sqlite3PagerFilename(pPager, 0), azSuffix[i]);
-    bFound = z==0 || osAccess(z, F_OK)==0;
+    bFound = z==0 || (lstat(z, &st)==0 && S_ISREG(st.st_mode));
     sqlite3_free(z);
   }
   return bFound;
