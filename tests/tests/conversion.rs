@@ -430,3 +430,22 @@ fn inside_a_transaction_every_mode_is_answered_as_in_wal_mode() {
     let stock = answers_within_transactions(Subject::plait_in_wal_mode(), "wal");
     assert_eq!(ours, stock);
 }
+
+#[test]
+fn a_session_leaves_one_file_though_its_wal_was_to_be_kept() {
+    let Some(subject) = real_plait("a WAL that is kept") else { return };
+    let left = |subject: &Subject| {
+        let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
+        let connections: Vec<_> = (0..2).map(|_| fixture.open()).collect();
+        for connection in &connections {
+            connection.persist_wal().expect("it is told so");
+            connection.execute("INSERT INTO t VALUES(1)").expect("it writes");
+        }
+        for connection in connections {
+            connection.close().expect("it closes");
+        }
+        fixture.side_file("-wal").exists()
+    };
+    assert!(left(&Subject::stock()));
+    assert!(!left(&subject));
+}

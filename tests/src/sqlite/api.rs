@@ -141,6 +141,7 @@ functions! {
     last_insert_rowid = b"sqlite3_last_insert_rowid\0": fn(*mut RawDb) -> i64;
     get_autocommit = b"sqlite3_get_autocommit\0": fn(*mut RawDb) -> c_int;
     txn_state = b"sqlite3_txn_state\0": fn(*mut RawDb, *const c_char) -> c_int;
+    file_control = b"sqlite3_file_control\0": fn(*mut RawDb, *const c_char, c_int, *mut c_void) -> c_int;
     db_cacheflush = b"sqlite3_db_cacheflush\0": fn(*mut RawDb) -> c_int;
     prepare_v2 = b"sqlite3_prepare_v2\0": fn(*mut RawDb, *const c_char, c_int, *mut *mut RawStatement, *mut *const c_char) -> c_int;
     finalize = b"sqlite3_finalize\0": fn(*mut RawStatement) -> c_int;

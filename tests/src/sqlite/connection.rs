@@ -311,6 +311,15 @@ impl Connection {
         }
     }
 
+    /// Asks for the WAL to stay after the last close (`SQLITE_FCNTL_PERSIST_WAL`).
+    pub fn persist_wal(&self) -> Result<()> {
+        let mut on: c_int = 1;
+        let (file, on) = (c"main".as_ptr(), (&raw mut on).cast());
+        // SAFETY: the connection is open, and the argument of this control is an int.
+        let code = unsafe { (self.functions().file_control)(self.inner.raw, file, 10, on) };
+        self.check(code, "file_control")
+    }
+
     /// `sqlite3_db_cacheflush`.
     pub fn cache_flush(&self) -> Result<()> {
         // SAFETY: the connection is open.
