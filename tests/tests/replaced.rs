@@ -39,6 +39,15 @@ fn session(subject: &Subject, fixture: &Fixture) -> Actor {
     writer
 }
 
+/// The same, with the base's WAL emptied or not.
+fn session_with_wal(subject: &Subject, fixture: &Fixture, emptied: bool) -> Actor {
+    let mut writer = session(subject, fixture);
+    if emptied {
+        writer.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+    writer
+}
+
 /// Backups of every kind, of the state before the session.
 fn backups(fixture: &Fixture) -> Vec<(&'static str, Vec<u8>)> {
     let resting = std::fs::read(fixture.database()).expect("at rest");
@@ -164,10 +173,7 @@ fn a_backup_copied_over_a_live_database_stops_its_members_and_newcomers_until_it
         let database = fixture.database();
         for (what, backup) in backups(&fixture) {
             let before = count(&subject, &database).expect("it opens");
-            let mut writer = session(&subject, &fixture);
-            if emptied {
-                writer.ok("PRAGMA wal_checkpoint(TRUNCATE)");
-            }
+            let mut writer = session_with_wal(&subject, &fixture, emptied);
             let newest = std::fs::read(&database).expect("the newest");
             std::fs::write(&database, &backup).expect("copied over it");
             is_refused(&subject, &database, what);
@@ -210,10 +216,7 @@ fn a_backup_moved_over_a_live_database_is_not_let_in_and_members_read_on_without
         let database = fixture.database();
         for (what, backup) in backups(&fixture) {
             let before = count(&subject, &database).expect("it opens");
-            let mut writer = session(&subject, &fixture);
-            if emptied {
-                writer.ok("PRAGMA wal_checkpoint(TRUNCATE)");
-            }
+            let mut writer = session_with_wal(&subject, &fixture, emptied);
             let aside = moved_over(&fixture, &backup);
             is_refused(&subject, &database, what);
             std::thread::sleep(LOOK);

@@ -106,11 +106,7 @@ impl Worker {
     }
 
     fn give_up(&mut self, error: &SqlError) -> Result<()> {
-        if error.is_conflict() {
-            self.count.conflicts += 1;
-        } else {
-            self.count.busy += 1;
-        }
+        self.count.note_repeated(error);
         if self.connection.autocommit() { Ok(()) } else { self.rollback.run() }
     }
 }

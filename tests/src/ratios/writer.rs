@@ -42,6 +42,17 @@ pub struct Count {
     pub steady: f64,
 }
 
+impl Count {
+    /// A transaction was refused with this, and will be repeated.
+    pub(super) fn note_repeated(&mut self, error: &SqlError) {
+        if error.is_conflict() {
+            self.conflicts += 1;
+        } else {
+            self.busy += 1;
+        }
+    }
+}
+
 /// Settings as the engine reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -180,11 +191,7 @@ impl Writer {
     }
 
     fn give_up(&mut self, error: &SqlError) -> Result<()> {
-        if error.is_conflict() {
-            self.count.conflicts += 1;
-        } else {
-            self.count.busy += 1;
-        }
+        self.count.note_repeated(error);
         if self.connection.autocommit() { Ok(()) } else { self.rollback.run() }
     }
 
