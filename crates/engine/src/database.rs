@@ -155,6 +155,7 @@ pub(crate) fn let_go_of_deleted(path: &Path) -> bool {
             continue;
         }
         found = true;
+        // A name that stays is met again by the caller, who looks for a log that is in use.
         let region = database.region.file();
         let _ = side::remove(region, database.region.path());
         if let Some(log) = database.log_claim.get() {

@@ -200,10 +200,9 @@ static void plDetach(Btree *p){
 
 /* Whoever may not write in the folder cannot begin a session, nor join one whose files they may not write. */
 static int plMayNotJoin(Btree *p){
-  static const int eAccess = R_OK|W_OK;
   char *zShm = sqlite3_mprintf("%s-plait-shm", sqlite3PagerFilename(p->pBt->pPager, 0));
   int rc = 0;
-  if( zShm && faccessat(AT_FDCWD, zShm, eAccess, AT_EACCESS)!=0 ){
+  if( zShm && faccessat(AT_FDCWD, zShm, R_OK|W_OK, AT_EACCESS)!=0 ){
     rc = errno==EACCES;
     if( errno==ENOENT ){
       char *zEnd = strrchr(zShm, '/');
