@@ -27,7 +27,7 @@ pub struct RunArgs {
     /// Directory on a medium to be measured; can be given several times [default: the current one]
     #[arg(long = "dir")]
     directories: Vec<PathBuf>,
-    /// Write the results as JSON
+    /// Write the results as JSON, compressed if the name ends in .gz
     #[arg(long)]
     json: Option<PathBuf>,
     /// Write a report as one HTML file

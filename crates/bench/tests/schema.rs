@@ -32,11 +32,40 @@ fn the_documented_schema_is_that_of_the_types() {
 #[test]
 fn a_stored_result_shows_what_the_run_showed() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("results.json");
     let results = samples::results(3);
-    results.write(&path).expect("written");
-    let stored = Results::read(&path).expect("read");
-    assert_eq!(markdown::markdown(&stored), markdown::markdown(&results));
+    for name in ["results.json", "results.json.gz"] {
+        let path = folder.path().join(name);
+        results.write(&path).expect("written");
+        let stored = Results::read(&path).expect("read");
+        assert_eq!(markdown::markdown(&stored), markdown::markdown(&results), "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_ends_in_gz_is_compressed_and_a_part_of_such_a_file_is_no_result() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plain, compressed] = ["plain.json", "small.json.gz"].map(|name| folder.path().join(name));
+    for path in [&plain, &compressed] {
+        samples::results(3).write(path).expect("written");
+    }
+    let [plain, small] = [&plain, &compressed].map(|path| std::fs::read(path).expect("a file"));
+    assert!(small.len() * 4 < plain.len(), "{} of {} bytes", small.len(), plain.len());
+    std::fs::write(&compressed, &small[..small.len() / 2]).expect("cut");
+    let error = format!("{:#}", Results::read(&compressed).expect_err("half of it"));
+    assert!(error.contains("cannot read") && error.contains("small.json.gz"), "{error}");
+}
+
+#[test]
+fn every_raw_result_in_docs_can_be_read() {
+    let folder = document("benchmarks");
+    let raw =
+        std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    let raw: Vec<_> = raw.filter(|path| path.extension().is_some_and(|e| e == "gz")).collect();
+    assert!(!raw.is_empty(), "{}", folder.display());
+    for path in raw {
+        let results = Results::read(&path).expect("a result");
+        assert!(!results.cells.is_empty(), "{}", path.display());
+    }
 }
 
 #[test]

@@ -3,9 +3,13 @@
 //! The schema is documented in docs/benchmark-results.md. [`SCHEMA`] grows when a reader of an older version would
 //! misread a newer file.
 
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +24,8 @@ use crate::studies::{Cell, Chart};
 
 /// Version of the schema.
 pub const SCHEMA: u32 = 1;
+/// What a file compressed by gzip begins with (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -119,14 +125,18 @@ impl Results {
         proofs.find(|proof| !proof.proven).map(|proof| proof.why.clone())
     }
 
-    /// Reads a file.
+    /// Reads a file, compressed by gzip or not, whatever its name.
     ///
     /// # Errors
     /// If it is not there, is no result, or one of a newer version.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let value: serde_json::Value = serde_json::from_str(&text)
+        let cannot = || format!("cannot read {}", path.display());
+        let mut text = std::fs::read(path).with_context(cannot)?;
+        if text.starts_with(&GZIP) {
+            let compressed = std::mem::take(&mut text);
+            MultiGzDecoder::new(&compressed[..]).read_to_end(&mut text).with_context(cannot)?;
+        }
+        let value: serde_json::Value = serde_json::from_slice(&text)
             .with_context(|| format!("{} is no JSON", path.display()))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(schema) if schema <= u64::from(SCHEMA) => {}
@@ -139,12 +149,18 @@ impl Results {
             .with_context(|| format!("{} is no result of plait bench", path.display()))
     }
 
-    /// Writes a file, whole or not at all.
+    /// Writes a file, whole or not at all; compressed if its name ends in `.gz`.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_vec_pretty(self).context("the results cannot be written")?;
+        let cannot = "the results cannot be written";
+        let mut text = serde_json::to_vec_pretty(self).context(cannot)?;
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            let mut compressed = GzEncoder::new(Vec::new(), Compression::default());
+            compressed.write_all(&text).context(cannot)?;
+            text = compressed.finish().context(cannot)?;
+        }
         super::write_whole(path, &text)
     }
 }
