@@ -46,7 +46,7 @@ impl Scene {
     fn of(point: &str) -> Self {
         match (point.split('.').next().unwrap_or_default(), point) {
             (_, "log.create.written" | "log.create.renamed") | ("fence", _) => Self::First,
-            (_, "log.grow.filled") => Self::Growth,
+            (_, "log.grow.filled" | "commit.ring_grown" | "commit.memory_grown") => Self::Growth,
             ("close", _) => Self::Close,
             ("recovery" | "rest", _) => Self::Recovery,
             ("disable", _) => Self::Conversion,

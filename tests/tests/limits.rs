@@ -5,6 +5,7 @@ use plait_tests::job::{Job, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA};
 use plait_tests::os::mapped_bytes;
 use plait_tests::place::Place;
+use plait_tests::ratios::idle::Footprint;
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -190,4 +191,31 @@ fn memory_and_log_stay_bounded_under_a_flood_of_commits() {
 #[test]
 fn memory_stays_bounded_while_a_reader_keeps_an_old_snapshot() {
     flood(Place::Processes, 100, true);
+}
+
+#[test]
+fn an_idle_database_takes_little_beside_its_file_until_much_is_written() {
+    let Some(subject) = real_plait("its files") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY, val)");
+    let connections = [fixture.open(), fixture.open()];
+    let write = |rows: u32| {
+        for connection in &connections {
+            connection
+                .execute(&format!(
+                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<{rows})
+                     INSERT INTO t(val) SELECT randomblob(1000) FROM n"
+                ))
+                .expect("rows");
+        }
+        Footprint::of(&fixture.database()).expect("its files")
+    };
+    let idle = write(1);
+    assert!(idle.disk_bytes < 2 * MIB && idle.mapped_bytes < 2 * MIB, "{idle:?}");
+    let mut last = idle;
+    for rows in [30, 60, 120, 240] {
+        last = write(rows);
+    }
+    assert!(last.disk_bytes > idle.disk_bytes, "it grows: {last:?}");
+    assert_eq!(connections[0].integer("SELECT count(*) FROM t"), Ok(2 * (1 + 30 + 60 + 120 + 240)));
+    assert_eq!(connections[1].text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }

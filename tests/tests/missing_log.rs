@@ -251,6 +251,55 @@ fn a_log_that_was_away_for_a_while_is_gone_on_with_or_restored_from_memory() {
     }
 }
 
+/// A row of so many bytes.
+fn large(name: &str, bytes: usize) -> String {
+    format!("INSERT INTO w VALUES('{name}', hex(zeroblob({})))", bytes / 2)
+}
+
+/// Ring, memtables and log begin small: what has been written here has made each of them grow, by the hands of two processes.
+#[test]
+fn what_made_memory_and_log_grow_is_restored_as_well() {
+    let Some(subject) = real_plait("a lost log") else { return };
+    for (level, harm) in [("FULL", Harm::Removed), ("NORMAL", Harm::CutShort)] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let (database, log) = (fixture.database(), fixture.side_file("-plait"));
+        let mut writers = ["one", "other"].map(|name| {
+            let mut writer = Actor::start(Place::Processes, name, &subject, &database);
+            writer.ok(&format!("PRAGMA synchronous={level}"));
+            writer
+        });
+        let mut size = 3_000;
+        for round in 0..60 {
+            let [one, other] = &mut writers;
+            one.ok(&large(&format!("of one {round}"), size));
+            other.ok(&large(&format!("of the other {round}"), size / 2));
+            size = (size * 9 / 8).min(900_000);
+        }
+        let rows = writers[0].ok(CONTENT);
+        writers.into_iter().for_each(Actor::kill);
+        harm.to(&log);
+        is_whole(&subject, &database, &rows, level);
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_short_is_not_made_long_enough_again_by_its_growth() {
+    let Some(subject) = real_plait("a lost log") else { return };
+    for harm in [Harm::CutShort, Harm::Emptied] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let (database, log) = (fixture.database(), fixture.side_file("-plait"));
+        let mut writer = actor(Place::Processes, &subject, &database);
+        writer.ok("UPDATE t SET val=val||'!' WHERE id<100");
+        let rows = writer.ok(CONTENT);
+        harm.to(&log);
+        let left = std::fs::metadata(&log).expect("there").len();
+        is_stopped(&mut writer, &large("refused", 600_000), "longer than the log");
+        assert_eq!(std::fs::metadata(&log).expect("there").len(), left, "{harm:?}: as it was");
+        writer.kill();
+        is_whole(&subject, &database, &rows, "cut short");
+    }
+}
+
 #[test]
 fn a_second_loss_is_survived_as_the_first_was() {
     let Some(subject) = real_plait("a lost log") else { return };

@@ -212,3 +212,41 @@ fn a_process_with_a_small_file_size_limit_stops_nobody() {
     other.close().expect("it closes");
     sound_at_rest(&fixture.database(), 6);
 }
+
+/// Log and memory of a session begin small. Who may not make them longer fails before its commit counts, and nobody else.
+#[test]
+fn a_process_that_may_not_make_the_log_longer_fails_before_its_commit_counts() {
+    let Some(subject) = real_plait("limits while the log grows") else { return };
+    os::ignore_file_size_signal();
+    let large = |bytes: u32| format!("INSERT INTO t(n) VALUES(zeroblob({bytes}))");
+    for synchronous in ["NORMAL", "FULL"] {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let other = fixture.open();
+        let mut poor = process("poor", &subject, &fixture.database());
+        poor.ok(&format!("PRAGMA synchronous={synchronous}; INSERT INTO t(n) VALUES(0)"));
+        goes_on(&other, 3);
+        os::limit(poor.pid(), Limited::FileSize, Some(200 << 10)).expect("a limit");
+        let error = poor.run(&large(400_000)).error.expect("it may not make the log longer");
+        assert!(error.message.contains("-plait"), "{error}");
+        assert_eq!(
+            other.integer("SELECT count(*) FROM t"),
+            Ok(3),
+            "{synchronous}: it failed as a whole"
+        );
+        assert_eq!(other.integer(POISONED), Ok(0));
+        other.execute(&large(700_000)).expect("others make it longer");
+        // Now the log is long enough, and its place in it is one that the poor process may not write to: so others do.
+        let beyond = poor.run("INSERT INTO t(n) VALUES(0)").error.is_some();
+        goes_on(&other, 6);
+        assert!(synchronous == "NORMAL" || beyond, "it has written past its limit");
+        os::limit(poor.pid(), Limited::FileSize, None).expect("no limit");
+        poor.ok(&large(900_000));
+        // No descriptor is needed for growth.
+        os::limit(poor.pid(), Limited::Descriptors, Some(NO_MORE)).expect("a limit");
+        poor.ok(&large(2_000_000));
+        poor.close().expect("it closes");
+        goes_on(&other, 9);
+        other.close().expect("it closes");
+        sound_at_rest(&fixture.database(), 9);
+    }
+}

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::deleted;
 use crate::error::{Error, Result};
-use crate::log::{BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
+use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
@@ -603,6 +603,19 @@ impl Database {
 
     fn base_wal(&self) -> BaseWal {
         BaseWal::new(Arc::new(OsStorage), suffixed(&self.path, "-wal"))
+    }
+
+    /// Does what an append lacked.
+    pub(crate) fn make_room_in_log(&self, lacking: AppendError) -> Result<()> {
+        if let AppendError::NeedsRing(bytes) = lacking {
+            return self.region.grow_ring(bytes);
+        }
+        self.log()?.make_room(lacking).map_err(Error::from)
+    }
+
+    /// Has the segment of the generation that is about to begin ready in the log file.
+    pub(crate) fn prepare_next_segment(&self) -> Result<()> {
+        Ok(self.log()?.prepare_next_segment()?)
     }
 
     /// Has a segment of the log file ready before a commit needs it.

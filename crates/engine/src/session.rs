@@ -73,8 +73,8 @@ pub(crate) mod restore;
 
 /// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
 pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
-/// Slots that a new log file has.
-const FIRST_SLOTS: u32 = 2;
+/// Stream bytes that a new log file has room for.
+const FIRST_LOG_BYTES: u64 = 128 << 10;
 
 /// A random number that is not 0.
 pub fn random_salt() -> u32 {
@@ -426,7 +426,7 @@ pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Resul
 /// Fills the shared memory of a new session over a resting base.
 fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     region.reset()?;
-    region.allocate_ring()?;
+    let ring_space = region.allocate_ring()?;
     if !region.allocate_arena(0)? {
         return Err(Error::Busy(
             "a process is still making the shared memory of an earlier session".into(),
@@ -452,7 +452,8 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
         ring_bytes: RING_BYTES as u64,
         window_bytes: WINDOW_BYTES,
         segment_bytes: SEGMENT_BYTES,
-        prepared_slots: FIRST_SLOTS,
+        ring_space,
+        prepared_bytes: FIRST_LOG_BYTES,
         slot_limit: DEFAULT_SLOT_LIMIT,
     });
     c.applied_lsn.store(region.log().log_end().get(), Relaxed);
@@ -467,7 +468,7 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
         salt: region.log().salt(),
         base_identity: (meta.dev(), meta.ino()),
         mode: meta.mode() & 0o777,
-        slots: FIRST_SLOTS,
+        prepared_bytes: FIRST_LOG_BYTES,
         segment_bytes: SEGMENT_BYTES,
     };
     let note = |file| region.log().note_file(file);

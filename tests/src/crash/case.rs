@@ -148,7 +148,9 @@ impl Case {
             "right" => kinds = vec![Kind::Begin(Begin::Immediate), Kind::Bulk],
             _ => {}
         }
-        let is_long = self.point == "log.grow.filled" || self.point.starts_with("log.window");
+        let is_long = self.point.ends_with("_grown")
+            || self.point == "log.grow.filled"
+            || self.point.starts_with("log.window");
         let ledger = Ledger {
             kinds,
             commits: Some(match self.scene {

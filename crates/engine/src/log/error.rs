@@ -13,6 +13,10 @@ pub enum AppendError {
     RingFull,
     /// The file needs this many prepared slots first.
     NeedsSlots(u32),
+    /// The file needs room for this many stream bytes first, counted from its first slot.
+    NeedsBytes(u64),
+    /// So many bytes of the ring need disk space behind them first.
+    NeedsRing(u64),
     /// The configured limit of the log would be exceeded.
     LimitReached,
     /// The frame is longer than a frame can be.

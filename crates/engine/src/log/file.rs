@@ -30,8 +30,8 @@
 //!       4096  stream bytes       segment_bytes of them
 //! ```
 //!
-//! Slots are zero-filled and synced before they are counted as prepared, and used again when the
-//! generation in them has been merged durably. A slot's header is written with the first bytes of its
+//! Slots are zero-filled and synced before they are counted as prepared, the first of them piece by piece, so that the file of a
+//! session that writes little stays short; and they are used again when the generation in them has been merged durably. A slot's header is written with the first bytes of its
 //! segment and becomes durable with them. What a slot held before cannot be mistaken for frames of the new segment,
 //! because a frame states its position.
 //!
@@ -74,8 +74,8 @@ pub struct LogFileParams {
     pub base_identity: (u64, u64),
     /// Permission bits, those of the base.
     pub mode: u32,
-    /// Slots to prepare.
-    pub slots: u32,
+    /// Stream bytes to prepare room for.
+    pub prepared_bytes: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
 }
@@ -214,7 +214,7 @@ impl LogFile {
         let file =
             storage.create(&draft, params.mode).map_err(|e| LogError::io("create", &draft, &e))?;
         let log = LogFile { file, path: path.to_owned(), header };
-        let made = log.fill_new(params.slots);
+        let made = log.fill_new(params.prepared_bytes);
         if let Err(e) = made {
             let _ = storage.remove(&draft);
             return Err(e);
@@ -227,13 +227,11 @@ impl LogFile {
         Ok(log)
     }
 
-    fn fill_new(&self, slots: u32) -> Result<(), LogError> {
+    fn fill_new(&self, bytes: u64) -> Result<(), LogError> {
         let mut page = vec![0; PAGE_BYTES as usize];
         page[..HEADER_BYTES].copy_from_slice(&self.header.encode());
         self.file.write_at(&page, 0).map_err(|e| self.write_error(&e))?;
-        for slot in 0..slots {
-            self.fill_slot(slot)?;
-        }
+        self.fill(0, bytes)?;
         self.sync()
     }
 
@@ -336,13 +334,27 @@ impl LogFile {
         self.file.len_bytes().map_err(|e| LogError::io("measure", &self.path, &e))
     }
 
-    /// Writes zeros over all of a slot, so that its space is allocated. Not synced.
-    pub(super) fn fill_slot(&self, slot: u32) -> Result<(), LogError> {
-        let zeros = vec![0u8; (64 << 10).min((PAGE_BYTES + self.header.segment_bytes) as usize)];
-        let mut at = slot_offset(slot, self.header.segment_bytes);
-        let end = slot_offset(slot + 1, self.header.segment_bytes);
-        while at < end {
-            let n = zeros.len().min((end - at) as usize);
+    /// Writes zeros over the room for stream bytes `from..to`, counted from the first slot, and over the headers of slots that begin
+    /// there, so that its space is allocated. Not synced.
+    pub(super) fn fill(&self, from: u64, to: u64) -> Result<(), LogError> {
+        let segment = self.header.segment_bytes;
+        let mut from = from;
+        while from < to {
+            let end = to.min((from / segment + 1) * segment);
+            let slot = slot_offset((from / segment) as u32, segment);
+            let within = |at: u64| slot + PAGE_BYTES + at % segment;
+            let first = if from.is_multiple_of(segment) { slot } else { within(from) };
+            self.write_zeros(first, within(end - 1) + 1)?;
+            from = end;
+        }
+        Ok(())
+    }
+
+    fn write_zeros(&self, from: u64, to: u64) -> Result<(), LogError> {
+        let zeros = vec![0u8; (64 << 10).min(to - from) as usize];
+        let mut at = from;
+        while at < to {
+            let n = zeros.len().min((to - at) as usize);
             self.file.write_at(&zeros[..n], at).map_err(|e| self.write_error(&e))?;
             at += n as u64;
         }

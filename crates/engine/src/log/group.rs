@@ -406,7 +406,9 @@ impl Log {
         let shared = self.shared();
         match lacking {
             AppendError::RingFull => self.write_through(shared.log_end()),
-            AppendError::NeedsSlots(slots) => self.grow(slots),
+            AppendError::NeedsSlots(slots) => self.grow(u64::from(slots) * shared.segment_bytes()),
+            AppendError::NeedsBytes(bytes) => self.grow(self.worth_preparing(bytes)),
+            AppendError::NeedsRing(_) => unreachable!("shared memory is its owner's to allocate"),
             AppendError::LimitReached => Err(LogError::Full {
                 path: self.file.path().to_owned(),
                 limit_bytes: u64::from(shared.slot_limit()) * shared.segment_bytes(),
@@ -424,29 +426,44 @@ impl Log {
     /// A full disk is no error here: it is reported when a slot is really needed.
     pub fn prepare_spare(&self) -> Result<(), LogError> {
         let shared = self.shared();
-        let wanted = self.live_segments() + 1;
-        if wanted <= u64::from(shared.prepared_slots.load(Acquire))
-            || wanted > u64::from(shared.slot_limit())
-        {
+        if !shared.prepared_bytes().is_multiple_of(shared.segment_bytes()) {
+            // A session that has written little so far.
             return Ok(());
         }
+        self.prepare_next_segment()
+    }
+
+    /// The same, however little was written: the next generation is about to begin beside this one.
+    pub fn prepare_next_segment(&self) -> Result<(), LogError> {
+        let shared = self.shared();
+        let wanted = self.live_segments() + 1;
+        if wanted <= u64::from(shared.prepared_slots()) || wanted > u64::from(shared.slot_limit()) {
+            return Ok(());
+        }
+        let wanted = wanted * shared.segment_bytes();
         let Some(grow) = shared.grow_mutex.try_lock(&self.party) else {
             return Ok(());
         };
-        if wanted <= u64::from(shared.filled_slots.load(Relaxed)) {
+        if wanted <= shared.filled_bytes.load(Relaxed) {
             // Who has filled it syncs it, or whoever needs it.
             return Ok(());
         }
-        match self.fill_slots(grow, wanted as u32).and_then(|filled| self.prepare_filled(filled)) {
+        match self.fill(grow, wanted).and_then(|filled| self.prepare_filled(filled)) {
             Err(LogError::NoSpace { .. }) => Ok(()),
             other => other,
         }
     }
 
-    /// Extends the file until it has `slots` prepared slots.
-    fn grow(&self, slots: u32) -> Result<(), LogError> {
+    /// Room for so many bytes and as many again, but for no more than the slot in which they end.
+    fn worth_preparing(&self, bytes: u64) -> u64 {
+        let whole = bytes.next_multiple_of(self.shared().segment_bytes());
+        (2 * bytes).next_power_of_two().min(whole)
+    }
+
+    /// Extends the file until it has prepared room for so many bytes.
+    fn grow(&self, bytes: u64) -> Result<(), LogError> {
         let grow = self.lock_grow()?;
-        let filled = self.fill_slots(grow, slots)?;
+        let filled = self.fill(grow, bytes)?;
         self.prepare_filled(filled)
     }
 
@@ -470,32 +487,32 @@ impl Log {
         }
     }
 
-    /// Fills slots with zeros until `slots` are; returns how many are. A slot is filled once: its filler has the mutex until it is
-    /// done, so that no late zero meets a slot in use.
-    fn fill_slots(&self, grow: Guard<'_>, slots: u32) -> Result<u32, LogError> {
+    /// Fills the file with zeros until it has room for `bytes`; returns for how many it has. A place is filled once: its filler has
+    /// the mutex until it is done, so that no late zero meets a slot in use.
+    fn fill(&self, grow: Guard<'_>, bytes: u64) -> Result<u64, LogError> {
         let shared = self.shared();
         debug_assert!(grow.holds(&shared.grow_mutex));
         self.check_poison()?;
+        // A file that was cut short would be long enough again, with a hole where frames were.
+        self.look()?;
         // Relaxed: changes under the grow mutex only, which is held.
-        let have = shared.filled_slots.load(Relaxed);
-        for slot in have..slots {
-            self.file.fill_slot(slot)?;
-        }
+        let have = shared.filled_bytes.load(Relaxed);
+        self.file.fill(have, bytes)?;
         crash_point!("log.grow.filled");
-        let filled = have.max(slots);
-        shared.filled_slots.store(filled, Relaxed);
+        let filled = have.max(bytes);
+        shared.filled_bytes.store(filled, Relaxed);
         Ok(filled)
     }
 
-    /// Makes the space of filled slots durable. Without the grow mutex: who waits for a slot waits for nobody else's sync.
-    fn prepare_filled(&self, filled: u32) -> Result<(), LogError> {
+    /// Makes the space of what is filled durable. Without the grow mutex: who waits for room waits for nobody else's sync.
+    fn prepare_filled(&self, filled: u64) -> Result<(), LogError> {
         let shared = self.shared();
-        if shared.prepared_slots.load(Acquire) >= filled {
+        if shared.prepared_bytes() >= filled {
             return Ok(());
         }
         self.sync_file(one_at_a_time(&self.syncing))?;
-        // Release pairs with the Acquire in `check_slots` and `slot_of` (invariant 3 of the log).
-        shared.prepared_slots.fetch_max(filled, Release);
+        // Release pairs with the Acquire in `prepared_bytes` (invariant 3 of the log).
+        shared.prepared_bytes.fetch_max(filled, Release);
         Ok(())
     }
 
@@ -519,15 +536,14 @@ impl Log {
     /// The state now; the parts are read one after the other.
     pub fn status(&self) -> LogStatus {
         let shared = self.shared();
-        let slots = shared.prepared_slots.load(Acquire);
         LogStatus {
             durable_through: shared.durable_through(),
             written_through: shared.written_through(),
             log_end: shared.log_end(),
             live_segments: self.live_segments(),
-            slots,
+            slots: shared.prepared_slots(),
             slot_limit: shared.slot_limit(),
-            file_bytes: slot_offset(slots, shared.segment_bytes()),
+            file_bytes: shared.file_bytes(),
             syncs: shared.group.syncs.load(Relaxed),
             writes: shared.group.writes.load(Relaxed),
             poisoned: shared.poisoned(),

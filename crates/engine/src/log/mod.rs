@@ -16,13 +16,14 @@
 //!    window moves ([`window`]). Bytes of the ring at or after `written_through` are never overwritten.
 //! 2. A stream position has one content for ever: only published frames are written to the file, and a
 //!    published frame never changes. Writing a range twice, or late, is therefore harmless ([`write`]).
-//! 3. A frame is published only if its segments have been given slots in the file whose space is allocated,
+//! 3. A frame is published only if its segments have been given slots in the file whose space is allocated as far as it reaches,
 //!    so running out of disk or of the configured limit is an error before the commit, never after it.
 //! 4. `durable_through` moves only after a successful sync that began after the bytes were written.
 //! 5. After a failed write or sync nothing is appended, written or acknowledged until recovery (C4).
 //! 6. Nothing is written to the file before the base commits that it relies on are on disk ([`before`], B2).
 //! 7. Nothing is acknowledged as durable, nor counted as that, unless the file stood under its name after the sync ([`Log::look`]).
-//! 8. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
+//! 8. No byte of the ring is written that has no disk space behind it: it begins small and grows before the frame that needs more.
+//! 9. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
 //!
 //! Deliberately absent: undo, compression, reading the file while the session lives.
 

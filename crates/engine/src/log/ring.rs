@@ -175,7 +175,16 @@ impl Ring {
             Some(last) if last.generation == generation => log_end.get(),
             _ => log_end.get().next_multiple_of(shared.segment_bytes()),
         };
-        self.check_slots(shared.segment_of(Lsn::new(start + bytes - 1)))
+        self.check_slots(shared.segment_of(Lsn::new(start + bytes - 1)))?;
+        self.check_whole()
+    }
+
+    /// Fails if the file's last slot is prepared in part only.
+    fn check_whole(&self) -> Result<(), AppendError> {
+        let shared = self.shared();
+        let prepared = shared.prepared_bytes();
+        let whole = prepared.next_multiple_of(shared.segment_bytes());
+        if prepared == whole { Ok(()) } else { Err(AppendError::NeedsBytes(whole)) }
     }
 
     fn plan(
@@ -215,10 +224,13 @@ impl Ring {
         };
         if let Purpose::Prepare(_, behind) = purpose {
             self.check_slots(shared.segment_of(Lsn::new(end.get() + behind - 1)))?;
+            self.check_whole()?;
         }
+        self.check_ring(purpose, start, end, window)?;
         let last_segment = shared.segment_of(Lsn::new(end.get() - 1));
         self.check_slots(last_segment)?;
         self.record_segments(generation, start, log_end, last, last_segment)?;
+        self.check_prepared(start, end)?;
         self.move_window(window, log_end, last_crc);
         Ok(Plan { start, end, prev_crc })
     }
@@ -228,14 +240,49 @@ impl Ring {
         let shared = self.shared();
         // Acquire pairs with the Release in `give_back`.
         let live = last_segment + 1 - shared.first_live_segment.load(Acquire);
-        // Acquire pairs with the Release in `grow`: the slots counted are allocated and durable.
-        if live <= u64::from(shared.prepared_slots.load(Acquire)) {
+        if live <= u64::from(shared.prepared_slots()) {
             return Ok(());
         }
         if live > u64::from(shared.slot_limit()) {
             return Err(AppendError::LimitReached);
         }
         Err(AppendError::NeedsSlots(live as u32))
+    }
+
+    /// The same for a slot that is prepared in part: the stretch `start..end` lies in segments that have slots.
+    fn check_prepared(&self, start: Lsn, end: Lsn) -> Result<(), AppendError> {
+        let shared = self.shared();
+        let (prepared, segment) = (shared.prepared_bytes(), shared.segment_bytes());
+        if prepared.is_multiple_of(segment) {
+            return Ok(());
+        }
+        let in_part = prepared / segment;
+        for number in shared.segment_of(start)..=shared.segment_of(Lsn::new(end.get() - 1)) {
+            let is_it = shared.slot_of(number).is_some_and(|slot| u64::from(slot) == in_part);
+            let through = end.min(shared.segment_start(number + 1)) - shared.segment_start(number);
+            if is_it && through > prepared % segment {
+                return Err(AppendError::NeedsBytes(in_part * segment + through));
+            }
+        }
+        Ok(())
+    }
+
+    /// Invariant 8 of the log: no byte of the ring is written that has no disk space behind it. What resolves a prepared
+    /// transaction finds all of the window there.
+    fn check_ring(
+        &self,
+        purpose: Purpose<'_>,
+        start: Lsn,
+        end: Lsn,
+        window: u64,
+    ) -> Result<(), AppendError> {
+        let through = (start.get() & (window - 1)) + (end - start);
+        let in_parts = window == self.shared().window_min() && purpose == Purpose::Commit;
+        let needed = if in_parts { through.min(window) } else { window };
+        if needed <= self.shared().ring_space() {
+            return Ok(());
+        }
+        Err(AppendError::NeedsRing(needed))
     }
 
     fn record_segments(
@@ -272,7 +319,7 @@ impl Ring {
 
     /// There are as many prepared slots as live segments, but some cannot be used yet (D2 in write.rs).
     fn lacks_a_slot(&self) -> AppendError {
-        let prepared = self.shared().prepared_slots.load(Relaxed);
+        let prepared = self.shared().prepared_slots();
         if prepared < self.shared().slot_limit() {
             AppendError::NeedsSlots(prepared + 1)
         } else {

@@ -124,8 +124,7 @@ impl LogShared {
     pub(super) fn assign_slot(&self, number: u64) -> Option<u32> {
         // Acquire pairs with the Release in `give_back`: the merge is durable before its slots are used again.
         let first_live = self.first_live_segment.load(Acquire);
-        // Acquire pairs with the Release of who prepared them.
-        let prepared = self.prepared_slots.load(Acquire) as usize;
+        let prepared = self.prepared_slots() as usize;
         let owners = &self.slot_owner[..prepared];
         // Relaxed on owners: they change under the commit mutex only, which is held.
         let given = (0..prepared).filter(|&i| owners[i].load(Relaxed) == number);

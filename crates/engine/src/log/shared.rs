@@ -10,8 +10,9 @@
 //! | `durable_through` | whoever has synced; it only grows | anybody |
 //! | `first_live_segment`, `retired_generation` | whoever merged, without a lock; they only grow | anybody |
 //! | `base` | see `before.rs` | anybody |
-//! | `filled_slots` | holder of the grow mutex | the same |
-//! | `prepared_slots` | whoever has synced filled ones; it only grows | anybody |
+//! | `ring_space` | whoever has allocated disk space; it only grows | anybody |
+//! | `filled_bytes` | holder of the grow mutex | the same |
+//! | `prepared_bytes` | whoever has synced filled ones; it only grows | anybody |
 //! | `poison` | whoever fails first; what is lost may still come into doubt | anybody |
 //! | `file_dev`, `file_ino` | who makes the log's file, before the base is fenced | anybody |
 //!
@@ -73,6 +74,8 @@ pub struct LogShared {
     pub(super) slot_limit: AtomicU32,
     /// 0, or 1 + errno of the first failed write or sync (C4), or [`LOST`].
     pub(super) poison: AtomicU32,
+    /// Bytes of the ring, from its start, that have disk space behind them.
+    pub(super) ring_space: AtomicU64,
 
     pub(super) commit: CommitState,
     pub(super) group: GroupState,
@@ -81,15 +84,15 @@ pub struct LogShared {
     pub(super) sync_mutex: SharedMutex,
     pub(super) write_mutex: SharedMutex,
     pub(super) grow_mutex: SharedMutex,
-    /// Slots of the file that have been filled with zeros.
-    pub(super) filled_slots: AtomicU32,
-    pad: AtomicU32,
-    /// Slots of the file whose space is allocated and durable.
-    pub(super) prepared_slots: AtomicU32,
-    /// Generation through which segments have been given back.
-    pub(super) retired_generation: AtomicU32,
+    /// Stream bytes of the file's slots, one slot after the other, that have been filled with zeros.
+    pub(super) filled_bytes: AtomicU64,
+    /// Those of them whose space is allocated and durable. Of the last slot that may be a part.
+    pub(super) prepared_bytes: AtomicU64,
     /// Oldest segment whose slot may not be reused.
     pub(super) first_live_segment: AtomicU64,
+    /// Generation through which segments have been given back.
+    pub(super) retired_generation: AtomicU32,
+    pad: AtomicU32,
     /// Segment that each slot was given to last, 0 if none; free if below `first_live_segment`.
     pub(super) slot_owner: [AtomicU64; MAX_SLOTS as usize],
     pub(super) segments: [SegmentEntry; SEGMENT_ENTRIES],
@@ -165,8 +168,10 @@ pub struct LogParams {
     pub window_bytes: u64,
     /// Bytes of a segment, a power of two, at most half of the ring; the log file's.
     pub segment_bytes: u64,
-    /// Slots that the file has, or will have when it is created before the first commit.
-    pub prepared_slots: u32,
+    /// Bytes of it, from its start, that have disk space behind them.
+    pub ring_space: u64,
+    /// Stream bytes that the file has room for, or will have when it is created before the first commit.
+    pub prepared_bytes: u64,
     /// Slots that the file may have, at most [`MAX_SLOTS`].
     pub slot_limit: u32,
 }
@@ -199,8 +204,9 @@ impl LogShared {
         shared.commit.window_start.store(first_lsn, Relaxed);
         shared.first_lsn.store(first_lsn, Relaxed);
         shared.slot_limit.store(params.slot_limit, Relaxed);
-        shared.filled_slots.store(params.prepared_slots, Relaxed);
-        shared.prepared_slots.store(params.prepared_slots, Relaxed);
+        shared.ring_space.store(params.ring_space, Relaxed);
+        shared.filled_bytes.store(params.prepared_bytes, Relaxed);
+        shared.prepared_bytes.store(params.prepared_bytes, Relaxed);
         shared.first_live_segment.store(FIRST_SEGMENT, Relaxed);
         shared.commit.log_end.store(first_lsn, Relaxed);
         shared.commit.reserved_end.store(first_lsn, Relaxed);
@@ -250,16 +256,44 @@ impl LogShared {
         self.ring_bytes.load(Relaxed)
     }
 
+    /// Bytes of the ring, from its start, that have disk space behind them.
+    pub fn ring_space(&self) -> u64 {
+        // Acquire pairs with the Release in `note_ring_space`.
+        self.ring_space.load(Acquire)
+    }
+
+    /// So much of the ring has disk space behind it.
+    pub fn note_ring_space(&self, bytes: u64) {
+        // Release pairs with the Acquire of the committer that writes there.
+        self.ring_space.fetch_max(bytes, Release);
+    }
+
+    /// Stream bytes that the file's slots have durable space for, one slot after the other.
+    pub(super) fn prepared_bytes(&self) -> u64 {
+        // Acquire pairs with the Release of who prepared them (invariant 3 of the log).
+        self.prepared_bytes.load(Acquire)
+    }
+
+    /// Slots of the file that can be used, the last of them perhaps in part.
+    pub(super) fn prepared_slots(&self) -> u32 {
+        self.prepared_bytes().div_ceil(self.segment_bytes()) as u32
+    }
+
     /// Bytes of the ring that are in use.
     pub fn window_bytes(&self) -> u64 {
         // Relaxed: whoever reads ring bytes has loaded a `log_end` with Acquire that was published behind it (W1).
         self.commit.window_bytes.load(Relaxed)
     }
 
+    /// Bytes of a small window.
+    pub(super) fn window_min(&self) -> u64 {
+        // Relaxed: constant since init.
+        self.window_min.load(Relaxed)
+    }
+
     /// Bytes of the window for frames of this length: one of two, at least twice as long.
     pub(super) fn window_of(&self, frame_len: u64) -> u64 {
-        // Relaxed: constant since init.
-        let min = self.window_min.load(Relaxed);
+        let min = self.window_min();
         if frame_len <= min / 2 { min } else { self.ring_bytes() }
     }
 
@@ -325,8 +359,9 @@ impl LogShared {
 
     /// Length that its file has at least.
     pub fn file_bytes(&self) -> u64 {
-        // Acquire pairs with the Release of who prepared them.
-        slot_offset(self.prepared_slots.load(Acquire), self.segment_bytes())
+        let (prepared, segment) = (self.prepared_bytes(), self.segment_bytes());
+        let slots = prepared.div_ceil(segment);
+        slot_offset(slots as u32, segment) - (slots * segment - prepared)
     }
 
     /// Stops the log after a failure that leaves in doubt what is on disk (C4); one that only this process meets does not.

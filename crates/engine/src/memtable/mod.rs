@@ -203,6 +203,22 @@ impl Memtable {
         self.used_bytes().saturating_sub(self.arena.first_node())
     }
 
+    /// Where the first node goes in a region of `len` bytes.
+    pub fn first_node(len: u32) -> u32 {
+        layout::first_node(len)
+    }
+
+    /// How far nodes reach from where the first one stands, or records from the end of the region, whichever is more, when inserts
+    /// have taken `bytes` more.
+    pub fn reach_with(&self, bytes: u64) -> u64 {
+        // Relaxed: as in `used_bytes`.
+        let header = self.arena.header();
+        let nodes =
+            header.nodes_end.load(Ordering::Relaxed).saturating_sub(self.arena.first_node());
+        let records = self.arena.len().saturating_sub(header.records_start.load(Ordering::Relaxed));
+        u64::from(nodes.max(records)) + bytes
+    }
+
     /// Bytes of the whole region.
     pub fn capacity_bytes(&self) -> u32 {
         self.arena.len()

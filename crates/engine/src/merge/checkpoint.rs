@@ -41,7 +41,7 @@ impl Conn {
         for attempts in 1u32.. {
             let seen = word.load(Acquire);
             let right = self.db.own_merge_patiently(self.slot, &mut patience)?;
-            let outcome = if merged { Ok(()) } else { self.db.merge_owned(false) };
+            let outcome = if merged { Ok(()) } else { self.merge_beside_others() };
             let outcome = outcome.and_then(|()| {
                 merged = true;
                 attempt(self.db.read_marks())
@@ -60,6 +60,11 @@ impl Conn {
             patience.sleep(word, seen, nap.min(NAP_MAX))?;
         }
         unreachable!("the loop ends by returning")
+    }
+
+    fn merge_beside_others(&self) -> Result<()> {
+        self.db.prepare_next_generation()?;
+        self.db.merge_owned(false)
     }
 
     fn readers_in_the_way(&self) -> Error {

@@ -23,6 +23,16 @@ pub(crate) enum Arena {
     HeldByReaders(String),
 }
 
+/// What the active memtable has for a transaction.
+pub(crate) enum Room {
+    /// There is room.
+    Enough,
+    /// There is, when disk space has been allocated so far (`Region::grow_arena`).
+    Unallocated { arena: usize, reach: u64 },
+    /// There is none: the next generation begins.
+    Full,
+}
+
 /// Longest sleep between two looks whether a reader has ended: readers wake nobody.
 const NAP_MAX: Duration = Duration::from_millis(10);
 /// Every so many looks someone dead may be among those who hold memtables.
@@ -70,6 +80,24 @@ impl Database {
         let processes = self.control().processes_high_water.load(Relaxed);
         share.enter(name, memtable.capacity_bytes(), processes);
         memtable
+    }
+
+    /// (M) Whether `bytes` more fit into the memtable that takes commits, and have disk space there.
+    pub(crate) fn room_for(&self, bytes: u64) -> Room {
+        let arena = self.active_arena();
+        let memtable = self.memtable(arena);
+        if bytes > u64::from(memtable.capacity_bytes() - memtable.used_bytes()) {
+            return Room::Full;
+        }
+        // Acquire pairs with the Release in `grow_arena`.
+        let allocated = self.control().generations[arena].allocated.load(Acquire);
+        let reach = memtable.reach_with(bytes);
+        // With as much as the whole at either end there is no place without.
+        if reach <= u64::from(allocated) || allocated >= memtable.capacity_bytes() {
+            Room::Enough
+        } else {
+            Room::Unallocated { arena, reach }
+        }
     }
 
     /// (M) Makes arena `index`, which is FREE and allocated, the active one with generation `number`.
@@ -132,7 +160,7 @@ impl Database {
         let gens = &self.control().generations;
         // Acquire pairs with the Release in `allocate_arena`.
         (0..ARENAS).find(|&i| {
-            gens[i].state.load(Relaxed) == generation::FREE && gens[i].allocated.load(Acquire) == 1
+            gens[i].state.load(Relaxed) == generation::FREE && gens[i].allocated.load(Acquire) != 0
         })
     }
 
@@ -173,7 +201,7 @@ impl Database {
             self.free_merged(true);
             free()
         };
-        if found.iter().any(|&i| gens[i].allocated.load(Acquire) == 1) {
+        if found.iter().any(|&i| gens[i].allocated.load(Acquire) != 0) {
             return Ok(true);
         }
         if found.is_empty() {

@@ -36,4 +36,4 @@ mod own;
 mod run;
 
 pub use base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
-pub(crate) use freeze::Arena;
+pub(crate) use freeze::{Arena, Room};

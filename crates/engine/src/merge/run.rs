@@ -34,8 +34,11 @@ impl Database {
         })
     }
 
-    /// The caller owns the right to merge. `checkpoint`: also bring the WAL into the file.
+    /// The caller owns the right to merge. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.
     pub(crate) fn merge_owned(&self, checkpoint: bool) -> Result<()> {
+        if checkpoint {
+            self.prepare_next_generation()?;
+        }
         self.freeze_for_merge()?;
         self.merge_frozen(checkpoint)
     }
@@ -73,6 +76,14 @@ impl Database {
             );
         }
         Ok(())
+    }
+
+    /// So that others who commit during a merge find room for the generation that it begins.
+    pub(crate) fn prepare_next_generation(&self) -> Result<()> {
+        if self.memtable(self.active_arena()).is_empty() {
+            return Ok(());
+        }
+        self.prepare_next_segment()
     }
 
     fn freeze_for_merge(&self) -> Result<()> {

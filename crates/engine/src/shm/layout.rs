@@ -106,7 +106,7 @@ pub struct GenSlot {
     pub number: AtomicU32,
     /// One of [`generation`].
     pub state: AtomicU32,
-    /// Disk space behind the arena has been allocated.
+    /// Disk space has been allocated behind so many bytes of nodes in the arena, and as many of records; 0 while there is none.
     pub allocated: AtomicU32,
     /// Keeps the struct's size explicit.
     pub pad: AtomicU32,

@@ -4,6 +4,13 @@
 //! the ring and behind each arena is allocated before first use, because a
 //! write to a hole on a full disk would kill the process with SIGBUS.
 //!
+//! Both begin small, so that a database in which little happens takes little, and grow as they fill: the ring from its start, an
+//! arena from both ends, nodes and records ([`Memtable::reach_with`]). How much there is stands in shared memory and is looked
+//! at under the commit mutex, before the commit point; allocating more is done without it, and by as many at a time as
+//! come, since allocating twice is no harm. Where the file system cannot allocate and zeros are written instead, that would be
+//! one: there the whole is written by one, before anybody uses any of it, and nothing grows. A process that cannot allocate beside
+//! others that can (a filter of its system calls) fails before its commit point.
+//!
 //! Trust (F6): a file is used only if its magic, layout version, boot id and
 //! base identity match, its state is LIVE, and it was found with its full size: of one that was
 //! cut short the rest reads as zeros, which would hide commits. Anything else is re-initialised
@@ -31,6 +38,7 @@ use super::layout::{
     Layout, MAGIC, RING_BYTES, RING_OFFSET, TOTAL_BYTES, session,
 };
 use super::locks;
+use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::log::{LogMemory, LogParams, LogShared, Ring};
 use crate::memtable::Memtable;
@@ -48,6 +56,9 @@ pub struct BaseIdentity {
 /// With less free disk space than this, memory that could be done without is not allocated.
 const SPARE_BYTES: u64 = 256 << 20;
 
+/// Bytes of the ring with which a session begins, and of an arena's nodes, and of its records, with which it does.
+const FIRST_BYTES: usize = 64 << 10;
+
 /// How the file system is asked for disk space behind a part of a file: fallocate(2), but for tests.
 type Reserve = fn(&File, u64, u64) -> std::result::Result<(), Errno>;
 
@@ -61,6 +72,8 @@ pub struct Region {
     reserve: Reserve,
     /// The file had its full size.
     was_whole: bool,
+    /// The file was empty: all of it reads as zeros.
+    is_new: bool,
 }
 
 impl Region {
@@ -95,6 +108,7 @@ impl Region {
             allocating: Mutex::default(),
             reserve,
             was_whole,
+            is_new: len == 0,
         })
     }
 
@@ -175,14 +189,26 @@ impl Region {
         unsafe { Ring::new(memory) }
     }
 
-    /// Allocates disk space behind the ring.
-    pub fn allocate_ring(&self) -> Result<()> {
-        self.allocate(RING_OFFSET, RING_BYTES)
+    /// Allocates disk space behind the beginning of the ring, or all of it; returns for how many bytes. Nobody else uses the region.
+    pub fn allocate_ring(&self) -> Result<u64> {
+        let whole = [(RING_OFFSET, RING_BYTES)];
+        let first = [(RING_OFFSET, FIRST_BYTES)];
+        Ok(if self.allocate_first(&first, &whole)? { FIRST_BYTES } else { RING_BYTES } as u64)
     }
 
-    /// Allocates disk space behind arena `index`; cheap when it is there already. False while another process is at it.
+    /// Allocates disk space behind so many bytes of the ring, and some more. Needs no lock.
+    pub fn grow_ring(&self, bytes: u64) -> Result<()> {
+        let bytes = (bytes as usize).next_power_of_two().min(RING_BYTES);
+        self.reserve_more(RING_OFFSET, bytes)?;
+        crash_point!("commit.ring_grown");
+        self.log().note_ring_space(bytes as u64);
+        Ok(())
+    }
+
+    /// Allocates disk space behind the ends of arena `index`; cheap when it is there already. False while another process is at it.
     pub fn allocate_arena(&self, index: usize) -> Result<bool> {
-        let is_there = || self.control().generations[index].allocated.load(Acquire) != 0;
+        let word = &self.control().generations[index].allocated;
+        let is_there = || word.load(Acquire) != 0;
         if is_there() {
             return Ok(true);
         }
@@ -200,11 +226,51 @@ impl Region {
         }
         let _unlocking = Unlocking { file: &self.file, byte };
         if !is_there() {
-            self.allocate(ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)?;
+            let whole = [(ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)];
+            let in_part = self.allocate_first(&ends(index, FIRST_BYTES), &whole)?;
+            let reach = if in_part { FIRST_BYTES } else { ARENA_BYTES };
             // Release pairs with the Acquire of the freezer, which may touch the arena next.
-            self.control().generations[index].allocated.store(1, Release);
+            word.store(reach as u32, Release);
         }
         Ok(true)
+    }
+
+    /// Allocates disk space for so many bytes of nodes in arena `index`, and as many of records, and some more. It was allocated
+    /// before. Needs no lock.
+    pub fn grow_arena(&self, index: usize, reach: u64) -> Result<()> {
+        let reach = usize::try_from(reach).unwrap_or(ARENA_BYTES);
+        let reach = reach.next_power_of_two().min(ARENA_BYTES);
+        for (offset, len) in ends(index, reach) {
+            self.reserve_more(offset, len)?;
+        }
+        crash_point!("commit.memory_grown");
+        // Release pairs with the Acquire of the committer that goes there.
+        self.control().generations[index].allocated.fetch_max(reach as u32, Release);
+        Ok(())
+    }
+
+    /// Allocates the `first` parts; false if the file system cannot do that, and the `whole` was filled with zeros.
+    fn allocate_first(&self, first: &[(usize, usize)], whole: &[(usize, usize)]) -> Result<bool> {
+        let can = first.iter().try_fold(true, |can, &(offset, len)| {
+            Ok(can && reserve_all(&self.file, self.reserve, offset, len)?)
+        });
+        if can.map_err(|e: std::io::Error| full(&self.path, &e))? {
+            return Ok(true);
+        }
+        for &(offset, len) in whole {
+            self.allocate(offset, len)?;
+        }
+        Ok(false)
+    }
+
+    /// Allocates disk space behind a part of which some may be in use. Zeros are never written there: another process can allocate,
+    /// or there would not be a part, and has put rows where this one would write.
+    fn reserve_more(&self, offset: usize, len: usize) -> Result<()> {
+        let reserved = reserve_all(&self.file, self.reserve, offset, len);
+        if reserved.map_err(|e| full(&self.path, &e))? {
+            return Ok(());
+        }
+        Err(full(&self.path, &std::io::Error::from(Errno::OPNOTSUPP)))
     }
 
     fn allocate(&self, offset: usize, len: usize) -> Result<()> {
@@ -239,6 +305,9 @@ impl Region {
         // Before the first touch. A removed page behind a new file is a hole, and a hole on a full disk is SIGBUS.
         self.allocate(0, RING_OFFSET)?;
         self.header().state.store(session::INVALID, Release);
+        if self.is_new {
+            return Ok(());
+        }
         let base = self.map.as_mut_ptr();
         // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
         unsafe { std::ptr::write_bytes(base, 0, RING_OFFSET) };
@@ -303,22 +372,47 @@ impl Drop for Unlocking<'_> {
 /// Bytes allocated by one system call: few enough that a program with a fast timer gets them between two signals.
 const ALLOCATE_BYTES: usize = 1 << 20;
 
+/// The two ends of arena `index`: what stands before the first node and so many bytes of nodes, and as many of records.
+fn ends(index: usize, reach: usize) -> [(usize, usize); 2] {
+    let arena = ARENAS_OFFSET + index * ARENA_BYTES;
+    let nodes = (Memtable::first_node(ARENA_BYTES as u32) as usize + reach).min(ARENA_BYTES);
+    let records = reach.min(ARENA_BYTES - nodes);
+    [(arena, nodes), (arena + ARENA_BYTES - records, records)]
+}
+
 /// Allocates disk space. Where the file system cannot, zeros are written: nobody uses that part of the file yet.
 fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io::Result<()> {
-    let end = offset + len;
-    for at in (offset..end).step_by(ALLOCATE_BYTES) {
-        allocate_piece(file, reserve, at as u64, ALLOCATE_BYTES.min(end - at))?;
+    if reserve_all(file, reserve, offset, len)? {
+        return Ok(());
+    }
+    for (at, len) in pieces(offset, len) {
+        file.write_all_at(&vec![0; len], at as u64)?;
     }
     Ok(())
 }
 
-fn allocate_piece(file: &File, reserve: Reserve, at: u64, len: usize) -> std::io::Result<()> {
+/// Asks the file system for disk space; false if it cannot.
+fn reserve_all(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io::Result<bool> {
+    for (at, len) in pieces(offset, len) {
+        if !reserve_piece(file, reserve, at as u64, len as u64)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let end = offset + len;
+    (offset..end).step_by(ALLOCATE_BYTES).map(move |at| (at, ALLOCATE_BYTES.min(end - at)))
+}
+
+fn reserve_piece(file: &File, reserve: Reserve, at: u64, len: u64) -> std::io::Result<bool> {
     loop {
-        match reserve(file, at, len as u64) {
-            Ok(()) => return Ok(()),
+        match reserve(file, at, len) {
+            Ok(()) => return Ok(true),
             // A signal: nothing was allocated, or some of it, and asking again is no harm.
             Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return file.write_all_at(&vec![0; len], at),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
             Err(e) => return Err(e.into()),
         }
     }

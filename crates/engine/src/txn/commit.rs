@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{EntryKind, Memtable, Share};
-use crate::merge::Arena;
+use crate::merge::{Arena, Room as Space};
 use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::mutex::Guard;
@@ -91,6 +91,7 @@ impl Room {
 enum Blocked {
     RightTaken,
     MemtableFull,
+    Unallocated { arena: usize, reach: u64 },
     Log(AppendError),
     ValidateAgain,
 }
@@ -259,6 +260,7 @@ impl Conn {
             }
             Blocked::Log(e) => self.make_log_room(e, room, wait),
             Blocked::MemtableFull => self.make_memtable_room(room, wait),
+            Blocked::Unallocated { arena, reach } => self.db.region().grow_arena(arena, reach),
         }
     }
 
@@ -313,8 +315,9 @@ impl Conn {
             return Ok(Err(blocked));
         }
         let mut share = db.share(&guard);
-        let Some(memtable) = self.find_room(&mut share) else {
-            return Ok(Err(Blocked::MemtableFull));
+        let memtable = match self.find_room(&mut share) {
+            Ok(memtable) => memtable,
+            Err(blocked) => return Ok(Err(blocked)),
         };
         self.resolve_maxima()?;
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
@@ -400,23 +403,22 @@ impl Conn {
         from == end || end - from <= FRAMES_TO_RECHECK && from >= self.db.ring().oldest()
     }
 
-    /// (M) The memtable that takes the writes, with `share` a share of it; `None` if there is no room. How space is shared
+    /// (M) The memtable that takes the writes, with `share` a share of it, unless there is no room. How space is shared
     /// out changes as processes come, and they come at any time: so it is looked at once, for this and for the
     /// inserts that follow, which nothing may stop any more.
-    fn find_room(&self, share: &mut Share) -> Option<Memtable> {
-        let fits = |memtable: &Memtable, share: &Share| {
-            let room = u64::from(memtable.capacity_bytes() - memtable.used_bytes());
-            self.memtable_bytes(share) <= room
-        };
-        let memtable = self.db.enter_memtable(share);
-        if fits(&memtable, share) {
-            return Some(memtable);
+    fn find_room(&self, share: &mut Share) -> std::result::Result<Memtable, Blocked> {
+        for is_fresh in [false, true] {
+            let memtable = self.db.enter_memtable(share);
+            match self.db.room_for(self.memtable_bytes(share)) {
+                Space::Enough => return Ok(memtable),
+                Space::Unallocated { arena, reach } => {
+                    return Err(Blocked::Unallocated { arena, reach });
+                }
+                Space::Full if !is_fresh && self.db.try_freeze() => {}
+                Space::Full => break,
+            }
         }
-        if !self.db.try_freeze() {
-            return None;
-        }
-        let fresh = self.db.enter_memtable(share);
-        fits(&fresh, share).then_some(fresh)
+        Err(Blocked::MemtableFull)
     }
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
@@ -466,6 +468,9 @@ impl Conn {
         room: &mut Room,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
+        if matches!(e, AppendError::NeedsRing(_)) {
+            return self.db.make_room_in_log(e);
+        }
         let merged = std::mem::replace(&mut room.merged, true);
         if e == AppendError::LimitReached && !merged {
             return self.merge_for_room(room, wait);

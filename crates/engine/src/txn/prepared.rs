@@ -41,6 +41,7 @@ use crate::ids::{CommitTs, Generation, Lsn, Root};
 use crate::log::ring::Purpose;
 use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len, mark_len};
 use crate::memtable::{EntryKind, Memtable};
+use crate::merge::Room as Space;
 use crate::several::{self, Verdict};
 use crate::shm::layout::{fence, txn_state};
 use crate::shm::mutex::Guard;
@@ -157,27 +158,32 @@ impl Conn {
                         "the database has left concurrent mode; roll back and reopen it".into(),
                     ));
                 }
-                let fits = self.fits() || (self.db.try_freeze() && self.fits());
+                let mut fits = self.fits();
+                if matches!(fits, Space::Full) && self.db.try_freeze() {
+                    fits = self.fits();
+                }
                 let generation = self.db.active_generation().number.load(Relaxed);
                 (fits, self.db.ring().check_space(Generation::new(generation), bytes))
             };
             match (fits, space) {
-                (true, Ok(())) => return Ok(()),
-                (false, _) => self.make_memtable_room(&mut room, wait)?,
-                (true, Err(e)) => self.make_log_room(e, &mut room, wait)?,
+                (Space::Enough, Ok(())) => return Ok(()),
+                (Space::Full, _) => self.make_memtable_room(&mut room, wait)?,
+                (Space::Unallocated { arena, reach }, _) => {
+                    self.db.region().grow_arena(arena, reach)?;
+                }
+                (Space::Enough, Err(e)) => self.make_log_room(e, &mut room, wait)?,
             }
         }
     }
 
     /// (M) The active memtable has room for the rows, and for a node lost to a kill while they are inserted.
-    fn fits(&self) -> bool {
-        let memtable = self.db.memtable(self.db.active_arena());
+    fn fits(&self) -> Space {
         let needs = self
             .writes
             .iter()
             .map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len())));
         let (sum, largest) = needs.fold((0, 0), |(sum, largest), n| (sum + n, n.max(largest)));
-        sum + largest <= u64::from(memtable.capacity_bytes() - memtable.used_bytes())
+        self.db.room_for(sum + largest)
     }
 
     /// Prepares: when this returns the transaction is on disk, and happens or not as the super-journal says.
@@ -246,7 +252,7 @@ impl Conn {
                 }
                 Err(e) => {
                     drop(guard);
-                    db.log()?.make_room(e)?;
+                    db.make_room_in_log(e)?;
                 }
             }
         }
@@ -346,7 +352,7 @@ impl Database {
                 Ok(end) => end,
                 Err(e) => {
                     drop(guard);
-                    self.log()?.make_room(e)?;
+                    self.make_room_in_log(e)?;
                     continue;
                 }
             };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::storage::os::OsStorage;
 
-const REAL: Sizes = Sizes { segment: SEGMENT_BYTES, ring: 16 << 20, slots: 4, limit: 64 };
+const REAL: Sizes = Sizes { segment: SEGMENT_BYTES, ring: 16 << 20, slots: 4, part: 0, limit: 64 };
 
 /// Appends with the next timestamp.
 fn commit_next(bench: &Bench, next: &AtomicU64, rec: &[u8]) -> Lsn {

@@ -24,6 +24,7 @@ mod crash;
 mod damage;
 mod failure;
 mod group;
+mod growth;
 mod held;
 mod hostile;
 mod processes;
@@ -80,7 +81,8 @@ impl Memory {
             ring_bytes: self.ring_bytes,
             window_bytes: WINDOW.min(self.ring_bytes),
             segment_bytes: sizes.segment,
-            prepared_slots: sizes.slots,
+            ring_space: self.ring_bytes,
+            prepared_bytes: sizes.prepared_bytes(),
             slot_limit: sizes.limit,
         };
         // SAFETY: the test has just made the memory; nobody else knows of it. The commit mutex in it is zero, and so free.
@@ -105,10 +107,18 @@ struct Sizes {
     segment: u64,
     ring: u64,
     slots: u32,
+    /// Bytes of one slot more.
+    part: u64,
     limit: u32,
 }
 
-const SMALL: Sizes = Sizes { segment: SEGMENT, ring: RING, slots: 2, limit: 64 };
+impl Sizes {
+    fn prepared_bytes(&self) -> u64 {
+        u64::from(self.slots) * self.segment + self.part
+    }
+}
+
+const SMALL: Sizes = Sizes { segment: SEGMENT, ring: RING, slots: 2, part: 0, limit: 64 };
 
 fn path() -> PathBuf {
     PathBuf::from("app.db-plait")
@@ -124,7 +134,7 @@ impl Bench {
             salt: SALT,
             base_identity: (1, 2),
             mode: 0o644,
-            slots: sizes.slots,
+            prepared_bytes: sizes.prepared_bytes(),
             segment_bytes: sizes.segment,
         };
         let file = LogFile::create(&storage, path, &params, |_| ())?;

@@ -16,7 +16,7 @@ use super::*;
 use crate::shm::locks;
 use crate::storage::os::OsStorage;
 
-const SIZES: Sizes = Sizes { segment: 64 << 10, ring: 256 << 10, slots: 2, limit: 64 };
+const SIZES: Sizes = Sizes { segment: 64 << 10, ring: 256 << 10, slots: 2, part: 0, limit: 64 };
 const COMMITS_PER_GENERATION: u64 = 500;
 /// Commits that can be recorded; sparse.
 const RECORDS: usize = 64 << 20;
@@ -89,7 +89,7 @@ impl Node {
                 salt: SALT,
                 base_identity: (1, 2),
                 mode: 0o600,
-                slots: SIZES.slots,
+                prepared_bytes: SIZES.prepared_bytes(),
                 segment_bytes: SIZES.segment,
             };
             LogFile::create(&OsStorage, &path, &params, |_| ()).expect("a log")

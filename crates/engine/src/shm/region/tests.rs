@@ -92,8 +92,78 @@ fn an_allocation_that_signals_interrupt_is_asked_for_again() {
     let region = mapped(&path, interrupted);
     region.allocate_ring().expect("allocated in the end");
     assert!(region.allocate_arena(0).expect("allocated in the end"));
-    let pieces = [RING_OFFSET, RING_BYTES, ARENA_BYTES].map(|n| n.div_ceil(ALLOCATE_BYTES) as u32);
-    assert_eq!(CALLS.load(Relaxed), 3 * pieces.iter().sum::<u32>());
+    // The fixed part, the beginning of the ring, both ends of the arena.
+    assert_eq!(CALLS.load(Relaxed), 3 * 4);
+}
+
+#[test]
+fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to() {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let (one, other) = (mapped(&path, fallocate), mapped(&path, fallocate));
+    let on_disk = || (one.file().metadata().expect("its metadata").blocks() * 512) as usize;
+    let ring = one.allocate_ring().expect("allocated") as usize;
+    assert!(one.allocate_arena(0).expect("allocated"));
+    let reach = || one.control().generations[0].allocated.load(Relaxed) as usize;
+    assert!(ring <= 64 << 10 && reach() <= 64 << 10);
+    let before = Memtable::first_node(ARENA_BYTES as u32) as usize;
+    assert!(on_disk() <= RING_OFFSET + ring + before + 2 * reach() + 4 * 4096);
+    for wanted in [reach() + 1, 1 << 20, (5 << 20) + 1, ARENA_BYTES - before] {
+        other.grow_arena(0, wanted as u64).expect("allocated");
+        assert!(reach() >= wanted);
+        assert!(on_disk() >= RING_OFFSET + ring + (before + 2 * wanted).min(ARENA_BYTES));
+        // Twice, and less than there is, is no harm.
+        let (has, disk) = (reach(), on_disk());
+        one.grow_arena(0, wanted as u64 / 2).expect("allocated");
+        assert_eq!((reach(), on_disk()), (has, disk));
+    }
+    for wanted in [ring + 8, 1 << 20, RING_BYTES] {
+        one.grow_ring(wanted as u64).expect("allocated");
+        assert!(other.log().ring_space() >= wanted as u64);
+        assert!(on_disk() >= RING_OFFSET + wanted + ARENA_BYTES);
+    }
+}
+
+#[test]
+fn growth_that_finds_no_disk_space_leaves_what_there_is_as_it_was() {
+    fn little(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
+        if len <= FIRST_BYTES as u64 || at < RING_OFFSET as u64 || len < 256 << 10 {
+            return fallocate(file, at, len);
+        }
+        Err(Errno::NOSPC)
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let (poor, rich) = (mapped(&path, little), mapped(&path, fallocate));
+    assert!(poor.allocate_arena(0).expect("allocated"));
+    let reach = || poor.control().generations[0].allocated.load(Relaxed);
+    let before = reach();
+    assert!(matches!(poor.grow_arena(0, 1 << 20), Err(Error::Full(_))));
+    assert!(matches!(poor.grow_ring(1 << 20), Err(Error::Full(_))));
+    assert_eq!((reach(), poor.log().ring_space()), (before, 0));
+    rich.grow_arena(0, 1 << 20).expect("allocated");
+    rich.grow_ring(1 << 20).expect("allocated");
+    assert!(reach() >= 1 << 20 && poor.log().ring_space() >= 1 << 20);
+}
+
+#[test]
+fn growth_writes_no_zeros_where_another_process_may_have_put_something() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let (able, unable) = (mapped(&path, fallocate), mapped(&path, cannot));
+    able.allocate_ring().expect("allocated");
+    assert!(able.allocate_arena(0).expect("allocated"));
+    let at = Memtable::first_node(ARENA_BYTES as u32) as usize;
+    byte_of(&able, 0, at).store(7, Relaxed);
+    // SAFETY: the ring's first byte lies in the mapping; nobody else writes to it.
+    unsafe { able.ring_base().write(7) };
+    assert!(unable.grow_arena(0, 1 << 20).is_err());
+    assert!(unable.grow_ring(1 << 20).is_err());
+    assert_eq!(byte_of(&able, 0, at).load(Relaxed), 7);
+    // SAFETY: as above.
+    assert_eq!(unsafe { able.ring_base().read() }, 7);
+    assert!(able.control().generations[0].allocated.load(Relaxed) <= FIRST_BYTES as u32);
 }
 
 #[test]
