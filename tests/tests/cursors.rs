@@ -187,6 +187,32 @@ fn an_in_query_over_duplicate_prefixes_sees_an_updated_row_once() {
 }
 
 #[test]
+fn long_walks_over_changed_rows_meet_them_all_in_both_directions() {
+    let changes = sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500)
+             INSERT INTO t SELECT 1000+i, i*13%89, 'n'||i FROM n;
+         UPDATE t SET grp=grp*5%97 WHERE id%3=0; DELETE FROM t WHERE id%7=0;
+         INSERT INTO w SELECT 'k'||id, grp, val FROM t WHERE id>1000; UPDATE w SET c=NULL WHERE b%2=0");
+    let walks = [
+        "SELECT id, val FROM t ORDER BY id DESC",
+        "SELECT grp, id FROM t ORDER BY grp DESC, id DESC",
+        "SELECT grp, id FROM t ORDER BY grp, id",
+        "SELECT a, b, c FROM w ORDER BY a DESC, b DESC",
+        "SELECT c, a FROM w ORDER BY c DESC",
+    ];
+    for walk in walks {
+        same_as_stock(&[
+            changes.clone(),
+            open(0, walk),
+            fetch(0, 250),
+            sql("UPDATE t SET grp=grp+1 WHERE id%5=0; DELETE FROM w WHERE b%3=0"),
+            fetch(0, 250),
+            sql("SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM w)"),
+            fetch(0, 255),
+        ]);
+    }
+}
+
+#[test]
 fn seeks_that_land_on_deleted_rows_go_on_to_the_next() {
     same_as_stock(&[
         sql("DELETE FROM t WHERE id IN (10, 20, 100, 390, 400)"),

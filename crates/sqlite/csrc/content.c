@@ -76,13 +76,39 @@ static i64 plBtreeRowCountEst(BtCursor *pCur){
   return n>0 ? n : 1;
 }
 
+/* Steps of the stock cursor from one entry of the overlay towards the next before a search is cheaper. */
+#define PL_COUNT_STEPS 16
+
+/* Goes on to the first row of the base that is not before look. *pbAt: it is the same. */
+static int plCountReach(PlCursor *pX, int *pbAt){
+  int bRow = pX->pIn->eState==CURSOR_VALID;
+  int nStep = 0, c = 0;
+  *pbAt = 0;
+  pX->bLook = 0;
+  while( bRow ){
+    int rc = plInnerVsLook(pX, &c);
+    if( rc==SQLITE_OK && c<0 && ++nStep==PL_COUNT_STEPS ){
+      pX->bRec = pX->bKey = 0;
+      pX->cur = pX->look;
+      if( pX->pOut->pKeyInfo==0 ) pX->iKey = plDecodeRowid(pX->look.key);
+      rc = plInnerSeek(pX, &c);
+    }
+    if( rc || c>=0 ){
+      *pbAt = c==0;
+      return rc;
+    }
+    rc = plInnerStep(pX, +1, &bRow);
+    if( rc ) return rc;
+  }
+  return SQLITE_OK;
+}
+
 /* count(*): the base's count, corrected by every overlay entry that the base has, or has not. */
 static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
   PlCursor *pX = PL_X(pCur);
-  PlEntry e;
   i64 nEntry = 0;
   u32 nStep = 0;
-  int rc;
+  int res, rc;
   if( pX->eMode==PLC_PASS ) return sqlite3StockBtreeCount(db, pCur, pnEntry);
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
@@ -98,21 +124,19 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
   plForget(pX);
   if( rc==SQLITE_OK ) rc = plInnerOpen(pX);
   if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCount(db, pX->pIn, &nEntry);
+  pX->bBaseKey = 0;
+  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeFirst(pX->pIn, &res);
   if( rc==SQLITE_OK ) rc = plIterOpen(pX);
   if( rc ) return rc;
-  rc = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &e);
+  rc = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &pX->look);
   while( rc==SQLITE_OK ){
-    int res;
-    pX->bRec = pX->bKey = 0;
-    pX->cur = e;
-    if( pCur->pKeyInfo==0 ) pX->iKey = plDecodeRowid(e.key);
-    rc = plInnerSeek(pX, &res);
+    int bAt;
+    rc = plCountReach(pX, &bAt);
     if( rc ) return rc;
-    if( pX->pIn->eState!=CURSOR_VALID ) res = -1;
-    if( res==0 && e.tombstone ) nEntry--;
-    if( res!=0 && !e.tombstone ) nEntry++;
+    if( bAt && pX->look.tombstone ) nEntry--;
+    if( !bAt && !pX->look.tombstone ) nEntry++;
     if( (++nStep & 0xff)==0 && AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
-    rc = pl_iter_next(pX->pIter, &e);
+    rc = pl_iter_next(pX->pIter, &pX->look);
   }
   if( rc!=SQLITE_DONE ) return plFail(pCur->pBtree, rc);
   *pnEntry = nEntry;

@@ -63,6 +63,7 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pX->eBase = PLB_UNSYNC;
   pX->eOver = PLO_UNSYNC;
   pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
+  pX->bLook = 0;
   pX->bQuiet = pX->bSeeked = pX->bNewRowid = pX->bTripRow = 0;
   pX->rd.eKind = PLR_NONE;
   pX->rd.bLoose = 0;
@@ -87,6 +88,8 @@ static int plBtreeCloseCursor(BtCursor *pCur){
   plRdFlush(pX);
   if( pX->pIn ) sqlite3StockBtreeCloseCursor(pX->pIn);
   plDropIter(pX);
+  sqlite3DbFree(pPl->pBtree->db, pX->pLook);
+  pX->pLook = 0;
   *pX->ppPrev = pX->pNext;
   if( pX->pNext ) pX->pNext->ppPrev = pX->ppPrev;
   pX->pOut = 0;

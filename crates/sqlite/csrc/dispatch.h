@@ -85,6 +85,8 @@ struct PlBtree {
   u32 iJoined;            /* data_version when it was attached */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
   int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */
+  int nRowid;
+  PlRowid aRowid[64];     /* rows that were looked for, not yet told to the engine */
   Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */
   int nCoarse, nCoarseAlloc;
   u8 *aScratch;           /* TransferRow: record on its way into a facade */
@@ -148,6 +150,9 @@ struct PlCursor {
   i64 iMaxRowid;          /* plNewRowidCandidate: largest visible rowid, or SMALLEST_INT64 */
   PlEntry cur;            /* the row, when eSrc==SRC_OVER */
   PlEntry look;           /* where the iterator stands, when not at K */
+  UnpackedRecord *pLook;  /* index: room for the key fields of look's record, or 0 */
+  RecordCompare xLook;    /* compares a record with it */
+  u8 bLook;               /* it is unpacked */
   PlIter *pIter;
   PlBuf key;              /* encoded K of an index */
   PlBuf baseKey;          /* encoded key of the stock cursor's row */

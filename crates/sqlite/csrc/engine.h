@@ -188,6 +188,10 @@ int  pl_iter_skipped(PlIter *);                    /* ... and has come to a row 
 
 /* Read set.  Cheap no-ops while the connection holds the writer's right. */
 int  pl_read_point(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
+/* As pl_read_point, of n rows of tables. */
+typedef struct PlRowid PlRowid;
+struct PlRowid { int64_t i; uint32_t iRoot; };
+int  pl_read_rowids(PlConn *, const PlRowid *a, uint32_t n);
 int  pl_read_prefix(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey);
 int  pl_read_range(PlConn *, uint32_t iRoot, const uint8_t *pLo, uint32_t nLo, const uint8_t *pHi, uint32_t nHi);  /* closed; NULL = unbounded */
 

@@ -186,8 +186,29 @@ static int plInnerVsKey(PlCursor *pX, int *pc){
   return rc;
 }
 
+/* The stock cursor's row of an index, whose record lies on its page, compared with the record of look: to encode a key costs more. An
+** entry of an index always has its record, deleted ones too. */
+static int plInnerVsRecord(PlCursor *pX, const u8 *a, u32 n, int *pc){
+  KeyInfo *pInfo = pX->pOut->pKeyInfo;
+  UnpackedRecord *pKey = pX->pLook;
+  if( pKey==0 ){
+    pX->pLook = pKey = sqlite3VdbeAllocUnpackedRecord(pInfo);
+    if( pKey==0 ) return SQLITE_NOMEM_BKPT;
+  }
+  if( !pX->bLook ){
+    plUnpackTo(pKey, pX->look.rec, pX->look.nRec);
+    pX->xLook = sqlite3VdbeFindCompare(pKey);
+    pX->bLook = 1;
+  }
+  pKey->errCode = 0;
+  *pc = pX->xLook((int)n, a, pKey);
+  return pKey->errCode ? SQLITE_CORRUPT_PGNO(pX->pOut->pgnoRoot) : SQLITE_OK;
+}
+
 /* Compares the stock cursor's row with the overlay entry that the iterator stands on. */
 static int plInnerVsLook(PlCursor *pX, int *pc){
+  const u8 *a;
+  u32 n, nLocal = 0;
   int rc;
   if( pX->pOut->pKeyInfo==0 ){
     i64 i = sqlite3StockBtreeIntegerKey(pX->pIn);
@@ -195,6 +216,9 @@ static int plInnerVsLook(PlCursor *pX, int *pc){
     *pc = i<j ? -1 : i>j;
     return SQLITE_OK;
   }
+  n = sqlite3StockBtreePayloadSize(pX->pIn);    /* before the fetch, which relies on it */
+  a = sqlite3StockBtreePayloadFetch(pX->pIn, &nLocal);
+  if( nLocal==n && pX->look.nRec>0 ) return plInnerVsRecord(pX, a, n, pc);
   rc = plInnerKey(pX);
   if( rc==SQLITE_OK ) *pc = plCompareBytes(pX->baseKey.p, pX->baseKey.n, pX->look.key, pX->look.nKey);
   return rc;

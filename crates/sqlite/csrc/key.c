@@ -11,16 +11,11 @@
 
 static void plEncodeRowid(u8 *aKey, i64 iRowid){
   u64 u = (u64)iRowid ^ ((u64)1<<63);
-  int i;
-  for(i=7; i>=0; i--){
-    aKey[i] = (u8)u;
-    u >>= 8;
-  }
+  sqlite3Put4byte(aKey, (u32)(u>>32));
+  sqlite3Put4byte(&aKey[4], (u32)u);
 }
 static i64 plDecodeRowid(const u8 *aKey){
-  u64 u = 0;
-  int i;
-  for(i=0; i<8; i++) u = (u<<8) | aKey[i];
+  u64 u = (u64)sqlite3Get4byte(aKey)<<32 | sqlite3Get4byte(&aKey[4]);
   return (i64)(u ^ ((u64)1<<63));
 }
 
@@ -123,14 +118,16 @@ static int plHasNull(UnpackedRecord *pKey){
   return 0;
 }
 
-/* Unpacks an index record into a search key for the first nKeyField fields; free with sqlite3DbFree. */
+/* Unpacks an index record into a search key for the first nKeyField fields. */
+static void plUnpackTo(UnpackedRecord *pKey, const u8 *aRec, u32 nRec){
+  pKey->nField = pKey->pKeyInfo->nKeyField;
+  sqlite3VdbeRecordUnpack((int)nRec, aRec, pKey);
+  pKey->default_rc = 0;
+}
+/* The same into a new one; free with sqlite3DbFree. */
 static UnpackedRecord *plUnpack(KeyInfo *pInfo, const u8 *aRec, u32 nRec){
   UnpackedRecord *pKey = sqlite3VdbeAllocUnpackedRecord(pInfo);
-  if( pKey ){
-    sqlite3VdbeRecordUnpack((int)nRec, aRec, pKey);
-    if( pKey->nField>pInfo->nKeyField ) pKey->nField = pInfo->nKeyField;
-    pKey->default_rc = 0;
-  }
+  if( pKey ) plUnpackTo(pKey, aRec, nRec);
   return pKey;
 }
 

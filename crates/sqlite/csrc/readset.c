@@ -14,7 +14,9 @@
 **
 ** Cursors with bQuiet record nothing: see rowid.c.
 **
-** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd or in the engine's read set, and that there is
+** Rows of tables that were looked for one by one are told many at a time (PlBtree.aRowid).
+**
+** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd, in aRowid or in the engine's read set, and that there is
 ** nothing is learned as much as a row is.
 **  R1 A seek to a key or to an end notes what it looked for, whatever it found and wherever: plRdTableSeek, plRdIndexSeek, plRdEnd.
 **  R2 A step notes where it starts before it looks, and the end of the b-tree when it finds none: plRdStep, plRdEof. Neither
@@ -35,6 +37,19 @@ static void plRdRange(PlCursor *pX, const u8 *aLo, u32 nLo, const u8 *aHi, u32 n
 }
 static void plRdPoint(PlCursor *pX, const u8 *aKey, u32 nKey){
   plRdTold(pX->pPl, pl_read_point(pX->pPl->pConn, pX->pOut->pgnoRoot, aKey, nKey));
+}
+
+/* Tells the engine of the rows that were looked for. */
+static void plRdTellRowids(PlBtree *pPl){
+  u32 n = (u32)pPl->nRowid;
+  pPl->nRowid = 0;
+  if( n && pPl->pConn ) plRdTold(pPl, pl_read_rowids(pPl->pConn, pPl->aRowid, n));
+}
+static void plRdRowid(PlCursor *pX, i64 iRowid){
+  PlBtree *pPl = pX->pPl;
+  if( pPl->nRowid==ArraySize(pPl->aRowid) ) plRdTellRowids(pPl);
+  pPl->aRowid[pPl->nRowid].i = iRowid;
+  pPl->aRowid[pPl->nRowid++].iRoot = pX->pOut->pgnoRoot;
 }
 
 /* Encodes the current row's key into *pBuf (index) or *pi (table). *pbNone: there is no current row. */
@@ -115,8 +130,7 @@ static SQLITE_NOINLINE void plRdFlushSlow(PlCursor *pX){
       break;
     case PLR_POINT:
       if( bTable ){
-        plEncodeRowid(aLo, r->iLo);
-        plRdPoint(pX, aLo, 8);
+        plRdRowid(pX, r->iLo);
       }else{
         plRdPoint(pX, r->lo.p, r->lo.n);
       }
@@ -154,6 +168,7 @@ static void plRdFlushAll(PlBtree *pPl){
       pX->rd.bLoose = 1;
     }
   }
+  plRdTellRowids(pPl);
   for(i=0; i<pPl->nCoarse; i++) plRdTold(pPl, pl_read_range(pPl->pConn, pPl->aCoarse[i], 0, 0, 0, 0));
   pPl->nCoarse = 0;
 }

@@ -40,6 +40,7 @@ static int plOverAhead(PlCursor *pX, int dir){
   if( pX->eOver==ahead || pX->eOver==end ) return SQLITE_OK;
   rc = plIterOpen(pX);
   if( rc ) return rc;
+  pX->bLook = 0;
   if( pX->eOver==PLO_AT ){
     rc = dir>0 ? pl_iter_next(pX->pIter, &pX->look) : pl_iter_prev(pX->pIter, &pX->look);
   }else{
@@ -126,6 +127,7 @@ static int plBaseAhead(PlCursor *pX, int dir){
 /* The walk stands on a deleted row, one of several in a row: goes to the last that is known to have only deleted ones before it. */
 static int plSkipRun(PlCursor *pX, int dir, int bFirst){
   int rc = pl_iter_skip(pX->pIter, dir, bFirst, &pX->look);
+  pX->bLook = 0;
   if( rc==SQLITE_DONE ) return SQLITE_OK;
   if( rc ){
     pX->eOver = PLO_UNSYNC;
@@ -201,6 +203,27 @@ static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipp
   }
 }
 
+/* The last row was the base's, and it is known where the overlay goes on: steps to the base's next row, if that comes first. SQLITE_DONE:
+** plMergeWalk() has to decide, from the place where the stock cursor is now. */
+static int plStepBase(PlCursor *pX, int dir){
+  int bRow, c = -dir;
+  int rc = plInnerStep(pX, dir, &bRow);
+  if( rc ) return rc;
+  pX->eBase = bRow ? (dir>0 ? PLB_FWD : PLB_BWD) : (dir>0 ? PLB_ENDF : PLB_ENDB);
+  if( !bRow ) return SQLITE_DONE;
+  if( pX->eOver==PLO_FWD || pX->eOver==PLO_BWD ) rc = plInnerVsLook(pX, &c);
+  if( rc ) return rc;
+  if( dir>0 ? c>=0 : c<=0 ) return SQLITE_DONE;
+  pX->bKey = pX->bRec = 0;
+  if( pX->pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(pX->pIn);
+  pX->eBase = PLB_AT;
+  return SQLITE_OK;
+}
+static SQLITE_INLINE int plGoesOnInBase(PlCursor *pX, int dir){
+  return pX->eSrc==SRC_BASE && pX->eBase==PLB_AT && pX->ePos==POS_ROW && pX->pOut->eState==CURSOR_VALID
+      && (dir>0 ? pX->eOver==PLO_FWD || pX->eOver==PLO_ENDF : pX->eOver==PLO_BWD || pX->eOver==PLO_ENDB);
+}
+
 /* Moves to the next row beyond the position. SQLITE_DONE: there is none, the cursor is nowhere. With pPrefix only rows that start with
 ** it are wanted, and SQLITE_NOTFOUND says that a deleted one behind them was met first: the cursor is INVALID then, at
 ** a place with no row between it and where it was. */
@@ -208,6 +231,10 @@ static int plMergeStep(PlCursor *pX, int dir, const PlBuf *pPrefix){
   u32 nSkipped = 0;
   int rc;
   if( pX->ePos==POS_NONE ) return SQLITE_DONE;
+  if( plGoesOnInBase(pX, dir) ){
+    rc = plStepBase(pX, dir);
+    if( rc!=SQLITE_DONE ) return rc;
+  }
   rc = plMergeWalk(pX, dir, pPrefix, &nSkipped);
   if( nSkipped>=PL_SKIP_STEP ){
     int rc2 = pl_iter_skipped(pX->pIter);
@@ -268,6 +295,7 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   if( rc ) return rc;
   pX->eBase = res ? PLB_NONE : dir>0 ? PLB_FWD : PLB_BWD;
   pX->ePos = POS_GONE;
+  pX->bLook = 0;
   if( dir>0 ){
     rc = pl_iter_seek(pX->pIter, PL_SEEK_GE, 0, 0, &pX->look);
     pX->eOver = rc==SQLITE_OK ? PLO_FWD : PLO_ENDF;

@@ -112,7 +112,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   }
   pPl->bForWrite = (u8)forWrite;
   pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = 0;
-  pPl->nCoarse = 0;
+  pPl->nCoarse = pPl->nRowid = 0;
   plSetTrack(p);
   return SQLITE_OK;
 }
@@ -389,6 +389,7 @@ static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
     plEndWrite(pPl);
   }
   pPl->bTrack = 0;
+  pPl->nRowid = 0;
   if( p->inTrans!=TRANS_NONE ){
     if( p->db->nVdbeRead<=1 ){
       plEndRead(p);

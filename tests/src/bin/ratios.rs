@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use plait_tests::differential::dice::Dice;
 use plait_tests::os;
 use plait_tests::paths;
-use plait_tests::ratios::case::{self, Case, Load, OWN_BEST_WRITERS, Requirement, Work};
+use plait_tests::ratios::case::{self, Case, Load, OWN_BEST_WRITERS, Requirement};
 use plait_tests::ratios::idle::Footprint;
 use plait_tests::ratios::members::{Member, serve};
 use plait_tests::ratios::overhead::{self, Loop, Overhead};
@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
     }
 
     fn trial(&mut self, subject: &Subject, load: &Load) -> anyhow::Result<Outcome> {
-        if load.work == Work::Read && self.million.is_none() {
+        if load.work.reads_million() && self.million.is_none() {
             let path = self.directory.join(format!("million-{}.db", std::process::id()));
             make_million(&self.stock, &path)?;
             self.million = Some(path);

@@ -1,5 +1,6 @@
 //! The rows of the table: what is run, and what must come of it.
 
+use super::passer::Pass;
 use crate::place::Place;
 use crate::subject::{Begin, Synchronous};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,14 @@ pub enum Work {
     QueueReturning,
     /// Opens the database, inserts so many rows in autocommit (reads one if none), closes it.
     Visit(u32),
+    /// Passes over tables of which so many rows in a hundred are not merged.
+    Passes(Pass, u32),
+    /// A random select of a million rows that lie in the base, with a large cache and through a map.
+    ReadMapped,
+    /// Nineteen random selects and one random update of ten thousand rows of 400 bytes, each in autocommit.
+    MostlyReads,
+    /// Deletes all rows, then inserts some and looks for missing ones, while somebody reads.
+    Remove,
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
     Idle,
 }
@@ -33,7 +42,13 @@ impl Work {
     /// Whether it is over when everything is done, and not when the time is.
     #[must_use]
     pub fn is_finite(self) -> bool {
-        matches!(self, Self::Bulk | Self::Queue | Self::QueueReturning | Self::Idle)
+        matches!(self, Self::Bulk | Self::Queue | Self::QueueReturning | Self::Idle | Self::Remove)
+    }
+
+    /// Whether it reads the million rows that are made once for all trials.
+    #[must_use]
+    pub fn reads_million(self) -> bool {
+        matches!(self, Self::Read | Self::ReadMapped | Self::Passes(Pass::Million, _))
     }
 }
 
@@ -118,6 +133,7 @@ pub fn all() -> Vec<Case> {
     let mut all = steady_work();
     all.extend(queues());
     all.extend(visits());
+    all.extend(reads());
     all
 }
 
@@ -159,6 +175,51 @@ fn queues() -> Vec<Case> {
             Work::QueueReturning,
             Begin::Deferred,
         ),
+    ]
+}
+
+fn reads() -> Vec<Case> {
+    let case = |name, title, work, least| Case {
+        name,
+        title,
+        load: Load { work, synchronous: Synchronous::Normal, ..select_update(1, Begin::Immediate) },
+        requirements: vec![Requirement::TimesStock(least)],
+    };
+    let passes = |name, title, pass, percent| {
+        let least = if percent == 100 { 0.7 } else { 0.85 };
+        case(name, title, Work::Passes(pass, percent), least)
+    };
+    vec![
+        case(
+            "removed",
+            "1,000 inserts and 1,000 misses among deleted rows",
+            Work::Remove,
+            1.0 / 1.2,
+        ),
+        passes("scan-10", "scans, a tenth of the rows changed since the merge", Pass::Scan, 10),
+        passes("scan-100", "scans, all rows changed since", Pass::Scan, 100),
+        passes("range-10", "ranges of 100 rows, a tenth changed", Pass::Range, 10),
+        passes("range-100", "ranges of 100 rows, all changed", Pass::Range, 100),
+        passes("count-10", "count(*), a tenth changed", Pass::Count, 10),
+        passes("count-100", "count(*), all changed", Pass::Count, 100),
+        passes("join-10", "joins by key, a tenth changed", Pass::Join, 10),
+        passes("join-100", "joins by key, all changed", Pass::Join, 100),
+        passes("order-10", "scans of an index, a tenth changed", Pass::Order, 10),
+        passes("order-100", "scans of an index, all changed", Pass::Order, 100),
+        case(
+            "million",
+            "1,000,000 reads in a deferred transaction",
+            Work::Passes(Pass::Million, 0),
+            0.97,
+        ),
+        case(
+            "long-key",
+            "reads by 24-byte keys, 1,000 a transaction",
+            Work::Passes(Pass::LongKey, 0),
+            0.97,
+        ),
+        case("mapped", "reads of 1,000,000 rows, large cache and map", Work::ReadMapped, 0.97),
+        case("mostly-reads", "19 reads and an update, 1 client, NORMAL", Work::MostlyReads, 1.1),
     ]
 }
 

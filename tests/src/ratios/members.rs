@@ -1,7 +1,9 @@
 //! Runs the members of a trial together: ready, warm-up, measured time, end; in threads or in processes.
 
 use super::case::{Load, Work};
+use super::passer::Passer;
 use super::reader::Reader;
+use super::remover::Remover;
 use super::visitor::Visitor;
 use super::worker::Worker;
 use super::writer::{Count, ROWS, Settings, Writer};
@@ -66,15 +68,20 @@ macro_rules! role {
         }
     )* };
 }
-role!(Writer, Reader, Worker, Visitor);
+role!(Writer, Reader, Worker, Visitor, Passer, Remover);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
         let Self { subject, database, load, seed, reads, .. } = self;
         Ok(match (reads, load.work) {
-            (Some((table, rows)), _) => {
-                Box::new(Reader::connect(subject, database, table, *rows, *seed)?)
+            (Some((table, rows)), work) => {
+                let is_mapped = work == Work::ReadMapped;
+                Box::new(Reader::connect(subject, database, (table, *rows), is_mapped, *seed)?)
             }
+            (None, Work::Passes(pass, _)) => {
+                Box::new(Passer::connect(subject, database, pass, *seed)?)
+            }
+            (None, Work::Remove) => Box::new(Remover::connect(subject, database)?),
             (None, Work::Queue | Work::QueueReturning) => {
                 Box::new(Worker::connect(subject, database, load)?)
             }
@@ -105,7 +112,7 @@ pub fn of(
     };
     let reads = |table: &str, rows| Some((table.to_owned(), rows));
     match load.work {
-        Work::Read => vec![member(0, reads("million", 1_000_000))],
+        Work::Read | Work::ReadMapped => vec![member(0, reads("million", 1_000_000))],
         Work::ReadBesideWriters => {
             let writers = (1..=load.writers).map(|index| member(index, None));
             writers.chain([member(0, reads("t", ROWS))]).collect()

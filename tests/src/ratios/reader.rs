@@ -17,15 +17,18 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Connects and prepares a select from `table`, whose keys are `1..=rows`.
+    /// Connects and prepares a select from a table, whose keys are `1..=rows`, perhaps with a large cache and through a map.
     pub fn connect(
         subject: &Subject,
         database: &Path,
-        table: &str,
-        rows: i64,
+        (table, rows): (&str, i64),
+        is_mapped: bool,
         seed: u64,
     ) -> Result<Self> {
         let connection = subject.open(database)?;
+        if is_mapped {
+            connection.execute("PRAGMA cache_size=-262144; PRAGMA mmap_size=1073741824")?;
+        }
         let select = connection.prepare(&format!("SELECT val FROM {table} WHERE id=?1"))?;
         Ok(Self { connection, select, rows, random: StdRng::seed_from_u64(seed) })
     }

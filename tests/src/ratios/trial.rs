@@ -3,6 +3,8 @@
 use super::case::{Load, Work};
 use super::idle::Footprint;
 use super::members::{self, Together};
+use super::passer::{self, Pass};
+use super::remover;
 use super::worker;
 use super::writer::{BULK_ROWS, Count, ROWS, Settings, VALUE_BYTES, Writer};
 use crate::place::Place;
@@ -87,7 +89,7 @@ impl Trial {
     }
 
     fn set_up(&self) -> anyhow::Result<Connection> {
-        if self.load.work == Work::Read {
+        if self.load.work.reads_million() {
             let million = self.million.as_ref().expect("reads are given their rows");
             std::fs::copy(million, self.database())?;
         }
@@ -95,7 +97,13 @@ impl Trial {
         connection.execute("PRAGMA page_size=4096")?;
         self.subject.convert(&connection)?;
         match self.load.work {
-            Work::Read => {}
+            Work::Read | Work::ReadMapped | Work::Passes(Pass::Million, _) => {}
+            Work::Passes(_, percent) => {
+                connection.execute("PRAGMA synchronous=NORMAL")?;
+                passer::fill(&self.subject, &self.database(), &connection, percent)?;
+                return Ok(connection);
+            }
+            Work::Remove => remover::fill(&connection)?,
             Work::Append => connection.execute(
                 "CREATE TABLE log(id INTEGER PRIMARY KEY, k INTEGER, val BLOB); CREATE INDEX log_k ON log(k)",
             )?,
@@ -107,7 +115,10 @@ impl Trial {
             Work::Visit(_) | Work::Idle => {
                 connection.execute("CREATE TABLE visit(id INTEGER PRIMARY KEY, val BLOB)")?;
             }
-            Work::SelectUpdate | Work::HotRow | Work::ReadBesideWriters => fill(&connection)?,
+            Work::SelectUpdate
+            | Work::HotRow
+            | Work::ReadBesideWriters
+            | Work::MostlyReads => fill(&connection)?,
         }
         connection.execute("PRAGMA wal_checkpoint")?;
         if matches!(self.load.work, Work::Visit(_)) {
@@ -151,7 +162,10 @@ impl Trial {
     fn verify(&self, connection: &Connection, together: &Together) -> anyhow::Result<()> {
         let commits: u64 = together.writers.iter().map(|count| count.total).sum();
         let (rows, sum, expected_rows) = match self.load.work {
-            Work::Read | Work::Visit(0) => return Ok(()),
+            Work::Read | Work::ReadMapped | Work::Passes(..) | Work::Visit(0) => return Ok(()),
+            Work::Remove => {
+                ("SELECT count(*) FROM removed", "SELECT count(val) FROM removed", commits)
+            }
             Work::Queue | Work::QueueReturning => return self.verify_jobs(connection, together),
             Work::Visit(rows) => {
                 let rows = commits * u64::from(rows);
@@ -206,7 +220,7 @@ impl Trial {
         let jobs_ns = together.writers.iter().map(|count| count.jobs_ns).max().unwrap_or(0);
         let seconds = match self.load.work {
             Work::Bulk | Work::Idle => elapsed,
-            Work::Queue | Work::QueueReturning => Duration::from_nanos(jobs_ns),
+            Work::Queue | Work::QueueReturning | Work::Remove => Duration::from_nanos(jobs_ns),
             _ => self.time,
         }
         .as_secs_f64();

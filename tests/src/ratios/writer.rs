@@ -18,6 +18,8 @@ pub const VALUE_BYTES: usize = 400;
 pub const BULK_ROWS: u64 = 1_000_000;
 /// Rows of each of its transactions.
 const BULK_TRANSACTION: u64 = 1000;
+/// Reads that come before each write where there are many.
+const READS_BEFORE_WRITE: i64 = 19;
 
 /// What one writer counted.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -212,17 +214,29 @@ impl Writer {
                 }
                 self.commit.run()
             }
+            Work::MostlyReads => {
+                for n in 0..READS_BEFORE_WRITE {
+                    // Any row, of which `read` is the first.
+                    self.read_row(1 + (read + n * 7919) % ROWS)?;
+                }
+                self.write_row(write)
+            }
             _ => {
                 self.begin.run()?;
-                self.select.bind_i64(1, read)?;
-                self.select.step()?;
-                let found = self.select.column_bytes(1).len();
-                self.select.reset();
-                assert_eq!(found, VALUE_BYTES, "row {read} has its value");
+                self.read_row(read)?;
                 self.write_row(write)?;
                 self.commit.run()
             }
         }
+    }
+
+    fn read_row(&mut self, key: i64) -> Result<()> {
+        self.select.bind_i64(1, key)?;
+        self.select.step()?;
+        let found = self.select.column_bytes(1).len();
+        self.select.reset();
+        assert_eq!(found, VALUE_BYTES, "row {key} has its value");
+        Ok(())
     }
 
     fn write_row(&mut self, key: i64) -> Result<()> {

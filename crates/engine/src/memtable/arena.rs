@@ -149,6 +149,38 @@ impl Arena {
         self.is_inside(rec_at, fields.rec_len).then_some(rec_at)
     }
 
+    /// Tells the processor that the node at `offset`, if it is one, will be read soon.
+    #[inline]
+    pub(super) fn fetch(&self, offset: u32) {
+        if self.is_node_offset(offset) {
+            self.fetch_line(offset);
+            // Its key mostly lies in the line behind.
+            self.fetch_line(offset + LINE_BYTES);
+        }
+    }
+
+    /// The same of the record of a node.
+    #[inline]
+    pub(super) fn fetch_record(&self, offset: u32) {
+        if let Some(rec_at) = self.rec_at(offset, self.fields(offset)) {
+            self.fetch_line(rec_at);
+        }
+    }
+
+    #[inline]
+    fn fetch_line(&self, at: u32) {
+        #[cfg(target_arch = "x86_64")]
+        if at < self.len {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: `at` is inside the region.
+            let line = unsafe { self.base.add(at as usize) };
+            // SAFETY: a hint; it reads nothing that the program could notice.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast_const().cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
     fn is_inside(&self, at: u32, len: u32) -> bool {
         u64::from(at) + u64::from(len) <= u64::from(self.len)
     }

@@ -89,9 +89,8 @@ pub(super) const NODE_HEAD_BYTES_MAX: u32 =
     FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32 + REC_AT_BYTES;
 /// Offset of the first shortcut.
 pub(super) const SHORTCUTS: u32 = size_of::<Header>() as u32;
-/// A region has one shortcut for so many of its bytes, or a few less: about one for each large row, an eighth of one for
-/// each small one.
-const BYTES_PER_SHORTCUT: u32 = 512;
+/// A region has one shortcut for so many of its bytes, or a few less: about one for two small rows.
+const BYTES_PER_SHORTCUT: u32 = 256;
 /// The head, addressed as if it were a node.
 pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
 
@@ -118,7 +117,7 @@ pub(super) fn first_node(len: u32) -> u32 {
 }
 
 /// The first eight bytes of `key` as an ordered number.
-pub(super) fn key_prefix(key: &[u8]) -> u64 {
+pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(chunk) => u64::from_be_bytes(*chunk),
         None => {

@@ -25,7 +25,7 @@
 //! the newer ones that it may or may not meet.
 //!
 //! # Deliberately absent
-//! Removal, backward links (a step back is a search), and any knowledge of what keys mean.
+//! Removal, backward links (a walk back is made of short walks forward, see `keys_before`), and any knowledge of what keys mean.
 
 mod arena;
 mod atomics;
@@ -53,8 +53,9 @@ use std::ops::ControlFlow;
 
 use self::arena::{Arena, damaged};
 use self::atomics::Ordering;
-use self::layout::{HEAD, MAGIC, key_prefix, root_bit};
-use self::search::{Target, find, next_of};
+pub(crate) use self::layout::key_prefix;
+use self::layout::{HEAD, MAGIC, root_bit};
+use self::search::{Target, find, find_above, next_of};
 use self::shortcut::Way;
 pub use self::space::Share;
 use crate::ids::{CommitTs, Root, SnapshotTs};
@@ -305,7 +306,39 @@ impl Memtable {
     /// The next key of the same root that has a version which the snapshot sees: the newest such.
     pub fn next_key(&self, node: &Node<'_>, at: SnapshotTs) -> Option<Node<'_>> {
         let next = self.node(self.skip_versions(node.offset))?;
-        self.visible_from(next, node.root(), at)
+        let next = self.visible_from(next, node.root(), at)?;
+        self.look_ahead(&next);
+        Some(next)
+    }
+
+    /// Fetches what a walk that goes on from a node comes to: neighbours in the list lie anywhere in memory.
+    fn look_ahead(&self, node: &Node<'_>) {
+        let next = next_of(&self.arena, node.offset, 0);
+        if next != 0 {
+            // It was fetched when the walk came to `node`; its record, and what follows it, were not.
+            self.arena.fetch_record(next);
+            self.arena.fetch(next_of(&self.arena, next, 0));
+        }
+    }
+
+    /// The nearest keys before that of a node, of the same root: of each the newest version that the snapshot sees, ascending. At least one
+    /// if there is one.
+    pub fn keys_before(&self, node: &Node<'_>, at: SnapshotTs, to: &mut Vec<u32>) {
+        let root = node.root();
+        let end = Target::version(root, node.key(), u64::MAX);
+        let above = find_above(&self.arena, &end);
+        let above = self.node(above).filter(|n| n.offset != HEAD && n.root() == root);
+        let mut next = match &above {
+            Some(above) => self.next_key(above, at),
+            None => self.forward(&Target::version(root, b"", at.get()), root, at),
+        };
+        while let Some(before) = next.filter(|n| end.is_behind(&self.arena, n.offset)) {
+            to.push(before.offset);
+            next = self.next_key(&before, at);
+        }
+        if to.is_empty() && above.is_some() {
+            to.extend(self.backward(&end, root, at).map(|n| n.offset));
+        }
     }
 
     /// Some version newer than `since` of a key in the closed range; `None` as a bound is the end of the root. Each key that is

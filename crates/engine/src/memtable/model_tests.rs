@@ -1,7 +1,7 @@
 //! The memtable against a `BTreeMap`.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -205,6 +205,10 @@ proptest! {
         for at in [0, newest / 3, newest / 2, newest, u64::MAX] {
             compare_seeks(&table, &model, &keys, at)?;
             compare_ranges(&table, &model, &keys, at)?;
+            for root in model.keys().map(|(root, ..)| *root).collect::<BTreeSet<_>>() {
+                let (there, back) = walks(&table, Root::new(root), SnapshotTs::new(at));
+                prop_assert_eq!(there, back);
+            }
         }
         let mut expected = Vec::new();
         for ((root, key, Reverse(ts)), (kind, rec)) in &model {
@@ -219,6 +223,41 @@ proptest! {
         prop_assert_eq!(merged, expected);
         prop_assert_eq!(table.node_count() as usize, model.len());
         prop_assert_eq!(table.is_empty(), model.is_empty());
+    }
+}
+
+/// The keys of a root by steps forward, and by runs backward turned round.
+fn walks(table: &Memtable, root: Root, at: SnapshotTs) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let first = table.seek(root, Seek::First, at);
+    let there = std::iter::successors(first, |node| table.next_key(node, at));
+    let (mut back, mut run) = (Vec::new(), Vec::new());
+    let mut node = table.seek(root, Seek::Last, at);
+    while let Some(now) = node {
+        back.push(now.key().to_vec());
+        if run.is_empty() {
+            table.keys_before(&now, at, &mut run);
+        }
+        node = run.pop().map(|offset| table.node_at(offset));
+    }
+    back.reverse();
+    (there.map(|node| node.key().to_vec()).collect(), back)
+}
+
+#[test]
+fn a_walk_backward_meets_what_a_walk_forward_met() {
+    let mut region = Region::new(1 << 20);
+    let table = region.format();
+    for i in 0..6000u64 {
+        let (root, key) = (Root::new(1 + i as u32 % 3), (i * 7919 % 2003).to_be_bytes());
+        let kind = if i % 5 == 0 { EntryKind::Tombstone } else { EntryKind::Put };
+        table.insert(root, &key, CommitTs::new(1 + i), kind, b"").expect("room");
+    }
+    for root in 0..5 {
+        for at in [0, 1, 2, 100, 3000, 6000] {
+            let (there, back) = walks(&table, Root::new(root), SnapshotTs::new(at));
+            assert_eq!(there, back, "root {root} at {at}");
+            assert_eq!(there.is_empty(), at < u64::from(root) || !(1..4).contains(&root));
+        }
     }
 }
 

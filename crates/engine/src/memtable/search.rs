@@ -133,8 +133,14 @@ pub(super) fn search_height(arena: &Arena) -> usize {
 
 /// The last node before the cut (the head if none) and the first one behind it (0 if none).
 pub(super) fn find(arena: &Arena, target: &Target<'_>) -> (u32, u32) {
+    find_down_to(arena, target, 0)
+}
+
+/// The same among the nodes that are higher than `lowest`.
+#[inline(always)]
+fn find_down_to(arena: &Arena, target: &Target<'_>, lowest: usize) -> (u32, u32) {
     let mut steps = Steps::new(arena);
-    let mut level = search_height(arena) - 1;
+    let mut level = (search_height(arena) - 1).max(lowest);
     let mut at = HEAD;
     // A node already known to lie behind the cut need not be compared again one level lower.
     let mut beyond = 0;
@@ -145,12 +151,20 @@ pub(super) fn find(arena: &Arena, target: &Target<'_>) -> (u32, u32) {
             at = next;
             continue;
         }
-        if level == 0 {
+        if level == lowest {
             return (at, next);
         }
         beyond = next;
         level -= 1;
     }
+}
+
+/// Level whose nodes are far enough apart for a walk from one to the next to be worth a search: sixteen on average.
+const LEVEL_ABOVE: usize = 2;
+
+/// A node some way before the cut; the head, or 0, if there is none.
+pub(super) fn find_above(arena: &Arena, target: &Target<'_>) -> u32 {
+    find_down_to(arena, target, LEVEL_ABOVE).0
 }
 
 /// Like `find`, for the writer: the links around the cut at every level, searched from the last insert's

@@ -6,7 +6,7 @@
 
 use super::Conn;
 use super::write_set::WriteKind;
-use crate::ids::Root;
+use crate::ids::{Root, SnapshotTs};
 use crate::memtable::{EntryKind, Memtable, Node, Seek};
 
 /// One overlay entry. Its slices live until the next write through the same
@@ -69,6 +69,7 @@ impl Conn {
         )
     }
 
+    /// The write set and the memtables.
     fn sources(&self) -> usize {
         1 + self.snapshot.as_ref().map_or(0, |s| s.memtables.len())
     }
@@ -97,8 +98,9 @@ impl Conn {
         node.map(|n| found(&n))
     }
 
-    fn source_memtable(&self, i: usize) -> Option<&Memtable> {
-        self.snapshot.as_ref()?.memtables.get(i.checked_sub(1)?).map(|(_, m)| m)
+    fn source_memtable(&self, i: usize) -> Option<(&Memtable, SnapshotTs)> {
+        let snapshot = self.snapshot.as_ref()?;
+        snapshot.memtables.get(i.checked_sub(1)?).map(|(_, m)| (m, snapshot.ts))
     }
 }
 
@@ -128,8 +130,16 @@ enum Head {
     Unknown,
     /// This source has nothing further in this direction.
     End,
-    /// A memtable node beyond the current key.
+    /// A memtable node beyond the current key, or at it.
     Node(u32),
+}
+
+/// What is remembered of one source between two steps in one direction.
+#[derive(Debug)]
+struct Source {
+    head: Head,
+    /// Of a walk backwards the nodes before the head, ascending. Memtables have no links backwards: they are found several at a time.
+    before: Vec<u32>,
 }
 
 /// An ordered walk over the overlay of one root.
@@ -141,9 +151,13 @@ enum Head {
 pub struct OverlayIter {
     root: Root,
     key: Vec<u8>,
+    /// The key from which a step goes; kept for its memory.
+    from: Vec<u8>,
     positioned: bool,
     direction: Direction,
-    heads: Vec<Head>,
+    sources: Vec<Source>,
+    /// The source of the current entry: its head stands on it.
+    current: usize,
     view: u32,
     run: Run,
 }
@@ -176,9 +190,11 @@ impl OverlayIter {
         OverlayIter {
             root,
             key: Vec::new(),
+            from: Vec::new(),
             positioned: false,
             direction: Direction::Forward,
-            heads: Vec::new(),
+            sources: Vec::new(),
+            current: 0,
             view: 0,
             run: Run::default(),
         }
@@ -247,17 +263,19 @@ impl OverlayIter {
         }
         if self.direction != direction
             || self.view != conn.view()
-            || self.heads.len() != conn.sources()
+            || self.sources.len() != conn.sources()
         {
             self.direction = direction;
             self.forget(conn);
         }
-        let key = std::mem::take(&mut self.key);
-        let seek = if direction == Direction::Forward { Seek::Gt(&key) } else { Seek::Lt(&key) };
+        std::mem::swap(&mut self.key, &mut self.from);
+        let from = std::mem::take(&mut self.from);
+        let seek = if direction == Direction::Forward { Seek::Gt(&from) } else { Seek::Lt(&from) };
         let entry = self.pick(conn, seek);
+        self.from = from;
         if entry.is_none() {
             // The position stays at the last entry: a write behind the end may appear later.
-            self.key = key;
+            std::mem::swap(&mut self.key, &mut self.from);
             self.positioned = true;
         }
         entry
@@ -265,60 +283,78 @@ impl OverlayIter {
 
     fn forget(&mut self, conn: &Conn) {
         self.view = conn.view();
-        self.heads.clear();
-        self.heads.resize(conn.sources(), Head::Unknown);
+        self.current = 0;
+        for source in &mut self.sources {
+            source.head = Head::Unknown;
+            source.before.clear();
+        }
+        self.sources
+            .resize_with(conn.sources(), || Source { head: Head::Unknown, before: Vec::new() });
     }
 
     /// The best candidate of all sources at `seek`; the newest source wins a tie.
     fn pick<'c>(&mut self, conn: &'c Conn, seek: Seek<'_>) -> Option<Entry<'c>> {
-        let mut best: Option<Entry<'c>> = None;
-        for i in 0..self.heads.len() {
+        let mut best: Option<(usize, Entry<'c>)> = None;
+        for i in 0..self.sources.len() {
             let Some(candidate) = self.candidate(conn, i, seek) else { continue };
-            let wins = best.as_ref().is_none_or(|b| match self.direction {
+            let wins = best.as_ref().is_none_or(|(_, b)| match self.direction {
                 Direction::Forward => candidate.key < b.key,
                 Direction::Backward => candidate.key > b.key,
             });
             if wins {
-                best = Some(candidate);
+                best = Some((i, candidate));
             }
         }
         self.positioned = best.is_some();
-        if let Some(entry) = &best {
-            self.key.clear();
-            self.key.extend_from_slice(entry.key);
-        }
-        best
+        let (current, entry) = best?;
+        self.current = current;
+        self.key.clear();
+        self.key.extend_from_slice(entry.key);
+        Some(entry)
     }
 
     fn candidate<'c>(&mut self, conn: &'c Conn, i: usize, seek: Seek<'_>) -> Option<Entry<'c>> {
-        let head = self.heads[i];
-        if let (Head::Node(offset), Some(memtable)) = (head, conn.source_memtable(i)) {
-            let node = memtable.node_at(offset);
-            if let (Direction::Forward, Seek::Gt(key)) = (self.direction, seek) {
-                if node.key() > key {
+        if i == 0 {
+            return conn.source_seek(0, self.root, seek).map(|f| f.entry);
+        }
+        let next = match self.sources[i].head {
+            Head::End => return None,
+            Head::Node(offset) => {
+                let (memtable, at) = conn.source_memtable(i)?;
+                let node = memtable.node_at(offset);
+                // The current entry has been passed, and so has what it hides in older memtables.
+                let is_passed = i == self.current
+                    || match seek {
+                        Seek::Gt(key) => node.key() <= key,
+                        Seek::Lt(key) => node.key() >= key,
+                        _ => true,
+                    };
+                if !is_passed {
                     return Some(found(&node).entry);
                 }
-                let next = memtable.next_key(&node, conn.snapshot.as_ref()?.ts);
-                return self.remember(i, next.map(|n| found(&n)));
+                match self.direction {
+                    Direction::Forward => memtable.next_key(&node, at).map(|n| found(&n)),
+                    Direction::Backward => self.sources[i].step_back(memtable, &node, at),
+                }
             }
-            if let (Direction::Backward, Seek::Lt(key)) = (self.direction, seek)
-                && node.key() < key
-            {
-                return Some(found(&node).entry);
-            }
-        } else if matches!(head, Head::End) {
-            return None;
-        }
-        let found = conn.source_seek(i, self.root, seek);
-        self.remember(i, found)
-    }
-
-    fn remember<'c>(&mut self, i: usize, found: Option<Found<'c>>) -> Option<Entry<'c>> {
-        self.heads[i] = match &found {
-            _ if i == 0 => Head::Unknown,
-            Some(f) => Head::Node(f.offset),
-            None => Head::End,
+            Head::Unknown => conn.source_seek(i, self.root, seek),
         };
-        found.map(|f| f.entry)
+        self.sources[i].head = next.as_ref().map_or(Head::End, |f| Head::Node(f.offset));
+        next.map(|f| f.entry)
+    }
+}
+
+impl Source {
+    /// The entry before `node`.
+    fn step_back<'c>(
+        &mut self,
+        memtable: &'c Memtable,
+        node: &Node<'c>,
+        at: SnapshotTs,
+    ) -> Option<Found<'c>> {
+        if self.before.is_empty() {
+            memtable.keys_before(node, at, &mut self.before);
+        }
+        self.before.pop().map(|offset| found(&memtable.node_at(offset)))
     }
 }

@@ -17,7 +17,7 @@
 use std::cmp::Ordering;
 
 use crate::ids::{CommitTs, Root};
-use crate::memtable::Hi;
+use crate::memtable::{Hi, key_prefix};
 use crate::txn::maximum::{Missing, Move};
 
 /// Entries after which neighbours are joined.
@@ -49,11 +49,23 @@ struct Span {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// First eight bytes of the lower end: most comparisons end here.
+    prefix: u64,
     root: Root,
     lo: Span,
     hi: Span,
     /// The upper end is the last key that starts with `hi`.
     hi_is_prefix: bool,
+}
+
+impl Entry {
+    fn has_one_bound(&self) -> bool {
+        self.lo.at == self.hi.at && self.lo.len == self.hi.len
+    }
+
+    fn is_point(&self) -> bool {
+        self.has_one_bound() && !self.hi_is_prefix
+    }
 }
 
 /// The reads of one transaction, see the module's text.
@@ -122,6 +134,7 @@ impl ReadSet {
         let (Hi::Key(hi_bytes) | Hi::Prefix(hi_bytes)) = hi;
         self.has_range = true;
         let entry = Entry {
+            prefix: key_prefix(lo),
             root,
             lo: self.store(cut(lo)),
             hi: self.store(hi_bytes),
@@ -233,8 +246,13 @@ impl ReadSet {
             return;
         }
         let mut entries = std::mem::take(&mut self.entries);
-        entries.sort_by(|a, b| a.root.cmp(&b.root).then_with(|| self.lo(a).cmp(self.lo(b))));
-        self.join(&mut entries, |set, last, next| set.hi(last).admits(set.lo(next)));
+        let start = |entry: &Entry| (entry.root, entry.prefix);
+        // What is settled is one ascending run, which this sort finds: only what came since is sorted.
+        entries.sort_by(|a, b| start(a).cmp(&start(b)).then_with(|| self.lo(a).cmp(self.lo(b))));
+        self.join(&mut entries, |set, last, next| {
+            let is_apart = last.is_point() && last.prefix != next.prefix;
+            !is_apart && set.hi(last).admits(set.lo(next))
+        });
         self.entries = entries;
         self.settled = self.entries.len();
     }
@@ -255,7 +273,10 @@ impl ReadSet {
     }
 
     fn push_one(&mut self, root: Root, key: &[u8], is_prefix: bool) {
-        if let Some(last) = self.entries.last() {
+        let prefix = key_prefix(key);
+        if let Some(last) = self.entries.last()
+            && last.prefix == prefix
+        {
             let same = if is_prefix { Hi::Prefix(key) } else { Hi::Key(key) };
             if last.root == root && self.lo(last) == key && self.hi(last) == same {
                 return;
@@ -263,7 +284,7 @@ impl ReadSet {
         }
         self.has_range |= is_prefix && key.is_empty();
         let span = self.store(key);
-        self.push(Entry { root, lo: span, hi: span, hi_is_prefix: is_prefix });
+        self.push(Entry { prefix, root, lo: span, hi: span, hi_is_prefix: is_prefix });
     }
 
     fn store(&mut self, bytes: &[u8]) -> Span {
@@ -282,7 +303,7 @@ impl ReadSet {
     /// R3: settles, then joins every second neighbour until half of the limit is free.
     fn shrink(&mut self) {
         self.settle();
-        self.compact();
+        self.compact_if_large();
         self.has_range = true;
         while self.entries.len() > self.entries_max / 2 || self.bytes.len() > self.key_bytes_max / 2
         {
@@ -295,7 +316,7 @@ impl ReadSet {
             });
             self.entries = entries;
             self.settled = self.entries.len();
-            self.compact();
+            self.compact_if_large();
             if self.entries.len() == before {
                 // One entry per root is left: a limit that this exceeds has to give way.
                 self.entries_max = self.entries_max.max(before * 2);
@@ -304,11 +325,14 @@ impl ReadSet {
         }
     }
 
-    /// Drops bytes that no entry needs.
-    fn compact(&mut self) {
+    /// Drops bytes that no entry needs, if they may be many.
+    fn compact_if_large(&mut self) {
+        if self.bytes.len() <= self.key_bytes_max / 2 {
+            return;
+        }
         let mut bytes = Vec::with_capacity(self.bytes.len());
         for entry in &mut self.entries {
-            let shared = entry.lo.at == entry.hi.at && entry.lo.len == entry.hi.len;
+            let shared = entry.has_one_bound();
             entry.lo = copy_span(&mut bytes, &self.bytes, entry.lo);
             entry.hi = if shared { entry.lo } else { copy_span(&mut bytes, &self.bytes, entry.hi) };
         }

@@ -120,8 +120,8 @@ pub unsafe extern "C" fn pl_encode_values(
     let fields = unsafe { bytes(fields, n) };
     let encode = |out: &mut Vec<u8>| {
         // SAFETY: engine.h: the values' ranges are readable during the call.
-        let values: Vec<Value<'_>> = values.iter().map(|v| unsafe { value(v) }).collect();
-        encode_values(&values, fields, encoding, out);
+        let values = values.iter().map(|v| unsafe { value(v) });
+        encode_values(values, fields, encoding, out);
         SQLITE_OK
     };
     // SAFETY: engine.h.

@@ -8,8 +8,9 @@ use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
 
 use super::codes::{SQLITE_DONE, SQLITE_OK};
-use super::types::{PlConn, PlEntry, PlIter};
+use super::types::{PlConn, PlEntry, PlIter, PlRowid};
 use super::{bytes, look};
+use crate::key::encode_rowid;
 
 /// The code of an answer that says whether there is something.
 fn found(is_there: bool) -> c_int {
@@ -230,6 +231,23 @@ pub unsafe extern "C" fn pl_read_point(
     let key = unsafe { bytes(key, n_key) };
     // SAFETY: engine.h.
     unsafe { told(conn, "pl_read_point", |c| c.read_point(Root::new(root), key)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_read_rowids(conn: *mut PlConn, rows: *const PlRowid, n: u32) -> c_int {
+    // SAFETY: engine.h: they are readable during the call, and `n` is not 0.
+    let rows = unsafe { std::slice::from_raw_parts(rows, n as usize) };
+    let note = |c: &mut Conn| {
+        for row in rows {
+            c.read_point(Root::new(row.root), &encode_rowid(row.rowid));
+        }
+    };
+    // SAFETY: engine.h.
+    unsafe { told(conn, "pl_read_rowids", note) }
 }
 
 /// See engine.h.

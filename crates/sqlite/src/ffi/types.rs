@@ -37,6 +37,13 @@ pub struct PlEntry {
     pub tombstone: u8,
 }
 
+/// See engine.h.
+#[repr(C)]
+pub struct PlRowid {
+    pub rowid: i64,
+    pub root: u32,
+}
+
 impl From<Entry<'_>> for PlEntry {
     fn from(e: Entry<'_>) -> PlEntry {
         PlEntry {

@@ -133,14 +133,14 @@ pub fn encode_record(
 }
 
 /// Appends the key, or the beginning of one, that has these values as its first fields.
-pub fn encode_values(
-    values: &[Value<'_>],
+pub fn encode_values<'v>(
+    values: impl IntoIterator<Item = Value<'v>>,
     fields: &[u8],
     encoding: TextEncoding,
     out: &mut Vec<u8>,
 ) {
-    for (value, field) in values.iter().zip(fields) {
-        encode_value(*value, *field, encoding, out);
+    for (value, field) in values.into_iter().zip(fields) {
+        encode_value(value, *field, encoding, out);
     }
 }
 

@@ -3,9 +3,15 @@
 //! Every 64-bit integer is a double plus less than 2048: the largest double that is not greater, and the rest.
 //! A double is itself plus nothing. Comparing the pair compares the values, with no rounding anywhere.
 
+/// Integers below this, and above its negative, are doubles exactly.
+const EXACT: u64 = 1 << 53;
+
 /// Appends an integer.
 pub(super) fn encode_integer(i: i64, out: &mut Vec<u8>) {
     let nearest = i as f64;
+    if i.unsigned_abs() < EXACT {
+        return encode(nearest, 0, out);
+    }
     let floor = if nearest as i128 > i128::from(i) { nearest.next_down() } else { nearest };
     let rest = i128::from(i) - floor as i128;
     debug_assert!((0..2048).contains(&rest));
@@ -21,8 +27,8 @@ fn encode(double: f64, rest: u16, out: &mut Vec<u8>) {
     // Adding zero turns -0.0 into 0.0 and changes nothing else.
     let bits = (double + 0.0).to_bits();
     let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
-    out.extend_from_slice(&ordered.to_be_bytes());
-    out.extend_from_slice(&rest.to_be_bytes());
+    let both = u128::from(ordered) << 64 | u128::from(rest) << 48;
+    out.extend_from_slice(&both.to_be_bytes()[..10]);
 }
 
 #[cfg(test)]

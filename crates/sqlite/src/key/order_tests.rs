@@ -217,7 +217,7 @@ fn compare_rows(a: &[Owned], b: &[Owned], fields: &[u8], encoding: TextEncoding)
 pub(super) fn key_of(row: &[Owned], fields: &[u8], encoding: TextEncoding) -> Vec<u8> {
     let values: Vec<Value<'_>> = row.iter().map(Owned::value).collect();
     let mut key = Vec::new();
-    encode_values(&values, fields, encoding, &mut key);
+    encode_values(values.iter().copied(), fields, encoding, &mut key);
     let mut of_record = Vec::new();
     encode_record(&make_record(&values), fields, encoding, &mut of_record).expect("well-formed");
     assert_eq!(key, of_record, "values and record disagree");

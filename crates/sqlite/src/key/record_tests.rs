@@ -77,7 +77,7 @@ fn a_record_of_every_serial_type_encodes_as_its_values() {
     values.extend([Value::Text(&long), Value::Blob(b"", 0), Value::Integer(7)]);
     let fields = vec![COLL_BINARY; values.len()];
     let mut expected = Vec::new();
-    encode_values(&values, &fields, TextEncoding::Utf8, &mut expected);
+    encode_values(values.iter().copied(), &fields, TextEncoding::Utf8, &mut expected);
     assert_eq!(encode(&make_record(&values), &fields), Ok(expected));
 }
 
@@ -86,7 +86,7 @@ fn a_header_of_two_byte_length_is_understood() {
     let values = vec![Value::Integer(5); 300];
     let fields = vec![FIELD_DESC; 300];
     let mut expected = Vec::new();
-    encode_values(&values, &fields, TextEncoding::Utf8, &mut expected);
+    encode_values(values.iter().copied(), &fields, TextEncoding::Utf8, &mut expected);
     assert_eq!(encode(&make_record(&values), &fields), Ok(expected));
 }
 

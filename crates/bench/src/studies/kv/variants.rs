@@ -125,7 +125,12 @@ const PLAIT: &[Row] = &[
         "concurrent FULL, tuned",
         PowerCut,
         Tuned,
-        &[("journal_mode", "concurrent"), ("synchronous", "full"), ("cache_size", "-262144")],
+        &[
+            ("journal_mode", "concurrent"),
+            ("synchronous", "full"),
+            ("cache_size", "-262144"),
+            ("mmap_size", "1073741824"),
+        ],
     ),
     row(
         "concurrent-normal",
@@ -139,7 +144,12 @@ const PLAIT: &[Row] = &[
         "concurrent NORMAL, tuned",
         Process,
         Tuned,
-        &[("journal_mode", "concurrent"), ("synchronous", "normal"), ("cache_size", "-262144")],
+        &[
+            ("journal_mode", "concurrent"),
+            ("synchronous", "normal"),
+            ("cache_size", "-262144"),
+            ("mmap_size", "1073741824"),
+        ],
     ),
 ];
 
