@@ -196,7 +196,7 @@ fn a_base_restored_in_place_while_shared_memory_survives_is_refused() {
     let live = |base: &Image| base.clone().with("-plait", &newest).with("-plait-shm", &newest);
     // A copy of the live file from earlier in the same session, then a backup from before it.
     live(&earlier).put(&fixture.database());
-    refused(&subject, &fixture.database(), &["replaced by an older state", "--accept-base"]);
+    refused(&subject, &fixture.database(), &["older", "--accept-base"]);
     live(&rested).put(&fixture.database());
     refused(&subject, &fixture.database(), &["-plait"]);
     newest.put(&fixture.database());

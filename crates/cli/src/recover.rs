@@ -205,6 +205,11 @@ fn what_is_lost(state: &Inspection) -> String {
         Log::Foreign { text, .. } => {
             format!("the log is of another database and is set aside ({text})")
         }
+        Log::Ahead(text) => {
+            format!(
+                "all of the log is given up, and what the database file with its WAL lacks is lost ({text}){in_memory}"
+            )
+        }
         Log::Damaged(text) => {
             format!("what can still be read of the log is given up as well ({text})")
         }

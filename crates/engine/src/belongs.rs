@@ -10,7 +10,8 @@
 //! - the newest page 1 in the WAL, once a checkpoint has brought that;
 //! - before that the page 1 of any commit in the WAL, or the one from which the first of them was made.
 //!
-//! The counter grows by one from commit to commit, or stays if the same connection commits again. Bytes 18 and 19 of the
+//! The counter grows by one with every commit that stamps the header (`plStamp()` sees to that); with others, which only a database at
+//! rest can have, it may stay if the same connection commits again. Bytes 18 and 19 of the
 //! file may be ahead of the rest: the fence is raised there by itself.
 //!
 //! What is not noticed: a file with the very page 1 of an older state, in which only other pages differ. In concurrent
@@ -62,7 +63,9 @@ impl FirstPage {
         let is_mark_kept = self.salt == first.salt && self.generation <= first.generation;
         // The mode switched on or off, or the fence raised, which keeps the generation.
         let is_mark_changed = first.salt == 0 || self.generation == first.generation;
-        first.changes.wrapping_sub(self.changes) <= 1 && (is_mark_kept || is_mark_changed)
+        let is_stamped = self.salt == first.salt && self.generation < first.generation;
+        let counted = first.changes.wrapping_sub(self.changes);
+        (counted == 1 || (counted == 0 && !is_stamped)) && (is_mark_kept || is_mark_changed)
     }
 }
 
@@ -112,7 +115,7 @@ mod tests {
         assert!(belongs(Some(wal[2]), &wal, true));
         // The WAL has started over, in the session or after it.
         assert!(belongs(Some(wal[2]), &[page(3, 14, 9, 9)], false));
-        assert!(belongs(Some(wal[2]), &[page(3, 13, 9, 9)], false), "the same connection again");
+        assert!(belongs(Some(page(2, 13, 9, 8)), &[page(2, 13, 9, 8)], false), "at rest, by stock");
         assert!(belongs(Some(wal[2]), &[page(2, 14, 9, 8)], false), "unfenced");
         assert!(belongs(Some(page(3, 13, 9, 8)), &[page(2, 14, 0, 0), page(2, 15, 3, 0)], false));
     }
@@ -128,6 +131,7 @@ mod tests {
         assert!(!belongs(Some(AT_REST), &wal, true), "what a checkpoint has replaced");
         assert!(!belongs(Some(wal[1]), &wal, true), "likewise, of the same session");
         assert!(!belongs(Some(wal[1]), &[page(3, 14, 9, 9)], false), "the WAL has started over");
+        assert!(!belongs(Some(wal[2]), &[page(3, 13, 9, 9)], false), "not the commit after it");
         assert!(!belongs(Some(page(3, 13, 9, 10)), &[page(3, 14, 9, 9)], false), "from the future");
     }
 

@@ -132,7 +132,8 @@ impl From<crate::log::LogError> for Error {
             L::Missing { .. }
             | L::NotALog { .. }
             | L::UnknownVersion { .. }
-            | L::Foreign { .. } => Error::CantOpen(text),
+            | L::Foreign { .. }
+            | L::OlderBase { .. } => Error::CantOpen(text),
             L::Lost { path } => Error::Io {
                 what: crate::log::say_lost(&path),
                 source_text: crate::log::LOST_HELP.into(),

@@ -1,10 +1,11 @@
 //! Beginning and ending a live session on a base file.
 //!
 //! What the first process finds, and what it does (the table of docs/recovery.md). "Newer" means frames of a
-//! generation above the base's; fenced is bytes 18/19 of the base = 3.
+//! generation above the base's; fenced is bytes 18/19 of the base = 3; trusted memory is no older copy of itself (moment.rs).
 //!
 //! | base | shared memory | log | done |
 //! |---|---|---|---|
+//! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
 //! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
 //! | fenced, same salt | trusted, not poisoned, or for a lost log | any other, or none | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
@@ -69,6 +70,7 @@ use crate::storage::os::OsStorage;
 use crate::storage::side;
 use crate::storage::{FileIdentity, Storage as _};
 
+pub mod moment;
 pub(crate) mod restore;
 
 /// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
@@ -103,9 +105,14 @@ pub(crate) fn begin(
     if trusted && is_fenced && header.fence_in_wal_alone {
         return Err(Error::Replaced(path.to_owned()));
     }
+    moment::refuse_older_base(path, &header)?;
+    let (layout, log) = (region.layout(), log_path(path));
+    let is_outdated =
+        header.fenced && moment::is_outdated(layout, &log, header.salt, header.generation);
+    let trusted = trusted && !is_outdated;
     let mut header = header;
     if trusted && continues(region, base, &header)? {
-        if restore::has_its_log(region, path) {
+        if moment::has_its_log(layout, &log, header.generation) {
             return Ok(());
         }
         restore::restore(region, path, base)?;
@@ -156,10 +163,11 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
         return Ok(true);
     }
-    if same && restore::has_unmerged(region, header.generation) {
+    let is_older = header.fenced && header.generation.get() < c.base_generation.load(Relaxed);
+    if same && (is_older || restore::has_unmerged(region, header.generation)) {
         return Err(Error::CantOpen(
-            "the database file was replaced by an older state of itself while its last commits were still in \
-             the -plait and -plait-shm files; put back the newest file, or accept the older state with \
+            "the database file is an older state of itself: it, or its -wal, was removed, emptied or replaced while its last commits \
+             were there or in the -plait and -plait-shm files; put back the newest file and its -wal, or accept the older state with \
              `plait recover --accept-base`"
                 .into(),
         ));

@@ -90,6 +90,7 @@ static int plEscalate(Btree *p){
     pPl->bExcl = 1;
     pPl->bCopies = pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = 0;
+    memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
     rc = plReplayOwn(p);
   }
   if( rc ) return plBreak(p, rc);
@@ -103,7 +104,9 @@ static int plEscalate(Btree *p){
   return rc;
 }
 
-/* Writes what the engine wants in the header of the base: fence, salt, generation. */
+/* Writes what the engine wants in the header of the base: fence, salt, generation. The commit then counts up from the counter of
+** changes that it found, though this connection has made the last one as well: belongs.rs tells states apart by it. Page 1 is written
+** once, with the commit: whoever has a transaction holds it. */
 static int plStamp(Btree *p, const PlHeader *pHdr){
   MemPage *pPage1 = p->pBt->pPage1;
   int rc = sqlite3PagerWrite(pPage1->pDbPage);
@@ -112,7 +115,10 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
     a[18] = a[19] = pHdr->fenced ? 3 : 2;
     put4byte(&a[72], pHdr->marked ? pHdr->salt : 0);
     put4byte(&a[76], pHdr->marked ? pHdr->generation : 0);
-    if( p->pBt->pPager->pWal ) p->pBt->pPager->pWal->ePlFence = pHdr->fenced ? PLF_Up : PLF_Down;
+    if( p->pBt->pPager->pWal ){
+      p->pBt->pPager->pWal->ePlFence = pHdr->fenced ? PLF_Up : PLF_Down;
+      memcpy(p->pBt->pPager->dbFileVers, &a[24], sizeof(p->pBt->pPager->dbFileVers));
+    }
   }
   return rc;
 }
@@ -121,7 +127,11 @@ static int plStampExclusive(Btree *p){
   int rc;
   rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, &h));
   if( rc==SQLITE_OK ) rc = plStamp(p, &h);
-  if( rc==SQLITE_OK ) p->pPl->bStamped = 1;
+  if( rc==SQLITE_OK ){
+    /* Of the last commit, though one that a full disk has stopped may have counted in page 1 already. */
+    memcpy(p->pBt->pPager->dbFileVers, p->pPl->aVers, sizeof(p->pPl->aVers));
+    p->pPl->bStamped = 1;
+  }
   return rc;
 }
 

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plait_engine::ids::Generation;
 use plait_engine::log::{LogError, LogScan};
 use plait_engine::several::{self, Verdict};
 use plait_engine::storage::os::OsStorage;
@@ -111,7 +110,9 @@ fn place_decision(original: &Path, copy: &Path) -> Result<()> {
 /// The super-journal of the transaction that a log ends with, if it is prepared and not resolved.
 fn undecided(log: &Path) -> Option<Vec<u8>> {
     let salt = LogScan::salt_of(&OsStorage, log).ok()?;
-    let mut scan = LogScan::open(&OsStorage, log, salt, Generation::ZERO).ok()?;
+    // The oldest base that it may stand beside.
+    let base = LogScan::noted(&OsStorage, log, salt).ok()?;
+    let mut scan = LogScan::open(&OsStorage, log, salt, base).ok()?;
     let mut last = None;
     let replayed = scan.replay(|frame| {
         last = frame.prepared().map(|(name, _)| name.to_vec());

@@ -98,7 +98,7 @@ fn log(state: &Inspection) -> Line {
         Log::Foreign { has_frames: false, text } => {
             Line::new("log", Verdict::Notice, format!("{text}; it holds nothing"))
         }
-        Log::Foreign { text, .. } | Log::Damaged(text) => {
+        Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
             Line::new("log", Verdict::Damage, text.clone())
         }
     }

@@ -23,6 +23,8 @@ pub enum Log {
         /// What the engine says.
         text: String,
     },
+    /// It is that of a newer state of the database: the file with its WAL lacks what it had.
+    Ahead(String),
     /// It cannot be read, or bytes that had been on disk are damaged.
     Damaged(String),
     /// Somebody is writing it, so that it was not read.
@@ -44,6 +46,7 @@ impl Log {
                 LogError::Foreign { has_frames, .. } => {
                     Log::Foreign { has_frames: *has_frames, text: e.to_string() }
                 }
+                LogError::OlderBase { .. } => Log::Ahead(e.to_string()),
                 _ => Log::Damaged(e.to_string()),
             },
         }

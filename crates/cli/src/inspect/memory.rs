@@ -10,14 +10,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plait_engine::log::LogScan;
+use plait_engine::ids::Generation;
+use plait_engine::session::moment;
 use plait_engine::shm::layout::{
     ARENAS, LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, PROCESS_SLOTS, TOTAL_BYTES, fence,
     generation, session,
 };
 use plait_engine::shm::{locks, process};
-use plait_engine::storage::os::OsStorage;
-use plait_engine::storage::{Storage as _, side};
+use plait_engine::storage::side;
+
+use super::base::Header;
 
 /// What the file says of the session in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub struct Memory {
     pub base_generation: u32,
     /// The newest generation that has commits, unless the session knows that the database file includes it; 0 if there is none.
     pub newest_unmerged: u32,
-    /// The log of the session stands beside the database, as far as that can be told without reading it through.
+    /// The log of the session stands beside the database, as it was left.
     pub has_log: bool,
     /// It was found missing while processes used it, which stopped the session: what is in memory is in order.
     pub is_lost: bool,
@@ -50,7 +52,12 @@ pub struct Memory {
 impl Memory {
     /// Reads the file at `path` that stands beside the database file with this identity, and beside `log`; `None` when there is
     /// none.
-    pub fn read(path: &Path, base: (u64, u64), log: &Path) -> io::Result<Option<Memory>> {
+    pub fn read(
+        path: &Path,
+        base: (u64, u64),
+        header: Header,
+        log: &Path,
+    ) -> io::Result<Option<Memory>> {
         let file = match side::open(path, false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
@@ -66,16 +73,23 @@ impl Memory {
         let control = &layout.control;
         let alive =
             if in_use && has_our_layout(layout) { alive(&file, layout)? } else { Vec::new() };
+        let in_use = in_use && (!alive.is_empty() || !has_our_layout(layout));
+        let merged = Generation::new(header.generation);
         // Relaxed throughout: the words are a private copy.
         Ok(Some(Memory {
-            distrust: distrust(layout, base),
-            in_use: in_use && (!alive.is_empty() || !has_our_layout(layout)),
+            distrust: distrust(layout, base).or_else(|| {
+                let is_outdated = !in_use
+                    && header.is_fenced()
+                    && moment::is_outdated(layout, log, header.salt, merged);
+                is_outdated.then(|| "it is an older copy: the log or the file is newer".to_owned())
+            }),
+            in_use,
             alive,
             is_fenced: control.fence.load(Relaxed) == fence::FENCED,
             salt: control.salt.load(Relaxed),
             base_generation: control.base_generation.load(Relaxed),
             newest_unmerged: newest_unmerged(layout),
-            has_log: has_log(layout, log),
+            has_log: !in_use && moment::has_its_log(layout, log, merged),
             is_lost: layout.log.is_lost(),
             unwritten_bytes: layout
                 .log
@@ -110,15 +124,6 @@ fn newest_unmerged(layout: &Layout) -> u32 {
             && (g.max_ts.load(Relaxed) > 0 || (number == newest && !is_applied))
     });
     unmerged.map(|g| g.number.load(Relaxed)).max().unwrap_or(0)
-}
-
-fn has_log(layout: &Layout, path: &Path) -> bool {
-    let shared = &layout.log;
-    let stands = OsStorage.open_read_only(path).is_ok_and(|file| {
-        file.identity().is_ok_and(|is| is == shared.file_identity())
-            && file.len_bytes().is_ok_and(|len| len >= shared.file_bytes())
-    });
-    stands && LogScan::salt_of(&OsStorage, path).is_ok_and(|salt| salt == shared.salt())
 }
 
 fn has_our_layout(layout: &Layout) -> bool {
@@ -192,30 +197,34 @@ impl Copied {
 mod tests {
     use super::*;
 
+    fn read(path: &Path) -> io::Result<Option<Memory>> {
+        Memory::read(path, (1, 2), Header::EMPTY, path)
+    }
+
     #[test]
     fn a_lock_of_a_process_in_a_file_of_another_version_means_use() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db-plait-shm");
         let holder = File::create(&path).unwrap();
         holder.set_len(TOTAL_BYTES as u64).unwrap();
-        assert!(!Memory::read(&path, (1, 2), &path).unwrap().unwrap().in_use);
+        assert!(!read(&path).unwrap().unwrap().in_use);
         assert!(locks::try_lock(&holder, PROCESS_LOCK_BASE + 3).unwrap());
-        let memory = Memory::read(&path, (1, 2), &path).unwrap().unwrap();
+        let memory = read(&path).unwrap().unwrap();
         assert!(memory.in_use && memory.alive.is_empty());
         drop(holder);
-        assert!(!Memory::read(&path, (1, 2), &path).unwrap().unwrap().in_use);
+        assert!(!read(&path).unwrap().unwrap().in_use);
     }
 
     #[test]
     fn a_short_or_blank_file_is_not_trusted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db-plait-shm");
-        assert_eq!(Memory::read(&path, (1, 2), &path).unwrap(), None);
+        assert_eq!(read(&path).unwrap(), None);
         std::fs::write(&path, b"short").unwrap();
-        assert!(!Memory::read(&path, (1, 2), &path).unwrap().unwrap().is_trusted());
+        assert!(!read(&path).unwrap().unwrap().is_trusted());
         // Never written, all holes.
         File::options().write(true).open(&path).unwrap().set_len(TOTAL_BYTES as u64).unwrap();
-        let blank = Memory::read(&path, (1, 2), &path).unwrap().unwrap();
+        let blank = read(&path).unwrap().unwrap();
         assert!(!blank.is_trusted());
         assert!(blank.alive.is_empty());
     }

@@ -73,7 +73,7 @@ impl Inspection {
             ));
         };
         let shm = shm_path(&path);
-        let memory = Memory::read(&shm, base.identity, &log_path(&path))
+        let memory = Memory::read(&shm, base.identity, header, &log_path(&path))
             .map_err(|e| Failure::io("read", &shm, &e))?;
         let in_use = memory.as_ref().is_some_and(|m| m.in_use);
         // A session that was killed at its end, behind its last commit to the base, has taken the fence away itself.

@@ -81,6 +81,9 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
             ),
         };
     }
+    if let Log::Ahead(text) = log {
+        return refuse(text, Advice::RestoreOrAccept);
+    }
     if let Some(memory) = memory.filter(|m| m.is_trusted())
         && let Some(outlook) = continues(header, memory)
     {
@@ -102,9 +105,11 @@ fn continues(header: Header, memory: &Memory) -> Option<Outlook> {
     if header.is_fenced() && same && header.generation >= memory.base_generation {
         return Some(whole);
     }
-    (memory.has_unmerged(header.generation) && same).then(|| {
+    let is_older = header.is_fenced() && header.generation < memory.base_generation;
+    (same && (is_older || memory.has_unmerged(header.generation))).then(|| {
         refuse(
-            "the database file is an older state of itself: commits that came after it are still in the files beside it",
+            "the database file with its WAL is an older state of itself: one of them was removed, emptied or replaced, or commits that \
+             came after it are still in the files beside it",
             Advice::RestoreOrAccept,
         )
     })
@@ -117,7 +122,9 @@ fn recovers(log: &Log) -> Outlook {
             "its log is missing, and with it commits that are not in the database file",
             Advice::RestoreOrAccept,
         ),
-        Log::Foreign { text, .. } | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
+        Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
+            refuse(text, Advice::RestoreOrAccept)
+        }
         Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
     }
 }
@@ -134,7 +141,9 @@ fn starts(log: &Log) -> Outlook {
             ),
             Advice::RestoreOrAccept,
         ),
-        Log::Foreign { text, .. } | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
+        Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
+            refuse(text, Advice::RestoreOrAccept)
+        }
         Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
     }
 }
@@ -249,6 +258,20 @@ mod tests {
         )));
         // A restoring that was cut off had brought everything into the file.
         let merged = Memory { newest_unmerged: 4, ..memory() };
+        assert_eq!(
+            outlook(RESTING, true, Some(&merged), &Log::Absent),
+            Outlook::Starts { stale_log: false }
+        );
+    }
+
+    #[test]
+    fn a_file_that_lacks_what_its_log_says_it_had_is_refused_whatever_memory_says() {
+        let ahead = Log::Ahead("older".into());
+        for memory in [None, Some(memory())] {
+            assert!(refused(&outlook(FENCED, true, memory.as_ref(), &ahead)));
+        }
+        let merged = Memory { base_generation: 5, ..memory() };
+        assert!(refused(&outlook(FENCED, true, Some(&merged), &sound(0))));
         assert_eq!(
             outlook(RESTING, true, Some(&merged), &Log::Absent),
             Outlook::Starts { stale_log: false }

@@ -4,12 +4,13 @@
 //! that come after it rely on it: after a power cut that took the commit and left the frames, they would be replayed over an
 //! older base. So whoever is about to write to the log's file syncs the base's WAL first.
 //!
-//! Two counters in shared memory: `commits` made without a sync, and `durable`, how many of them are known to be on disk.
+//! Two counters in shared memory: `commits` made without a sync, and `durable`, how many of them are known to be on disk. What is on
+//! disk is then noted in the log's file: which generation the base includes at least (file.rs). Recovery refuses a base that does not.
 //!
 //! ```text
-//! exclusive transaction   stock commit -> commits += 1 -> both rights given back
-//! who writes to the log   frames until now -> n = commits; if durable < n: fdatasync the WAL, durable = n -> write those frames
-//! merge                   n = commits -> synced commit to the same WAL -> durable = n
+//! exclusive transaction   stock commit -> synced: note; else commits += 1 -> both rights given back
+//! who writes to the log   frames until now -> n = commits; if durable < n: fdatasync the WAL, note, durable = n -> write those frames
+//! merge                   n = commits -> synced commit to the same WAL -> note, durable = n -> log space used again, checkpoint
 //! ```
 //!
 //! Invariants
@@ -20,6 +21,8 @@
 //! - B3 A failed sync of the WAL while `durable < commits` stops the log (C4): what was lost is not known, and no later
 //!   sync would tell.
 //! - B4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
+//! - B5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
+//!   what that relies on. Of two who write it at the same time the one that asks for less may come last, for a while.
 //!
 //! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
 //! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
@@ -32,7 +35,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::{LogError, OPEN};
+use super::file::LogFile;
+use super::group::Log;
 use super::shared::LogShared;
+use crate::ids::Generation;
 use crate::storage::{Storage, StorageFile};
 
 /// The WAL of the base, where it is and through what it is synced.
@@ -100,16 +106,20 @@ impl BaseWal {
         known.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))
     }
 
-    /// Makes earlier commits of the base durable before bytes are written to the log (B2). The caller has decided before which
+    /// Makes earlier commits of the base durable, and notes them, before bytes are written to the log (B2, B5). The caller has decided before which
     /// frames it will write, and holds no mutex of the log's.
-    pub(super) fn sync_before(&self, shared: &LogShared) -> Result<(), LogError> {
+    pub(super) fn sync_before(&self, shared: &LogShared, log: &LogFile) -> Result<(), LogError> {
         // Acquire pairs with the Release of `note_base_commit`: its pages have been written.
         let commits = shared.base.commits.load(Acquire);
         // Acquire pairs with the Release of whoever synced.
         if shared.base.durable.load(Acquire) >= commits {
             return Ok(());
         }
+        // Relaxed: stored before `commits`.
+        let generation = Generation::new(shared.base.generation.load(Relaxed));
         self.sync()?;
+        // Before others find that nothing is left to be done.
+        shared.note_base(log, generation)?;
         shared.note_base_durable(commits);
         // Relaxed: a counter.
         shared.base.syncs.fetch_add(1, Relaxed);
@@ -118,10 +128,24 @@ impl BaseWal {
 }
 
 impl LogShared {
-    /// A transaction was committed to the base without a sync. The caller holds the writer's right (B1).
-    pub(crate) fn note_base_commit(&self) {
+    /// A transaction was committed to the base without a sync, which is complete through `generation` with it. The caller holds the
+    /// writer's right (B1).
+    pub(crate) fn note_base_commit(&self, generation: Generation) {
+        // Relaxed: published by the counter.
+        self.base.generation.fetch_max(generation.get(), Relaxed);
         // Release pairs with the Acquires of those who sync.
         self.base.commits.fetch_add(1, Release);
+    }
+
+    /// Notes in the log's file that the base, on disk, includes everything through `generation` (B5).
+    fn note_base(&self, log: &LogFile, generation: Generation) -> Result<(), LogError> {
+        // Relaxed: saves a write, and orders nothing.
+        if generation.get() <= self.base.noted.load(Relaxed) {
+            return Ok(());
+        }
+        log.write_note(generation)?;
+        self.base.noted.fetch_max(generation.get(), Relaxed);
+        Ok(())
     }
 
     /// Commits of the base so far that were made without a sync.
@@ -151,5 +175,16 @@ impl LogShared {
         if self.base_is_unsynced() {
             self.set_poison(errno);
         }
+    }
+}
+
+impl Log {
+    /// Notes in the file that the base, on disk, includes everything through `generation` (B5).
+    pub(crate) fn note_base(&self, generation: Generation) -> Result<(), LogError> {
+        let noted = self.shared().note_base(&self.file, generation);
+        if let Err(e) = &noted {
+            self.shared().stop_after(e);
+        }
+        noted.map_err(|e| self.fatal(&e))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::ids::Lsn;
+use crate::ids::{Generation, Lsn};
 use crate::shm::mutex::Identity;
 
 /// Why a frame was not appended. Nothing happened; see [`Log::make_room`](super::Log::make_room).
@@ -66,6 +66,16 @@ pub enum LogError {
         base_salt: u32,
         /// Whether it holds any frame; an empty one may be replaced without loss.
         has_frames: bool,
+    },
+    /// The base lacks what it had when the log was written (F4).
+    #[error("{}", say_older(.path, *.noted, *.base))]
+    OlderBase {
+        /// The log.
+        path: PathBuf,
+        /// Through which generation the base was complete, by the log.
+        noted: Generation,
+        /// Through which it is.
+        base: Generation,
     },
     /// Bytes that had been on disk are damaged or gone (F5).
     #[error("the log {path} is damaged at position {at}: {why}")]
@@ -158,6 +168,15 @@ pub(crate) fn say_lost(path: &Path) -> String {
     format!(
         "the log {} was removed, renamed, replaced or cut short while processes had the database open, and nothing more is committed",
         path.display()
+    )
+}
+
+fn say_older(log: &Path, noted: Generation, base: Generation) -> String {
+    format!(
+        "the log {} says that the database included everything through generation {noted}, but the file with the -wal beside it \
+         does through {base} only: the -wal was removed, emptied or replaced by an older one, or the database file was; put back the \
+         newest of both, or accept the older state with `plait recover --accept-base`, which gives up what is in the log",
+        log.display()
     )
 }
 

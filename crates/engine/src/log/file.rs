@@ -18,6 +18,11 @@
 //!         48  zero               12 bytes
 //!         60  crc                u32      CRC-32C of bytes 0..60
 //!
+//! note     0  magic              u32      "PLTB"; at 512 in the header page
+//!          4  salt               u32
+//!          8  generation         u32      everything through it was in the base, on disk
+//!         12  crc                u32      CRC-32C of bytes 0..12
+//!
 //! slot     0  magic              u32      "PLTS"
 //!          4  salt               u32
 //!          8  segment            u64      its stream bytes start at segment * segment_bytes
@@ -34,6 +39,10 @@
 //! session that writes little stays short; and they are used again when the generation in them has been merged durably. A slot's header is written with the first bytes of its
 //! segment and becomes durable with them. What a slot held before cannot be mistaken for frames of the new segment,
 //! because a frame states its position.
+//!
+//! The *note of the base* says which generation the base includes at least. It is written in place, without a sync, when that is on
+//! disk, and before any frame that comes after it. So no crash leaves a base that is older than the note asks for, and one that is
+//! has lost its WAL, or was replaced (F4). One that cannot be read asks for nothing.
 //!
 //! The file appears under its name complete: it is written beside it and renamed.
 
@@ -57,6 +66,10 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const SLOT_MAGIC: u32 = u32::from_le_bytes(*b"PLTS");
 /// Meaningful bytes of the header page and of a slot's header.
 pub const HEADER_BYTES: usize = 64;
+/// Where the note of the base is: in a sector of its own.
+const NOTE_OFFSET: u64 = 512;
+const NOTE_BYTES: usize = 16;
+const NOTE_MAGIC: u32 = u32::from_le_bytes(*b"PLTB");
 /// Largest segment that is believed.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// Largest number of a segment, and position in the stream, that are believed: sums with them stay below 2^64.
@@ -149,6 +162,29 @@ fn seal(b: &mut [u8; HEADER_BYTES]) {
 
 fn sealed(b: &[u8; HEADER_BYTES]) -> bool {
     crc32c::crc32c(&b[..HEADER_BYTES - 4]) == u32_at(b, HEADER_BYTES - 4)
+}
+
+fn encode_note(salt: u32, generation: Generation) -> [u8; NOTE_BYTES] {
+    let mut b = [0; NOTE_BYTES];
+    b[0..4].copy_from_slice(&NOTE_MAGIC.to_le_bytes());
+    b[4..8].copy_from_slice(&salt.to_le_bytes());
+    b[8..12].copy_from_slice(&generation.get().to_le_bytes());
+    let crc = crc32c::crc32c(&b[..NOTE_BYTES - 4]);
+    b[NOTE_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    b
+}
+
+/// The note of the base in a log with this salt; zero if there is none.
+pub(super) fn read_note(
+    file: &dyn StorageFile,
+    path: &Path,
+    salt: u32,
+) -> Result<Generation, LogError> {
+    let mut b = [0; NOTE_BYTES];
+    let n = file.read_at(&mut b, NOTE_OFFSET).map_err(|e| LogError::io("read", path, &e))?;
+    let generation = Generation::new(u32_at(&b, 8));
+    let is_note = n == NOTE_BYTES && b == encode_note(salt, generation);
+    Ok(if is_note { generation } else { Generation::ZERO })
 }
 
 impl Segment {
@@ -365,6 +401,12 @@ impl LogFile {
     pub(super) fn write_slot_header(&self, slot: u32, segment: &Segment) -> Result<(), LogError> {
         let at = slot_offset(slot, self.header.segment_bytes);
         self.file.write_at(&segment.encode(self.header.salt), at).map_err(|e| self.write_error(&e))
+    }
+
+    /// Writes the note of the base; not synced.
+    pub(super) fn write_note(&self, generation: Generation) -> Result<(), LogError> {
+        let note = encode_note(self.header.salt, generation);
+        self.file.write_at(&note, NOTE_OFFSET).map_err(|e| self.write_error(&e))
     }
 
     /// Writes stream bytes that start at `lsn` into the slot of their segment.

@@ -32,6 +32,7 @@ mod error;
 pub mod file;
 pub mod frame;
 mod group;
+mod moment;
 pub mod ring;
 pub mod scan;
 mod segments;
@@ -48,6 +49,7 @@ pub(crate) use error::{LOST_HELP, say_lost};
 pub use file::{LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Op, OpKind, Ops, frame_len, mark_len};
 pub use group::{BaseFile, Log, LogStatus};
+pub use moment::Moment;
 pub use ring::{LogMemory, Ring};
 pub use scan::{LogScan, LogSummary};
 pub use shared::{

@@ -10,7 +10,8 @@
 //! Damage of the very last synced frame cannot be told from a torn write by this rule, nor by any other
 //! that costs the commit nothing.
 //!
-//! Frames of generations that the base includes are skipped (F4). Nothing is written here.
+//! Frames of generations that the base includes are skipped (F4). A base that is older than the log's note of it asks for lacks
+//! more than frames can bring, and is refused. Nothing is written here.
 //!
 //! What is dropped must stay dropped. A generation behind the end lies in segments of its own and is sound by itself:
 //! read for a base that includes the one before, it would be the beginning of the log. So the summary says which
@@ -20,7 +21,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::LogError;
-use super::file::{FileHeader, HEADER_BYTES, PAGE_BYTES, open_error, slot_offset};
+use super::file::{FileHeader, HEADER_BYTES, PAGE_BYTES, open_error, read_note, slot_offset};
 use super::frame::{self, BadFrame, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame};
 use super::segments::Segment;
 use super::shared::MAX_SLOTS;
@@ -82,7 +83,7 @@ impl LogScan {
     ///
     /// # Errors
     /// [`LogError::Missing`], [`LogError::NotALog`], [`LogError::UnknownVersion`], [`LogError::Foreign`],
-    /// [`LogError::Corrupt`], or [`LogError::Io`].
+    /// [`LogError::OlderBase`], [`LogError::Corrupt`], or [`LogError::Io`].
     pub fn open(
         storage: &dyn Storage,
         path: &Path,
@@ -98,6 +99,14 @@ impl LogScan {
                 log_salt: header.salt,
                 base_salt: salt,
                 has_frames: stream.has_frames()?,
+            });
+        }
+        let noted = stream.noted()?;
+        if noted > base_generation {
+            return Err(LogError::OlderBase {
+                path: path.to_owned(),
+                noted,
+                base: base_generation,
             });
         }
         stream.sort(base_generation)?;
@@ -127,16 +136,26 @@ impl LogScan {
     /// The salt of the log at `path`.
     ///
     /// # Errors
-    /// As [`LogScan::open`], but for [`LogError::Foreign`] and [`LogError::Corrupt`].
+    /// As [`LogScan::open`], but for [`LogError::Foreign`], [`LogError::OlderBase`] and [`LogError::Corrupt`].
     pub fn salt_of(storage: &dyn Storage, path: &Path) -> Result<u32, LogError> {
         let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
         Ok(FileHeader::read(&*file, path)?.salt)
     }
 
-    /// The newest generation of which anything lies in the log at `path`, whether the log is sound or not.
+    /// Through which generation the base of the log at `path` is complete at least; zero if the log has another salt.
     ///
     /// # Errors
-    /// As [`LogScan::open`], but for [`LogError::Corrupt`].
+    /// As [`LogScan::salt_of`].
+    pub fn noted(storage: &dyn Storage, path: &Path, salt: u32) -> Result<Generation, LogError> {
+        let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
+        FileHeader::read(&*file, path)?;
+        read_note(&*file, path, salt).map(believed)
+    }
+
+    /// The newest generation of which anything lies in the log at `path`, or that its note names, whether the log is sound or not.
+    ///
+    /// # Errors
+    /// As [`LogScan::open`], but for [`LogError::OlderBase`] and [`LogError::Corrupt`].
     pub fn newest_generation(
         storage: &dyn Storage,
         path: &Path,
@@ -150,7 +169,7 @@ impl LogScan {
             let has_frames = stream.has_frames()?;
             return Err(LogError::Foreign { path, log_salt, base_salt: salt, has_frames });
         }
-        let mut newest = stream.newest;
+        let mut newest = stream.newest.max(stream.noted()?);
         stream.each_frame_anywhere(|frame| newest = newest.max(frame.generation))?;
         Ok(newest.min(GENERATION_MAX))
     }
@@ -301,9 +320,14 @@ impl LogScan {
     }
 }
 
+/// A note that names an impossible generation is none.
+fn believed(noted: Generation) -> Generation {
+    if noted > GENERATION_MAX { Generation::ZERO } else { noted }
+}
+
 /// The file as a stream of positions.
 #[derive(Debug)]
-struct Stream {
+pub(super) struct Stream {
     file: Box<dyn StorageFile>,
     path: PathBuf,
     salt: u32,
@@ -322,7 +346,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn open(
+    pub(super) fn open(
         file: Box<dyn StorageFile>,
         path: &Path,
         header: &FileHeader,
@@ -367,8 +391,18 @@ impl Stream {
         self.file.read_at(buf, offset).map_err(|e| LogError::io("read", &self.path, &e))
     }
 
+    /// What the note of the base asks for.
+    fn noted(&self) -> Result<Generation, LogError> {
+        read_note(&*self.file, &self.path, self.salt).map(believed)
+    }
+
+    /// The last segment that a slot's header names, before they are sorted for a base; 0 if there is none.
+    pub(super) fn last_segment(&self) -> u64 {
+        self.segments.iter().map(|(s, _)| s.number).max().unwrap_or(0)
+    }
+
     /// Keeps the segments that the base lacks, in order.
-    fn sort(&mut self, base: Generation) -> Result<(), LogError> {
+    pub(super) fn sort(&mut self, base: Generation) -> Result<(), LogError> {
         let all = self.segments.len();
         self.segments.retain(|(s, _)| s.generation > base);
         self.merged_slots = (all - self.segments.len()) as u32;
@@ -442,7 +476,7 @@ impl Stream {
     }
 
     /// The frame at a position, using `bytes` as its memory.
-    fn frame<'b>(
+    pub(super) fn frame<'b>(
         &mut self,
         at: Lsn,
         bytes: &'b mut Vec<u8>,

@@ -148,6 +148,10 @@ pub(super) struct BaseState {
     pub durable: AtomicU64,
     /// Counter for status: syncs of the base's WAL ahead of the log.
     pub syncs: AtomicU64,
+    /// The newest generation that one of `commits` has brought into the base.
+    pub generation: AtomicU32,
+    /// What the note of the base in the log's file says at least.
+    pub noted: AtomicU32,
 }
 
 const _: () = assert!(size_of::<SegmentEntry>() == 40);

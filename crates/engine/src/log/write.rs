@@ -127,7 +127,7 @@ impl Log {
 
     /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (B2).
     fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
-        let synced = self.base_wal.sync_before(self.shared());
+        let synced = self.base_wal.sync_before(self.shared(), &self.file);
         if let Err(e) = &synced {
             self.shared().stop_after(e);
         }

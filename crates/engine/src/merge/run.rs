@@ -157,6 +157,8 @@ impl Database {
                 Ok(entries) => {
                     let unsynced = self.log_shared().base_commits();
                     base.commit()?;
+                    // Before log space is used again, and before a checkpoint may bring a part of it into the file.
+                    self.log()?.note_base(header.generation)?;
                     self.log_shared().note_base_durable(unsynced);
                     self.control().counters.merged_entries.fetch_add(entries, Relaxed);
                     Ok(())

@@ -21,36 +21,19 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use super::moment::newest;
 use super::{Newest, Redone, put_all, remove_log, rest};
 use crate::crash_point;
 use crate::database::log_path;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn};
-use crate::log::{LogError, LogFile};
+use crate::log::LogFile;
 use crate::memtable::{EntryKind, Memtable};
 use crate::merge::{Base, BaseHeader};
 use crate::shm::layout::{ARENAS, generation};
 use crate::shm::region::Region;
 use crate::storage::os::OsStorage;
 use crate::txn::commit_lock::damaged_ring;
-
-/// Whether the log stands where it was left by the session in `region`, as long as it was.
-pub(crate) fn has_its_log(region: &Region, path: &Path) -> bool {
-    let shared = region.log();
-    if shared.is_lost() {
-        // It may have come back, but not everything that was to be written to it has reached it for sure.
-        return false;
-    }
-    match LogFile::open_read_only(&OsStorage, &log_path(path), shared.salt()) {
-        Ok(file) => {
-            let is_it = file.identity().is_ok_and(|is| is == shared.file_identity());
-            is_it && file.is_whole(shared.file_bytes())
-        }
-        // Whoever needs it finds out.
-        Err(LogError::Io { .. }) => true,
-        Err(_) => false,
-    }
-}
 
 /// Whether the session in `region` needs nothing any more: everything of it is in the base, and that is at rest.
 pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
@@ -77,7 +60,7 @@ pub(crate) fn remove_own_log(region: &Region, path: &Path, held: Option<&LogFile
 /// `merged` lacks; oldest first. One that a killed process was about to begin is left out: it has no commits.
 fn unmerged(region: &Region, merged: Generation) -> Vec<(usize, u32)> {
     let c = region.control();
-    let active = newest(region).get();
+    let active = newest(region.layout()).get();
     let mut found: Vec<_> = (0..ARENAS)
         .filter(|&i| {
             let state = c.generations[i].state.load(Relaxed);
@@ -90,19 +73,12 @@ fn unmerged(region: &Region, merged: Generation) -> Vec<(usize, u32)> {
     found
 }
 
-/// The generation that takes commits.
-fn newest(region: &Region) -> Generation {
-    let c = region.control();
-    let active = c.active_arena.load(Acquire) as usize % ARENAS;
-    Generation::new(c.generations[active].number.load(Acquire))
-}
-
 /// Whether memory has commits that a base which includes everything through `merged` lacks.
 pub(crate) fn has_unmerged(region: &Region, merged: Generation) -> bool {
     let c = region.control();
     let is_applied = c.applied_lsn.load(Relaxed) == region.log().log_end().get();
     unmerged(region, merged).iter().any(|&(i, number)| {
-        let is_active = number == newest(region).get();
+        let is_active = number == newest(region.layout()).get();
         c.generations[i].max_ts.load(Relaxed) > 0 || (is_active && !is_applied)
     })
 }
@@ -131,7 +107,7 @@ pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Resu
     let c = region.control();
     let last = left_in_ring(region, path)?;
     crash_point!("restore.begun");
-    rest(base, newest(region), |base| {
+    rest(base, newest(region.layout()), |base| {
         let is = base.header()?;
         let is_ours = is.fenced && is.salt == c.salt.load(Relaxed);
         if !is_ours || is.generation.get() < c.base_generation.load(Relaxed) {

@@ -26,7 +26,7 @@ use super::owed;
 use super::slots::SlotIndex;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::layout::txn_state;
+use crate::shm::layout::{Layout, TxnSlot, txn_state};
 
 /// In `right_owner`: the writer's right belongs to what is to be settled.
 pub(crate) const UNSETTLED: u32 = u32::MAX;
@@ -40,6 +40,16 @@ pub(super) const UNSETTLED_PREPARED: u32 = u32::MAX - 2;
 /// True of the word of a right that waits to be settled.
 pub(crate) fn is_unsettled(word: u32) -> bool {
     word >= UNSETTLED_PREPARED
+}
+
+/// Whether an exclusive transaction is under way, or is to be settled, in shared memory that may be looked at by nobody's leave.
+pub(crate) fn is_exclusive_left(layout: &Layout) -> bool {
+    let word = layout.control.merge_owner.load(Acquire);
+    let slot = SlotIndex::from_word(word).and_then(|slot| layout.slots.get(slot.0 as usize));
+    let is_its = |s: &TxnSlot| {
+        s.state.load(Relaxed) == txn_state::EXCLUSIVE || s.owes.load(Acquire) & owed::EXCLUSIVE != 0
+    };
+    word == UNSETTLED_EXCLUSIVE || slot.is_some_and(is_its)
 }
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
@@ -166,9 +176,9 @@ impl Database {
         let exclusive = self.is_exclusive(mine);
         if exclusive && header.generation.get() < active {
             self.bury_unfinished_commit()?;
-        } else if exclusive {
-            // It may have been made without a sync (B1 in log/before.rs).
-            self.log_shared().note_base_commit();
+        } else if header.generation.get() > self.control().base_generation.load(Acquire) {
+            // It may have been made without a sync, and is not noted (B1, B5 in log/before.rs).
+            self.log_shared().note_base_commit(header.generation);
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         self.settle_base(&header, exclusive && header.generation.get() == active);

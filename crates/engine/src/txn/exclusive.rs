@@ -268,9 +268,11 @@ impl Conn {
         if header.marked && header.generation < stamp.generation {
             return self.db.bury_unfinished_commit();
         }
-        if !stamped.synced {
+        let is_noted = stamped.synced
+            && self.db.log().is_ok_and(|log| log.note_base(header.generation).is_ok());
+        if !is_noted {
             // Before anybody can append a frame after it (B1 in log/before.rs).
-            self.db.log_shared().note_base_commit();
+            self.db.log_shared().note_base_commit(header.generation);
         }
         self.note_size(stamped.writes, true);
         {

@@ -25,7 +25,7 @@
 mod bulk;
 pub mod commit;
 pub(crate) mod commit_lock;
-mod estate;
+pub(crate) mod estate;
 pub mod exclusive;
 mod gaps;
 pub mod maximum;

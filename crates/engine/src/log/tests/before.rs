@@ -11,6 +11,8 @@ struct Wal {
 }
 
 const SECTOR: u64 = 512;
+/// Of frames: newer than what is committed to the base.
+const GENERATION: u32 = 1000;
 
 impl Wal {
     fn create(storage: &SimStorage) -> Wal {
@@ -23,7 +25,7 @@ impl Wal {
         self.commits += 1;
         let page = [self.commits as u8; SECTOR as usize];
         self.file.write_at(&page, (self.commits - 1) * SECTOR).expect("a write");
-        bench.log.shared().note_base_commit();
+        bench.log.shared().note_base_commit(Generation::new(self.commits as u32));
         self.commits
     }
 }
@@ -53,7 +55,8 @@ fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
         storage.watch(move |storage| {
             crashes += 1;
             let after = storage.crash(seed * 10_007 + crashes);
-            let frames = recovered(&after, 0).expect("a sound log");
+            // No base that a power cut leaves is refused (B5).
+            let frames = recovered(&after, in_wal(&after) as u32).expect("a sound log");
             let newest = frames.last().copied().unwrap_or(0) as usize;
             let needed = known.lock().expect("lock").get(newest).copied().unwrap_or(0);
             assert!(
@@ -66,7 +69,7 @@ fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
                 wal.commit(&bench);
             }
             relied_on.lock().expect("lock").push(wal.commits);
-            let end = bench.commit(ts, 1, 100);
+            let end = bench.commit(ts, GENERATION, 100);
             match (ts + seed) % 4 {
                 0 => bench.log.write_through(end).expect("a write"),
                 1 => bench.log.sync_through(end).expect("a sync"),
@@ -86,10 +89,14 @@ fn a_full_commit_after_a_normal_one_of_the_base_makes_both_durable() {
         let mut wal = Wal::create(&storage);
         let commits = wal.commit(&bench);
         assert!(bench.log.shared().base_is_unsynced());
-        bench.commit_durably(1, 1, 100);
+        bench.commit_durably(1, GENERATION, 100);
         assert!(!bench.log.shared().base_is_unsynced());
         let after = storage.crash(seed);
-        assert_eq!((recovered(&after, 0), in_wal(&after)), (Ok(vec![1]), commits));
+        assert_eq!((recovered(&after, 1), in_wal(&after)), (Ok(vec![1]), commits));
+        // What the frame relies on, taken away by hand.
+        let older =
+            LogError::OlderBase { path: path(), noted: Generation::new(1), base: Generation::ZERO };
+        assert_eq!(recovered(&after, 0), Err(older));
     }
 }
 
@@ -123,7 +130,7 @@ fn the_base_is_synced_once_and_only_if_something_is_written_after_it() {
 fn a_wal_that_is_gone_was_brought_into_the_database_file() {
     let storage = SimStorage::new();
     let bench = Bench::new(&storage, SMALL);
-    bench.log.shared().note_base_commit();
+    bench.log.shared().note_base_commit(Generation::ZERO);
     bench.commit_durably(1, 1, 100);
     assert!(!bench.log.shared().base_is_unsynced());
 }
@@ -153,4 +160,41 @@ fn a_checkpoint_that_cannot_sync_stops_the_log_only_while_frames_may_rely_on_the
     wal.commit(&bench);
     bench.log.shared().note_base_sync_failed(libc::EIO);
     assert_eq!(bench.log.shared().poisoned(), Some(libc::EIO));
+}
+
+#[test]
+fn a_note_that_is_torn_or_of_another_log_asks_for_nothing() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    bench.commit_durably(1, GENERATION, 100);
+    bench.log.note_base(Generation::new(7)).expect("noted");
+    // An older one is not written over it.
+    bench.log.note_base(Generation::new(6)).expect("nothing to do");
+    assert_eq!(LogScan::noted(&storage, &path(), SALT), Ok(Generation::new(7)));
+    assert_eq!(LogScan::noted(&storage, &path(), SALT + 1), Ok(Generation::ZERO));
+    assert!(recovered(&storage, 6).is_err());
+    assert_eq!(recovered(&storage, 7), Ok(vec![1]));
+    let newest = LogScan::newest_generation(&storage, &path(), SALT);
+    assert_eq!(newest, Ok(Generation::new(GENERATION)));
+    let file = storage.open(&path()).expect("the log");
+    for at in SECTOR..SECTOR + 16 {
+        let mut byte = [0];
+        file.read_at(&mut byte, at).expect("read");
+        file.write_at(&[byte[0] ^ 0x10], at).expect("write");
+        assert_eq!(recovered(&storage, 0), Ok(vec![1]), "byte {at}");
+        file.write_at(&byte, at).expect("write");
+    }
+    assert!(recovered(&storage, 6).is_err());
+}
+
+#[test]
+fn accepting_an_older_base_counts_what_its_log_asks_for_as_included() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    bench.log.note_base(Generation::new(7)).expect("noted");
+    let newest = LogScan::newest_generation(&storage, &path(), SALT);
+    assert_eq!(newest, Ok(Generation::new(7)));
+    // No session comes to such a number.
+    bench.log.note_base(Generation::new(u32::MAX)).expect("noted");
+    assert_eq!(recovered(&storage, 0), Ok(vec![]));
 }

@@ -27,6 +27,7 @@ mod group;
 mod growth;
 mod held;
 mod hostile;
+mod moment;
 mod processes;
 
 pub(crate) const SALT: u32 = 0x5a17;
