@@ -2,7 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::place::Place;
-use plait_tests::sqlite::{CANTOPEN, Connection, Library, NOTADB, OpenFlags};
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, CANTOPEN, Connection, Library, NOTADB, OpenFlags};
 use plait_tests::subject::{BUSY_TIMEOUT, Fixture, Subject, real_plait};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -370,6 +370,60 @@ fn an_empty_new_database_can_begin_in_concurrent_mode() {
         let stock = Subject::stock().open(&fixture.database()).expect("stock opens it");
         assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{pragmas}");
     }
+}
+
+#[test]
+fn a_mode_that_a_stock_program_keeps_from_being_left_stays() {
+    let Some(subject) = real_plait("conversion") else { return };
+    for (held, asked) in [
+        ("SELECT count(*) FROM t", "delete"),
+        ("SELECT count(*) FROM t", "memory"),
+        ("BEGIN; SELECT count(*) FROM t", "truncate"),
+        ("BEGIN IMMEDIATE", "delete"),
+    ] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let mut stock = stock_outside(&fixture);
+        stock.ok(held);
+        let connection = fixture.open();
+        connection.execute("PRAGMA busy_timeout=50").expect("a timeout");
+        let refused = connection.text(&format!("PRAGMA journal_mode={asked}"));
+        assert_eq!(refused.map_err(|e| e.code), Err(BUSY), "{held}; {asked}");
+        assert_eq!(mode(&connection), "concurrent", "{held}; {asked}");
+        assert!(header(&fixture.database()).1 || fixture.side_file("-wal").exists());
+        stock.ok(if held.starts_with("BEGIN") { "COMMIT" } else { "SELECT 1" });
+        drop(stock);
+        connection.execute("INSERT INTO t(val) VALUES('still')").expect("an insert");
+        assert_eq!(mode(&fixture.open()), "concurrent", "{held}; {asked}");
+        assert_eq!(connection.text("PRAGMA journal_mode=delete").as_deref(), Ok("delete"));
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(501));
+    }
+}
+
+#[test]
+fn who_meets_a_mode_that_stock_sqlite_has_taken_away_goes_on_or_is_told_to_retry() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let insert = "INSERT INTO t(val) VALUES('after')";
+    for begin in ["", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "BEGIN CONCURRENT"] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let connection = fixture.open();
+        connection.execute("BEGIN CONCURRENT; SELECT count(*) FROM t; COMMIT").expect("it joins");
+        stock_outside(&fixture).ok("VACUUM");
+        connection.execute(begin).expect("it begins");
+        connection.execute(insert).expect("it writes, in whatever mode");
+        if !begin.is_empty() {
+            connection.execute("COMMIT").expect("it commits");
+        }
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(501), "{begin}");
+    }
+    let fixture = Fixture::new(subject, ROWS);
+    let connection = fixture.open();
+    connection.execute("BEGIN; SELECT count(*) FROM t").expect("it reads");
+    stock_outside(&fixture).ok("VACUUM");
+    let refused = connection.execute(insert).expect_err("its snapshot is of before");
+    assert_eq!(refused.extended, BUSY_SNAPSHOT, "{refused:?}");
+    connection.execute("ROLLBACK").expect("it ends");
+    connection.execute(insert).expect("it writes");
+    assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(501));
 }
 
 #[test]

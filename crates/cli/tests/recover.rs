@@ -2,6 +2,8 @@
 
 mod plait;
 
+use std::os::unix::fs::FileExt as _;
+
 use plait::Scene;
 
 #[test]
@@ -33,6 +35,23 @@ fn a_database_without_its_log_is_accepted_only_on_demand() {
     scene.plait(&["recover", "--accept-base", "--yes"]).done().says(&["accepted as it is"]);
     assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "1\n");
     assert_eq!(scene.ours("INSERT INTO t(n) VALUES(1); SELECT count(*) FROM t").done().out, "2\n");
+}
+
+#[test]
+fn accepting_what_cannot_be_accepted_leaves_nothing_behind() {
+    let Some(scene) = Scene::killed(4) else { return };
+    scene.remove("-plait-shm");
+    let database = std::fs::OpenOptions::new().write(true).open(scene.beside("")).unwrap();
+    // A page size that there is not.
+    database.write_all_at(&[0xff, 0xff], 16).unwrap();
+    scene.remove("-wal");
+    let ours = ["", "-plait"].map(|suffix| std::fs::read(scene.beside(suffix)).unwrap());
+    scene.plait(&["recover", "--accept-base", "--yes"]).failed();
+    // One that its owner may not use would keep him out of his database.
+    assert!(!scene.beside("-plait-shm").exists());
+    for (suffix, was) in ["", "-plait"].into_iter().zip(ours) {
+        assert!(std::fs::read(scene.beside(suffix)).unwrap() == was, "app.db{suffix} has changed");
+    }
 }
 
 #[test]

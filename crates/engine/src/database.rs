@@ -172,6 +172,7 @@ pub(crate) fn let_go_of_deleted(path: &Path) -> bool {
 pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>) -> Result<()> {
     let shm = shm_path(path);
     let start = Instant::now();
+    let is_new = std::fs::symlink_metadata(&shm).is_err();
     let file = loop {
         match open_locked(&shm)? {
             Some(file) => break file,
@@ -179,7 +180,22 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
             None => return Err(being_opened_or_closed(path, start.elapsed())),
         }
     };
-    let region = Region::map(file, &shm)?;
+    let accepted = accept_locked(path, &file, open);
+    if accepted.is_err() && is_new {
+        // Left behind, one that its owner may not use would keep him out.
+        let _ = side::remove(&file, &shm);
+    }
+    accepted
+}
+
+/// The caller has the lifecycle lock on `file`, the shared memory.
+fn accept_locked(
+    path: &Path,
+    file: &Arc<LockFile>,
+    open: &mut dyn FnMut() -> Result<Box<dyn Base>>,
+) -> Result<()> {
+    let shm = shm_path(path);
+    let region = Region::map(file.clone(), &shm)?;
     let readable = region.is_trusted(identity_of(path)?);
     if process::any_alive(&region, readable) {
         return Err(Error::Busy(

@@ -69,6 +69,11 @@ pub enum Error {
     /// The database file at this path is not the one that the files beside it belong to.
     #[error("{}", replaced(.0))]
     Replaced(std::path::PathBuf),
+    /// A stock program, or another connection, has taken the file out of concurrent mode since the transaction began; roll back and retry.
+    #[error(
+        "the database has left concurrent mode since this transaction began; roll back and retry"
+    )]
+    Left,
     /// The call is wrong in this state (fork, second copy of the library, mode).
     #[error("{0}")]
     Misuse(String),

@@ -123,7 +123,7 @@ pub(crate) fn begin(
         restore::remove_own_log(region, path, None)?;
     }
     if !header.marked {
-        return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
+        return Err(Error::Left);
     }
     check_generation(path, header.generation)?;
     let header = settle(path, base, header)?;

@@ -263,6 +263,11 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   plBaseEnd(p);
   if( plUnsuitable(p)==0 ) plUnlockForOthers(p);
   rc = plAttach(p);
+  if( rc==SQLITE_BUSY_SNAPSHOT && sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)==SQLITE_OK ){
+    /* A stock program may have taken the mark away in between. */
+    if( !plMarked(p->pBt) ) return SQLITE_OK;
+    plBaseEnd(p);
+  }
   if( rc ){
     /* The engine may have found that the file does not go with its WAL: closing this handle must not mix them (fits.c). */
     plForgetWal(p);

@@ -4,7 +4,7 @@
 ** In:  checks -> base to WAL mode, committed -> header marked (salt, generation 0), committed -> session joined, which
 **      fences the file. A crash between the steps leaves a plain WAL file, or a marked one with an empty session.
 ** Out: engine: alone and everything merged -> header unmarked, committed -> side files removed. Then stock code goes
-**      on to the mode that was asked for.
+**      on to the mode that was asked for. If it cannot, because a stock program has the file open, the file is marked again.
 **
 ** Both are refused inside a transaction, as for WAL; in one that has changed something, leading out is not done and the answer is
 ** the mode in force, as with WAL. Everything happens before OP_JournalMode's own work, which then
@@ -145,7 +145,16 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
   pl_disabled(pConn);
+  pPl->bLeft = 1;
   return SQLITE_OK;
+}
+
+/* Stock code could not go on to the mode that was asked for, since a stock program has the file open: it is concurrent again, as
+** one that cannot leave WAL mode stays in it. */
+static void plComeBack(Vdbe *pVdbe, Btree *p){
+  if( plEnable(pVdbe, p)!=SQLITE_OK ){
+    sqlite3VdbeError(pVdbe, "database is locked: another program has it open; it has left concurrent mode and is in WAL mode now");
+  }
 }
 
 /* Is concurrent the mode in force? A handle that reads a resting file, or is alone, is not attached. */
@@ -170,6 +179,7 @@ static int plHasWritten(Btree *p){
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   Pager *pPager = p->pBt->pPager;
   int bWal = sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL;
+  if( p->pPl ) p->pPl->bLeft = 0;
   if( eAsked!=PAGER_JOURNALMODE_QUERY && eAsked!=PL_JOURNALMODE && plHasWritten(p) ) return PAGER_JOURNALMODE_QUERY;
   /* Another connection may have switched the mode on since this one looked. */
   if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) ){
@@ -202,8 +212,7 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
 
 /* OP_JournalMode ends: names the mode in force. */
 static const char *plJournalModeOut(Vdbe *pVdbe, Btree *p, int eAsked, int eNew, int *pRc){
-  (void)pVdbe;
   (void)eAsked;
-  (void)pRc;
+  if( *pRc && p->pPl && p->pPl->bLeft ) plComeBack(pVdbe, p);
   return plIsConcurrent(p) ? "concurrent" : sqlite3JournalModename(eNew);
 }

@@ -71,6 +71,7 @@ struct PlBtree {
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
   u8 bPart;               /* COMMIT over several files: this one takes part, and has the writer's right (several.c) */
   u8 bPrepared;           /* and what becomes of it is decided by the super-journal */
+  u8 bLeft;               /* PRAGMA journal_mode has just taken the file out of concurrent mode */
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */

@@ -179,6 +179,15 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   if( p->inTrans==TRANS_NONE ){
     if( how==PL_WRITE_QUEUED ){
       rc = pl_write_begin(pPl->pConn, how, &wait);
+      if( rc==SQLITE_BUSY_SNAPSHOT ){
+        /* Nothing was read that could have changed: the file has left concurrent mode, which looking at it tells. */
+        rc = plFail(p, rc);
+        if( plBeginRead(p, 0, pSchemaVersion)==SQLITE_OK ){
+          if( pPl->pConn==0 ) return SQLITE_OK;
+          plEndRead(p);
+        }
+        return rc;
+      }
       if( rc ) return plFail(p, rc);
     }
     rc = plBeginRead(p, 1, pSchemaVersion);

@@ -290,7 +290,7 @@ impl Database {
     /// Another session may fence the file only if two shared memory files stand beside one database.
     fn refuse_other_session(&self, header: &BaseHeader) -> Result<()> {
         if !header.marked {
-            return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
+            return Err(Error::Left);
         }
         if header.fenced && header.salt != self.control().salt.load(Relaxed) {
             return Err(Error::CantOpen(

@@ -307,9 +307,7 @@ impl Conn {
         // Kept until the commit is settled: open readers of this connection go on behind it.
         db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
         if c.fence.load(Acquire) != fence::FENCED {
-            return Err(Error::CantOpen(
-                "the database has left concurrent mode; roll back and reopen it".into(),
-            ));
+            return Err(Error::Left);
         }
         if let Err(blocked) = self.validate_in_mutex(&guard, first_pass)? {
             return Ok(Err(blocked));

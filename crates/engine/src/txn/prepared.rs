@@ -154,9 +154,7 @@ impl Conn {
             let (fits, space) = {
                 let _guard = self.db.lock_commit()?;
                 if self.db.control().fence.load(Acquire) != fence::FENCED {
-                    return Err(Error::CantOpen(
-                        "the database has left concurrent mode; roll back and reopen it".into(),
-                    ));
+                    return Err(Error::Left);
                 }
                 let mut fits = self.fits();
                 if matches!(fits, Space::Full) && self.db.try_freeze() {

@@ -92,11 +92,11 @@ impl Conn {
     /// brought to disk.
     ///
     /// # Errors
-    /// I/O error when the database is poisoned; `CantOpen` when the base left concurrent mode.
+    /// I/O error when the database is poisoned; `Left` when the base left concurrent mode.
     pub fn take(&mut self, base: &BaseHeader, newest: bool) -> Result<Taken> {
         self.db.check_poison()?;
         if !base.marked {
-            return Err(Error::CantOpen("the database has left concurrent mode; reopen it".into()));
+            return Err(Error::Left);
         }
         if base.generation.get() < self.db.slot(self.slot).pin_low.load(Relaxed) {
             // An older base than the one pinned for: only a replaced file explains it twice in a row.

@@ -28,7 +28,7 @@ pub const PL_MISFIT: c_int = 0x7fff_0003;
 pub fn of(e: &Error) -> c_int {
     match e {
         Error::Busy(_) => SQLITE_BUSY,
-        Error::Conflict(_) => SQLITE_BUSY_SNAPSHOT,
+        Error::Conflict(_) | Error::Left => SQLITE_BUSY_SNAPSHOT,
         Error::Interrupted => SQLITE_INTERRUPT,
         Error::Full(_) => SQLITE_FULL,
         Error::Io { .. } => SQLITE_IOERR,
