@@ -281,3 +281,34 @@ fn exclusive_transactions_and_schema_changes_go_on_beside_readers_and_writers() 
     assert!(exclusives.load(Relaxed) >= 3, "{} exclusive rounds in 6 s", exclusives.load(Relaxed));
     assert_eq!(fixture.open().text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
+
+/// System calls so far with which a process has read files.
+fn reads_of(process: u32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{process}/io")).expect("it runs");
+    let line = io.lines().find_map(|line| line.strip_prefix("syscr: ")).expect("a count");
+    line.parse().expect("a number")
+}
+
+#[test]
+fn an_exclusive_transaction_costs_the_same_however_many_came_before_it() {
+    let Some(subject) = real_plait("exclusive transactions") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let mut writer = Actor::start(Place::Processes, "writer", &subject, &fixture.database());
+    let keeper = fixture.open();
+    assert_eq!(keeper.integer("SELECT count(*) FROM t"), Ok(1));
+    writer.ok("PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=100");
+    let mut costs = [0, 0];
+    for round in 0..400 {
+        let before = reads_of(writer.pid());
+        writer.ok(EXCLUSIVE[0]);
+        let cost = reads_of(writer.pid()) - before;
+        costs[usize::from(round >= 200)] += cost;
+        if round == 300 {
+            // A reader holds back what a checkpoint brings into the file, and its page 1 with it.
+            keeper.execute("BEGIN; SELECT * FROM t").expect("a reader");
+            writer.ok("PRAGMA wal_checkpoint");
+        }
+    }
+    assert!(costs[1] < 2 * costs[0], "reads of the first and the last two hundred: {costs:?}");
+    assert_eq!(keeper.integer("SELECT n FROM t"), Ok(301));
+}

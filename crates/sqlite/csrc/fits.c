@@ -26,11 +26,24 @@ static SQLITE_INLINE int plIndexFenced(Pager *pPager){
   return pPager->pWal && pPager->pWal->hdr.iVersion==PL_WALINDEX_VERSION;
 }
 
-/* Page 1 of each frame of the WAL that has it, 100 bytes each, oldest first. *piLast: the last such frame. */
-static int plFirstPagesInWal(Wal *pWal, sqlite3_str *pOut, u32 *piLast){
+/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file. */
+typedef struct PlFirstPages PlFirstPages;
+struct PlFirstPages {
+  u32 iFirst, iLast, iBrought;
+};
+
+static int plReadFirstPage(Wal *pWal, u32 iFrame, sqlite3_str *pOut){
+  u8 a[PL_FIRST_BYTES];
+  int rc = sqlite3OsRead(pWal->pWalFd, a, sizeof(a), walFrameOffset(iFrame, (int)pWal->szPage) + WAL_FRAME_HDRSIZE);
+  if( rc==SQLITE_OK ) sqlite3_str_append(pOut, (const char*)a, sizeof(a));
+  return rc;
+}
+
+/* Finds them. pAll, if asked for: page 1 of each frame that has it, 100 bytes each, oldest first. */
+static int plFirstPagesInWal(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sqlite3_str *pAll){
   u32 mxFrame = walIndexHdr(pWal)->mxFrame;
   int iHash, rc = SQLITE_OK;
-  *piLast = 0;
+  memset(pFound, 0, sizeof(*pFound));
   for(iHash=0; mxFrame>0 && rc==SQLITE_OK && iHash<=walFramePage(mxFrame); iHash++){
     WalHashLoc loc;
     u32 i, n;
@@ -38,23 +51,45 @@ static int plFirstPagesInWal(Wal *pWal, sqlite3_str *pOut, u32 *piLast){
     if( rc ) break;
     n = MIN(mxFrame - loc.iZero, iHash==0 ? (u32)HASHTABLE_NPAGE_ONE : (u32)HASHTABLE_NPAGE);
     for(i=0; i<n && rc==SQLITE_OK; i++){
-      u8 a[PL_FIRST_BYTES];
       u32 iFrame = loc.iZero + i + 1;
       if( loc.aPgno[i]!=1 ) continue;
-      rc = sqlite3OsRead(pWal->pWalFd, a, sizeof(a), walFrameOffset(iFrame, (int)pWal->szPage) + WAL_FRAME_HDRSIZE);
-      if( rc==SQLITE_OK ) sqlite3_str_append(pOut, (const char*)a, sizeof(a));
-      *piLast = iFrame;
+      if( pAll ) rc = plReadFirstPage(pWal, iFrame, pAll);
+      if( pFound->iFirst==0 ) pFound->iFirst = iFrame;
+      if( iFrame<=nBackfill ) pFound->iBrought = iFrame;
+      pFound->iLast = iFrame;
     }
   }
+  return rc;
+}
+
+/* Does the file's page 1, at a, go with those frames? Mostly it is one of three, and the others need not be read: there is one for each
+** exclusive transaction since the WAL started over. */
+static int plFitsFrames(Wal *pWal, u32 nBackfill, const u8 *a, int bAll, int *pbNone){
+  PlFirstPages found;
+  sqlite3_str *pPages = sqlite3_str_new(0);
+  int rc = plFirstPagesInWal(pWal, nBackfill, &found, bAll ? pPages : 0);
+  if( !bAll && rc==SQLITE_OK && found.iFirst ){
+    rc = plReadFirstPage(pWal, found.iFirst, pPages);
+    if( rc==SQLITE_OK && found.iBrought>found.iFirst ) rc = plReadFirstPage(pWal, found.iBrought, pPages);
+    if( rc==SQLITE_OK && found.iLast>found.iFirst && found.iLast>found.iBrought ){
+      rc = plReadFirstPage(pWal, found.iLast, pPages);
+    }
+  }
+  if( rc==SQLITE_OK ) rc = sqlite3_str_errcode(pPages);
+  *pbNone = found.iFirst==0;
+  if( rc==SQLITE_OK ){
+    rc = pl_belongs(a, (const u8*)sqlite3_str_value(pPages), (u32)sqlite3_str_length(pPages)/PL_FIRST_BYTES,
+        found.iLast<=nBackfill);
+  }
+  sqlite3_free(sqlite3_str_finish(pPages));
   return rc;
 }
 
 static int plFitsOnce(Pager *pPager, u8 *pbFenced){
   Wal *pWal = pPager->pWal;
   u8 a[PL_FIRST_BYTES];
-  u32 nBackfill, iLast;
-  sqlite3_str *pPages;
-  int rc;
+  u32 nBackfill;
+  int rc, bNone;
   /* In this order: a checkpoint writes the file first and says so then. */
   nBackfill = AtomicLoad(&walCkptInfo(pWal)->nBackfill);
   sqlite3MemoryBarrier();
@@ -63,21 +98,12 @@ static int plFitsOnce(Pager *pPager, u8 *pbFenced){
   if( rc ) return rc;
   *pbFenced = a[18]==3 && a[19]==3;
   sqlite3MemoryBarrier();
-  pPages = sqlite3_str_new(0);
-  rc = plFirstPagesInWal(pWal, pPages, &iLast);
-  if( rc==SQLITE_IOERR_SHORT_READ ){
-    /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
-    sqlite3_free(sqlite3_str_finish(pPages));
-    return SQLITE_OK;
-  }
-  if( rc==SQLITE_OK ) rc = sqlite3_str_errcode(pPages);
-  if( rc==SQLITE_OK && plIndexFenced(pPager) && sqlite3_str_length(pPages)==0 && !*pbFenced ){
-    rc = PL_MISFIT;      /* its page 1 is all that there is, and it has to have the fence */
-  }else if( rc==SQLITE_OK ){
-    rc = pl_belongs(a, (const u8*)sqlite3_str_value(pPages), (u32)sqlite3_str_length(pPages)/PL_FIRST_BYTES,
-        iLast<=nBackfill);
-  }
-  sqlite3_free(sqlite3_str_finish(pPages));
+  rc = plFitsFrames(pWal, nBackfill, a, 0, &bNone);
+  if( rc==PL_MISFIT && !bNone ) rc = plFitsFrames(pWal, nBackfill, a, 1, &bNone);
+  /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
+  if( rc==SQLITE_IOERR_SHORT_READ ) return SQLITE_OK;
+  /* Its page 1 is all that there is, and it has to have the fence. */
+  if( rc==SQLITE_OK && bNone && plIndexFenced(pPager) && !*pbFenced ) rc = PL_MISFIT;
   return rc;
 }
 
