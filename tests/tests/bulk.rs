@@ -67,6 +67,53 @@ fn large_transactions_of_a_lone_writer_go_straight_to_the_base() {
     }
 }
 
+/// A transaction of so many rows with values of so many bytes each.
+fn long_values(from: i64, rows: i64, bytes: i64) -> String {
+    format!(
+        "BEGIN; {}; COMMIT",
+        insert(from, rows).replace("zeroblob(50)", &format!("zeroblob({bytes})"))
+    )
+}
+
+#[test]
+fn a_dozen_long_values_are_as_large_as_many_short_ones() {
+    let Some(subject) = real_plait("bulk") else { return };
+    for (rows, bytes) in [(128, 8 << 10), (16, 64 << 10), (16, 200_000)] {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let connection = fixture.open();
+        let before = paths(&connection);
+        for index in 0..10 {
+            connection.execute(&long_values(1 + index * rows, rows, bytes)).expect("it loads");
+        }
+        let after = paths(&connection);
+        // The first finds the rows of the fixture in memory, perhaps.
+        assert!(after.0 - before.0 >= 9, "{rows} of {bytes}: {before:?}, {after:?}");
+        let other = fixture.open();
+        let sum = other.integer("SELECT sum(length(filler)) FROM t");
+        assert_eq!(sum, Ok(10 * rows * bytes));
+        assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        // A single row is written where others may write beside it, however long it is.
+        let before = paths(&connection);
+        connection.execute(&long_values(9_999, 1, bytes)).expect("one row");
+        assert_eq!(paths(&connection), (before.0, before.1 + 1), "{rows} of {bytes}");
+    }
+}
+
+#[test]
+fn long_values_beside_a_reader_stay_on_the_concurrent_path_and_refuse_nobody() {
+    let Some(subject) = real_plait("bulk") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let loader = fixture.open();
+    let mut other = Actor::start(Place::Processes, "other", &subject, &fixture.database());
+    other.ok("BEGIN; SELECT n FROM side");
+    let before = paths(&loader);
+    for index in 0..4 {
+        loader.execute(&long_values(1 + index * 16, 16, 64 << 10)).expect("it loads");
+    }
+    assert_eq!(paths(&loader), (before.0, before.1 + 4));
+    other.ok("UPDATE side SET n=1; COMMIT");
+}
+
 #[test]
 fn small_transactions_stay_on_the_concurrent_path_also_after_large_ones() {
     let Some(subject) = real_plait("bulk") else { return };

@@ -12,7 +12,7 @@ use common::{Client, Fault, Faults, TABLE, create, wait_ms};
 use plait_engine::database::{accept_base, detach};
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
-use plait_engine::txn::{Sync, WriteMode};
+use plait_engine::txn::{Size, Sync, WriteMode};
 
 /// More than anything here takes, and less than a wait that nobody ends.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -184,7 +184,7 @@ fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
         let mut scene = Scene::new();
         scene.victim.begin_immediate(1000).unwrap();
         wait_ms(1000, |w| scene.victim.conn().exclusive_begin(w)).unwrap();
-        scene.victim.conn().exclusive_header(Sync::Full, 0);
+        scene.victim.conn().exclusive_header(Sync::Full, Size::default());
         scene.meet("header", fault, |victim| {
             victim.conn().exclusive_end(false);
             Ok(())

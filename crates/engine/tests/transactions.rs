@@ -5,7 +5,7 @@ mod common;
 use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
 use plait_engine::error::Error;
 use plait_engine::memtable::Hi;
-use plait_engine::txn::Sync;
+use plait_engine::txn::{Size, Sync};
 
 #[test]
 fn a_commit_is_read_back_and_the_file_is_plain_at_rest() {
@@ -192,7 +192,7 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
         })
         .unwrap();
     assert_eq!(replayed, 1);
-    let header = a.conn().exclusive_header(Sync::Full, 0);
+    let header = a.conn().exclusive_header(Sync::Full, Size::default());
     let opener: &dyn plait_engine::merge::BaseOpener = &common::Opener;
     let mut base = opener.open(&path).unwrap();
     base.begin().unwrap();

@@ -235,8 +235,8 @@ int  pl_unmerged(PlConn *, uint64_t *pnEntry, uint64_t *pnByte);
 int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);
-/* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite: entries written since the replay. */
-int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, PlHeader *pOut);
+/* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite, nByte: entries written since the replay. */
+int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, PlHeader *pOut);
 void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
 void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
 void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */

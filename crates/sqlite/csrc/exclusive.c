@@ -89,7 +89,7 @@ static int plEscalate(Btree *p){
   if( rc==SQLITE_OK ){
     pPl->bExcl = 1;
     pPl->bCopies = pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
-    pPl->nPassWrite = 0;
+    pPl->nPassWrite = pPl->nPassByte = 0;
     memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
     rc = plReplayOwn(p);
   }
@@ -125,7 +125,7 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
 static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;
-  rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, &h));
+  rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, p->pPl->nPassByte, &h));
   if( rc==SQLITE_OK ) rc = plStamp(p, &h);
   if( rc==SQLITE_OK ){
     /* Of the last commit, though one that a full disk has stopped may have counted in page 1 already. */

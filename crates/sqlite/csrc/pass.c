@@ -51,6 +51,7 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
   if( rc ) return rc;
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
+  pX->pPl->nPassByte += pX->pOut->pKeyInfo ? (u64)pPayload->nKey : (u64)pPayload->nData + (u64)pPayload->nZero;
   if( !pX->bSeeked ){
     /* What the VDBE knows of the position is from before this became the exclusive path. */
     seekResult = 0;

@@ -4,14 +4,16 @@
 //! That pays when many write, or little at a time. A lone bulk load pays it for nothing: its transactions become
 //! exclusive early, and SQLite's own code puts the rows where they belong at once.
 //!
+//! What counts as large is entries or bytes, whichever comes first: a dozen long values are copied as often as many short rows.
+//!
 //! The price is paid by others: a transaction that began to read meanwhile and then wants to write conflicts (E3).
 //! So it is done only where nobody else is seen to be.
 //!
 //! | transaction | previous one that wrote | asked at | goes straight to the base if alone, and if |
 //! |---|---|---|---|
-//! | queued | large | [`EARLY_WRITES`] | what is in memory can be merged without waiting |
-//! | queued | small, or none | [`LARGE_WRITES`] | nothing is in memory |
-//! | optimistic | large, up to [`SHORT_WRITES`] | [`EARLY_WRITES`] | as the first, and nobody has committed since it began |
+//! | queued | large | [`EARLY`] | what is in memory can be merged without waiting |
+//! | queued | small, or none | [`LARGE`] | nothing is in memory |
+//! | optimistic | large, up to [`SHORT`] | [`EARLY`] | as the first, and nobody has committed since it began |
 //! | optimistic | any other | - | never: others may write beside it for as long as it takes |
 //!
 //! *Alone*: no other connection of any process has a transaction, none has begun one since this connection's
@@ -21,7 +23,7 @@
 //! Invariants
 //! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
 //!   again. It waits for nobody and cannot fail with BUSY (`reserve_exclusive`).
-//! - D2 A transaction of fewer than [`EARLY_WRITES`] entries stays on the concurrent path.
+//! - D2 A transaction of less than [`EARLY`], in entries and in bytes, stays on the concurrent path; so does one of a single entry.
 //! - D3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
 //!   has been committed since its snapshot: there is nothing to validate.
 //!
@@ -33,15 +35,46 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::{Conn, WriteMode};
 use crate::shm::layout::{NO_PIN, generation, txn_state};
 
-/// From so many entries on a transaction is large: they outweigh what becoming exclusive costs, a few system
+/// From so many entries on, or so many bytes, a transaction is large: they outweigh what becoming exclusive costs, a few system
 /// calls and the entries written so far once more.
-const LARGE_WRITES: usize = 256;
+const LARGE: Size = Size { entries: 256, bytes: 128 << 10 };
+/// A transaction of fewer entries is not large, however long they are: a document with its index entries, say.
+const FEWEST: u64 = 8;
 /// A transaction that follows a large one is asked this early, which leaves small ones alone. Little is written twice.
-const EARLY_WRITES: usize = 16;
-/// A large transaction of at most so many entries ends soon, some ten milliseconds, and so, probably, does the one after it.
-const SHORT_WRITES: u64 = 16_384;
+const EARLY: Size = Size { entries: 16, bytes: 16 << 10 };
+/// A large transaction of at most so much ends soon, some ten milliseconds, and so, probably, does the one after it.
+const SHORT: Size = Size { entries: 16_384, bytes: 8 << 20 };
 /// Large transactions that have to pass undisturbed after somebody came, the first time and at most.
 const QUIET: std::ops::RangeInclusive<u32> = 8..=4096;
+
+/// What a transaction has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Rows and index entries.
+    pub entries: u64,
+    /// Their keys and records.
+    pub bytes: u64,
+}
+
+impl Size {
+    /// It has as many entries as `other`, or as many bytes.
+    fn reaches(self, other: Size) -> bool {
+        self.entries >= other.entries || self.bytes >= other.bytes
+    }
+
+    fn is_large(self) -> bool {
+        self.entries >= FEWEST && self.reaches(LARGE)
+    }
+
+    /// It has no more of either.
+    fn is_within(self, other: Size) -> bool {
+        self.entries <= other.entries && self.bytes <= other.bytes
+    }
+
+    pub(super) fn plus(self, other: Size) -> Size {
+        Size { entries: self.entries + other.entries, bytes: self.bytes + other.bytes }
+    }
+}
 
 /// What a connection remembers of its large transactions.
 #[derive(Debug, Default)]
@@ -75,10 +108,10 @@ impl Bulk {
         self.declined = false;
     }
 
-    /// A transaction with so many entries was committed.
-    fn ended(&mut self, writes: u64, direct: bool, others: u64) {
-        self.after_large = writes >= LARGE_WRITES as u64;
-        self.after_short = writes <= SHORT_WRITES;
+    /// A transaction of this size was committed.
+    fn ended(&mut self, size: Size, direct: bool, others: u64) {
+        self.after_large = size.is_large();
+        self.after_short = size.is_within(SHORT);
         if !self.after_large {
             return;
         }
@@ -99,8 +132,9 @@ impl Conn {
     /// Asked at every write: true if the transaction shall go on exclusively. Then it has both rights, and nothing is
     /// left in memory.
     pub(super) fn goes_direct(&mut self) -> bool {
-        let enough = if self.bulk.after_large { EARLY_WRITES } else { LARGE_WRITES };
-        if self.writes.len() < enough || self.bulk.declined {
+        let size = self.written();
+        let is_enough = size.is_large() || (self.bulk.after_large && size.reaches(EARLY));
+        if self.bulk.declined || !is_enough {
             return false;
         }
         self.bulk.declined = !(self.is_alone() && self.reserve_both_rights());
@@ -156,18 +190,21 @@ impl Conn {
         all.saturating_sub(self.bulk.begun)
     }
 
+    /// What is in the write set.
+    pub(super) fn written(&self) -> Size {
+        Size { entries: self.writes.len() as u64, bytes: self.writes.frame_bytes() as u64 }
+    }
+
     /// Remembers the size of a transaction that was committed.
-    pub(super) fn note_size(&mut self, writes: u64, direct: bool) {
+    pub(super) fn note_size(&mut self, size: Size, direct: bool) {
         let others = self.others_begun();
-        self.bulk.ended(writes, direct, others);
+        self.bulk.ended(size, direct, others);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LARGE: u64 = LARGE_WRITES as u64;
 
     #[test]
     fn somebody_who_comes_again_and_again_is_given_more_and_more_time() {
@@ -198,11 +235,27 @@ mod tests {
     }
 
     #[test]
+    fn few_long_values_are_as_large_as_many_short_ones() {
+        let mut bulk = Bulk::new(0);
+        for (entries, bytes, large, short) in [
+            (FEWEST, LARGE.bytes, true, true),
+            (FEWEST - 1, LARGE.bytes, false, true),
+            (FEWEST, LARGE.bytes - 1, false, true),
+            (LARGE.entries, 1, true, true),
+            (FEWEST, SHORT.bytes + 1, true, false),
+            (SHORT.entries + 1, 1, true, false),
+        ] {
+            bulk.ended(Size { entries, bytes }, false, 0);
+            assert_eq!((bulk.after_large, bulk.after_short), (large, short), "{entries}, {bytes}");
+        }
+    }
+
+    #[test]
     fn a_small_transaction_ends_a_run_of_large_ones() {
         let mut bulk = Bulk::new(0);
         bulk.ended(LARGE, true, 0);
         assert!(bulk.after_large);
-        bulk.ended(LARGE - 1, true, 0);
+        bulk.ended(Size { entries: LARGE.entries - 1, bytes: LARGE.bytes - 1 }, true, 0);
         assert!(!bulk.after_large);
     }
 }

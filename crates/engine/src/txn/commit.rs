@@ -164,7 +164,7 @@ impl Conn {
         self.db.wake_answered(committed.wake);
         self.has_right = false;
         self.own_commits += 1;
-        self.note_size(self.writes.len() as u64, false);
+        self.note_size(self.written(), false);
         self.writes.clear();
         let synced = self.settle_durability(&committed, sync);
         drop(committed.witness);

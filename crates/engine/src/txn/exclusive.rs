@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::estate::leaves_doubt;
 use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
-use super::{Conn, Sync, WriteMode};
+use super::{Conn, Size, Sync, WriteMode};
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
@@ -64,7 +64,7 @@ pub(crate) struct Before {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamped {
     synced: bool,
-    writes: u64,
+    size: Size,
 }
 
 impl Conn {
@@ -100,7 +100,7 @@ impl Conn {
         }
         self.exclusive = true;
         self.stamped = None;
-        self.replayed = 0;
+        self.replayed = Size::default();
         if let Some(snapshot) = &mut self.snapshot {
             // E1: the base alone is the database.
             snapshot.memtables.clear();
@@ -195,16 +195,16 @@ impl Conn {
                 Step::Write(root, key, w) => Replay::Put(root, key, w.rec()),
             })
         })?;
-        self.replayed = self.writes.len() as u64;
+        self.replayed = self.written();
         self.writes.clear();
         Ok(())
     }
 
-    /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `writes`: entries
-    /// written since it became exclusive.
-    pub fn exclusive_header(&mut self, sync: Sync, writes: u64) -> BaseHeader {
-        let writes = self.replayed + writes;
-        self.stamped = Some(Stamped { synced: sync == Sync::Full, writes });
+    /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `size`: what
+    /// was written since it became exclusive.
+    pub fn exclusive_header(&mut self, sync: Sync, size: Size) -> BaseHeader {
+        let size = self.replayed.plus(size);
+        self.stamped = Some(Stamped { synced: sync == Sync::Full, size });
         self.stamp()
     }
 
@@ -274,7 +274,7 @@ impl Conn {
             // Before anybody can append a frame after it (B1 in log/before.rs).
             self.db.log_shared().note_base_commit(header.generation);
         }
-        self.note_size(stamped.writes, true);
+        self.note_size(stamped.size, true);
         {
             let _guard = self.db.lock_commit_even_if_poisoned()?;
             self.db.settle_base(&header, true);

@@ -47,6 +47,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
+pub use self::bulk::Size;
 use self::gaps::OwnGaps;
 use self::read_set::ReadSet;
 use self::right::Wait;
@@ -105,7 +106,7 @@ pub struct Conn {
     /// The exclusive transaction may have written its commit.
     pub(crate) stamped: Option<exclusive::Stamped>,
     /// Own writes that were replayed when it became exclusive.
-    pub(crate) replayed: u64,
+    pub(crate) replayed: Size,
     /// Its part in a transaction over several files, from the beginning of COMMIT on.
     pub(crate) part: Option<prepared::Part>,
     pub(crate) bulk: Bulk,
@@ -139,7 +140,7 @@ impl Conn {
             exclusive: false,
             before_exclusive: None,
             stamped: None,
-            replayed: 0,
+            replayed: Size::default(),
             part: None,
             bulk: Bulk::new(begun_by_others),
             writes: WriteSet::new(),

@@ -279,7 +279,7 @@ impl Conn {
             }
         };
         self.own_commits += 1;
-        self.note_size(self.writes.len() as u64, false);
+        self.note_size(self.written(), false);
         self.writes.clear();
         // It counts whether its frame is on disk or not: P is, and the decision.
         db.settle(resolved.ts.get(), resolved.needs);

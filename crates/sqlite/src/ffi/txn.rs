@@ -8,7 +8,7 @@ use plait_engine::merge::BaseHeader;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
-use plait_engine::txn::{Conn, Sync, WriteMode};
+use plait_engine::txn::{Conn, Size, Sync, WriteMode};
 
 use super::codes::{
     PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_FULL, SQLITE_OK,
@@ -497,12 +497,14 @@ pub unsafe extern "C" fn pl_exclusive_header(
     conn: *mut PlConn,
     sync: c_int,
     n_write: u64,
+    n_byte: u64,
     out: *mut PlHeader,
 ) -> c_int {
     // SAFETY: engine.h: `out` is writable.
     unsafe {
         with(conn, "pl_exclusive_header", |c| {
-            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), n_write));
+            let size = Size { entries: n_write, bytes: n_byte };
+            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size));
             Ok(SQLITE_OK)
         })
     }
