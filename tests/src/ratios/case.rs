@@ -12,6 +12,8 @@ pub enum Work {
     SelectUpdate,
     /// One update of one row that all writers share, in autocommit.
     HotRow,
+    /// A select and an update of it in a transaction.
+    HotRowInTransaction,
     /// One insert with an automatic rowid into a table with one index.
     Append,
     /// A random select of a million rows that lie in the base, in autocommit.
@@ -20,6 +22,8 @@ pub enum Work {
     ReadBesideWriters,
     /// A thousand inserts; a million rows in all.
     Bulk,
+    /// Inserts of values of so many bytes, a mebibyte in each transaction, [`Load::BYTES_OF_VALUES`] in all.
+    Values(u32),
     /// Takes the oldest job of a queue by an index and deletes it, until none is left.
     Queue,
     /// The same by one `DELETE ... RETURNING` in autocommit.
@@ -42,13 +46,20 @@ impl Work {
     /// Whether it is over when everything is done, and not when the time is.
     #[must_use]
     pub fn is_finite(self) -> bool {
-        matches!(self, Self::Bulk | Self::Queue | Self::QueueReturning | Self::Idle | Self::Remove)
+        self.is_bulk()
+            || matches!(self, Self::Queue | Self::QueueReturning | Self::Idle | Self::Remove)
     }
 
     /// Whether it reads the million rows that are made once for all trials.
     #[must_use]
     pub fn reads_million(self) -> bool {
         matches!(self, Self::Read | Self::ReadMapped | Self::Passes(Pass::Million, _))
+    }
+
+    /// Whether one writer inserts a given number of rows.
+    #[must_use]
+    pub fn is_bulk(self) -> bool {
+        matches!(self, Self::Bulk | Self::Values(_))
     }
 }
 
@@ -70,6 +81,9 @@ pub struct Load {
 }
 
 impl Load {
+    /// Bytes of all values that are inserted by [`Work::Values`].
+    pub const BYTES_OF_VALUES: u64 = 64 << 20;
+
     /// Jobs of a queue.
     #[must_use]
     pub fn jobs(&self) -> i64 {
@@ -131,10 +145,56 @@ pub fn own_best_load(writers: u32) -> Load {
 #[must_use]
 pub fn all() -> Vec<Case> {
     let mut all = steady_work();
+    all.extend(hot_exclusive_and_long());
     all.extend(queues());
     all.extend(visits());
     all.extend(reads());
     all
+}
+
+fn hot_exclusive_and_long() -> Vec<Case> {
+    use Requirement::{Conflicts, TimesStock};
+    let immediate = |writers| select_update(writers, Begin::Immediate);
+    let case = |name, title, load, requirements| Case { name, title, load, requirements };
+    let of = |work, writers| Load { work, ..select_update(writers, Begin::Concurrent) };
+    vec![
+        case(
+            "hot-immediate",
+            "16 writers on one hot row, BEGIN IMMEDIATE",
+            Load { work: Work::HotRowInTransaction, ..immediate(16) },
+            vec![TimesStock(1.0)],
+        ),
+        case(
+            "hot-concurrent",
+            "16 writers on one hot row, BEGIN CONCURRENT",
+            of(Work::HotRowInTransaction, 16),
+            vec![TimesStock(1.0), Conflicts(0.02)],
+        ),
+        case(
+            "exclusive-1",
+            "1 writer, BEGIN EXCLUSIVE",
+            select_update(1, Begin::Exclusive),
+            vec![TimesStock(1.0)],
+        ),
+        case(
+            "exclusive-10",
+            "10 writers, BEGIN EXCLUSIVE",
+            select_update(10, Begin::Exclusive),
+            vec![TimesStock(1.0)],
+        ),
+        case(
+            "values-8k",
+            "inserts of values of 8 KiB, 1 MiB each",
+            of(Work::Values(8 << 10), 1),
+            vec![TimesStock(1.0)],
+        ),
+        case(
+            "values-64k",
+            "inserts of values of 64 KiB, 1 MiB each",
+            of(Work::Values(64 << 10), 1),
+            vec![TimesStock(1.0)],
+        ),
+    ]
 }
 
 fn queues() -> Vec<Case> {

@@ -6,7 +6,7 @@ use super::members::{self, Together};
 use super::passer::{self, Pass};
 use super::remover;
 use super::worker;
-use super::writer::{BULK_ROWS, Count, ROWS, Settings, VALUE_BYTES, Writer};
+use super::writer::{Count, ROWS, Settings, VALUE_BYTES, Writer, shape};
 use crate::place::Place;
 use crate::sqlite::Connection;
 use crate::subject::Subject;
@@ -75,7 +75,7 @@ impl Trial {
         let start = Instant::now();
         let mut footprint = Footprint::default();
         let together = match self.load.work {
-            Work::Bulk => self.bulk()?,
+            work if work.is_bulk() => self.bulk()?,
             Work::Idle => self.idle(&mut footprint)?,
             _ => self.members()?,
         };
@@ -107,7 +107,7 @@ impl Trial {
             Work::Append => connection.execute(
                 "CREATE TABLE log(id INTEGER PRIMARY KEY, k INTEGER, val BLOB); CREATE INDEX log_k ON log(k)",
             )?,
-            Work::Bulk => {
+            Work::Bulk | Work::Values(_) => {
                 connection.execute("CREATE TABLE bulk(id INTEGER PRIMARY KEY, val BLOB)")?;
             }
             Work::Queue | Work::QueueReturning => worker::fill(&connection, self.load.jobs())?,
@@ -117,6 +117,7 @@ impl Trial {
             }
             Work::SelectUpdate
             | Work::HotRow
+            | Work::HotRowInTransaction
             | Work::ReadBesideWriters
             | Work::MostlyReads => fill(&connection)?,
         }
@@ -179,13 +180,20 @@ impl Trial {
             }
             Work::Append => ("SELECT count(*) FROM log", "SELECT count(k) FROM log", commits),
             Work::Idle => ("SELECT count(*) FROM visit", "SELECT count(val) FROM visit", commits),
-            Work::Bulk => ("SELECT count(*) FROM bulk", "SELECT max(id) FROM bulk", BULK_ROWS),
+            work if work.is_bulk() => {
+                let rows = shape(&self.load).0;
+                ("SELECT count(*) FROM bulk", "SELECT max(id) FROM bulk", rows)
+            }
             _ => ("SELECT count(*) FROM t", "SELECT sum(n) FROM t", ROWS.unsigned_abs()),
         };
         let (rows, sum) = (connection.integer(rows)?, connection.integer(sum)?);
         ensure!(rows.unsigned_abs() == expected_rows, "{rows} rows instead of {expected_rows}");
         ensure!(sum.unsigned_abs() == commits, "the sum is {sum}, but {commits} were acknowledged");
-        if matches!(self.load.work, Work::SelectUpdate | Work::HotRow | Work::ReadBesideWriters) {
+        let is_updated = matches!(
+            self.load.work,
+            Work::SelectUpdate | Work::HotRow | Work::HotRowInTransaction | Work::ReadBesideWriters
+        );
+        if is_updated {
             let short = connection
                 .integer(&format!("SELECT count(*) FROM t WHERE length(val)<>{VALUE_BYTES}"))?;
             ensure!(short == 0, "{short} rows have a value of another length");
@@ -219,7 +227,7 @@ impl Trial {
             |counts: &[Count], field: fn(&Count) -> u64| counts.iter().map(field).sum::<u64>();
         let jobs_ns = together.writers.iter().map(|count| count.jobs_ns).max().unwrap_or(0);
         let seconds = match self.load.work {
-            Work::Bulk | Work::Idle => elapsed,
+            work if work.is_bulk() || work == Work::Idle => elapsed,
             Work::Queue | Work::QueueReturning | Work::Remove => Duration::from_nanos(jobs_ns),
             _ => self.time,
         }

@@ -15,11 +15,23 @@ pub const ROWS: i64 = 10_000;
 /// Bytes of each value.
 pub const VALUE_BYTES: usize = 400;
 /// Rows of a bulk insert.
-pub const BULK_ROWS: u64 = 1_000_000;
+const BULK_ROWS: u64 = 1_000_000;
 /// Rows of each of its transactions.
 const BULK_TRANSACTION: u64 = 1000;
 /// Reads that come before each write where there are many.
 const READS_BEFORE_WRITE: i64 = 19;
+
+/// Rows that a load inserts in all, in each transaction, and the bytes of their values.
+#[must_use]
+pub fn shape(load: &Load) -> (u64, u64, usize) {
+    match load.work {
+        Work::Values(bytes) => {
+            let each = (1 << 20) / u64::from(bytes);
+            (Load::BYTES_OF_VALUES / u64::from(bytes), each, bytes as usize)
+        }
+        _ => (BULK_ROWS, BULK_TRANSACTION, VALUE_BYTES),
+    }
+}
 
 /// What one writer counted.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -93,7 +105,7 @@ pub struct Writer {
     select: Statement,
     write: Statement,
     random: StdRng,
-    value: [u8; VALUE_BYTES],
+    value: Vec<u8>,
     inserted: i64,
     count: Count,
     times: Histogram<u64>,
@@ -115,11 +127,11 @@ impl Writer {
         anyhow::ensure!(settings.synchronous == load.synchronous.number(), "{settings:?}");
         let write = match load.work {
             Work::Append => "INSERT INTO log(k, val) VALUES(?1, ?2)",
-            Work::Bulk => "INSERT INTO bulk VALUES(?1, ?2)",
+            Work::Bulk | Work::Values(_) => "INSERT INTO bulk VALUES(?1, ?2)",
             _ => "UPDATE t SET n=n+1, val=?2 WHERE id=?1",
         };
         let select = match load.work {
-            Work::Append | Work::Bulk => "SELECT NULL, NULL WHERE ?1",
+            Work::Append | Work::Bulk | Work::Values(_) => "SELECT NULL, NULL WHERE ?1",
             _ => "SELECT n, val FROM t WHERE id=?1",
         };
         Ok(Self {
@@ -131,7 +143,7 @@ impl Writer {
             load: load.clone(),
             connection,
             random: StdRng::seed_from_u64(seed),
-            value: [0; VALUE_BYTES],
+            value: vec![0; shape(load).2],
             inserted: 0,
             count: Count::default(),
             times: wait_times(),
@@ -159,12 +171,13 @@ impl Writer {
 
     /// Inserts all rows of a bulk load.
     pub fn run_bulk(&mut self) -> Result<Count> {
-        for _ in 0..BULK_ROWS / BULK_TRANSACTION {
+        let (rows, each, _) = shape(&self.load);
+        for _ in 0..rows / each {
             let start = Instant::now();
             self.transaction()?;
             self.times.saturating_record(nanoseconds(start.elapsed()));
-            self.count.measured += BULK_TRANSACTION;
-            self.count.total += BULK_TRANSACTION;
+            self.count.measured += each;
+            self.count.total += each;
         }
         Ok(self.result())
     }
@@ -178,8 +191,10 @@ impl Writer {
 
     /// One transaction, repeated as a whole until it is committed.
     fn transaction(&mut self) -> Result<()> {
-        let (read, write) =
-            (self.random.random_range(1..=ROWS), self.random.random_range(1..=ROWS));
+        let (read, write) = match self.load.work {
+            Work::HotRowInTransaction => (1, 1),
+            _ => (self.random.random_range(1..=ROWS), self.random.random_range(1..=ROWS)),
+        };
         self.random.fill_bytes(&mut self.value);
         let inserted = self.inserted;
         loop {
@@ -205,9 +220,9 @@ impl Writer {
                 self.write_row(write)?;
                 self.commit.run()
             }
-            Work::Bulk => {
+            Work::Bulk | Work::Values(_) => {
                 self.begin.run()?;
-                for _ in 0..BULK_TRANSACTION {
+                for _ in 0..shape(&self.load).1 {
                     self.inserted += 1;
                     self.random.fill_bytes(&mut self.value[..32]);
                     self.write_row(self.inserted)?;
