@@ -31,11 +31,24 @@ fn two_files_agree_after_a_power_cut_at_every_step_of_commits_over_both() {
     for mode in ["concurrent", "delete"] {
         let scratch = tempfile::tempdir().expect("a folder");
         let mut pairs =
-            Pairs::new(&subject, scratch.path(), mode).unwrap_or_else(|e| panic!("{e:#}"));
+            Pairs::new(&subject, scratch.path(), mode, false).unwrap_or_else(|e| panic!("{e:#}"));
         if let Err(error) = pairs.each_cut(1) {
             panic!("{mode}: {error:#}; the files: {}", scratch.keep().display());
         }
         println!("{mode}: {:?}", pairs.tally);
         assert!(pairs.tally.1 > 30, "{mode}: {:?}", pairs.tally);
     }
+}
+
+#[test]
+fn two_files_agree_after_a_power_cut_at_every_step_of_commits_that_change_the_schema_of_one() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let pairs = Pairs::new(&subject, scratch.path(), "concurrent", true);
+    let mut pairs = pairs.unwrap_or_else(|e| panic!("{e:#}"));
+    if let Err(error) = pairs.each_cut(1) {
+        panic!("{error:#}; the files: {}", scratch.keep().display());
+    }
+    println!("{:?}", pairs.tally);
+    assert!(pairs.tally.1 > 30, "{:?}", pairs.tally);
 }

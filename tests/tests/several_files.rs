@@ -202,22 +202,10 @@ fn whatever_is_refused_leaves_the_transaction_with_what_it_had() {
 }
 
 #[test]
-fn a_change_of_the_schema_goes_with_no_other_file_in_either_order() {
+fn a_bulk_load_beside_another_file_stays_where_both_are_written_once() {
     let Some(subject) = real_plait("several files") else { return };
     let files = Files::new(&subject);
     let connection = files.open();
-    for (first, second) in [
-        ("CREATE TABLE main.made(x)", "INSERT INTO other.t(v) VALUES(1)"),
-        ("INSERT INTO other.t(v) VALUES(1)", "CREATE TABLE main.made(x)"),
-        ("INSERT INTO main.t(v) VALUES(1)", "CREATE TABLE other.made(x)"),
-    ] {
-        connection.execute("BEGIN").and_then(|()| connection.execute(first)).expect("the first");
-        let error = connection.execute(second).expect_err("the second");
-        assert!(error.message.contains("transaction for each"), "{first}; {second}: {error}");
-        connection.execute("ROLLBACK").expect("it rolls back");
-    }
-    assert_eq!(files.both(), [1, 1]);
-    // With another file attached a bulk load stays where it can be committed with others.
     connection
         .execute(
             "BEGIN; WITH n(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM n WHERE i<2000) INSERT INTO main.t(v) SELECT i FROM n; \

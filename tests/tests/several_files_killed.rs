@@ -30,6 +30,39 @@ enum Scene {
     LogsLost,
 }
 
+/// What the transaction changes: a row of each file, and the schema of these. Those run exclusively in that file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Rows,
+    SchemaOfMain,
+    SchemaOfOther,
+    SchemaOfBoth,
+}
+
+impl Work {
+    fn is_of_schema(self) -> [bool; 2] {
+        match self {
+            Work::Rows => [false, false],
+            Work::SchemaOfMain => [true, false],
+            Work::SchemaOfOther => [false, true],
+            Work::SchemaOfBoth => [true, true],
+        }
+    }
+
+    fn sql(self) -> String {
+        let mut sql = String::from("BEGIN;");
+        for (schema, is_changed) in ["main", "other"].into_iter().zip(self.is_of_schema()) {
+            sql += &format!("INSERT INTO {schema}.t VALUES(2, 'two');");
+            if is_changed {
+                sql += &format!(
+                    "CREATE TABLE {schema}.made(v); INSERT INTO {schema}.made VALUES('made'); CREATE INDEX {schema}.mv ON made(v);"
+                );
+            }
+        }
+        sql + "COMMIT"
+    }
+}
+
 const SCENES: [Scene; 4] = [Scene::Beside, Scene::Nobody, Scene::Restart, Scene::LogsLost];
 
 /// The steps of the author of a commit, which come once for each concurrent file; and whether the transaction has happened by then,
@@ -47,6 +80,36 @@ const STEPS: [(&str, bool); 12] = [
     ("several.resolved", true),
     ("several.reference_removed", true),
     ("several.committed", true),
+];
+/// Those of the author of a part that runs exclusively, which come once for each such file, and how often they come for any file.
+const STEPS_BY_PAGES: [(&str, bool, u64); 14] = [
+    ("several.reference_written", false, 2),
+    ("several.referenced", false, 2),
+    ("several.pages_written", false, 1),
+    ("several.pages_synced", false, 1),
+    ("several.appended", false, 2),
+    ("several.published", false, 2),
+    ("several.prepared", false, 2),
+    ("several.decided", true, 2),
+    ("exclusive.committed", true, 1),
+    ("several.resolved", true, 2),
+    ("several.pages_removed", true, 1),
+    ("several.reference_removed", true, 2),
+    ("several.committed", true, 2),
+    ("exclusive.settled", true, 1),
+];
+/// Those of who cleans up after him; and whether he comes there when it was committed, or not.
+const OF_HEIRS_BY_PAGES: [(&str, [bool; 2]); 10] = [
+    ("several.inherited", [true, true]),
+    ("several.pages_putting", [true, false]),
+    ("several.pages_put", [true, false]),
+    ("several.resolution_appended", [false, true]),
+    ("several.resolution_published", [false, true]),
+    ("several.rolled_back", [false, true]),
+    ("several.resolved", [true, true]),
+    ("several.pages_removed", [true, true]),
+    ("several.reference_removed", [true, true]),
+    ("several.committed", [true, false]),
 ];
 /// Those of who cleans up after him.
 const OF_HEIRS: [&str; 7] = [
@@ -68,12 +131,11 @@ const OF_ROLLBACK: [&str; 5] = [
 ];
 
 const TABLE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v); CREATE INDEX tv ON t(v)";
-const BOTH: &str =
-    "BEGIN; INSERT INTO main.t VALUES(2, 'two'); INSERT INTO other.t VALUES(2, 'two'); COMMIT";
 
 struct Stage {
     fixture: Fixture,
     other: Other,
+    work: Work,
     /// What is tried, for reports.
     name: String,
 }
@@ -93,7 +155,11 @@ impl Stage {
             }
         };
         connection.and_then(|connection| connection.execute(TABLE)).expect("another database");
-        Self { fixture, other, name }
+        Self { fixture, other, work: Work::Rows, name }
+    }
+
+    fn with(self, work: Work) -> Self {
+        Self { name: format!("{work:?} {}", self.name), work, ..self }
     }
 
     fn other(&self) -> PathBuf {
@@ -123,7 +189,7 @@ impl Stage {
 
     fn kill_at(&self, point: &str, passage: u64) {
         let mut author = self.author(point, passage);
-        author.send(BOTH);
+        author.send(&self.work.sql());
         author.await_death();
     }
 
@@ -181,7 +247,24 @@ impl Stage {
         other.close().expect("the other closes");
         drop((main, other));
         self.at_rest(looks[0].0 + 2);
-        looks[0].0 == 2
+        let decided = looks[0].0 == 2;
+        self.has_made(decided);
+        decided
+    }
+
+    /// What the transaction was to make is there, whole, or is not.
+    #[track_caller]
+    fn has_made(&self, decided: bool) {
+        let paths = [self.fixture.database(), self.other()];
+        for (path, is_changed) in paths.iter().zip(self.work.is_of_schema()) {
+            let stock = Subject::stock().open(path).expect("stock SQLite opens it");
+            let made = "SELECT count(*) FROM sqlite_schema WHERE name IN ('made', 'mv')";
+            let expected = if is_changed && decided { 2 } else { 0 };
+            assert_eq!(stock.integer(made), Ok(expected), "{} {}", self.name, path.display());
+            if expected > 0 {
+                assert_eq!(stock.integer("SELECT count(*) FROM made WHERE v='made'"), Ok(1));
+            }
+        }
     }
 
     /// Everybody has closed: plain files with these rows, and nothing beside them.
@@ -254,6 +337,108 @@ fn a_concurrent_file_and_one_in_a_rollback_mode_agree_after_a_kill_at_any_step()
             ["several.referenced", "several.prepared", "several.decided"].contains(point)
         });
         kill_the_author(&subject, Other::Rollback(mode), &steps.collect::<Vec<_>>());
+    }
+}
+
+/// The same, of work that runs exclusively in a file or in both.
+fn kill_the_author_of_pages(subject: &Subject, other: Other, work: Work) {
+    let exclusive = work.is_of_schema().into_iter().filter(|is| *is).count() as u64;
+    let files = if other == Other::Concurrent { 2 } else { 1 };
+    for (i, (point, decided, passages)) in STEPS_BY_PAGES.into_iter().enumerate() {
+        let last = if passages == 2 { files } else { exclusive };
+        for passage in 1..=last {
+            for (j, scene) in SCENES.into_iter().enumerate() {
+                let name = format!("{other:?} {point}:{passage} {scene:?}");
+                let stage = Stage::new(subject, other, name).with(work);
+                let there = witnesses(&stage, scene);
+                stage.kill_at(point, passage);
+                stage.restart(scene);
+                assert_eq!(stage.audit(there, (i + j) % 2 == 0), decided, "{}", stage.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_schema_and_rows_of_two_files_agree_after_a_kill_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    kill_the_author_of_pages(&subject, Other::Concurrent, Work::SchemaOfMain);
+}
+
+#[test]
+fn rows_and_a_schema_of_two_files_agree_after_a_kill_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    kill_the_author_of_pages(&subject, Other::Concurrent, Work::SchemaOfOther);
+}
+
+#[test]
+fn the_schemas_of_two_files_agree_after_a_kill_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    kill_the_author_of_pages(&subject, Other::Concurrent, Work::SchemaOfBoth);
+}
+
+#[test]
+fn a_schema_and_a_file_in_a_rollback_mode_agree_after_a_kill_at_any_step() {
+    let Some(subject) = real_plait("kills") else { return };
+    kill_the_author_of_pages(&subject, Other::Rollback("delete"), Work::SchemaOfMain);
+}
+
+#[test]
+fn who_cleans_up_after_an_exclusive_part_may_die_at_any_step_too() {
+    let Some(subject) = real_plait("kills") else { return };
+    let crash = Subject::plait_with_crash_points();
+    for (death, decided) in [("several.prepared", false), ("several.decided", true)] {
+        let comes = |when: &[bool; 2]| if decided { when[0] } else { when[1] };
+        for (point, _) in OF_HEIRS_BY_PAGES.into_iter().filter(|(_, when)| comes(when)) {
+            for scene in SCENES {
+                let name = format!("after {death} at {point} {scene:?}");
+                let stage = Stage::new(&subject, Other::Concurrent, name).with(Work::SchemaOfBoth);
+                let there = witnesses(&stage, scene);
+                stage.kill_at(death, if decided { 1 } else { 2 });
+                for path in [stage.fixture.database(), stage.other()] {
+                    let mut heir =
+                        Actor::in_process_with("heir", &crash, &[("PLAIT_CRASH_AT", point)]);
+                    heir.send_open(&path);
+                    heir.await_death();
+                }
+                stage.restart(scene);
+                assert_eq!(stage.audit(there, true), decided, "{}", stage.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recovery_that_brings_pages_may_be_killed_at_any_step_and_again() {
+    let Some(subject) = real_plait("kills") else { return };
+    let crash = Subject::plait_with_crash_points();
+    // What is left to be done after the first is not come to again by the second.
+    for (i, points) in [
+        ["recovery.applied", "recovery.applied"],
+        ["recovery.applied", "recovery.merged"],
+        ["recovery.merged", "rest.committed"],
+        ["rest.committed", "several.pages_removed"],
+        ["recovery.unfenced", "several.pages_removed"],
+        ["several.pages_removed", "several.reference_removed"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("recovery at {points:?}");
+        let stage = Stage::new(&subject, Other::Concurrent, name).with(Work::SchemaOfBoth);
+        stage.kill_at("several.decided", 1);
+        stage.restart(Scene::Restart);
+        for point in points {
+            for path in [stage.fixture.database(), stage.other()] {
+                let mut heir = Actor::in_process_with("heir", &crash, &[("PLAIT_CRASH_AT", point)]);
+                heir.send_open(&path);
+                heir.await_death();
+                let mut memory = path.into_os_string();
+                memory.push("-plait-shm");
+                let _ = std::fs::remove_file(memory);
+            }
+        }
+        assert!(stage.audit(None, i % 2 == 0), "{}", stage.name);
     }
 }
 
@@ -343,7 +528,7 @@ fn a_process_that_stands_still_in_between_holds_up_writers_and_nobody_else() {
         let mut author = Actor::start_with_environment("author", &crash, &database, at);
         author.ok(&stage.attach());
         author.ok("INSERT INTO main.t VALUES(1, 'one'); INSERT INTO other.t VALUES(1, 'one')");
-        author.send(BOTH);
+        author.send(&stage.work.sql());
         author.await_stop();
         for witness in [&mut main, &mut other] {
             assert_eq!(witness.integer("SELECT count(*) FROM t"), 1, "not before it is finished");
@@ -419,7 +604,7 @@ fn a_super_journal_whose_removal_cannot_be_synced_has_committed_and_commit_says_
         author.ok(&stage.attach());
         author.ok("INSERT INTO main.t VALUES(1, 'one'); INSERT INTO other.t VALUES(1, 'one')");
         std::fs::write(&fail, b"").expect("a file");
-        let error = author.fails(BOTH, IOERR);
+        let error = author.fails(&stage.work.sql(), IOERR);
         std::fs::remove_file(&fail).expect("removed");
         assert!(author.fails("COMMIT", 1).message.contains("no transaction"), "{error}");
         for path in [stage.fixture.database(), stage.other()] {
@@ -437,8 +622,11 @@ fn a_super_journal_whose_removal_cannot_be_synced_has_committed_and_commit_says_
 
 #[test]
 fn every_crash_point_of_commits_over_several_files_is_tried_here() {
-    let tried = STEPS.iter().map(|(point, _)| *point).chain(OF_HEIRS).chain(OF_ROLLBACK);
-    let tried: BTreeSet<&str> = tried.collect();
+    let rows = STEPS.iter().map(|(point, _)| *point).chain(OF_HEIRS).chain(OF_ROLLBACK);
+    let pages = STEPS_BY_PAGES.iter().map(|(point, ..)| *point);
+    let pages = pages.chain(OF_HEIRS_BY_PAGES.iter().map(|(point, _)| *point));
+    let tried: BTreeSet<&str> =
+        rows.chain(pages).filter(|point| point.starts_with("several.")).collect();
     let known = crash_points().into_iter().filter(|point| point.starts_with("several."));
     assert_eq!(tried, known.collect());
 }

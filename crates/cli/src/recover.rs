@@ -137,7 +137,9 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     let mut kept = Vec::new();
     // The WAL of a replaced file goes with another than this one, which is used without it.
     let wal = state.is_replaced.then(|| beside(&state.path, "-wal"));
-    for given_up in [Some(log), wal].into_iter().flatten() {
+    // What its last transaction over several files would bring, where that is not decided or the file is not what it goes to.
+    let pages = Some(plait_engine::pages::pages_path(&state.path));
+    for given_up in [Some(log), wal, pages].into_iter().flatten() {
         kept.extend(keep(&given_up)?.map(|copy| (given_up, copy)));
     }
     if let Err(e) = accept::accept_base(&state.path) {

@@ -111,7 +111,7 @@ fn a_stranger_under_the_name_of_a_side_file_is_neither_waited_for_nor_followed()
 #[test]
 fn a_stranger_that_only_some_transactions_meet_is_a_note() {
     let Some(scene) = Scene::concurrent() else { return };
-    for suffix in ["-plait-new", "-plait-super"] {
+    for suffix in ["-plait-new", "-plait-super", "-plait-pages"] {
         pipe(&scene.beside(suffix));
         let name = format!("app.db{suffix} is a pipe");
         look(&scene, &["check"], &scene.path).done().says(&["note", &name, "remove it"]);

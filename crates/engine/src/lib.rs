@@ -21,6 +21,7 @@ pub mod ids;
 pub mod log;
 pub mod memtable;
 pub mod merge;
+pub mod pages;
 mod registry;
 pub mod session;
 pub mod several;

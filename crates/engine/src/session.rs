@@ -45,6 +45,10 @@
 //! replayed. That does not rest on reading the same bytes twice: of a sector that reads differently later every frame and every
 //! segment is still of a generation that counts as merged, as long as the first reading saw one of that generation or a
 //! later one. Frames of the next session lie under another salt.
+//!
+//! Where the log ends with a prepared exclusive transaction that was committed, R1 has its pages in place of rows (pages.rs): they are
+//! put into the base in the transaction that stamps it, and only over a base that has everything before them. Their file goes after
+//! the log.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -58,9 +62,10 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::log::{
     DEFAULT_SLOT_LIMIT, Frame, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
-    SEGMENT_BYTES,
+    PagesId, SEGMENT_BYTES,
 };
 use crate::merge::{Base, BaseHeader, Checkpoint};
+use crate::pages::{self, Pages};
 use crate::several::{self, Verdict};
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation};
@@ -298,14 +303,14 @@ fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
         redone.note(frame);
         Ok::<(), Error>(())
     })?;
-    let newest = redone.decided(path)?;
+    let decided = redone.decided(path, &header)?;
     if through == header.generation {
         return Ok(header);
     }
     check_generation(&log, through)?;
     let merged = BaseHeader { generation: through, ..header };
     in_transaction(base, |base| {
-        put_all(base, &newest)?;
+        decided.put(path, base)?;
         crash_point!("recovery.applied");
         base.stamp(&merged)
     })?;
@@ -319,29 +324,63 @@ type Newest = BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)>;
 #[derive(Default)]
 struct Redone {
     newest: Newest,
-    /// The last one, if it is prepared: the name of its super-journal, and what it would leave.
-    undecided: Option<(Vec<u8>, Newest)>,
+    /// The last one, if it is prepared.
+    undecided: Option<Undecided>,
+}
+
+/// A prepared transaction: the name of its super-journal, and what it would leave.
+struct Undecided {
+    name: Vec<u8>,
+    generation: Generation,
+    rows: Newest,
+    pages: Option<PagesId>,
+}
+
+/// What goes into the base: rows, or the pages of an exclusive transaction.
+struct Decided {
+    rows: Newest,
+    pages: Option<Pages>,
 }
 
 impl Redone {
     fn note(&mut self, frame: &Frame<'_>) {
         // Whatever follows a prepared transaction has resolved it.
-        self.undecided = frame.prepared().map(|(name, rows)| {
+        self.undecided = frame.prepared().map(|(mark, rows)| {
             let mut would = Newest::new();
             note_rows(&mut would, rows);
-            (name.to_vec(), would)
+            let (name, generation) = (mark.name.to_vec(), frame.generation);
+            Undecided { name, generation, rows: would, pages: mark.pages }
         });
         note_rows(&mut self.newest, frame.ops());
     }
 
-    /// With what a super-journal decides about the last one.
-    fn decided(mut self, path: &Path) -> Result<Newest> {
-        if let Some((name, would)) = self.undecided
-            && several::verdict(path, &name)? == Verdict::Committed
+    /// With what a super-journal decides about the last one, over a base with this header.
+    fn decided(self, path: &Path, base: &BaseHeader) -> Result<Decided> {
+        let mut decided = Decided { rows: self.newest, pages: None };
+        // Of an exclusive one the base tells, if it has it (E2).
+        let is_there =
+            |last: &Undecided| last.pages.is_some() && base.generation >= last.generation;
+        if let Some(last) = self.undecided.filter(|last| !is_there(last))
+            && several::verdict(path, &last.name)? == Verdict::Committed
         {
-            self.newest.extend(would);
+            decided.rows.extend(last.rows);
+            if let Some(id) = last.pages {
+                decided.pages = Some(pages::open(path, &id, base.salt, last.generation)?);
+            }
         }
-        Ok(self.newest)
+        Ok(decided)
+    }
+}
+
+impl Decided {
+    /// Into a base in whose transaction this is called.
+    fn put(&self, path: &Path, base: &mut dyn Base) -> Result<()> {
+        match &self.pages {
+            None => put_all(base, &self.rows),
+            Some(pages) if self.rows.is_empty() => pages.put(path, base),
+            // They were made over a base with all rows: it has been replaced by an older one.
+            Some(_) => Err(Error::Replaced(path.to_owned())),
+        }
     }
 }
 

@@ -7,10 +7,13 @@
 //! ```text
 //! every concurrent file    the writer's right, validation, room for all that follows      in the order of their inodes
 //! SQLite                   super-journal written and synced: lists journals and references
-//! each concurrent file     reference written and synced -> prepared frame P in the log, synced
+//! each concurrent file     reference written and synced -> prepared frame P in the log, synced. Of one that runs exclusively: its
+//!                          pages written and synced in between (pages.rs)
 //! each rollback file       journal with the super-journal's name synced, pages written and synced
 //! SQLite                   super-journal removed, its folder synced                       <- the commit point
-//! each concurrent file     commit frame C right behind P, rows visible, reference removed, right passed on
+//! each concurrent file     commit frame C right behind P, rows visible, reference removed, right passed on. Of one that runs
+//!                          exclusively: SQLite's commit to the WAL, with the stamp, synced -> next generation, pages and reference
+//!                          removed, both rights given back
 //! each rollback file       journal removed
 //! ```
 //!
@@ -19,6 +22,7 @@
 //! | log | super-journal | the transaction, in this file |
 //! |---|---|---|
 //! | P, a commit frame behind it | - | committed: the frame has the rows once more |
+//! | P with pages, and the base has the stamp of its generation | - | committed: the base has it |
 //! | P, an empty frame behind it | - | rolled back |
 //! | P last, its author lives | any | undecided: he holds the writer's right, and others wait |
 //! | P last, its author is dead | there | rolled back, for good once the empty frame is on disk |
@@ -26,9 +30,10 @@
 //! | P last, its author is dead | neither of the two can be seen | not known here: whoever wants to write, and who recovers, is told |
 //!
 //! Invariants
-//! - J1 P is on disk before the super-journal may go, whatever `synchronous` says.
+//! - J1 P is on disk before the super-journal may go, whatever `synchronous` says, and the pages that it names before P.
 //! - J2 While a P is last nothing else is appended to that log but what resolves it, its generation is not frozen, and
-//!   so neither merged nor given back; and what resolves it needs no room that is not there.
+//!   so neither merged nor given back; and what resolves it needs no room in the log or in memory that is not there. If it names
+//!   pages nobody else writes to the base either.
 //! - J3 Nobody removes the super-journal of a transaction that did not happen while a file has not resolved it on disk. What keeps it
 //!   is the *reference*, a file `-plait-super` beside the database that ends as a journal with a super-journal does: stock SQLite, when
 //!   it has rolled a journal back, looks at everything that the super-journal lists, and leaves it while one names it.
@@ -53,6 +58,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::crash_point;
 use crate::database::suffixed;
 use crate::error::{Error, Result};
+use crate::pages;
 use crate::storage::Storage as _;
 use crate::storage::os::OsStorage;
 use crate::storage::side;
@@ -225,9 +231,11 @@ fn named_by(file: &File) -> Option<PathBuf> {
     (sum_of(&name) == number(4) && is_super_name(&path)).then_some(path)
 }
 
-/// What the log of `base` had prepared is resolved on disk: removes the reference, and the super-journal if it was the last that
-/// named it. A failure leaves small files behind, which the next call finds.
+/// What the log of `base` had prepared is resolved on disk: removes its pages and the reference, and the super-journal if it was the
+/// last that named it. A failure leaves files behind, which the next call finds.
 pub(crate) fn forget(base: &Path) {
+    // Without the pages the reference may go; not the other way round (G1 in pages.rs).
+    pages::forget(base);
     let path = reference_path(base);
     let Ok(file) = side::open(&path, false) else { return };
     let named = named_by(&file);

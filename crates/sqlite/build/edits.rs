@@ -78,6 +78,14 @@ pub const EDITS: &[Edit] = &[
         why: "another connection may have made the file concurrent since this one looked. Nothing but the engine takes \
               the fence away",
     },
+    Edit {
+        section: "btree.c",
+        anchor: "    rc = sqlite3PagerCommitPhaseOne(pBt->pPager, zSuperJrnl, 0);",
+        place: Replace,
+        text: "    rc = plPagerCommitPhaseOne(p, zSuperJrnl); /* [plait] */",
+        why: "all pages are changed that the commit changes, and none is written: what one over several files prepares. \
+              int plPagerCommitPhaseOne(Btree*, const char*), which falls back to the replaced call",
+    },
     // ---- BEGIN CONCURRENT
     Edit {
         section: "tokenize.c",
@@ -314,8 +322,8 @@ pub const EDITS: &[Edit] = &[
         section: "btree.h",
         anchor: "SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree*);",
         place: After,
-        text: "SQLITE_PRIVATE void plSerializedHeader(u8*); /* [plait] */\nSQLITE_PRIVATE void plSerialize(Btree*, int bCopy); /* [plait] */",
-        why: "memdb.c, which uses them, comes before btree.c",
+        text: "SQLITE_PRIVATE void plSerializedHeader(u8*); /* [plait] */\nSQLITE_PRIVATE void plSerialize(Btree*, int bCopy); /* [plait] */\nSQLITE_PRIVATE int plPagerCommitPhaseOne(Btree*, const char*); /* [plait] */",
+        why: "memdb.c, which uses two of them, comes before btree.c, and btree.c before what follows it",
     },
     Edit {
         section: "memdb.c",

@@ -184,6 +184,48 @@ static int plBaseDelete(void *p, uint32_t iRoot, const PlEntry *pEntry){
   return rc;
 }
 
+/* The counter is that of page 1 as the transaction began: only its commit moves it on. */
+static int plBaseReplacePages(void *p, uint32_t nPageByte, uint32_t iCounter){
+  PlBase *pBase = (PlBase*)p;
+  BtShared *pBt = plBaseBtree(pBase)->pBt;
+  int rc = SQLITE_OK;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  plApplyClose(&pBase->apply);
+  if( pBt->pageSize!=nPageByte || get4byte(&pBt->pPage1->aData[24])!=iCounter ) rc = PL_MISFIT;
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+/* As a backup writes to its destination: what the b-tree knows of the page is forgotten. */
+static int plBasePutPage(void *p, uint32_t iPage, const uint8_t *aPage){
+  PlBase *pBase = (PlBase*)p;
+  BtShared *pBt = plBaseBtree(pBase)->pBt;
+  DbPage *pPage = 0;
+  int rc;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  rc = sqlite3PagerGet(pBt->pPager, iPage, &pPage, PAGER_GET_NOCONTENT);
+  if( rc==SQLITE_OK ) rc = sqlite3PagerWrite(pPage);
+  if( rc==SQLITE_OK ){
+    memcpy(sqlite3PagerGetData(pPage), aPage, pBt->pageSize);
+    ((u8*)sqlite3PagerGetExtra(pPage))[0] = 0;
+  }
+  sqlite3PagerUnref(pPage);
+  if( rc ) sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static int plBaseSetPageCount(void *p, uint32_t nPage){
+  PlBase *pBase = (PlBase*)p;
+  BtShared *pBt = plBaseBtree(pBase)->pBt;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  /* Longer than its last changed page where that was freed again, and shorter where others were. */
+  pBt->pPager->dbSize = nPage;
+  pBt->nPage = nPage;
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return SQLITE_OK;
+}
+
 static int plBaseStamp(void *p, const PlHeader *pHdr){
   PlBase *pBase = (PlBase*)p;
   int rc;
@@ -279,8 +321,8 @@ static int plBaseRaiseFence(void *p){
 }
 
 static const PlBaseOps plBaseOps = {
-  plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseStamp,
-  plBaseCommit, plBaseRollback, plBaseRaiseFence, plBaseCheckpoint
+  plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
+  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseRaiseFence, plBaseCheckpoint
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

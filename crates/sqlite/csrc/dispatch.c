@@ -64,7 +64,6 @@ static int plIsSequence(PlCursor *pX);
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);
 static int plRefuseMixed(Btree *p);
-static int plRefuseExclusive(Btree *p);
 static Btree *plOtherChanged(Btree *p);
 static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear);
 static int plBaseSynced(Btree *p, int rc);

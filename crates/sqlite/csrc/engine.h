@@ -63,6 +63,10 @@ typedef struct PlBaseOps {
   int  (*xBegin)(void *pBase);                       /* write transaction at the newest snapshot, schema loaded */
   int  (*xPut)(void *pBase, uint32_t iRoot, const PlEntry *p);     /* insert or replace */
   int  (*xDelete)(void *pBase, uint32_t iRoot, const PlEntry *p);  /* no-op when absent */
+  /* Inside a write transaction: whole pages are to be replaced. PL_MISFIT unless pages have nPageByte bytes and the change counter is iCounter. */
+  int  (*xReplacePages)(void *pBase, uint32_t nPageByte, uint32_t iCounter);
+  int  (*xPutPage)(void *pBase, uint32_t iPage, const uint8_t *aPage);
+  int  (*xSetPageCount)(void *pBase, uint32_t nPage); /* after the last of them */
   int  (*xStamp)(void *pBase, const PlHeader *p);    /* inside a write transaction: 18,19,72..79 */
   int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
   void (*xRollback)(void *pBase);
@@ -213,10 +217,23 @@ int  pl_commit_prepare(PlConn *, const PlWait *);
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 /* A commit over several files (several.rs), instead of pl_commit. pl_part_begin on each of them: the right, validation, room; results as of
 ** pl_commit. pl_part_undo takes it back. pl_part_prepare: on disk, and undecided while the super-journal of this name is there. When that
-** is removed, pl_part_commit; else pl_rollback. pl_order: two numbers by whose order every process calls pl_part_begin. */
+** is removed, pl_part_commit; else pl_rollback. pl_order: two numbers by whose order every process calls pl_part_begin.
+** Of an exclusive transaction: pl_part_begin waits for nobody; pl_part_prepare_pages with what it has changed, after pl_exclusive_header; when the
+** super-journal is removed pl_part_decided, then the stock commit, synced whatever `synchronous` says, then pl_exclusive_end. If the stock
+** commit fails pl_exclusive_end(.., 0) commits by the pages; before pl_part_decided it rolls back. */
+typedef struct PlPages {
+  uint32_t iCounter;         /* change counter of page 1 before the transaction */
+  uint32_t nPageByte;        /* bytes of a page */
+  uint32_t nPage;            /* pages of the database, with the transaction */
+  uint32_t nChanged;         /* pages that xNext hands out, by ascending number */
+  int (*xNext)(void *pCtx, uint32_t *piPage, const uint8_t **paPage);   /* *paPage until the next call */
+  void *pCtx;
+} PlPages;
 int  pl_part_begin(PlConn *, const PlWait *);
 void pl_part_undo(PlConn *);
 int  pl_part_prepare(PlConn *, const char *zSuper);
+int  pl_part_prepare_pages(PlConn *, const char *zSuper, const PlPages *);
+void pl_part_decided(PlConn *);
 int  pl_part_commit(PlConn *, int sync, int keepReading);
 int  pl_order(PlConn *, uint64_t *aOut);
 /* The open write transaction is not to become exclusive as a bulk load. */

@@ -5,7 +5,8 @@
 **                  reads told -> positions kept as keys -> engine: right, validation, everything merged ->
 **                  base read transaction ends -> stock write transaction at the newest base -> own writes replayed,
 **                  savepoint by savepoint -> facades become stock cursors
-**   commit         header stamped with what the engine says (F4), stock commit, synced under FULL alone, engine told
+**   commit         header stamped with what the engine says (F4), stock commit, synced under FULL alone, engine told;
+**                  over several files the stock commit comes after the decision (several.c)
 **   rollback       stock rollback, engine told
 **
 ** From escalation to the end the overlay is empty (H2) and savepoints are the pager's.
@@ -68,8 +69,6 @@ static int plEscalate(Btree *p){
   int rc;
   if( pPl->bExcl ) return SQLITE_OK;
   if( pPl->bReadonly ) return SQLITE_READONLY;
-  rc = plRefuseExclusive(p);
-  if( rc ) return rc;
   plRdFlushAll(pPl);
   rc = plHardSaveAll(pPl);
   if( rc ) return rc;
@@ -147,7 +146,13 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
   int rc = SQLITE_OK;
   if( pPager->eState>=PAGER_WRITER_CACHEMOD ) rc = plStampExclusive(p);
   if( rc==SQLITE_OK ) rc = plBaseSynced(p, sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl));
-  if( rc==SQLITE_FULL && pPager->pWal && !pPager->pWal->padToSectorBoundary ){
+  if( rc && p->pPl->bPart && zSuperJrnl ){
+    /* Nothing of it was to be in the WAL as a commit yet. */
+    if( !p->pPl->bPrepared ){
+      pl_exclusive_not_committed(p->pPl->pConn);
+      p->pPl->bStamped = 0;
+    }
+  }else if( rc==SQLITE_FULL && pPager->pWal && !pPager->pWal->padToSectorBoundary ){
     pl_exclusive_not_committed(p->pPl->pConn);
     p->pPl->bStamped = 0;
   }
@@ -178,9 +183,32 @@ static int plLeaveExclusive(Btree *p, int bCommitted){
   return rc;
 }
 
+/* The super-journal is gone: the transaction is committed, whatever happens here. */
+static int plPreparedPhaseTwo(Btree *p){
+  PlBtree *pPl = p->pPl;
+  Pager *pPager = p->pBt->pPager;
+  u8 flags = pPager->walSyncFlags;
+  int rc, rc2;
+  pl_part_decided(pPl->pConn);
+  pPager->walSyncFlags |= SQLITE_SYNC_NORMAL;   /* on disk before the prepared pages go */
+  rc = plBaseSynced(p, sqlite3PagerCommitPhaseOne(pPager, 0, 0));
+  pPager->walSyncFlags = flags;
+  rc2 = plHardSaveAll(pPl);
+  if( rc==SQLITE_OK ){
+    rc = sqlite3StockBtreeCommitPhaseTwo(p, 1);
+  }else{
+    /* The engine, or whoever comes next, does it by the pages. */
+    sqlite3_log(rc, "plait: a commit over several files is left to the engine for %s", sqlite3PagerFilename(pPager, 0));
+    (void)sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
+  }
+  rc = plLeaveExclusive(p, rc==SQLITE_OK);
+  return rc ? rc : rc2;
+}
+
 static int plExclusivePhaseTwo(Btree *p, int bCleanup){
   PlBtree *pPl = p->pPl;
   int rc2, rc;
+  if( pPl->bPrepared ) return plPreparedPhaseTwo(p);
   rc2 = plHardSaveAll(pPl);
   rc = sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
   if( rc ) return rc;

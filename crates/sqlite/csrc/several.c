@@ -13,11 +13,14 @@
 **
 ** In between the phases of transaction.c: PlBtree.bPart from plTakeRights() on, bPrepared from CommitPhaseOne to CommitPhaseTwo.
 **
+** A concurrent file on SQLite's own path (exclusive.c) is one in WAL mode, whose commit would be in its WAL before the others can be
+** known to have committed. So its CommitPhaseOne stops before the WAL: plPagerCommitPhaseOne() has every page that the transaction has
+** changed put beside the file (pages.rs), and CommitPhaseTwo commits to the WAL.
+**
 ** Refused before the first change, by plRefuseMixed(): what cannot be made atomic beside a concurrent file.
-**   WAL mode       its commit is in its WAL before the others can be known to have committed
+**   WAL mode       as said, and nobody could tell stock SQLite, which may have it open, where else to look
 **   OFF, MEMORY    nothing on disk could take it back
-**   exclusive      a concurrent file on SQLite's own path is a file in WAL mode
-** ANALYZE, REINDEX and PRAGMA optimize over all files are not refused: each file has its own by itself.
+** ANALYZE, REINDEX and PRAGMA optimize over all files are not refused beside those.
 */
 
 /* Has this handle changed a file in the open transaction? */
@@ -46,9 +49,7 @@ static int plChangesConcurrent(Btree *p){
 
 /* Why a file cannot be changed together with others of which one is concurrent, or 0. */
 static const char *plCannotTakePart(Btree *p){
-  if( PL_BT(p) ){
-    return p->pPl->bExcl ? "it runs exclusively, for a change of the schema or one that is large or was begun so" : 0;
-  }
+  if( PL_BT(p) ) return 0;
   switch( sqlite3PagerGetJournalMode(p->pBt->pPager) ){
     case PAGER_JOURNALMODE_DELETE:
     case PAGER_JOURNALMODE_PERSIST:
@@ -106,14 +107,82 @@ static int plRefuseMixed(Btree *p){
   return SQLITE_OK;
 }
 
-/* Called before p becomes exclusive, in which it could not take part in a commit over several files. */
-static int plRefuseExclusive(Btree *p){
-  Btree *pOther = p->db->nDb>2 ? plOtherChanged(p) : 0;
-  if( pOther==0 || plEachByItself(p->db) ) return SQLITE_OK;
-  return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
-      "cannot run exclusively on \"%s\" in a transaction that has changed \"%s\": changes of the schema, and more than fits into "
-      "shared memory, commit by themselves with journal_mode=concurrent; use a transaction for each file", plDbName(p),
-      plDbName(pOther)));
+/* What an exclusive transaction has changed: the numbers of its pages, and where handing them out has come to. */
+typedef struct PlChanged {
+  Pager *pPager;
+  Bitvec *pSet;
+  Pgno iPage;
+  DbPage *pPage;          /* handed out last, or 0 */
+} PlChanged;
+
+/* Every page that is dirty, or was until its cache spilled it into the WAL. Only its number is noted: to read one may spill others.
+** As in pagerWalFrames() those past the end of the database do not count. */
+static int plCollectChanged(PlChanged *pX, u32 *pnChanged){
+  Pager *pPager = pX->pPager;
+  Wal *pWal = pPager->pWal;
+  u32 iFrame = walIndexHdr(pWal)->mxFrame;
+  PgHdr *pDirty;
+  int rc = SQLITE_OK;
+  *pnChanged = 0;
+  pX->pSet = sqlite3BitvecCreate(pPager->dbSize);
+  if( pX->pSet==0 ) return SQLITE_NOMEM_BKPT;
+  for(pDirty=sqlite3PcacheDirtyList(pPager->pPCache); pDirty && rc==SQLITE_OK; pDirty=pDirty->pDirty){
+    if( pDirty->pgno>pPager->dbSize ) continue;
+    rc = sqlite3BitvecSet(pX->pSet, pDirty->pgno);
+    (*pnChanged)++;
+  }
+  /* Behind what others see are the own frames (sqlite3WalUndo). */
+  while( rc==SQLITE_OK && iFrame<pWal->hdr.mxFrame ){
+    Pgno iPage = walFramePgno(pWal, ++iFrame);
+    if( iPage>pPager->dbSize || sqlite3BitvecTest(pX->pSet, iPage) ) continue;
+    rc = sqlite3BitvecSet(pX->pSet, iPage);
+    (*pnChanged)++;
+  }
+  return rc;
+}
+
+static int plNextChanged(void *pCtx, uint32_t *piPage, const uint8_t **paPage){
+  PlChanged *pX = (PlChanged*)pCtx;
+  int rc;
+  sqlite3PagerUnref(pX->pPage);
+  pX->pPage = 0;
+  do{ pX->iPage++; }while( pX->iPage<=pX->pPager->dbSize && !sqlite3BitvecTest(pX->pSet, pX->iPage) );
+  if( pX->iPage>pX->pPager->dbSize ) return SQLITE_CORRUPT_BKPT;
+  rc = sqlite3PagerGet(pX->pPager, pX->iPage, &pX->pPage, 0);
+  if( rc ) return rc;
+  *piPage = pX->iPage;
+  *paPage = (const uint8_t*)sqlite3PagerGetData(pX->pPage);
+  return SQLITE_OK;
+}
+
+/* Of an exclusive transaction that takes part everything but the WAL frames of its commit is done. */
+static int plPreparePages(Btree *p, const char *zSuper){
+  PlBtree *pPl = p->pPl;
+  PlChanged x;
+  PlPages pages;
+  int rc;
+  memset(&x, 0, sizeof(x));
+  memset(&pages, 0, sizeof(pages));
+  x.pPager = p->pBt->pPager;
+  if( x.pPager->eState<PAGER_WRITER_CACHEMOD ) return SQLITE_OK;
+  rc = plCollectChanged(&x, &pages.nChanged);
+  if( rc==SQLITE_OK ){
+    pages.iCounter = get4byte(pPl->aVers);
+    pages.nPageByte = p->pBt->pageSize;
+    pages.nPage = x.pPager->dbSize;
+    pages.xNext = plNextChanged;
+    pages.pCtx = &x;
+    rc = plFail(p, pl_part_prepare_pages(pPl->pConn, zSuper, &pages));
+    if( rc==SQLITE_OK ) pPl->bPrepared = 1;
+  }
+  sqlite3PagerUnref(x.pPage);
+  sqlite3BitvecDestroy(x.pSet);
+  return rc;
+}
+
+SQLITE_PRIVATE int plPagerCommitPhaseOne(Btree *p, const char *zSuper){
+  if( zSuper && PL_BT(p) && p->pPl->bExcl && p->pPl->bPart ) return plPreparePages(p, zSuper);
+  return sqlite3PagerCommitPhaseOne(p->pBt->pPager, zSuper, 0);
 }
 
 /* One concurrent file's right, validation and room. */
@@ -133,8 +202,17 @@ static int plPartBegin(Btree *p){
   }
   if( rc ) return plFail(p, rc);
   pPl->bPart = 1;
+  if( pPl->eWrite!=PL_WRITE_OPTIMISTIC || pPl->bExcl ) return SQLITE_OK;
   /* What was optimistic has moved to now: rows that others added are ahead of open cursors. */
-  return pPl->eWrite==PL_WRITE_OPTIMISTIC ? plMoveView(pPl) : SQLITE_OK;
+  rc = plMoveView(pPl);
+  /* And they take pages as well. */
+  if( rc==SQLITE_OK && plNeedsPages(p, 0) ){
+    pl_part_undo(pPl->pConn);
+    pPl->bPart = 0;
+    rc = plEscalate(p);
+    if( rc==SQLITE_OK ) rc = plPartBegin(p);
+  }
+  return rc;
 }
 
 static int plComesBefore(Btree *pA, Btree *pB){
@@ -156,7 +234,7 @@ static int plTakeRights(sqlite3 *db){
     Btree *p = db->aDb[i].pBt;
     if( i==1 || !plChangedFile(p) ) continue;
     nFile++;
-    if( !PL_BT(p) || p->pPl->bExcl ) continue;
+    if( !PL_BT(p) ) continue;
     for(j=nPart++; j>0 && plComesBefore(p, aPart[j-1]); j--) aPart[j] = aPart[j-1];
     aPart[j] = p;
   }

@@ -215,7 +215,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }
   pPl->eWrite = (u8)how;
   pPl->nSavepoint = 0;
-  /* A bulk load on SQLite's own path could not be committed together with another file. */
+  /* Committed together with another file the pages of a bulk load on SQLite's own path are written twice. */
   if( db->nDb>2 ) (void)pl_stay_concurrent(pPl->pConn);
   plSetTrack(p);
   /* Statements in autocommit leave theirs to the commit, as in stock SQLite. */
@@ -299,7 +299,7 @@ static int plCommitPrepare(Btree *p, Pager *pPager){
   rc = pl_doomed(pPl->pConn);
   if( rc ) return plFail(p, rc);
   /* What others have committed since the last write takes pages as well. */
-  if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && plNeedsPages(p, 0) ) return plEscalate(p);
+  if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bPart && plNeedsPages(p, 0) ) return plEscalate(p);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;
   plRdFlushAll(pPl);
   return plFail(p, pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)));

@@ -1,6 +1,6 @@
 //! Power cuts in commits over two files.
 //!
-//! Commit `n` inserts row `n` into both files. Before each of them each file has a commit of its own under NORMAL, which a cut may
+//! Commit `n` inserts row `n` into both files, and if that is asked for makes a table in one of them, which runs exclusively there. Before each of them each file has a commit of its own under NORMAL, which a cut may
 //! take. After any cut in one of them both files have the same rows of the first kind, at least those that were acknowledged, whichever is
 //! opened first.
 //!
@@ -40,8 +40,13 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// Records the workload; the other file is in this journal mode.
-    pub fn new(subject: &'a Subject, scratch: &Path, mode: &str) -> anyhow::Result<Self> {
+    /// Records the workload; the other file is in this journal mode. `changes_schema`: of main.
+    pub fn new(
+        subject: &'a Subject,
+        scratch: &Path,
+        mode: &str,
+        changes_schema: bool,
+    ) -> anyhow::Result<Self> {
         let folder = scratch.join("files");
         std::fs::create_dir(&folder)?;
         for (name, mode) in FILES.into_iter().zip([subject.mode.name(), mode]) {
@@ -72,7 +77,13 @@ impl<'a> Pairs<'a> {
                 "INSERT INTO main.alone VALUES({n}); INSERT INTO other.alone VALUES({n})"
             ));
             actor.ok("PRAGMA synchronous=FULL; PRAGMA other.synchronous=FULL");
-            actor.ok(&format!("BEGIN; INSERT INTO main.t VALUES({n}, {n}); INSERT INTO other.t VALUES({n}, {n}); COMMIT"));
+            let more = match changes_schema {
+                true => {
+                    format!("CREATE TABLE main.made{n}(v); INSERT INTO main.made{n} VALUES({n});")
+                }
+                false => String::new(),
+            };
+            actor.ok(&format!("BEGIN; INSERT INTO main.t VALUES({n}, {n}); {more} INSERT INTO other.t VALUES({n}, {n}); COMMIT"));
             recording.acknowledge(n)?;
         }
         let operations = recording.operations()?;

@@ -18,7 +18,7 @@ use crate::os::FileSystem;
 use crate::quantity::bytes;
 
 /// Files that make up a database without its shared memory.
-const SUFFIXES: &[&str] = &["", "-wal", "-journal", "-plait"];
+const SUFFIXES: &[&str] = &["", "-wal", "-journal", "-plait", "-plait-pages"];
 /// Folders around the copy.
 const DEPTH: usize = 8;
 /// Bytes copied between two looks at the progress.
@@ -115,7 +115,7 @@ fn undecided(log: &Path) -> Option<Vec<u8>> {
     let mut scan = LogScan::open(&OsStorage, log, salt, base).ok()?;
     let mut last = None;
     let replayed = scan.replay(|frame| {
-        last = frame.prepared().map(|(name, _)| name.to_vec());
+        last = frame.prepared().map(|(mark, _)| mark.name.to_vec());
         Ok::<(), LogError>(())
     });
     replayed.ok().and(last)

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 /// Opened whenever the database is.
 const NEEDED: &[&str] = &["-wal", "-shm", "-journal", "-plait", "-plait-shm"];
 /// Opened or made by some transactions only.
-const SPARE: &[&str] = &["-plait-new", "-plait-super"];
+const SPARE: &[&str] = &["-plait-new", "-plait-super", "-plait-pages"];
 
 /// Fails if one of the files that belong to opening the database is something else.
 pub fn refuse(path: &Path) -> Result<()> {

@@ -24,8 +24,9 @@
 //!        16  key, rec, zeros to a multiple of 8
 //! ```
 //!
-//! The *mark* of a prepared transaction can only be the first op: root 0, no record, and for a key the name of a super-journal
-//! (`several.rs`). A frame that begins with it commits nothing by itself; its other ops are what it would commit.
+//! The *mark* of a prepared transaction can only be the first op: root 0, and for a key the name of a super-journal
+//! (`several.rs`). A frame that begins with it commits nothing by itself. Its other ops are what it would commit; or, if the mark has
+//! a record, the pages in the file that this names (`pages.rs`).
 //!
 //! Ops are absolute, so applying a frame twice is applying it once (F4). `lsn` and the salt make a frame
 //! valid at one place of one log only: stale bytes of a recycled slot can never be taken for a frame.
@@ -79,10 +80,27 @@ impl Op<'_> {
 
 /// Kind of the op that makes a frame a prepared one.
 const MARK_KIND: u8 = 2;
+/// Bytes of a [`PagesId`].
+pub const PAGES_ID_BYTES: usize = 16;
 
-/// Bytes of the mark in the frame of a transaction that is prepared under this name.
-pub fn mark_len(name: &[u8]) -> u64 {
-    padded((OP_HEADER_BYTES + name.len()) as u64)
+/// Which file holds the pages of a prepared exclusive transaction (`pages.rs`).
+pub type PagesId = [u8; PAGES_ID_BYTES];
+
+/// What makes a frame a prepared one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark<'a> {
+    /// The super-journal that decides.
+    pub name: &'a [u8],
+    /// Of an exclusive transaction: its pages.
+    pub pages: Option<PagesId>,
+}
+
+impl Mark<'_> {
+    /// Bytes of the mark in a frame.
+    pub fn encoded_len(&self) -> u64 {
+        let id = self.pages.map_or(0, |_| PAGES_ID_BYTES);
+        padded((OP_HEADER_BYTES + self.name.len() + id) as u64)
+    }
 }
 
 /// Bytes of a frame with these ops.
@@ -165,12 +183,12 @@ impl Sink<'_> {
     }
 }
 
-/// Writes a frame into `first` and `second`, which together are exactly as long as [`frame_len`] says, and [`mark_len`] if it
-/// is prepared under a name.
+/// Writes a frame into `first` and `second`, which together are exactly as long as [`frame_len`] says, with that of its mark if it
+/// is a prepared one.
 pub(super) fn encode<'a>(
     head: &FrameHead,
     place: &Placement,
-    mark: Option<&[u8]>,
+    mark: Option<Mark<'_>>,
     ops: impl IntoIterator<Item = Op<'a>>,
     first: &mut [u8],
     second: &mut [u8],
@@ -189,9 +207,9 @@ pub(super) fn encode<'a>(
     header[44..48].copy_from_slice(&place.prev_crc.to_le_bytes());
     sink.at = FRAME_HEADER_BYTES;
     let mut op_count = 0u32;
-    if let Some(name) = mark {
+    if let Some(mark) = mark {
         op_count += 1;
-        sink.put_op(0, MARK_KIND, name, &[]);
+        sink.put_op(0, MARK_KIND, mark.name, mark.pages.as_ref().map_or(&[], |id| &id[..]));
     }
     for op in ops {
         op_count += 1;
@@ -232,7 +250,7 @@ pub struct Frame<'a> {
     /// Checksum of this one.
     pub crc: u32,
     len_bytes: u64,
-    mark: Option<&'a [u8]>,
+    mark: Option<Mark<'a>>,
     rows: &'a [u8],
 }
 
@@ -310,7 +328,7 @@ impl<'a> Frame<'a> {
         }
         let body = &bytes[FRAME_HEADER_BYTES..len - FRAME_TRAILER_BYTES];
         let (mark, rows) = match split_mark(body) {
-            Some((name, rows)) => (Some(name), rows),
+            Some((mark, rows)) => (Some(mark), rows),
             None => (None, body),
         };
         let frame = Frame {
@@ -347,9 +365,9 @@ impl<'a> Frame<'a> {
         Ops { rest: if self.mark.is_some() { &[] } else { self.rows } }
     }
 
-    /// Of a prepared transaction the name of its super-journal, and what it would write.
-    pub fn prepared(&self) -> Option<(&'a [u8], Ops<'a>)> {
-        self.mark.map(|name| (name, Ops { rest: self.rows }))
+    /// Of a prepared transaction what decides it, and the rows that it would write.
+    pub fn prepared(&self) -> Option<(Mark<'a>, Ops<'a>)> {
+        self.mark.map(|mark| (mark, Ops { rest: self.rows }))
     }
 
     fn ops_are_well_formed(&self) -> bool {
@@ -383,15 +401,20 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// The mark at the start of the ops of a prepared transaction: its name, and what follows.
-fn split_mark(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The mark at the start of the ops of a prepared transaction, and what follows.
+fn split_mark(bytes: &[u8]) -> Option<(Mark<'_>, &[u8])> {
     let head = bytes.get(..OP_HEADER_BYTES)?;
-    if head[12..16] != [MARK_KIND, 0, 0, 0] || u32_at(head, 0) != 0 || u32_at(head, 8) != 0 {
+    if head[12..16] != [MARK_KIND, 0, 0, 0] || u32_at(head, 0) != 0 {
         return None;
     }
-    let end = OP_HEADER_BYTES.checked_add(u32_at(head, 4) as usize)?;
-    let name = bytes.get(OP_HEADER_BYTES..end)?;
-    Some((name, bytes.get(padded(end as u64) as usize..)?))
+    let name_end = OP_HEADER_BYTES.checked_add(u32_at(head, 4) as usize)?;
+    let name = bytes.get(OP_HEADER_BYTES..name_end)?;
+    let end = name_end.checked_add(u32_at(head, 8) as usize)?;
+    let pages = match bytes.get(name_end..end)? {
+        [] => None,
+        id => Some(PagesId::try_from(id).ok()?),
+    };
+    Some((Mark { name, pages }, bytes.get(padded(end as u64) as usize..)?))
 }
 
 fn split_op(bytes: &[u8]) -> Option<(Op<'_>, &[u8])> {
@@ -433,8 +456,8 @@ mod tests {
         encoded_as(None, ops, split)
     }
 
-    fn encoded_as(mark: Option<&[u8]>, ops: &[Owned], split: usize) -> Vec<u8> {
-        let len = (frame_len(borrowed(ops)) + mark.map_or(0, mark_len)) as usize;
+    fn encoded_as(mark: Option<Mark<'_>>, ops: &[Owned], split: usize) -> Vec<u8> {
+        let len = (frame_len(borrowed(ops)) + mark.map_or(0, |mark| mark.encoded_len())) as usize;
         let mut bytes = vec![0xEE; len];
         let (first, second) = bytes.split_at_mut(split.min(len));
         let head = FrameHead { commit_ts: CommitTs::new(9), generation: Generation::new(3) };
@@ -473,12 +496,13 @@ mod tests {
     #[test]
     fn a_prepared_frame_commits_nothing_and_says_what_it_would() {
         let ops = [(7, true, b"key".to_vec(), vec![1; 33]), (8, false, b"k".to_vec(), vec![])];
-        for rows in [&ops[..], &[]] {
-            let bytes = encoded_as(Some(b"../main.db-mj"), rows, 70);
+        for (rows, pages) in [(&ops[..], None), (&[], None), (&[], Some([7; PAGES_ID_BYTES]))] {
+            let mark = Mark { name: b"../main.db-mj", pages };
+            let bytes = encoded_as(Some(mark), rows, 70);
             let frame = Frame::parse(&bytes, 5, Lsn::new(4096)).expect("a valid frame");
             assert_eq!(frame.ops().count(), 0);
-            let (name, would) = frame.prepared().expect("it is a prepared one");
-            assert_eq!(name, b"../main.db-mj");
+            let (found, would) = frame.prepared().expect("it is a prepared one");
+            assert_eq!(found, mark);
             assert!(would.eq(borrowed(rows)));
             assert!(
                 Frame::parse(&encoded(rows, 0), 5, Lsn::new(4096))

@@ -47,7 +47,7 @@ pub use before::BaseWal;
 pub use error::{AppendError, LogError};
 pub(crate) use error::{LOST_HELP, say_lost};
 pub use file::{LogFile, LogFileParams};
-pub use frame::{Frame, FrameHead, Op, OpKind, Ops, frame_len, mark_len};
+pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};
 pub use moment::Moment;
 pub use ring::{LogMemory, Ring};

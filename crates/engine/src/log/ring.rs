@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::error::AppendError;
-use super::frame::{self, BadFrame, Frame, FrameHead, Op, Placement};
+use super::frame::{self, BadFrame, Frame, FrameHead, Mark, Op, Placement};
 use super::segments::Segment;
 use super::shared::LogShared;
 use super::window::CRC_BYTES;
@@ -55,9 +55,9 @@ unsafe impl Sync for Ring {}
 pub enum Purpose<'a> {
     /// A transaction of this file alone.
     Commit,
-    /// A transaction that is prepared under this name (`several.rs`); space in the file for so many more bytes behind it
+    /// A transaction that is prepared (`several.rs`); space in the file for so many more bytes behind it
     /// has to be there.
-    Prepare(&'a [u8], u64),
+    Prepare(Mark<'a>, u64),
     /// What came of the prepared transaction, whose frame is the last one and stays readable in the ring.
     Resolve,
 }
@@ -148,7 +148,7 @@ impl Ring {
         // nobody's copy of it counts (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
         let (first, second) = unsafe { self.bytes_mut(plan.start, plan.end) };
         let mark = match purpose {
-            Purpose::Prepare(name, _) => Some(name),
+            Purpose::Prepare(mark, _) => Some(mark),
             Purpose::Commit | Purpose::Resolve => None,
         };
         frame::encode(head, &place, mark, ops, first, second);

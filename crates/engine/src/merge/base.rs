@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::shm::read_marks::ReadMarks;
 
@@ -48,7 +48,7 @@ pub struct WalState {
 
 /// A hidden connection to the base that stays on SQLite's own path.
 ///
-/// `begin` .. `commit`/`rollback` bracket one write transaction; `put`, `delete`
+/// `begin` .. `commit`/`rollback` bracket one write transaction; `put`, `delete`, what replaces pages,
 /// and `stamp` are only called inside it. A failed call leaves the transaction
 /// to be rolled back.
 pub trait Base: Send {
@@ -62,6 +62,22 @@ pub trait Base: Send {
     fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
     /// Deletes an entry; `rec` is the deleted record of an index. Absent is fine (S5).
     fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
+    /// Says that the transaction is to replace whole pages (`pages.rs`).
+    ///
+    /// # Errors
+    /// `Replaced` unless the pages of this base have so many bytes, and its change counter is this. A base that is not made of
+    /// pages has none to replace.
+    fn replace_pages(&mut self, _page_bytes: u32, _change_counter: u32) -> Result<()> {
+        Err(Error::Misuse("a base without pages".into()))
+    }
+    /// Gives page `number`, from 1, this content. Only after `replace_pages`.
+    fn put_page(&mut self, _number: u32, _content: &[u8]) -> Result<()> {
+        Err(Error::Misuse("a base without pages".into()))
+    }
+    /// Makes the database so many pages long. Only after its last page was put.
+    fn set_page_count(&mut self, _count: u32) -> Result<()> {
+        Err(Error::Misuse("a base without pages".into()))
+    }
     /// Writes the mode into the header.
     fn stamp(&mut self, header: &BaseHeader) -> Result<()>;
     /// Commits; the transaction is on disk when this returns. After a failure it has been rolled back.

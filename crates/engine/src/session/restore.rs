@@ -16,13 +16,14 @@
 //! - Q1 Until the transaction is committed nothing has changed, and it is tried again, also after a failure. After a power cut before it
 //!   the base is fenced and has no log, which is refused; after one behind it the base is complete.
 //! - Q2 With the stamp everything that any copy of this log can hold counts as merged: none of it is of a newer generation than the active one.
+//! - Q4 A prepared exclusive transaction that was committed, and is not in the base, goes there with its pages, in the same transaction.
 //! - Q3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (estate.rs).
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::moment::newest;
-use super::{Newest, Redone, put_all, remove_log, rest};
+use super::{Decided, Redone, remove_log, rest};
 use crate::crash_point;
 use crate::database::log_path;
 use crate::error::{Error, Result};
@@ -84,7 +85,7 @@ pub(crate) fn has_unmerged(region: &Region, merged: Generation) -> bool {
 }
 
 /// What the last frame leaves, if it is not in the memtables: of an author who was killed, or one that is prepared.
-fn left_in_ring(region: &Region, path: &Path) -> Result<Newest> {
+fn left_in_ring(region: &Region, path: &Path, base: &mut dyn Base) -> Result<Decided> {
     let c = region.control();
     let end = region.log().log_end();
     let mut from = c.applied_lsn.load(Relaxed);
@@ -96,7 +97,7 @@ fn left_in_ring(region: &Region, path: &Path) -> Result<Newest> {
         .ring()
         .each_frame_left(Lsn::new(from), end, |frame| redone.note(frame))
         .map_err(|(at, why)| damaged_ring(at, why))?;
-    redone.decided(path)
+    redone.decided(path, &base.header()?)
 }
 
 /// Brings everything that memory has into the base, and the base to rest. Only then the log, or what stands in its place, may go.
@@ -105,7 +106,7 @@ fn left_in_ring(region: &Region, path: &Path) -> Result<Newest> {
 /// Nothing has changed (Q1).
 pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Result<()> {
     let c = region.control();
-    let last = left_in_ring(region, path)?;
+    let last = left_in_ring(region, path, base)?;
     crash_point!("restore.begun");
     rest(base, newest(region.layout()), |base| {
         let is = base.header()?;
@@ -120,7 +121,7 @@ pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Resu
         for (i, table) in tables.iter().enumerate() {
             put_table(base, table, &tables[i + 1..])?;
         }
-        put_all(base, &last)?;
+        last.put(path, base)?;
         crash_point!("restore.applied");
         Ok(())
     })?;

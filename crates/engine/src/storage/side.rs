@@ -1,4 +1,4 @@
-//! Opening, creating and removing the files beside a database: `-plait`, its draft, `-plait-shm`, `-plait-super`.
+//! Opening, creating and removing the files beside a database: `-plait`, its draft, `-plait-shm`, `-plait-super`, `-plait-pages`.
 //!
 //! Whoever may write in the folder can put anything under these names: a link to a file of somebody else, a pipe, a
 //! file of their own. So nothing is believed but what the open descriptor says, and nothing of a file is changed
@@ -32,7 +32,7 @@ use rustix::fs::IFlags;
 use crate::shm::layout::MAGIC;
 
 /// What the names of side files end in.
-const SUFFIXES: [&str; 4] = [SHARED_MEMORY, "-plait-new", "-plait-super", "-plait"];
+const SUFFIXES: [&str; 5] = [SHARED_MEMORY, "-plait-new", "-plait-super", "-plait-pages", "-plait"];
 const SHARED_MEMORY: &str = "-plait-shm";
 /// Not to be had by following a link, nor by waiting for the other end of a pipe.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | a dead slot | that slot, or not | not looked at yet; the next reaper turns it into one of the next two lines |
 //! | `UNSETTLED_MERGE` | `UNSETTLED`, or not | a merge, to be settled |
-//! | `UNSETTLED_EXCLUSIVE` | `UNSETTLED` | an exclusive transaction, to be settled |
+//! | `UNSETTLED_EXCLUSIVE` | `UNSETTLED` | an exclusive transaction, to be settled; if one is prepared, by the table in prepared_pages.rs |
 //! | a living slot | that slot, or not | its owner settles it, or has made it |
 //! | any | `UNSETTLED_PREPARED` | a prepared transaction, to be resolved (prepared.rs) |
 //!
@@ -23,6 +23,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::owed;
+use super::prepared_pages::Known;
 use super::slots::SlotIndex;
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -174,6 +175,9 @@ impl Database {
         let header = self.with_base(|base| base.header())?;
         let active = self.active_generation().number.load(Acquire);
         let exclusive = self.is_exclusive(mine);
+        if exclusive && self.has_unresolved() {
+            return self.settle_prepared_pages(Known::Nothing).map(drop);
+        }
         if exclusive && header.generation.get() < active {
             self.bury_unfinished_commit()?;
         } else if header.generation.get() > self.control().base_generation.load(Acquire) {

@@ -18,6 +18,8 @@
 //! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
 //! become less, and new ones hold nothing that is waited for. After Busy the transaction is what it was before.
 //!
+//! One that takes part in a transaction over several files is prepared before SQLite's commit: prepared_pages.rs.
+//!
 //! A commit under FULL is synced by SQLite. Under NORMAL and OFF it is in the page cache when it returns, and is synced before
 //! anything that comes after it reaches the log's file (log/before.rs).
 //!
@@ -25,7 +27,8 @@
 //! - E1 While a transaction is exclusive nobody else commits or merges, and every
 //!   memtable is merged: the base alone is the database.
 //! - E2 (F4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
-//!   base's header tells the next process whether it happened. Its author knows when SQLite's commit succeeds.
+//!   base's header tells the next process whether it happened. Its author knows when SQLite's commit succeeds. Of one that is prepared
+//!   the header tells whether it is there; whether it happened the super-journal has told before.
 //! - E3 Snapshots of an older base conflict with it when they write: what it changed is in no memtable.
 //! - E4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
 //!   right is refused (R5).
@@ -232,10 +235,15 @@ impl Conn {
             return;
         }
         crash_point!("exclusive.committed");
+        let is_prepared = self.part.is_some_and(|part| part.is_prepared);
         let settled = match self.stamped.take() {
+            stamped if is_prepared => self.settle_prepared_part(stamped, committed),
             Some(stamped) => self.settle_exclusive(stamped, committed),
             None => Ok(()),
         };
+        if self.part.take().is_some_and(|part| !part.is_prepared) && settled.is_ok() {
+            self.db.forget_unprepared();
+        }
         match &settled {
             Ok(()) => {}
             // Nobody can tell whether it counts: recovery from disk will.
@@ -252,6 +260,17 @@ impl Conn {
         self.end_writing();
         self.view = self.view.wrapping_add(1);
         self.give_right_back();
+    }
+
+    /// It is in the base, with this header.
+    pub(super) fn note_committed(&mut self, stamped: &Stamped, header: &BaseHeader) {
+        self.note_size(stamped.size, true);
+        self.own_commits += 1;
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.base_generation = header.generation;
+            snapshot.ts = crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
+            snapshot.resting = false;
+        }
     }
 
     fn settle_exclusive(&mut self, stamped: Stamped, committed: bool) -> Result<()> {
@@ -274,17 +293,11 @@ impl Conn {
             // Before anybody can append a frame after it (B1 in log/before.rs).
             self.db.log_shared().note_base_commit(header.generation);
         }
-        self.note_size(stamped.size, true);
         {
             let _guard = self.db.lock_commit_even_if_poisoned()?;
             self.db.settle_base(&header, true);
         }
-        self.own_commits += 1;
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.base_generation = header.generation;
-            snapshot.ts = crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
-            snapshot.resting = false;
-        }
+        self.note_committed(&stamped, &header);
         Ok(())
     }
 }

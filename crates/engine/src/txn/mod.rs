@@ -15,6 +15,7 @@
 //! | doomed | yes | - | private, never committed | `rollback` |
 //! | prepared | yes | held | in the log, undecided | see prepared.rs |
 //! | exclusive | - | held, and merge | on SQLite's own path | `exclusive_end` |
+//! | exclusive, prepared | - | held, and merge | their pages beside the base, undecided | `exclusive_end`; see prepared_pages.rs |
 //!
 //! Invariants
 //! - X1 (T4) What was read stays in the read set until the transaction ends, whatever savepoints do.
@@ -32,6 +33,7 @@ pub mod maximum;
 pub mod overlay;
 mod owed;
 mod prepared;
+mod prepared_pages;
 pub mod read_set;
 mod readable;
 pub mod right;

@@ -6,6 +6,8 @@
 //! | begun | held | - | `part_undo` (as it was before), `part_prepare`, `rollback` |
 //! | prepared | held | P is the last frame | `part_commit`, `rollback` |
 //!
+//! An exclusive transaction has a part as well: see prepared_pages.rs.
+//!
 //! In shared memory a prepared transaction is *unresolved* while `prepared_end` is the end of the log. Everything about it follows from
 //! that one comparison, and the frame that resolves it ends that in the moment in which it is published:
 //!
@@ -15,6 +17,7 @@
 //! | the end of the log | a living slot | its author, or an heir of his, is about to resolve it |
 //! | the end of the log | a dead slot | the next reaper turns it into the next line |
 //! | the end of the log | `UNSETTLED_PREPARED` | whoever needs the right, or wants to read, resolves it |
+//! | the end of the log | `UNSETTLED` | the same, of an exclusive transaction (estate.rs) |
 //! | anything else | any | it is resolved, or its author died before it was published; cleared by the next frame |
 //!
 //! Invariants, beside J1 to J5 of several.rs
@@ -39,7 +42,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn, Root};
 use crate::log::ring::Purpose;
-use crate::log::{AppendError, FrameHead, Op, OpKind, frame_len, mark_len};
+use crate::log::{AppendError, FrameHead, Mark, Op, OpKind, PagesId, frame_len};
 use crate::memtable::{EntryKind, Memtable};
 use crate::merge::Room as Space;
 use crate::several::{self, Verdict};
@@ -55,19 +58,24 @@ pub(crate) struct Part {
     /// How it wrote before.
     mode: Option<WriteMode>,
     took_right: bool,
-    is_prepared: bool,
+    pub(super) is_prepared: bool,
+    /// Of an exclusive one: its author has removed the super-journal.
+    pub(super) is_decided: bool,
 }
 
 /// A frame that resolved a prepared transaction.
-struct Resolved {
-    ts: CommitTs,
+pub(super) struct Resolved {
+    pub(super) ts: CommitTs,
     end: Lsn,
-    needs: Lsn,
+    pub(super) needs: Lsn,
 }
 
-/// A prepared transaction as an heir finds it.
-struct Found {
-    name: Vec<u8>,
+/// A prepared transaction as it stands in the ring.
+pub(super) struct Found {
+    pub(super) name: Vec<u8>,
+    pub(super) generation: Generation,
+    /// Of an exclusive one.
+    pub(super) pages: Option<PagesId>,
     rows: Vec<(Root, OpKind, Vec<u8>, Vec<u8>)>,
 }
 
@@ -105,11 +113,23 @@ impl Conn {
     pub fn part_begin(&mut self, wait: &mut super::right::Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         self.db.check_fork()?;
-        if self.writes.is_empty() || self.part.is_some_and(|part| part.is_prepared) {
+        if self.part.is_some_and(|part| part.is_prepared) {
+            return Ok(());
+        }
+        let now = Part {
+            mode: self.mode,
+            took_right: !self.has_right,
+            is_prepared: false,
+            is_decided: false,
+        };
+        if self.exclusive {
+            self.part = Some(now);
+            return self.reserve_for_pages();
+        }
+        if self.writes.is_empty() {
             return Ok(());
         }
         self.start_transaction();
-        let now = Part { mode: self.mode, took_right: !self.has_right, is_prepared: false };
         let part = *self.part.get_or_insert(now);
         let begun = self.commit_prepare_always(wait).and_then(|()| {
             self.mode = Some(WriteMode::Queued);
@@ -137,6 +157,10 @@ impl Conn {
             return;
         }
         self.part = None;
+        if self.exclusive {
+            // It has its rights from before.
+            return;
+        }
         if self.mode.is_some() {
             self.mode = part.mode;
         }
@@ -197,7 +221,16 @@ impl Conn {
         let Some(mut part) = self.part.filter(|part| !part.is_prepared && self.has_right) else {
             return Err(Error::Misuse("a part that has not been begun cannot be prepared".into()));
         };
-        let db = self.db.clone();
+        let name = self.refer_to(super_journal)?;
+        let end = self.publish_prepared(&Mark { name: &name, pages: None })?;
+        part.is_prepared = true;
+        self.part = Some(part);
+        self.sync_prepared(end)
+    }
+
+    /// Writes the reference; returns the super-journal's name for P.
+    pub(super) fn refer_to(&self, super_journal: &Path) -> Result<Vec<u8>> {
+        let db = &self.db;
         let name = several::relative_name(super_journal, db.path())?;
         several::check_visible(super_journal)?;
         if several::has_reference(db.path()) {
@@ -206,17 +239,19 @@ impl Conn {
         }
         several::write_reference(db.path(), super_journal)?;
         crash_point!("several.referenced");
-        let end = self.publish_prepared(&name)?;
-        part.is_prepared = true;
-        self.part = Some(part);
+        Ok(name)
+    }
+
+    /// J1.
+    pub(super) fn sync_prepared(&self, end: Lsn) -> Result<()> {
         crash_point!("several.published");
-        db.log()?.sync_through(end)?;
+        self.db.log()?.sync_through(end)?;
         crash_point!("several.prepared");
         Ok(())
     }
 
     /// Appends P; returns its end.
-    fn publish_prepared(&self, name: &[u8]) -> Result<Lsn> {
+    pub(super) fn publish_prepared(&self, mark: &Mark<'_>) -> Result<Lsn> {
         let db = &self.db;
         let c = db.control();
         let rows = frame_len(self.ops());
@@ -228,15 +263,17 @@ impl Conn {
                 return Err(Error::Misuse("a transaction is prepared without the right".into()));
             }
             let ts = c.visible_ts.load(Relaxed) + 1;
-            // Before the frames are published (V3): of the one that resolves it, which comes next.
-            db.announce_without_witness(ts + 1);
+            if mark.pages.is_none() {
+                // Before the frames are published (V3): of the one that resolves it, which comes next. Pages are seen in the base.
+                db.announce_without_witness(ts + 1);
+            }
             let generation = db.active_generation();
             let head = FrameHead {
                 commit_ts: CommitTs::new(ts),
                 generation: Generation::new(generation.number.load(Relaxed)),
             };
-            let purpose = Purpose::Prepare(name, rows);
-            let len = rows + mark_len(name);
+            let purpose = Purpose::Prepare(*mark, rows);
+            let len = rows + mark.encoded_len();
             match db.ring().append_for(&guard, purpose, &head, len, self.ops()) {
                 Ok((start, end)) => {
                     c.prepared_start.store(start.get(), Relaxed);
@@ -300,14 +337,8 @@ impl Conn {
         let Some(part) = self.part.take() else { return };
         let db = self.db.clone();
         if !part.is_prepared {
-            // Of a preparation that failed half way there may be a reference; of one before, nothing that is unresolved.
-            if self.has_right && several::has_reference(db.path()) {
-                let synced = db.log().and_then(|log| {
-                    log.sync_through(db.log_shared().log_end()).map_err(Error::from)
-                });
-                if synced.is_ok() && !db.has_unresolved() {
-                    several::forget(db.path());
-                }
+            if self.has_right {
+                db.forget_unprepared();
             }
             return;
         }
@@ -320,6 +351,20 @@ impl Conn {
 }
 
 impl Database {
+    /// Of a preparation that failed half way there may be a reference, and pages; of one before, nothing that is unresolved. The
+    /// caller holds the right.
+    pub(super) fn forget_unprepared(&self) {
+        if !several::has_reference(self.path()) {
+            return;
+        }
+        let synced = self
+            .log()
+            .and_then(|log| log.sync_through(self.log_shared().log_end()).map_err(Error::from));
+        if synced.is_ok() && !self.has_unresolved() {
+            several::forget(self.path());
+        }
+    }
+
     /// A prepared transaction is the last frame of the log (J2). Exact with the commit mutex held.
     pub(crate) fn has_unresolved(&self) -> bool {
         let end = self.control().prepared_end.load(Acquire);
@@ -384,7 +429,7 @@ impl Database {
     }
 
     /// What is decided cannot be given up: behind an owner of the mutex that is stopped this waits until he goes on, or is killed.
-    fn lock_commit_however_long(&self) -> Result<Guard<'_>> {
+    pub(super) fn lock_commit_however_long(&self) -> Result<Guard<'_>> {
         loop {
             if let Some(guard) = self.lock_commit_to_give_back() {
                 self.check_poison()?;
@@ -425,7 +470,7 @@ impl Database {
     }
 
     /// Resolves it as rolled back, on disk, and lets go of the super-journal (K4).
-    fn resolve_as_rolled_back(&self, txn: u64) -> Result<Resolved> {
+    pub(super) fn resolve_as_rolled_back(&self, txn: u64) -> Result<Resolved> {
         let resolved = self.resolve(std::iter::empty(), txn)?;
         self.log()?.sync_through(resolved.end)?;
         crash_point!("several.rolled_back");
@@ -469,6 +514,10 @@ impl Database {
             self.read_prepared(&guard)?
         };
         crash_point!("several.inherited");
+        if found.pages.is_some() {
+            // An exclusive one leaves both rights, to whoever settles the base (estate.rs).
+            return Err(Error::Corrupt("a prepared transaction has lost its right".into()));
+        }
         let verdict = several::verdict(self.path(), &found.name)?;
         let resolved = match verdict {
             Verdict::RolledBack => self.resolve_as_rolled_back(0),
@@ -487,12 +536,14 @@ impl Database {
     }
 
     /// (M) The prepared transaction at the end of the log, which is in the ring.
-    fn read_prepared(&self, guard: &Guard<'_>) -> Result<Found> {
+    pub(super) fn read_prepared(&self, guard: &Guard<'_>) -> Result<Found> {
         let from = Lsn::new(self.control().prepared_start.load(Relaxed));
         let mut found = None;
         let read = self.ring().for_each_frame(guard, from, self.log_shared().log_end(), |frame| {
-            found = frame.prepared().map(|(name, rows)| Found {
-                name: name.to_vec(),
+            found = frame.prepared().map(|(mark, rows)| Found {
+                name: mark.name.to_vec(),
+                generation: frame.generation,
+                pages: mark.pages,
                 rows: rows.map(|op| (op.root, op.kind, op.key.to_vec(), op.rec.to_vec())).collect(),
             });
         });

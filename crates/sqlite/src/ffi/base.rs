@@ -128,6 +128,24 @@ impl Base for CBase {
         self.check(code, "delete from")
     }
 
+    fn replace_pages(&mut self, page_bytes: u32, change_counter: u32) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_replace_pages)(self.handle, page_bytes, change_counter) };
+        self.check(code, "replace pages of")
+    }
+
+    fn put_page(&mut self, number: u32, content: &[u8]) -> Result<()> {
+        // SAFETY: open handle; `replace_pages` has made sure that pages are as long as the content.
+        let code = unsafe { (self.ops.x_put_page)(self.handle, number, content.as_ptr()) };
+        self.check(code, "write a page of")
+    }
+
+    fn set_page_count(&mut self, count: u32) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_set_page_count)(self.handle, count) };
+        self.check(code, "set the size of")
+    }
+
     fn stamp(&mut self, header: &BaseHeader) -> Result<()> {
         let header = PlHeader::from(header);
         // SAFETY: open handle; the header lives through the call.

@@ -143,12 +143,27 @@ pub struct PlBaseOps {
     pub x_begin: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_put: unsafe extern "C" fn(*mut c_void, u32, *const PlEntry) -> c_int,
     pub x_delete: unsafe extern "C" fn(*mut c_void, u32, *const PlEntry) -> c_int,
+    pub x_replace_pages: unsafe extern "C" fn(*mut c_void, u32, u32) -> c_int,
+    pub x_put_page: unsafe extern "C" fn(*mut c_void, u32, *const u8) -> c_int,
+    pub x_set_page_count: unsafe extern "C" fn(*mut c_void, u32) -> c_int,
     pub x_stamp: unsafe extern "C" fn(*mut c_void, *const PlHeader) -> c_int,
     pub x_commit: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_rollback: unsafe extern "C" fn(*mut c_void),
     pub x_raise_fence: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_checkpoint:
         unsafe extern "C" fn(*mut c_void, c_int, *mut u32, *mut u32, *mut u32) -> c_int,
+}
+
+/// See engine.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PlPages {
+    pub change_counter: u32,
+    pub page_bytes: u32,
+    pub page_count: u32,
+    pub count: u32,
+    pub x_next: unsafe extern "C" fn(*mut c_void, *mut u32, *mut *const u8) -> c_int,
+    pub ctx: *mut c_void,
 }
 
 /// See engine.h.

@@ -71,11 +71,12 @@ fn what_is_prepared_finds_whole_slots_and_all_of_the_window_for_what_resolves_it
     let key = 1u64.to_be_bytes();
     let op = Op { root: Root::new(2), kind: OpKind::Put, key: &key, rec: &[1; 8] };
     let head = FrameHead { commit_ts: CommitTs::new(1), generation: Generation::new(1) };
-    let len = frame_len([op]) + crate::log::mark_len(b"name");
+    let mark = crate::log::Mark { name: b"name", pages: None };
+    let len = frame_len([op]) + mark.encoded_len();
     let mut lacked = Vec::new();
     loop {
         let guard = bench.lock_commit();
-        let purpose = Purpose::Prepare(b"name", len);
+        let purpose = Purpose::Prepare(mark, len);
         match bench.log.ring().append_for(&guard, purpose, &head, len, [op]) {
             Ok(_) => break,
             Err(lacking) => {
