@@ -135,11 +135,16 @@ fn a_log_without_damage_gives_every_commit() {
 }
 
 #[test]
-fn a_log_that_is_cut_short_gives_a_prefix_or_an_error() {
-    sample("cuts", 1, |subject, damaged, dice| {
-        let at = damaged.place(dice);
-        damaged.try_out(subject, &format!("cut at {at}"), |log| log.truncate(at))
-    });
+fn a_log_that_is_cut_short_is_refused_wherever_the_cut_is() {
+    let Some(subject) = real_plait("cuts") else { return };
+    let mut damaged = Damaged::new(&subject);
+    let len = damaged.image.bytes("-plait").len();
+    let written = damaged.ranges.iter().flat_map(|range| [range.start, range.end]);
+    let fixed = [0, 1, 64, 1024, 4096, 8192, 30_000, len / 2, len - 1];
+    for at in fixed.into_iter().chain(written).filter(|&at| at < len).collect::<Vec<_>>() {
+        let left = damaged.try_out(&subject, &format!("cut at {at}"), |log| log.truncate(at));
+        assert_eq!(left, None, "cut at {at} of {len}");
+    }
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl From<crate::log::LogError> for Error {
             L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } | L::FileSizeLimit { .. } => {
                 Error::Full(text)
             }
-            L::Corrupt { .. } => Error::Corrupt(text),
+            L::Corrupt { .. } | L::CutShort { .. } => Error::Corrupt(text),
             L::GrowerStands { .. } => Error::Busy(text),
             L::Interrupted => Error::Interrupted,
             L::Missing { .. }

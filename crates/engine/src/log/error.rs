@@ -87,6 +87,18 @@ pub enum LogError {
         /// What is wrong and how it is known.
         why: String,
     },
+    /// It is shorter than it was when it was written (F5).
+    #[error(
+        "the log {path} was cut short: it is {len_bytes} bytes long, and was at least {least_bytes} when it was written"
+    )]
+    CutShort {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        len_bytes: u64,
+        /// What it had, by its own words.
+        least_bytes: u64,
+    },
     /// The configured limit is reached; nothing was written.
     #[error(
         "the log {path} has reached its limit of {limit_bytes} bytes; a reader or a stalled merge keeps it from being reused"

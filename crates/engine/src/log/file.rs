@@ -23,6 +23,11 @@
 //!          8  generation         u32      everything through it was in the base, on disk
 //!         12  crc                u32      CRC-32C of bytes 0..12
 //!
+//! room     0  magic              u32      "PLTR"; at 1024 in the header page
+//!          4  salt               u32
+//!          8  prepared           u64      stream bytes that the slots had durable space for, one slot after the other
+//!         16  crc                u32      CRC-32C of bytes 0..16
+//!
 //! slot     0  magic              u32      "PLTS"
 //!          4  salt               u32
 //!          8  segment            u64      its stream bytes start at segment * segment_bytes
@@ -43,6 +48,9 @@
 //! The *note of the base* says which generation the base includes at least. It is written in place, without a sync, when that is on
 //! disk, and before any frame that comes after it. So no crash leaves a base that is older than the note asks for, and one that is
 //! has lost its WAL, or was replaced (F4). One that cannot be read asks for nothing.
+//!
+//! The *room* is written in the same way, after the sync of a longer file and before anything is written there: no crash leaves a file
+//! that is shorter, and one that is was cut short by somebody, with what it held.
 //!
 //! The file appears under its name complete: it is written beside it and renamed.
 
@@ -70,6 +78,10 @@ pub const HEADER_BYTES: usize = 64;
 const NOTE_OFFSET: u64 = 512;
 const NOTE_BYTES: usize = 16;
 const NOTE_MAGIC: u32 = u32::from_le_bytes(*b"PLTB");
+/// Where the room is: in another sector.
+const ROOM_OFFSET: u64 = 1024;
+const ROOM_BYTES: usize = 20;
+const ROOM_MAGIC: u32 = u32::from_le_bytes(*b"PLTR");
 /// Largest segment that is believed.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// Largest number of a segment, and position in the stream, that are believed: sums with them stay below 2^64.
@@ -187,6 +199,43 @@ pub(super) fn read_note(
     Ok(if is_note { generation } else { Generation::ZERO })
 }
 
+fn encode_room(salt: u32, prepared_bytes: u64) -> [u8; ROOM_BYTES] {
+    let mut b = [0; ROOM_BYTES];
+    b[0..4].copy_from_slice(&ROOM_MAGIC.to_le_bytes());
+    b[4..8].copy_from_slice(&salt.to_le_bytes());
+    b[8..16].copy_from_slice(&prepared_bytes.to_le_bytes());
+    let crc = crc32c::crc32c(&b[..ROOM_BYTES - 4]);
+    b[ROOM_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    b
+}
+
+/// Bytes that a log with this header is long at least; zero if it does not say.
+pub(super) fn least_bytes(
+    file: &dyn StorageFile,
+    path: &Path,
+    header: &FileHeader,
+) -> Result<u64, LogError> {
+    let mut b = [0; ROOM_BYTES];
+    let n = file.read_at(&mut b, ROOM_OFFSET).map_err(|e| LogError::io("read", path, &e))?;
+    if n < ROOM_BYTES {
+        // Not even the room, which no log has ever been without.
+        return Ok(ROOM_OFFSET + ROOM_BYTES as u64);
+    }
+    let prepared_bytes = u64_at(&b, 8);
+    let is_room = b == encode_room(header.salt, prepared_bytes)
+        && (1..=POSITION_MAX).contains(&prepared_bytes);
+    Ok(if is_room { end_of(prepared_bytes, header.segment_bytes) } else { 0 })
+}
+
+/// Bytes of a file with space for so many stream bytes.
+fn end_of(prepared_bytes: u64, segment_bytes: u64) -> u64 {
+    let last = prepared_bytes - 1;
+    slot_offset((last / segment_bytes) as u32, segment_bytes)
+        + PAGE_BYTES
+        + last % segment_bytes
+        + 1
+}
+
 impl Segment {
     pub(super) fn encode(&self, salt: u32) -> [u8; HEADER_BYTES] {
         let mut b = [0; HEADER_BYTES];
@@ -266,6 +315,8 @@ impl LogFile {
     fn fill_new(&self, bytes: u64) -> Result<(), LogError> {
         let mut page = vec![0; PAGE_BYTES as usize];
         page[..HEADER_BYTES].copy_from_slice(&self.header.encode());
+        page[ROOM_OFFSET as usize..][..ROOM_BYTES]
+            .copy_from_slice(&encode_room(self.header.salt, bytes));
         self.file.write_at(&page, 0).map_err(|e| self.write_error(&e))?;
         self.fill(0, bytes)?;
         self.sync()
@@ -407,6 +458,12 @@ impl LogFile {
     pub(super) fn write_note(&self, generation: Generation) -> Result<(), LogError> {
         let note = encode_note(self.header.salt, generation);
         self.file.write_at(&note, NOTE_OFFSET).map_err(|e| self.write_error(&e))
+    }
+
+    /// Writes down how much room there is, durably; not synced.
+    pub(super) fn write_room(&self, prepared_bytes: u64) -> Result<(), LogError> {
+        let room = encode_room(self.header.salt, prepared_bytes);
+        self.file.write_at(&room, ROOM_OFFSET).map_err(|e| self.write_error(&e))
     }
 
     /// Writes stream bytes that start at `lsn` into the slot of their segment.

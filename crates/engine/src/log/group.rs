@@ -511,6 +511,8 @@ impl Log {
             return Ok(());
         }
         self.sync_file(one_at_a_time(&self.syncing))?;
+        // Of two that come together the later one may say less, which asks for less.
+        self.file.write_room(filled)?;
         // Release pairs with the Acquire in `prepared_bytes` (invariant 3 of the log).
         shared.prepared_bytes.fetch_max(filled, Release);
         Ok(())

@@ -21,7 +21,9 @@
 use std::path::{Path, PathBuf};
 
 use super::error::LogError;
-use super::file::{FileHeader, HEADER_BYTES, PAGE_BYTES, open_error, read_note, slot_offset};
+use super::file::{
+    FileHeader, HEADER_BYTES, PAGE_BYTES, least_bytes, open_error, read_note, slot_offset,
+};
 use super::frame::{self, BadFrame, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame};
 use super::segments::Segment;
 use super::shared::MAX_SLOTS;
@@ -83,7 +85,7 @@ impl LogScan {
     ///
     /// # Errors
     /// [`LogError::Missing`], [`LogError::NotALog`], [`LogError::UnknownVersion`], [`LogError::Foreign`],
-    /// [`LogError::OlderBase`], [`LogError::Corrupt`], or [`LogError::Io`].
+    /// [`LogError::CutShort`], [`LogError::OlderBase`], [`LogError::Corrupt`], or [`LogError::Io`].
     pub fn open(
         storage: &dyn Storage,
         path: &Path,
@@ -99,6 +101,14 @@ impl LogScan {
                 log_salt: header.salt,
                 base_salt: salt,
                 has_frames: stream.has_frames()?,
+            });
+        }
+        let least_bytes = least_bytes(&*stream.file, path, &header)?;
+        if stream.len_bytes < least_bytes {
+            return Err(LogError::CutShort {
+                path: path.to_owned(),
+                len_bytes: stream.len_bytes,
+                least_bytes,
             });
         }
         let noted = stream.noted()?;
@@ -136,7 +146,8 @@ impl LogScan {
     /// The salt of the log at `path`.
     ///
     /// # Errors
-    /// As [`LogScan::open`], but for [`LogError::Foreign`], [`LogError::OlderBase`] and [`LogError::Corrupt`].
+    /// As [`LogScan::open`], but for [`LogError::Foreign`], [`LogError::CutShort`], [`LogError::OlderBase`] and
+    /// [`LogError::Corrupt`].
     pub fn salt_of(storage: &dyn Storage, path: &Path) -> Result<u32, LogError> {
         let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
         Ok(FileHeader::read(&*file, path)?.salt)
@@ -155,7 +166,7 @@ impl LogScan {
     /// The newest generation of which anything lies in the log at `path`, or that its note names, whether the log is sound or not.
     ///
     /// # Errors
-    /// As [`LogScan::open`], but for [`LogError::OlderBase`] and [`LogError::Corrupt`].
+    /// As [`LogScan::open`], but for [`LogError::CutShort`], [`LogError::OlderBase`] and [`LogError::Corrupt`].
     pub fn newest_generation(
         storage: &dyn Storage,
         path: &Path,

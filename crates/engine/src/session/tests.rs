@@ -112,14 +112,20 @@ struct Trial {
 
 impl Trial {
     fn run(&self, disk: &Disk, cut: Option<u32>, accept: bool) -> (Result<()>, Fragile) {
-        std::fs::write(log_path(&self.path), &self.log).expect("the log can be written");
-        let mut base = Fragile { disk: disk.clone(), open: None, steps: 0, cut };
-        let outcome = if accept {
-            accept_base(&self.path, &mut base, false)
-        } else {
-            settle(&self.path, &mut base, disk.header).map(drop)
-        };
-        (outcome, base)
+        loop {
+            std::fs::write(log_path(&self.path), &self.log).expect("the log can be written");
+            let mut base = Fragile { disk: disk.clone(), open: None, steps: 0, cut };
+            let outcome = if accept {
+                accept_base(&self.path, &mut base, false)
+            } else {
+                settle(&self.path, &mut base, disk.header).map(drop)
+            };
+            // A child that another test has just forked has the locks of this process, until it starts a program.
+            match &outcome {
+                Err(Error::CantOpen(text)) if text.contains("in use") => std::thread::yield_now(),
+                _ => return (outcome, base),
+            }
+        }
     }
 
     /// Opens over `disk` and the log, which is there: as it was, or again because its removal was lost. Then once more with

@@ -1,4 +1,4 @@
-//! A log cut or flipped at every byte (trap 22), and what the end of a log may look like (F5).
+//! A log cut or flipped at every byte, and what the end of a log may look like (F5).
 
 use super::*;
 
@@ -21,9 +21,22 @@ fn recovered_from(bytes: Vec<u8>, base: u32) -> Result<Vec<u64>, LogError> {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_gives_a_prefix_or_an_error() {
+fn a_log_cut_at_any_byte_is_refused() {
     let (storage, frames) = synced_log();
     let whole = bytes_of(&storage);
+    for len in 0..whole.len() {
+        let refused = recovered_from(whole[..len].to_vec(), 0);
+        let is_said = matches!(refused, Err(LogError::NotALog { .. } | LogError::CutShort { .. }));
+        assert!(is_said, "cut at {len}: {refused:?}");
+    }
+    assert_eq!(recovered_from(whole, 0), Ok((1..=frames).collect()));
+}
+
+#[test]
+fn a_log_that_does_not_say_how_long_it_was_gives_a_prefix_or_an_error_cut_at_any_byte() {
+    let (storage, frames) = synced_log();
+    let mut whole = bytes_of(&storage);
+    whole[1024..1536].fill(0);
     let (mut prefixes, mut errors) = (0, 0);
     for len in 0..=whole.len() {
         match recovered_from(whole[..len].to_vec(), 0) {
@@ -32,11 +45,27 @@ fn a_log_cut_at_any_byte_gives_a_prefix_or_an_error() {
                 assert!(found.len() as u64 <= frames);
                 prefixes += 1;
             }
-            Err(LogError::NotALog { .. } | LogError::Corrupt { .. }) => errors += 1,
+            Err(
+                LogError::NotALog { .. } | LogError::CutShort { .. } | LogError::Corrupt { .. },
+            ) => errors += 1,
             Err(other) => panic!("cut at {len}: {other}"),
         }
     }
     assert!(prefixes > 0 && errors > 0);
+}
+
+#[test]
+fn a_log_says_how_long_it_is_before_it_is_used_so_far() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    let first = bytes_of(&storage).len();
+    for ts in 1..=60 {
+        bench.commit_durably(ts, 1, 200);
+        let bytes = bytes_of(&storage);
+        let cut = recovered_from(bytes[..bytes.len() - 1].to_vec(), 0);
+        assert!(matches!(cut, Err(LogError::CutShort { .. })), "{ts}: {cut:?}");
+    }
+    assert!(bytes_of(&storage).len() > first, "it has not grown");
 }
 
 #[test]
