@@ -1,3 +1,5 @@
+//! Files of pages: what a cut, a flipped byte or another base makes of them.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
