@@ -95,10 +95,15 @@ Examples:
     /// Check a database, its log and its shared memory, and tell what opening it will do
     #[command(
         long_about = "\
-Check a database, its log and its shared memory, and tell what opening it will do. Nothing is changed.
+Check a database, its log and its shared memory, and tell what opening it will do. What a crash has left is not \
+changed. A sound database is opened to be checked, as by any reader: SQLite may make and remove files beside it for that, and if \
+the check is the last to close it, commits of programs that have ended are merged. With --quick it is only looked at.
 
 The content is checked with integrity_check and foreign_key_check. After a crash that is done on a private copy in \
-TMPDIR, on which the same recovery runs that the next program would cause.",
+TMPDIR, on which the same recovery runs that the next program would cause.
+
+Beside programs that open, write and close it all the time it may take some seconds until it can be told, or end in an error \
+that says so.",
         after_help = "Examples:\n  plait check app.db\n  plait check --quick app.db && echo sound"
     )]
     Check(check::CheckArgs),

@@ -18,14 +18,14 @@ pub fn check(path: &Path, flags: OpenFlags) -> Result<Vec<Line>, SqlError> {
         ProgressStyle::with_template("  {spinner} {msg} {elapsed}").expect("a valid template"),
     );
     spinner.enable_steady_tick(Duration::from_millis(100));
-    let lines = open(path, flags).map(|db| {
+    let lines = open(path, flags).and_then(|db| {
         spinner.set_message("integrity_check");
         let mut lines =
-            told("integrity", db.rows("PRAGMA integrity_check(100)"), integrity_problems);
+            told("integrity", db.rows("PRAGMA integrity_check(100)"), integrity_problems)?;
         spinner.set_message("foreign_key_check");
         let rows = db.rows("PRAGMA foreign_key_check");
-        lines.extend(told("foreign keys", rows, reference_problems));
-        lines
+        lines.extend(told("foreign keys", rows, reference_problems)?);
+        Ok(lines)
     });
     spinner.finish_and_clear();
     lines
@@ -44,14 +44,15 @@ fn told(
     what: &'static str,
     rows: Result<Rows, SqlError>,
     problems: fn(Rows) -> Vec<String>,
-) -> Vec<Line> {
+) -> Result<Vec<Line>, SqlError> {
     let problems = match rows {
+        Err(e) if e.is_of_others() => return Err(e),
         // The tables that could be read say nothing about the rest.
         Err(e) => vec![e.to_string()],
         Ok(rows) => problems(rows),
     };
     if problems.is_empty() {
-        return vec![Line::new(what, Verdict::Good, "ok")];
+        return Ok(vec![Line::new(what, Verdict::Good, "ok")]);
     }
     let more = problems.len().saturating_sub(PROBLEMS_MAX);
     let mut lines: Vec<Line> = problems
@@ -66,7 +67,7 @@ fn told(
             format!("and {}", of(more as u64, "more problem", "more problems")),
         ));
     }
-    lines
+    Ok(lines)
 }
 
 fn integrity_problems(rows: Rows) -> Vec<String> {

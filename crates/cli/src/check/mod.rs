@@ -1,7 +1,8 @@
 //! `plait check`: whether a database, its log and its shared memory are sound, and what opening it will do.
 //!
-//! Nothing is changed. Where opening would change something (recovery, a rollback), the content is checked on a private copy on
-//! which the same recovery runs.
+//! What a crash has left is not changed: where opening would change something (recovery, a rollback), the content is checked on a
+//! private copy on which the same recovery runs. Elsewhere the database is opened, as by any reader. When others open, write or close
+//! it meanwhile so that it is in another state than was seen, all of it is looked at again.
 
 mod content;
 mod report;
@@ -9,14 +10,16 @@ mod scratch;
 mod state;
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::Args;
 
-use crate::console::{BAD, GOOD, HEADING, styled};
+use crate::console::{BAD, FAINT, GOOD, HEADING, styled};
 use crate::failure::{self, Result};
-use crate::inspect::Inspection;
 use crate::inspect::log::Log;
+use crate::inspect::moment::PAUSE;
 use crate::inspect::outlook::{Advice, Outlook};
+use crate::inspect::{self, Inspection};
 use crate::sqlite::{OpenFlags, accept};
 use report::{Line, Verdict};
 use scratch::Scratch;
@@ -44,19 +47,27 @@ enum Place {
 
 /// Checks a database.
 pub fn run(args: &CheckArgs) -> Result<u8> {
-    let state = Inspection::of(&args.file)?;
+    let start = Instant::now();
+    let mut state = Inspection::of(&args.file)?;
     anstream::println!("{}", styled(HEADING, args.file.display()));
-    let mut lines = state::lines(&state);
-    for line in &lines {
-        anstream::println!("{line}");
-    }
-    if !args.quick {
-        let content = content(&state)?;
-        for line in &content {
-            anstream::println!("{line}");
+    let lines = loop {
+        let mut lines = state::lines(&state);
+        told(&lines);
+        if args.quick {
+            break lines;
         }
-        lines.extend(content);
-    }
+        if let Checked::Told(content) = content(&state)? {
+            told(&content);
+            lines.extend(content);
+            break lines;
+        }
+        if start.elapsed() >= inspect::PATIENCE {
+            return Err(inspect::unsettled(&args.file));
+        }
+        std::thread::sleep(PAUSE);
+        state = Inspection::of(&args.file)?;
+        anstream::println!("{}", styled(FAINT, "  other programs used it meanwhile: once more"));
+    };
     let worst = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Good);
     if worst == Verdict::Damage {
         anstream::println!("{}", styled(BAD, "damage found, see above"));
@@ -64,6 +75,19 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     }
     anstream::println!("{}", styled(GOOD, "no damage found"));
     Ok(failure::OK)
+}
+
+fn told(lines: &[Line]) {
+    for line in lines {
+        anstream::println!("{line}");
+    }
+}
+
+/// What came of checking the content.
+enum Checked {
+    Told(Vec<Line>),
+    /// It is in another state than was seen.
+    Moved,
 }
 
 fn place(state: &Inspection) -> Place {
@@ -92,28 +116,35 @@ fn place(state: &Inspection) -> Place {
     }
 }
 
-fn content(state: &Inspection) -> Result<Vec<Line>> {
+fn content(state: &Inspection) -> Result<Checked> {
     match place(state) {
         Place::Here(flags) => match content::check(&state.path, flags) {
-            Ok(lines) => Ok(lines),
+            Ok(lines) => Ok(Checked::Told(lines)),
             Err(e) if e.is_damage() => {
-                Ok(vec![Line::new("content", Verdict::Damage, e.to_string())])
+                let line = Line::new("content", Verdict::Damage, e.to_string());
+                Ok(Checked::Told(vec![line]))
             }
-            Err(e) if e.is_busy() => Err(e.about("check the content of", &state.path)),
+            Err(e) if e.is_of_others() && state.has_moved() => Ok(Checked::Moved),
+            Err(e) if e.is_of_others() => Err(e.about("check the content of", &state.path)),
             // Perhaps it may be read but not opened: SQLite writes beside a database even to read it.
             Err(_) => on_a_copy(state, false),
         },
         Place::Copy => on_a_copy(state, false),
         Place::CopyOfBase => on_a_copy(state, true),
         Place::Nowhere(why) => {
-            Ok(vec![Line::new("content", Verdict::Notice, format!("not checked: {why}"))])
+            let line = Line::new("content", Verdict::Notice, format!("not checked: {why}"));
+            Ok(Checked::Told(vec![line]))
         }
     }
 }
 
 /// Checks a copy; `base_only`: as `plait recover --accept-base` would leave it.
-fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Vec<Line>> {
-    let scratch = Scratch::copy(&state.path)?;
+fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Checked> {
+    let copied = Scratch::copy(&state.path);
+    if state.has_moved() {
+        return Ok(Checked::Moved);
+    }
+    let scratch = copied?;
     let copy = scratch.database();
     let accepted = if base_only { accept::accept_base(&copy) } else { Ok(()) };
     let checked = accepted.and_then(|()| content::check(&copy, OpenFlags::ReadWrite));
@@ -127,12 +158,13 @@ fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Vec<Line>> {
     };
     match checked {
         Ok(lines) => {
-            Ok([vec![Line::fact("content", format!("checked on a copy{without}"))], lines].concat())
+            let copied = Line::fact("content", format!("checked on a copy{without}"));
+            Ok(Checked::Told([vec![copied], lines].concat()))
         }
         Err(e) if e.is_full() => Err(e.about("check a copy of", &state.path)),
         Err(e) => {
             let text = format!("a copy cannot be opened: {e}");
-            Ok(vec![Line::new("content", Verdict::Damage, text)])
+            Ok(Checked::Told(vec![Line::new("content", Verdict::Damage, text)]))
         }
     }
 }

@@ -41,9 +41,7 @@ fn base(state: &Inspection) -> Line {
         of(u64::from(h.pages), "page", "pages"),
         count(u64::from(h.page_bytes))
     );
-    let page = u64::from(h.page_bytes).max(1);
-    let in_wal = state.wal.as_ref().is_some_and(|w| w.frames > 0);
-    if !size.is_multiple_of(page) || (size / page < u64::from(h.pages) && !in_wal) {
+    if state.is_cut() {
         return Line::new(
             "file",
             Verdict::Damage,

@@ -1,17 +1,21 @@
 //! A database and the files beside it, looked at from outside: nothing is opened with SQLite, locked or changed.
 //!
+//! What looks amiss is looked at again until it is certain that nobody moved the files meanwhile (`moment.rs`).
+//!
 //! Whoever looks must not have the database open with SQLite in this process: closing the file here would
 //! drop the POSIX locks that SQLite holds on it.
 
 pub mod base;
 pub mod log;
 pub mod memory;
+pub mod moment;
 pub mod outlook;
 pub mod strangers;
 pub mod wal;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
@@ -23,8 +27,15 @@ use crate::failure::{Failure, Result};
 use base::{BaseFile, Header};
 use log::Log;
 use memory::Memory;
+use moment::{Moment, PAUSE};
 use outlook::Outlook;
 use wal::Wal;
+
+/// How long it is looked at again while others open and close it.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// So many looks in a row that find the same are believed beside movement, too: programs that try to open a broken database again
+/// and again are movement.
+const LOOKS_MIN: u32 = 20;
 
 /// Everything that is known without opening the database.
 #[derive(Debug)]
@@ -49,14 +60,56 @@ pub struct Inspection {
     pub is_claimed: bool,
     /// What stands in the way of some transactions, in words.
     pub spare_strangers: Vec<String>,
+    /// Nothing is amiss, or it is certain. Otherwise others open and close the database all the time.
+    pub is_settled: bool,
+    /// Before everything else was looked at.
+    moment: Moment,
 }
 
 impl Inspection {
-    /// Looks at the database that the user calls `shown`.
+    /// Looks at the database that the user calls `shown`. Fails if others do not let it be told what state it is in.
     pub fn of(shown: &Path) -> Result<Inspection> {
+        let seen = Inspection::as_it_moves(shown)?;
+        if seen.is_settled { Ok(seen) } else { Err(unsettled(shown)) }
+    }
+
+    /// The same, which may end with a look that proves nothing.
+    pub fn as_it_moves(shown: &Path) -> Result<Inspection> {
+        let start = Instant::now();
+        let (mut found, mut looks) = (None, 0);
+        loop {
+            let seen = Inspection::look(shown)?;
+            if !seen.is_amiss() {
+                return Ok(seen);
+            }
+            std::thread::sleep(PAUSE);
+            let now = Moment::of(&seen.path).map_err(|e| Failure::io("read", shown, &e))?;
+            let is_still = if seen.is_cut() {
+                seen.moment.is_same(&now)
+            } else {
+                seen.moment.is_same_session(&now)
+            };
+            if is_still {
+                return Ok(seen);
+            }
+            let outlook = Some(seen.outlook());
+            if found != outlook {
+                (found, looks) = (outlook, 0);
+            }
+            if !seen.moment.is_held() && !now.is_held() {
+                looks += 1;
+            }
+            if start.elapsed() >= PATIENCE {
+                return Ok(Inspection { is_settled: looks >= LOOKS_MIN, ..seen });
+            }
+        }
+    }
+
+    fn look(shown: &Path) -> Result<Inspection> {
         let path = shown.canonicalize().map_err(|e| Failure::io("open", shown, &e))?;
-        let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
         strangers::refuse(&path)?;
+        let moment = Moment::of(&path).map_err(|e| Failure::io("read", shown, &e))?;
+        let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let spare_strangers = strangers::spare(&path)?;
         let wal_path = beside(&path, "-wal");
         let wal = Wal::read(&wal_path).map_err(|e| Failure::io("read", &wal_path, &e))?;
@@ -118,7 +171,39 @@ impl Inspection {
             log,
             is_claimed,
             spare_strangers,
+            is_settled: true,
+            moment,
         })
+    }
+
+    /// Programs end in such states, and pass through them as well.
+    fn is_amiss(&self) -> bool {
+        let is_log_amiss = match &self.log {
+            Log::Foreign { has_frames, .. } => *has_frames,
+            Log::Ahead(_) | Log::Damaged(_) => true,
+            Log::Absent | Log::Sound(_) | Log::InUse => false,
+        };
+        let is_plain = match self.outlook() {
+            Outlook::Ordinary | Outlook::Joins(_) | Outlook::Starts { .. } => true,
+            Outlook::GoesOn
+            | Outlook::Restores
+            | Outlook::Recovers { .. }
+            | Outlook::Refuses { .. } => false,
+        };
+        is_log_amiss || !is_plain || self.is_cut()
+    }
+
+    /// The database file has not the size that its header tells.
+    pub fn is_cut(&self) -> bool {
+        let page = u64::from(self.header.page_bytes).max(1);
+        let in_wal = self.wal.as_ref().is_some_and(|w| w.frames > 0);
+        !self.base.bytes.is_multiple_of(page)
+            || (self.base.bytes / page < u64::from(self.header.pages) && !in_wal)
+    }
+
+    /// Whether anybody has written to it, or begun a session, since it was looked at.
+    pub fn has_moved(&self) -> bool {
+        !Moment::of(&self.path).is_ok_and(|now| self.moment.is_same(&now))
     }
 
     /// What opening it will do.
@@ -135,6 +220,20 @@ impl Inspection {
     pub fn alive(&self) -> &[u32] {
         self.memory.as_ref().map_or(&[], |m| &m.alive)
     }
+}
+
+/// Others open and close the database all the time, so that nothing can be told.
+pub fn unsettled(shown: &Path) -> Failure {
+    Failure::new(
+        format!(
+            "{} is in use: it was opened, written or closed by other programs at each look for {} s, so that its state cannot be \
+             told",
+            shown.display(),
+            PATIENCE.as_secs()
+        ),
+        "run the command again while they do less, or close them; a program that is stopped while it opens or closes must be \
+         continued or killed",
+    )
 }
 
 /// Whether a connection of ours has this WAL-index open.

@@ -7,6 +7,8 @@ use crate::failure::Failure;
 
 /// `SQLITE_BUSY`.
 pub const BUSY: i32 = 5;
+/// `SQLITE_LOCKED`.
+const LOCKED: i32 = 6;
 /// `SQLITE_READONLY`.
 const READONLY: i32 = 8;
 /// `SQLITE_CORRUPT`.
@@ -15,6 +17,10 @@ const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 /// `SQLITE_CANTOPEN`.
 const CANTOPEN: i32 = 14;
+/// `SQLITE_PROTOCOL`.
+const PROTOCOL: i32 = 15;
+/// `SQLITE_SCHEMA`.
+const SCHEMA: i32 = 17;
 /// `SQLITE_NOTADB`.
 const NOTADB: i32 = 26;
 /// `SQLITE_BUSY_SNAPSHOT`, an extended code: a conflict.
@@ -48,6 +54,11 @@ impl SqlError {
     /// The file is damaged, or no database.
     pub fn is_damage(&self) -> bool {
         matches!(self.primary(), CORRUPT | NOTADB)
+    }
+
+    /// Others were in the way, or changed what was being read: it says nothing of the file.
+    pub fn is_of_others(&self) -> bool {
+        matches!(self.primary(), BUSY | LOCKED | PROTOCOL | SCHEMA)
     }
 
     /// A disk is full.

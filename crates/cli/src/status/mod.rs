@@ -83,9 +83,11 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
 }
 
 fn look(file: &Path) -> Result<Look> {
-    let outside = Inspection::of(file)?;
+    let outside = Inspection::as_it_moves(file)?;
     let session = match outside.outlook() {
-        Outlook::Joins(_) => Some(Session::read(&outside.path).map_err(|e| e.about("ask", file))?),
+        Outlook::Joins(_) if outside.is_settled => {
+            Some(Session::read(&outside.path).map_err(|e| e.about("ask", file))?)
+        }
         _ => None,
     };
     Ok(Look { outside, session, at: Instant::now() })

@@ -44,6 +44,9 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
 
 fn at_rest(file: &Path, look: &Look) -> String {
     let check = format!("`plait check {}` tells more", file.display());
+    if look.outside.header.is_concurrent() && !look.outside.is_settled {
+        return "concurrent mode, being opened or closed right now".to_owned();
+    }
     match look.outside.outlook() {
         Outlook::Ordinary => format!(
             "in mode {}, not in concurrent mode; switch with `plait enable {}`",
