@@ -141,7 +141,12 @@ fn an_unfinished_transaction_of_stock_sqlite_is_left_to_it() {
         eprintln!("skipped: the journal was not written");
         return;
     }
-    let before = scene.contents();
-    scene.plait(&["check"]).done().says(&["roll back", "integrity     ok"]);
-    assert_eq!(scene.contents(), before);
+    // As of a larger transaction, which has made the file longer before its header told.
+    let file = File::options().write(true).open(&scene.path).unwrap();
+    for more in [0, 100] {
+        file.set_len(file.metadata().unwrap().len() + more).unwrap();
+        let before = scene.contents();
+        scene.plait(&["check"]).done().says(&["roll back", "integrity     ok"]);
+        assert_eq!(scene.contents(), before);
+    }
 }

@@ -193,8 +193,11 @@ impl Inspection {
         is_log_amiss || !is_plain || self.is_cut()
     }
 
-    /// The database file has not the size that its header tells.
+    /// The database file has not the size that its header tells, nor an unfinished transaction to explain it.
     pub fn is_cut(&self) -> bool {
+        if self.has_journal {
+            return false;
+        }
         let page = u64::from(self.header.page_bytes).max(1);
         let in_wal = self.wal.as_ref().is_some_and(|w| w.frames > 0);
         !self.base.bytes.is_multiple_of(page)
