@@ -115,9 +115,24 @@ typedef struct PlChanged {
   DbPage *pPage;          /* handed out last, or 0 */
 } PlChanged;
 
+/* Takes disk space behind the end of the WAL for frames of nPage pages: after the decision a full disk would keep the commit from those
+** who read the file, until there is room again. Where the file system cannot do that it may still come to that. */
+static int plReserveWal(Pager *pPager, u32 nPage){
+  sqlite3_file *pFd = pPager->pWal->pWalFd;
+  i64 iFrom = walFrameOffset(pPager->pWal->hdr.mxFrame+1, pPager->pageSize);
+  /* The last frame may be written again, until a sector is full. */
+  i64 nByte = ((i64)nPage+1) * (pPager->pageSize+WAL_FRAME_HDRSIZE) + pPager->sectorSize;
+  int rc;
+  if( pFd->pMethods!=&nolockIoMethods && pFd->pMethods!=&posixIoMethods ) return SQLITE_OK;
+  do{
+    rc = fallocate(((unixFile*)pFd)->h, FALLOC_FL_KEEP_SIZE, iFrom, nByte);
+  }while( rc!=0 && errno==EINTR );
+  return rc!=0 && (errno==ENOSPC || errno==EDQUOT) ? SQLITE_FULL : SQLITE_OK;
+}
+
 /* Every page that is dirty, or was until its cache spilled it into the WAL. Only its number is noted: to read one may spill others.
 ** As in pagerWalFrames() those past the end of the database do not count. */
-static int plCollectChanged(PlChanged *pX, u32 *pnChanged){
+static int plCollectChanged(PlChanged *pX, u32 *pnChanged, u32 *pnDirty){
   Pager *pPager = pX->pPager;
   Wal *pWal = pPager->pWal;
   u32 iFrame = walIndexHdr(pWal)->mxFrame;
@@ -131,6 +146,7 @@ static int plCollectChanged(PlChanged *pX, u32 *pnChanged){
     rc = sqlite3BitvecSet(pX->pSet, pDirty->pgno);
     (*pnChanged)++;
   }
+  *pnDirty = *pnChanged;
   /* Behind what others see are the own frames (sqlite3WalUndo). */
   while( rc==SQLITE_OK && iFrame<pWal->hdr.mxFrame ){
     Pgno iPage = walFramePgno(pWal, ++iFrame);
@@ -160,12 +176,14 @@ static int plPreparePages(Btree *p, const char *zSuper){
   PlBtree *pPl = p->pPl;
   PlChanged x;
   PlPages pages;
+  u32 nDirty;
   int rc;
   memset(&x, 0, sizeof(x));
   memset(&pages, 0, sizeof(pages));
   x.pPager = p->pBt->pPager;
   if( x.pPager->eState<PAGER_WRITER_CACHEMOD ) return SQLITE_OK;
-  rc = plCollectChanged(&x, &pages.nChanged);
+  rc = plCollectChanged(&x, &pages.nChanged, &nDirty);
+  if( rc==SQLITE_OK ) rc = plReserveWal(x.pPager, nDirty);
   if( rc==SQLITE_OK ){
     pages.iCounter = get4byte(pPl->aVers);
     pages.nPageByte = p->pBt->pageSize;
