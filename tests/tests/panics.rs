@@ -27,6 +27,8 @@ const VOID: [&str; 9] = [
 /// A commit over two files.
 const PARTS: [&str; 5] =
     ["pl_order", "pl_part_begin", "pl_part_commit", "pl_part_prepare", "pl_stay_concurrent"];
+/// A commit over two files of which one runs exclusively.
+const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
 /// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
 const ELSEWHERE: [&str; 11] = [
     "pl_accept_base",
@@ -195,7 +197,7 @@ fn a_call_of_the_engine_that_panics_fails_the_statement_and_loses_nothing() {
     }
     let expected = undisturbed();
     for name in calls() {
-        if [&VOID[..], &ELSEWHERE, &PARTS].concat().contains(&name.as_str()) {
+        if [&VOID[..], &ELSEWHERE, &PARTS, &PAGES].concat().contains(&name.as_str()) {
             continue;
         }
         assert!(panic_in(&name, 1, &expected), "{name} is never called, or its panic is ignored");
@@ -271,7 +273,9 @@ fn a_panic_in_a_commit_over_two_files_leaves_it_in_both_or_in_neither() {
         return;
     }
     const TABLE: &str = "CREATE TABLE t(x)";
-    for name in PARTS {
+    let parts = PARTS.map(|name| (name, ""));
+    let pages = PAGES.map(|name| (name, "CREATE TABLE second.u(x);"));
+    for (name, schema) in parts.into_iter().chain(pages) {
         for passage in 1..=2 {
             let at = format!("{name}:{passage}");
             let fixture = Fixture::new(Subject::plait_with_crash_points(), TABLE);
@@ -283,7 +287,7 @@ fn a_panic_in_a_commit_over_two_files_leaves_it_in_both_or_in_neither() {
             let mut actor = Actor::in_process_with("panicking", &fixture.subject, &environment);
             actor.open(&files[0]).expect("opening touches nothing");
             let reply = actor.run(&format!(
-                "ATTACH '{}' AS second; BEGIN; INSERT INTO main.t VALUES(1); INSERT INTO second.t VALUES(1); COMMIT",
+                "ATTACH '{}' AS second; BEGIN; {schema} INSERT INTO main.t VALUES(1); INSERT INTO second.t VALUES(1); COMMIT",
                 files[1].display()
             ));
             actor.close().expect("closing works");
