@@ -4,7 +4,9 @@
 use plait_tests::actor::Actor;
 use plait_tests::crash::disk::SmallDisk;
 use plait_tests::in_threads_and_processes;
-use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, CANTOPEN, Connection, FULL};
+use plait_tests::place::Place;
+use plait_tests::powercut::recording::Recording;
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, CANTOPEN, Connection, FULL, IOERR};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::path::{Path, PathBuf};
@@ -521,4 +523,108 @@ fn accepting_the_base_gives_the_pages_up_and_keeps_a_copy_of_them() {
     let made = "SELECT count(*) FROM sqlite_schema WHERE name='made'";
     assert_eq!(stock.integer(made), Ok(0));
     assert_eq!(subject.open(&files.other()).and_then(|other| other.integer(made)), Ok(1));
+}
+
+const BOTH: &str =
+    "BEGIN; CREATE TABLE main.made(x); INSERT INTO other.t(v) VALUES('made'); COMMIT";
+
+#[track_caller]
+fn is_refused(actor: &mut Actor, sql: &str, database: &Path) {
+    let error = actor.fails(sql, IOERR);
+    for part in [
+        "a committed transaction over several files could not be brought into",
+        &database.display().to_string(),
+        "is not to be seen by half",
+        "use the file again",
+    ] {
+        assert!(error.message.contains(part), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn what_is_decided_and_cannot_be_applied_is_seen_by_nobody_until_somebody_brings_it() {
+    let Some(subject) = real_plait("a failing disk") else { return };
+    for heir_is_the_author in [true, false] {
+        let files = Files::new(&subject, "concurrent");
+        let fail = files.fixture.directory().with_extension("fail");
+        let recording = Recording::of(files.fixture.directory());
+        let [mut author, mut witness] = ["author", "witness"].map(|name| {
+            let mut actor = recording.actor_without_wal(name, &subject, &fail);
+            actor.open(&files.main()).expect("it opens");
+            actor
+        });
+        author.ok(&files.attach());
+        author.ok("INSERT INTO main.t(v) VALUES('m'); INSERT INTO other.t(v) VALUES('o')");
+        witness.ok("BEGIN");
+        assert_eq!(witness.integer("SELECT count(*) FROM t"), 2);
+        author.ok(BOTH.strip_suffix("; COMMIT").expect("its end"));
+        std::fs::write(&fail, b"").expect("a file");
+        author.ok("COMMIT");
+        assert_eq!(witness.integer("SELECT count(*) FROM t"), 2, "its snapshot is from before");
+        witness.ok("COMMIT");
+        assert_eq!(author.integer("SELECT count(*) FROM other.t"), 3, "that file has its part");
+        for actor in [&mut author, &mut witness] {
+            actor.busy_timeout(Duration::from_millis(50));
+            for sql in [
+                "SELECT count(*) FROM main.t",
+                "BEGIN IMMEDIATE",
+                "BEGIN CONCURRENT; SELECT count(*) FROM main.t",
+                "INSERT INTO main.t(v) VALUES('refused')",
+                "PRAGMA main.integrity_check",
+            ] {
+                is_refused(actor, sql, &files.main());
+            }
+        }
+        if heir_is_the_author {
+            std::fs::remove_file(&fail).expect("removed");
+        } else {
+            // Whose writes do not fail.
+            let mut heir = Actor::start(Place::Processes, "heir", &subject, &files.main());
+            assert_eq!(heir.integer("SELECT count(*) FROM made"), 0);
+            std::fs::remove_file(&fail).expect("removed");
+        }
+        for actor in [&mut author, &mut witness] {
+            assert_eq!(actor.integer("SELECT count(*) FROM main.made"), 0);
+            actor.ok("INSERT INTO made VALUES(1); DELETE FROM made");
+        }
+        author.close().and_then(|()| witness.close()).expect("they close");
+        files.leaves_nothing();
+        let _ = std::fs::remove_file(files.fixture.directory().with_extension("record"));
+    }
+}
+
+#[test]
+fn what_a_dead_author_has_decided_and_nobody_can_apply_is_refused_by_a_new_session_too() {
+    let Some(subject) = real_plait("a failing disk") else { return };
+    let files = Files::new(&subject, "concurrent");
+    let fail = files.fixture.directory().with_extension("fail");
+    let recording = Recording::of(files.fixture.directory());
+    let mut witness = recording.actor_without_wal("witness", &subject, &fail);
+    witness.open(&files.main()).expect("it opens");
+    witness.ok("INSERT INTO t(v) VALUES('m')");
+    let crash = Subject::plait_with_crash_points();
+    let at = ("PLAIT_CRASH_AT", "several.decided");
+    let mut author = Actor::start_with_environment("author", &crash, &files.main(), at);
+    author.ok(&files.attach());
+    author.ok("INSERT INTO other.t(v) VALUES('o')");
+    std::fs::write(&fail, b"").expect("a file");
+    author.send(BOTH);
+    author.await_death();
+    is_refused(&mut witness, "SELECT count(*) FROM t", &files.main());
+    let mut late = recording.actor_without_wal("late", &subject, &fail);
+    late.open(&files.main()).expect("it opens");
+    is_refused(&mut late, "SELECT count(*) FROM t", &files.main());
+    drop((witness, late));
+    // The same session, continued from shared memory.
+    let mut next = recording.actor_without_wal("next", &subject, &fail);
+    next.open(&files.main()).expect("it opens");
+    is_refused(&mut next, "SELECT count(*) FROM t", &files.main());
+    std::fs::remove_file(&fail).expect("removed");
+    assert_eq!(next.integer("SELECT count(*) FROM made"), 0);
+    next.close().expect("it closes");
+    let other = subject.open(&files.other()).expect("it opens");
+    assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(3));
+    drop(other);
+    files.leaves_nothing();
+    let _ = std::fs::remove_file(files.fixture.directory().with_extension("record"));
 }

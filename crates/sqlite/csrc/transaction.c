@@ -16,12 +16,21 @@
 
 #define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
 
+/* A reader that met SQLITE_BUSY, for a moment as a rule, is to try again: SQLITE_OK after a millisecond, or what ends its wait. */
+static int plPause(sqlite3 *db, BusyHandler *pHandler, int bAsk, int *pnWaited){
+  int nMs = bAsk ? PL_HANDLER_GRACE_MS : MAX(db->busyTimeout, PL_BASE_RETRY_MS);
+  if( *pnWaited>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
+  if( AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
+  sqlite3OsSleep(db->pVfs, 1000);
+  (*pnWaited)++;
+  return SQLITE_OK;
+}
+
 /* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
 ** concurrent database do not see that, unless it goes on and their busy handler has had enough. */
 static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
   int bAsk = plAsksHandler(p->db);
-  int nMs = bAsk ? PL_HANDLER_GRACE_MS : MAX(p->db->busyTimeout, PL_BASE_RETRY_MS);
   const PlMarks *pMarks;
   int nWaited = 0;
   int rc = plFail(p, pl_read_marks(p->pPl->pConn, &pMarks));
@@ -29,15 +38,13 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   p->db->busyHandler.xBusyHandler = 0;
   plUseMarks(p->pBt->pPager, pMarks);
   for(;;){
+    int rcWait;
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( (rc & 0xff)!=SQLITE_BUSY ) break;
-    if( nWaited>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(&saved)) ) break;
-    if( AtomicLoad(&p->db->u1.isInterrupted) ){
-      rc = SQLITE_INTERRUPT;
-      break;
-    }
-    sqlite3OsSleep(p->db->pVfs, 1000);
-    nWaited++;
+    rcWait = plPause(p->db, &saved, bAsk, &nWaited);
+    if( rcWait==SQLITE_OK ) continue;
+    if( rcWait!=SQLITE_BUSY ) rc = rcWait;
+    break;
   }
   p->db->busyHandler = saved;
   return rc;
@@ -73,7 +80,7 @@ static void plSetTrack(Btree *p){
 static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   PlHeader h;
-  int nTry;
+  int nTry, nWaited = 0;
   int rc;
   for(nTry=1; ; nTry++){
     rc = pl_snapshot_pin(pPl->pConn);
@@ -102,6 +109,11 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     plBaseEnd(p);
     if( rc!=PL_RETRY ){
       pl_snapshot_end(pPl->pConn);
+      if( rc==SQLITE_BUSY && plPause(p->db, &p->db->busyHandler, plAsksHandler(p->db), &nWaited)==SQLITE_OK ){
+        /* Somebody brings in what may not be seen by half. */
+        nTry--;
+        continue;
+      }
       return plFail(p, rc);
     }
     if( nTry>=PL_SNAPSHOT_TRIES ){

@@ -11,6 +11,7 @@
 ** file with ".inside" added tells so.
 **
 ** PLAIT_RECORD_FAIL names another: while it exists, the sync of the folder that follows the removal of a super-journal fails.
+** PLAIT_RECORD_FAIL_WAL likewise: while it exists, writes to files ending in "-wal" fail.
 */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,6 +31,7 @@ static int record = -1;
 static char folder[1024];
 static const char *hold;
 static const char *fail;
+static const char *fail_wal;
 static int super_removed;
 
 __attribute__((constructor)) static void begin(void){
@@ -37,6 +39,7 @@ __attribute__((constructor)) static void begin(void){
   const char *in = getenv("PLAIT_RECORD_FOLDER");
   hold = getenv("PLAIT_RECORD_HOLD");
   fail = getenv("PLAIT_RECORD_FAIL");
+  fail_wal = getenv("PLAIT_RECORD_FAIL_WAL");
   if( to==0 || in==0 || strlen(in)>=sizeof(folder) ) return;
   strcpy(folder, in);
   record = (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY|O_CREAT|O_APPEND|O_CLOEXEC, 0600);
@@ -78,6 +81,10 @@ static const char *name_of(int fd, char *buf){
 ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at){
   char buf[1024];
   const char *name = name_of(fd, buf);
+  if( name && fail_wal && strlen(name)>4 && strcmp(name+strlen(name)-4, "-wal")==0 && access(fail_wal, F_OK)==0 ){
+    errno = EIO;
+    return -1;
+  }
   if( name ) note(WRITE, name, (uint64_t)at, data, (uint32_t)n);
   return syscall(SYS_pwrite64, fd, data, n, at);
 }

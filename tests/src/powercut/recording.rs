@@ -66,13 +66,23 @@ impl Recording {
     /// An actor for whom the sync of the folder that follows the removal of a super-journal fails while `fail` exists.
     #[must_use]
     pub fn failing_actor(&self, name: &str, subject: &Subject, fail: &Path) -> Actor {
+        self.actor_with(name, subject, "PLAIT_RECORD_FAIL", fail)
+    }
+
+    /// An actor whose writes to WAL files fail while `fail` exists.
+    #[must_use]
+    pub fn actor_without_wal(&self, name: &str, subject: &Subject, fail: &Path) -> Actor {
+        self.actor_with(name, subject, "PLAIT_RECORD_FAIL_WAL", fail)
+    }
+
+    fn actor_with(&self, name: &str, subject: &Subject, what: &str, when: &Path) -> Actor {
         let text = |path: &Path| path.to_str().expect("a temporary folder is text").to_owned();
-        let (file, folder, fail) = (text(&self.file), text(&self.folder), text(fail));
+        let (file, folder, when) = (text(&self.file), text(&self.folder), text(when));
         let environment = [
             ("LD_PRELOAD", RECORDER),
             ("PLAIT_RECORD", &file),
             ("PLAIT_RECORD_FOLDER", &folder),
-            ("PLAIT_RECORD_FAIL", &fail),
+            (what, &when),
         ];
         Actor::in_process_with(name, subject, &environment)
     }

@@ -292,6 +292,9 @@ pub struct Control {
     pub prepared_start: AtomicU64,
     /// (M) Where it ends; 0 when there is none. It is unresolved while that is the end of the log (several.rs).
     pub prepared_end: AtomicU64,
+    /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (K9 in
+    /// txn/prepared.rs). Anything else says nothing.
+    pub prepared_withheld: AtomicU64,
 }
 
 /// A process that has the database open. It holds an open-file-description

@@ -17,7 +17,7 @@
 //!   of the table, with the kind of what is left in the word or in the state of the slot.
 //! - N2 While `UNSETTLED` stands in `right_owner` nobody commits, and while a word of `merge_owner` says unsettled nobody
 //!   writes to the base but who settles. So doing it again after a failure meets the same base.
-//! - N3 Readers need none of it and go on.
+//! - N3 Readers need none of it and go on, but for what is known to be committed (K9 in prepared.rs).
 //! - N4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -156,6 +156,7 @@ impl Database {
     /// The answer to somebody who has waited for a right in vain: why what a dead process left cannot be settled, or else `busy`.
     pub(crate) fn unsettled_or(&self, busy: Error) -> Error {
         match self.settle_estate() {
+            Err(e) if self.is_withheld() && !e.is_busy() => self.say_withheld(Some(e)),
             Err(e) if !e.is_busy() => e,
             _ => busy,
         }

@@ -27,6 +27,9 @@
 //! - K3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and what resolves it the one after that.
 //! - K4 What resolves it for good is on disk before the reference goes, or the super-journal is gone for good (J3).
 //! - K5 A failure between P and what resolves it stops the log: recovery finds P and the super-journal.
+//! - K9 Once somebody knows that it is committed and has failed to apply it, nobody begins to read without it: `prepared_withheld`
+//!   says so to all, and each tries before he gives up. So whoever was told of the commit, or has seen its other files, meets
+//!   the whole transaction here or an error. Before that first failure it is as if its author were still at it.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -480,13 +483,45 @@ impl Database {
 
     /// Before a reader looks: what a dead author has left prepared is resolved, so that it is there for all who begin after his
     /// death, or for none. Where it cannot be known readers go on (N3 in estate.rs).
-    pub(super) fn settle_prepared_of_dead(&self) {
+    ///
+    /// # Errors
+    /// K9.
+    pub(super) fn settle_prepared_of_dead(&self) -> Result<()> {
         // Acquire pairs with the Release of who prepares. Not 0 for the moment between P and what resolves it.
         if self.control().prepared_end.load(Acquire) == 0 {
-            return;
+            return Ok(());
         }
+        let mut tried = Ok(());
         if !self.is_owner_alive(self.control().right_owner.load(Acquire)) {
-            let _ = self.reap_dead();
+            tried = self.reap_and_settle().and_then(|(_, settled)| settled);
+        }
+        if self.is_withheld() { Err(self.say_withheld(tried.err())) } else { Ok(()) }
+    }
+
+    /// What is prepared is committed, and could not be applied (K9). The caller has its right.
+    pub(super) fn withhold(&self) {
+        let c = self.control();
+        // Release, for readers without the mutex.
+        c.prepared_withheld.store(c.prepared_end.load(Relaxed), Release);
+    }
+
+    pub(super) fn is_withheld(&self) -> bool {
+        let c = self.control();
+        let withheld = c.prepared_withheld.load(Acquire);
+        withheld != 0 && withheld == c.prepared_end.load(Acquire) && self.has_unresolved()
+    }
+
+    /// What is told to who needs a transaction that is withheld. `why`: his own attempt to apply it; none if another was at it.
+    pub(super) fn say_withheld(&self, why: Option<Error>) -> Error {
+        let what = format!(
+            "a committed transaction over several files could not be brought into {} yet, and is not to be seen by half",
+            self.path().display()
+        );
+        let help = "mend that, then use the file again: who does brings it in first";
+        match why {
+            Some(e) if e.is_busy() => Error::Busy(format!("{what}: {e}; retry")),
+            Some(e) => Error::Io { what, source_text: format!("{e}; {help}"), errno: libc::EIO },
+            None => Error::Busy(format!("{what}: another connection tries to; retry")),
         }
     }
 
@@ -528,7 +563,8 @@ impl Database {
                     key,
                     rec,
                 });
-                self.resolve(ops, 0).inspect(|_| several::forget(self.path()))
+                let resolved = self.resolve(ops, 0).inspect(|_| several::forget(self.path()));
+                resolved.inspect_err(|_| self.withhold())
             }
         }?;
         self.settle(resolved.ts.get(), resolved.needs);

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | the stamp of P's generation | - | committed, and there. Nothing is left to do but to sync it, to begin the next generation and to remove the files |
 //! | not | there | rolled back: an empty frame |
-//! | not | gone | committed: the pages are written into the base, in one transaction of SQLite's, and with them the stamp |
+//! | not | gone | committed: the pages are written into the base, in one transaction of SQLite's, and with them the stamp. While that fails readers are refused (K9) |
 //! | not | cannot be known (J5) | stays unsettled: readers go on |
 //!
 //! The author goes by the same table, but knows the decision: he commits through his own handle, and if that fails through
@@ -146,7 +146,16 @@ impl Database {
     ///
     /// # Errors
     /// Everything is as it was, and may be tried again.
-    pub(super) fn settle_prepared_pages(&self, known: Known) -> Result<Option<BaseHeader>> {
+    pub(super) fn settle_prepared_pages(&self, mut known: Known) -> Result<Option<BaseHeader>> {
+        let settled = self.try_to_settle_pages(&mut known);
+        if settled.is_err() && known == Known::Verdict(Verdict::Committed) {
+            self.withhold();
+        }
+        settled
+    }
+
+    /// What is learned of the decision is left in `known`.
+    fn try_to_settle_pages(&self, known: &mut Known) -> Result<Option<BaseHeader>> {
         let found = {
             let guard = self.lock_commit()?;
             if !self.has_unresolved() {
@@ -157,17 +166,18 @@ impl Database {
         let Some(id) = found.pages else {
             return Err(Error::Corrupt("a prepared transaction has lost its pages".into()));
         };
-        if known == Known::Nothing {
+        if *known == Known::Nothing {
             crash_point!("several.inherited");
         }
         let mut header = self.with_base(|base| base.header())?;
         let is_there = header.generation >= found.generation;
         if !is_there {
-            let verdict = match known {
+            let verdict = match *known {
                 Known::Verdict(verdict) => verdict,
                 Known::Nothing => several::verdict(self.path(), &found.name)?,
                 Known::Done => return Err(Error::Replaced(self.path().to_owned())),
             };
+            *known = Known::Verdict(verdict);
             if verdict == Verdict::RolledBack {
                 let resolved = self.resolve_as_rolled_back(0)?;
                 self.settle(resolved.ts.get(), resolved.needs);
@@ -178,7 +188,7 @@ impl Database {
             header = BaseHeader { generation: found.generation, ..header };
             self.write_pages(&pages, &header)?;
             crash_point!("several.pages_put");
-        } else if known != Known::Done {
+        } else if *known != Known::Done {
             // A small commit, which syncs this one (K7).
             self.bury_unfinished_commit()?;
         }

@@ -63,7 +63,7 @@ impl Database {
     /// The newest commit, for who may write, and the end of the newest FULL frame through it.
     pub(crate) fn newest(&self) -> Result<(SnapshotTs, Lsn)> {
         let c = self.control();
-        self.settle_prepared_of_dead();
+        self.settle_prepared_of_dead()?;
         // In this order: should the author of a frame be dead and another be applying it, then one of the two tells.
         let applying = self.is_applying();
         // Acquire pairs with the Release of the committer: nodes up to this timestamp are there.
@@ -78,7 +78,7 @@ impl Database {
     /// The newest commit that a reader may see who begins now (V1, V2).
     pub(crate) fn readable(&self) -> Result<SnapshotTs> {
         let c = self.control();
-        self.settle_prepared_of_dead();
+        self.settle_prepared_of_dead()?;
         // In this order, as above.
         let applying = self.is_applying();
         let visible = c.visible_ts.load(Acquire);

@@ -146,6 +146,12 @@ impl Database {
 
     /// Cleans up after processes that died, so that nobody waits for them (C5, S3). Returns how many.
     pub(crate) fn reap_dead(&self) -> Result<usize> {
+        // A failure to settle what they left is told to whoever needs the rights in vain.
+        self.reap_and_settle().map(|(reaped, _)| reaped)
+    }
+
+    /// The same, and whether what they left is settled.
+    pub(super) fn reap_and_settle(&self) -> Result<(usize, Result<()>)> {
         caller::briefly(|| {
             let mut reaped = 0;
             for index in process::dead(self.region(), self.process()) {
@@ -160,9 +166,7 @@ impl Database {
                     Err(e) => return Err(e),
                 }
             }
-            // A failure is told to whoever needs the rights in vain.
-            let _ = self.settle_estate();
-            Ok(reaped)
+            Ok((reaped, self.settle_estate()))
         })
     }
 
