@@ -6,6 +6,7 @@ use plait_tests::os::{self, Limited};
 use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY, Connection, FULL};
 use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -181,6 +182,47 @@ fn a_process_that_can_open_no_file_fails_before_its_commit_counts_or_not_at_all(
     }
     other.close().expect("it closes");
     sound_at_rest(&fixture.database(), 6);
+}
+
+#[test]
+fn whatever_a_process_cannot_open_the_text_says_once_what_where_and_what_to_do() {
+    let Some(subject) = real_plait("descriptors") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let first = fixture.open();
+    first.execute("INSERT INTO t(n) VALUES(0)").expect("the first write");
+    let mut told = BTreeSet::new();
+    let mut more = 0;
+    let last = loop {
+        let mut poor = Actor::idle(Place::Processes, "poor", &subject);
+        poor.open(Path::new(":memory:")).expect("the library is loaded");
+        let open = std::fs::read_dir(format!("/proc/{}/fd", poor.pid())).expect("its files");
+        let open: BTreeSet<u64> =
+            open.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+        // So that there are `more` free numbers below it.
+        let limit = (0..).filter(|number| !open.contains(number)).nth(more).expect("a number");
+        os::limit(poor.pid(), Limited::Descriptors, Some(limit)).expect("a limit");
+        let outcome = poor.open(&fixture.database());
+        let error = match outcome {
+            Ok(()) => poor.run("INSERT INTO t(n) VALUES(0)").error,
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else { break more };
+        more += 1;
+        assert!(more < 40, "{error}");
+        // The rest is SQLite's own.
+        if error.message == "unable to open database file" {
+            continue;
+        }
+        let text = error.message.to_lowercase();
+        let times = |part: &str| text.matches(part).count();
+        let database = fixture.database().display().to_string().to_lowercase();
+        for part in ["too many open files", "raise the limit of open files", "cannot ", &database] {
+            assert_eq!(times(part), 1, "{part}: {error}");
+        }
+        told.insert(error.message);
+    };
+    assert!(told.len() > 4, "{last}: {told:?}");
+    first.close().expect("it closes");
 }
 
 #[test]

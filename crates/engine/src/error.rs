@@ -95,6 +95,19 @@ pub enum Error {
     },
 }
 
+/// The system's words, with what to do where that is no matter of the file.
+pub(crate) fn say_system(e: &std::io::Error) -> String {
+    match e.raw_os_error() {
+        Some(libc::EMFILE) => format!(
+            "{e}; raise the limit of open files of this process (`ulimit -n`), or close files that it does not need"
+        ),
+        Some(libc::ENFILE) => {
+            format!("{e}; raise the limit of open files of this machine (fs.file-max)")
+        }
+        _ => e.to_string(),
+    }
+}
+
 fn replaced(path: &std::path::Path) -> String {
     let path = path.display();
     format!(
@@ -117,7 +130,7 @@ impl Error {
     pub fn io(what: impl Into<String>, source: &std::io::Error) -> Error {
         Error::Io {
             what: what.into(),
-            source_text: source.to_string(),
+            source_text: say_system(source),
             errno: source.raw_os_error().unwrap_or(0),
         }
     }
@@ -144,9 +157,13 @@ impl From<crate::log::LogError> for Error {
                 source_text: crate::log::LOST_HELP.into(),
                 errno: libc::ENOENT,
             },
-            L::Io { errno, .. } | L::Poisoned { errno } => Error::Io {
-                what: text,
-                source_text: std::io::Error::from_raw_os_error(errno).to_string(),
+            L::Io { what, path, errno } => {
+                let what = format!("cannot {what} {}", crate::log::say_file(&path));
+                Error::io(what, &std::io::Error::from_raw_os_error(errno))
+            }
+            L::Poisoned { errno } => Error::Io {
+                what: crate::log::STOPPED.into(),
+                source_text: crate::log::say_stopped(errno),
                 errno,
             },
         }

@@ -14,6 +14,7 @@ typedef struct PlBase {
   sqlite3 *db;
   const PlMarks *pMarks;  /* of the session, or 0 before it has begun */
   int bMerged;            /* the open write transaction has put or deleted entries */
+  char *zMsg;             /* what plBaseErrmsg() has answered last, or 0 */
   PlApply apply;
 } PlBase;
 
@@ -28,6 +29,15 @@ static unsigned int plBaseVacuum(void *p, const char *zDb, unsigned int nPage, u
   return ((PlBase*)p)->bMerged ? nFree : 0;
 }
 
+/* What SQLite says, and the limit of open files, which it does not tell from a missing file. */
+static char *plBaseSay(sqlite3 *db){
+  int e = (sqlite3_errcode(db) & 0xff)==SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
+  const char *zMore = "";
+  if( e==EMFILE ) zMore = ": too many open files; raise the limit of open files of this process (`ulimit -n`), or close files that it does not need";
+  if( e==ENFILE ) zMore = ": too many open files; raise the limit of open files of this machine (fs.file-max)";
+  return sqlite3_mprintf("%s%s", sqlite3_errmsg(db), zMore);
+}
+
 static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   PlBase *pBase = sqlite3MallocZero(sizeof(PlBase));
   int rc;
@@ -37,7 +47,7 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   rc = sqlite3_open_v2(zPath, &pBase->db,
       SQLITE_OPEN_READWRITE|SQLITE_OPEN_FULLMUTEX|SQLITE_OPEN_PRIVATECACHE|SQLITE_OPEN_EXRESCODE|PL_OPEN_BASE, 0);
   if( rc ){
-    *pzErr = sqlite3_mprintf("cannot open %s: %s", zPath, pBase->db ? sqlite3_errmsg(pBase->db) : sqlite3_errstr(rc));
+    *pzErr = pBase->db ? plBaseSay(pBase->db) : sqlite3_mprintf("%s", sqlite3_errstr(rc));
     sqlite3_close(pBase->db);
     sqlite3_free(pBase);
     return rc;
@@ -66,6 +76,7 @@ static void plBaseClose(void *p){
   plBeforeClose(plBaseBtree(pBase));
   sqlite3_mutex_leave(pBase->db->mutex);
   sqlite3_close(pBase->db);
+  sqlite3_free(pBase->zMsg);
   sqlite3_free(pBase);
 }
 
@@ -78,7 +89,10 @@ static void plBaseUseMarks(PlBase *pBase){
 }
 
 static const char *plBaseErrmsg(void *p){
-  return sqlite3_errmsg(((PlBase*)p)->db);
+  PlBase *pBase = (PlBase*)p;
+  sqlite3_free(pBase->zMsg);
+  pBase->zMsg = plBaseSay(pBase->db);
+  return pBase->zMsg;
 }
 
 /* The file is not that of its WAL: nothing of one may get into the other, not at the close of the connection either. */

@@ -1,8 +1,10 @@
 //! What can go wrong with the log, by what the caller can do about it.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::error::say_system;
 use crate::ids::{Generation, Lsn};
 use crate::shm::mutex::Identity;
 
@@ -149,7 +151,7 @@ pub enum LogError {
         max_bytes: u64,
     },
     /// An operation on the file failed.
-    #[error("cannot {what} the log {path}: {}", std::io::Error::from_raw_os_error(*.errno))]
+    #[error("cannot {what} {}: {}", say_file(.path), say_system(&std::io::Error::from_raw_os_error(*.errno)))]
     Io {
         /// Verb.
         what: &'static str,
@@ -165,11 +167,26 @@ pub enum LogError {
         path: PathBuf,
     },
     /// A write or sync failed earlier, here or in another process (C4).
-    #[error("the log stopped after a failed write or sync ({}); close every connection, and the next to open recovers what is on disk", std::io::Error::from_raw_os_error(*.errno))]
+    #[error("{STOPPED}: {}", say_stopped(*.errno))]
     Poisoned {
         /// The system's error number of the first failure.
         errno: i32,
     },
+}
+
+/// What has happened where a write or sync failed earlier.
+pub(crate) const STOPPED: &str = "the log stopped after a failed write or sync";
+
+/// The rest of that.
+pub(crate) fn say_stopped(errno: i32) -> String {
+    let why = std::io::Error::from_raw_os_error(errno);
+    format!("{why}; close every connection, and the next to open recovers what is on disk")
+}
+
+/// A file that log code works on: the log, or the base's WAL, which has to be on disk before it (before.rs).
+pub(crate) fn say_file(path: &Path) -> String {
+    let is_wal = path.as_os_str().as_bytes().ends_with(b"-wal");
+    format!("{} {}", if is_wal { "the WAL" } else { "the log" }, path.display())
 }
 
 /// What to do about a lost log.

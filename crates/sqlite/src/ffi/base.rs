@@ -79,7 +79,10 @@ impl CBase {
             // SAFETY: see above.
             unsafe { CStr::from_ptr(message) }.to_string_lossy()
         };
-        Err(Error::Base { code, text: format!("cannot {doing} the database file: {why}") })
+        Err(Error::Base {
+            code,
+            text: format!("cannot {doing} the database file {}: {why}", self.path.display()),
+        })
     }
 }
 
