@@ -20,6 +20,7 @@ fn main() -> Result<()> {
 
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", csrc.display());
+    println!("cargo::rerun-if-changed={}", package.join("include").display());
     for manifest in upstream::manifests(workspace) {
         println!("cargo::rerun-if-changed={}", manifest.display());
     }

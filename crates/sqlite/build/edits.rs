@@ -317,6 +317,15 @@ pub const EDITS: &[Edit] = &[
         why: "FTS5 keeps the list of its segments across transactions as long as data_version stays: a transaction that \
               searches must have read it. int plNotesReads(sqlite3*, const char *zDb)",
     },
+    // ---- the key-value API
+    Edit {
+        section: "vdbeblob.c",
+        anchor: "#endif /* #ifndef SQLITE_OMIT_INCRBLOB */",
+        place: After,
+        text: "#include \"map.c\" /* [plait] */",
+        why: "maps are built like incremental blob handles: they see what the machine's own API files see, \
+              and call what later ones define",
+    },
     // ---- code that looks at the file page by page
     Edit {
         section: "btree.h",

@@ -50,7 +50,14 @@ fn the_library_exports_the_stock_api_and_plaits() {
     let missing: Vec<_> = stock.difference(&ours).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
     let more: Vec<_> = ours.difference(&stock).collect();
-    assert_eq!(more, ["plait_version"]);
+    assert!(more.iter().all(|name| name.starts_with("plait_")), "{more:?}");
+    let header = std::fs::read_to_string(dist("include/plait.h")).expect("it is there");
+    let undeclared: Vec<_> =
+        more.iter().filter(|name| !header.contains(&format!("{name}("))).collect();
+    assert!(undeclared.is_empty(), "not in plait.h: {undeclared:?}");
+    for name in ["plait_version", "plait_map_open", "plait_cursor_seek", "plait_load"] {
+        assert!(ours.contains(name), "{name}");
+    }
 }
 
 #[test]
@@ -96,6 +103,45 @@ fn a_shell_runs_on_the_library_beside_it() {
     let version = "SELECT count(*) FROM pragma_function_list WHERE name='plait_version'";
     assert_ne!(sql("bin/sqlite3", version).trim(), "0");
     assert_eq!(sql("stock/bin/sqlite3", version).trim(), "0");
+}
+
+/// The block of C in a page that contains some words.
+fn block_of_c(page: &str, words: &str) -> String {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a workspace");
+    let text = std::fs::read_to_string(workspace.join(page)).expect("the page is there");
+    let blocks = text.split("```c\n").skip(1);
+    let mut codes = blocks.filter_map(|rest| rest.split_once("```").map(|(code, _)| code));
+    codes.find(|code| code.contains(words)).expect("the page has such a block").to_owned()
+}
+
+#[test]
+fn the_examples_of_the_key_value_api_build_and_run() {
+    let whole = block_of_c("docs/key-value.md", "int main");
+    let part = format!(
+        "#include <stdio.h>\n#include <plait.h>\nint main(void){{\nsqlite3 *db;\nsqlite3_open(\"readme.db\", &db);\n\
+         {}return sqlite3_close(db);\n}}\n",
+        block_of_c("README.md", "plait_map_open")
+    );
+    for (code, want) in [(whole, "2 bytes, 1 visits\n"), (part, "\u{1}\u{2}")] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (source, program) = (directory.path().join("kv.c"), directory.path().join("kv"));
+        std::fs::write(&source, code).expect("a writable directory");
+        let (include, library) = (dist("include"), dist("lib"));
+        let mut command = Command::new("cc");
+        command
+            .args(["-std=c89", "-Wall", "-Werror", "-Wno-long-long"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&program);
+        command.arg("-I").arg(include).arg("-L").arg(&library).arg("-lsqlite3");
+        let built = command.output().expect("there is a compiler");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let mut command = Command::new(&program);
+        let run = command.current_dir(directory.path()).env("LD_LIBRARY_PATH", library).output();
+        let run = run.expect("it starts");
+        assert!(run.status.success(), "{run:?}");
+        assert_eq!(String::from_utf8_lossy(&run.stdout), want);
+    }
 }
 
 #[test]

@@ -76,11 +76,11 @@ pub type CompareFn =
 pub type DestructorFn = Option<unsafe extern "C" fn(*mut c_void)>;
 
 macro_rules! functions {
-    ($( $field:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?; )*) => {
+    ($name:ident: $( $field:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?; )*) => {
         /// Function pointers of one loaded library, named as in C without the prefix.
-        pub struct Functions { $( pub $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?, )* }
+        pub struct $name { $( pub $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?, )* }
 
-        impl Functions {
+        impl $name {
             fn resolve(library: &libloading::os::unix::Library) -> Result<Self, libloading::Error> {
                 Ok(Self { $(
                     $field: {
@@ -96,6 +96,7 @@ macro_rules! functions {
 }
 
 functions! {
+    Functions:
     libversion = b"sqlite3_libversion\0": fn() -> *const c_char;
     sourceid = b"sqlite3_sourceid\0": fn() -> *const c_char;
     compileoption_get = b"sqlite3_compileoption_get\0": fn(c_int) -> *const c_char;
@@ -135,6 +136,7 @@ functions! {
     wal_hook = b"sqlite3_wal_hook\0": fn(*mut RawDb, Option<WalFn>, *mut c_void) -> *mut c_void;
     snapshot_get = b"sqlite3_snapshot_get\0": fn(*mut RawDb, *const c_char, *mut *mut c_void) -> c_int;
     snapshot_free = b"sqlite3_snapshot_free\0": fn(*mut c_void);
+    limit = b"sqlite3_limit\0": fn(*mut RawDb, c_int, c_int) -> c_int;
     interrupt = b"sqlite3_interrupt\0": fn(*mut RawDb);
     changes64 = b"sqlite3_changes64\0": fn(*mut RawDb) -> i64;
     total_changes64 = b"sqlite3_total_changes64\0": fn(*mut RawDb) -> i64;
@@ -180,9 +182,82 @@ functions! {
     changeset_apply = b"sqlite3changeset_apply\0": fn(*mut RawDb, c_int, *mut c_void, Option<FilterFn>, Option<ConflictFn>, *mut c_void) -> c_int;
 }
 
+/// `plait_map`.
+#[repr(C)]
+pub struct RawMap {
+    _opaque: [u8; 0],
+}
+
+/// `plait_cursor`.
+#[repr(C)]
+pub struct RawCursor {
+    _opaque: [u8; 0],
+}
+
+/// `plait_value`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct RawKeyValue {
+    pub kind: c_int,
+    pub integer: i64,
+    pub real: f64,
+    pub data: *const c_void,
+    pub size: i64,
+}
+
+/// `plait_range`.
+#[repr(C)]
+pub struct RawRange {
+    pub lo: RawKeyValue,
+    pub hi: RawKeyValue,
+    pub flags: c_int,
+}
+
+/// `plait_batch_item`.
+#[repr(C)]
+pub struct RawItem {
+    pub op: c_int,
+    pub key: RawKeyValue,
+    pub value: RawKeyValue,
+}
+
+pub type NextFn = unsafe extern "C" fn(*mut c_void, *mut RawKeyValue, *mut RawKeyValue) -> c_int;
+type Out = *mut RawKeyValue;
+
+functions! {
+    MapFunctions:
+    map_open = b"plait_map_open\0": fn(*mut RawDb, *const c_char, *const c_char, c_int, *mut *mut RawMap) -> c_int;
+    map_close = b"plait_map_close\0": fn(*mut RawMap) -> c_int;
+    get = b"plait_get\0": fn(*mut RawMap, RawKeyValue, Out) -> c_int;
+    contains = b"plait_contains\0": fn(*mut RawMap, RawKeyValue, *mut c_int) -> c_int;
+    get_many = b"plait_get_many\0": fn(*mut RawMap, c_int, *const RawKeyValue, Out) -> c_int;
+    put = b"plait_put\0": fn(*mut RawMap, RawKeyValue, RawKeyValue) -> c_int;
+    insert = b"plait_insert\0": fn(*mut RawMap, RawKeyValue, RawKeyValue, *mut c_int) -> c_int;
+    update = b"plait_update\0": fn(*mut RawMap, RawKeyValue, RawKeyValue, *mut c_int) -> c_int;
+    delete = b"plait_delete\0": fn(*mut RawMap, RawKeyValue, *mut c_int) -> c_int;
+    compare_and_swap = b"plait_compare_and_swap\0": fn(*mut RawMap, RawKeyValue, RawKeyValue, RawKeyValue, *mut c_int) -> c_int;
+    add = b"plait_add\0": fn(*mut RawMap, RawKeyValue, i64, *mut i64) -> c_int;
+    append = b"plait_append\0": fn(*mut RawMap, RawKeyValue, RawKeyValue, *mut i64) -> c_int;
+    count_range = b"plait_count_range\0": fn(*mut RawMap, *const RawRange, *mut i64) -> c_int;
+    delete_range = b"plait_delete_range\0": fn(*mut RawMap, *const RawRange, *mut i64) -> c_int;
+    first = b"plait_first\0": fn(*mut RawMap, *const RawRange, Out, Out) -> c_int;
+    last = b"plait_last\0": fn(*mut RawMap, *const RawRange, Out, Out) -> c_int;
+    cursor_open = b"plait_cursor_open\0": fn(*mut RawMap, *const RawRange, *mut *mut RawCursor) -> c_int;
+    cursor_first = b"plait_cursor_first\0": fn(*mut RawCursor, Out, Out) -> c_int;
+    cursor_last = b"plait_cursor_last\0": fn(*mut RawCursor, Out, Out) -> c_int;
+    cursor_next = b"plait_cursor_next\0": fn(*mut RawCursor, Out, Out) -> c_int;
+    cursor_prev = b"plait_cursor_prev\0": fn(*mut RawCursor, Out, Out) -> c_int;
+    cursor_seek = b"plait_cursor_seek\0": fn(*mut RawCursor, RawKeyValue, c_int, Out, Out) -> c_int;
+    cursor_close = b"plait_cursor_close\0": fn(*mut RawCursor) -> c_int;
+    batch = b"plait_batch\0": fn(*mut RawMap, c_int, *const RawItem, *mut c_int) -> c_int;
+    load = b"plait_load\0": fn(*mut RawMap, c_int, NextFn, *mut c_void, *mut i64) -> c_int;
+}
+
 /// One loaded shared object. It stays loaded to the end of the process: connections point into it.
 pub struct Loaded {
     pub functions: Functions,
+    /// The key-value interface, which stock libraries have not.
+    pub maps: Option<MapFunctions>,
     pub path: PathBuf,
     _library: libloading::os::unix::Library,
 }
@@ -200,8 +275,9 @@ pub fn load(path: &Path) -> Result<&'static Loaded, libloading::Error> {
     // SAFETY: libsqlite3 runs no initialisers that could be unsound; the handle is kept for the life of the process.
     let library = unsafe { libloading::os::unix::Library::open(Some(path), flags) }?;
     let functions = Functions::resolve(&library)?;
+    let maps = MapFunctions::resolve(&library).ok();
     let entry: &'static Loaded =
-        Box::leak(Box::new(Loaded { functions, path: path.to_owned(), _library: library }));
+        Box::leak(Box::new(Loaded { functions, maps, path: path.to_owned(), _library: library }));
     loaded.push(entry);
     Ok(entry)
 }

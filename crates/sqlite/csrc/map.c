@@ -1,0 +1,441 @@
+/*
+** map.c - the key-value API of plait.h: maps, and the small programs that they run.
+**
+** Included after vdbeblob.c, whose way it goes: a map owns programs of the virtual machine that no SQL was compiled to.
+**
+**     Transaction   begins, waits, opens the statement journal, and checks that the schema is the one that this was made for
+**     TableLock
+**     Open...       0: the table, or the primary key of one WITHOUT ROWID. 1: the index of a primary key beside rowids
+**     Function      plMapCall(): does the operation, directly on the b-tree cursors
+**     Halt          commits
+**
+** So all that surrounds a statement (busy handling, interrupt, autocommit, hooks, savepoints, what concurrent mode does for statements
+** of either kind) is the code that every statement runs. An operation that reads and writes is one write statement: in
+** autocommit it has the right to write before it reads, and is in conflict with nobody.
+**
+** Files:   map.c        programs, opening and closing
+**          map_shape.c  what a table is to a map
+**          map_row.c    keys, rows, records
+**          map_range.c  ranges and steps
+**          map_write.c  one row is written, directly or through SQL
+**          map_call.c   the operations on one key, and many
+**          map_walk.c   the operations on ranges; cursors
+**          map_load.c   the bulk loader
+**
+** How the function is asked again. It answers with a number in the program's register 1:
+**
+**     PLM_DONE    the operation is done
+**     PLM_AGAIN   call me again: a long walk lets the machine look for an interrupt in between
+**     PLM_ROWID   call me again with a new rowid in register 2; it then starts over with the row in question
+**     a cursor's program always comes to a ResultRow instead, and stays there between moves
+**
+** Invariants
+**  K1 A program is used only if it is not expired, and its Transaction finds cookie and generation of the schema that it was made
+**     from: SQLITE_SCHEMA makes it anew. No root page outlives that check.
+**  K2 There is a program as long as there is a map, be it an expired one: it keeps the connection from being freed.
+**  K3 bBusy while a program of the map runs: a call from within is refused. A cursor that rests on a row is not running.
+**  K4 Nothing is written before all that may refuse the operation for its own reasons (type, size, condition) has been asked, or the
+**     statement has a journal (bJournal) to be undone by.
+**  K5 Writes that something hangs on (PlShape.bDirect==0, a preupdate hook, NULL for a NOT NULL column) are nested SQL
+**     statements; the outer statement has the transaction, and they never commit.
+**
+** Threads: the connection's mutex is held in every call.
+*/
+#include "../include/plait.h"
+
+typedef struct PlShape PlShape;
+typedef struct PlProg PlProg;
+typedef struct PlOp PlOp;
+typedef struct PlKey PlKey;
+typedef struct PlBounds PlBounds;
+
+#define PLM_DONE   0
+#define PLM_AGAIN  1
+#define PLM_ROWID  (-1)
+
+#define PLM_ROWIDS 0     /* PlShape.eForm: INTEGER PRIMARY KEY. Cursor 0: the table */
+#define PLM_KEYED  1     /* WITHOUT ROWID. Cursor 0: the primary key, which holds the row */
+#define PLM_INDEX  2     /* rowids, and an index for the key. Cursor 1: the index */
+
+#define PLM_INSERT 0     /* PlMap.apSql[] */
+#define PLM_UPDATE 1
+#define PLM_DELETE 2
+
+/* What a table is to a map. */
+struct PlShape {
+  u8 eForm;
+  u8 bDirect;            /* writes go to the b-trees */
+  u8 bDesc;              /* the key's b-tree is in descending order */
+  u8 bNullKey;           /* it may hold rows without a key */
+  u8 bBinary;            /* the key's collation compares bytes */
+  u8 bNotNull;           /* the value's column has NOT NULL */
+  char affKey, affValue;
+  u8 iKeyAt;             /* the key's field in a row of two */
+  int iValueAt;          /* the value's field in the row */
+  char *zTab, *zKey, *zValue;   /* names as the schema has them */
+  sqlite3_value *pDefault;      /* value of rows from before the column was added, or 0 */
+};
+
+/* One program, and what it is doing. */
+struct PlProg {
+  Vdbe *v;
+  FuncDef fn;            /* its Function; pUserData is this */
+  plait_map *pMap;
+  PlOp *pOp;             /* operation in progress */
+  PlShape s;
+};
+
+#define PLP_READ   0
+#define PLP_WRITE  1
+#define PLP_CURSOR 2
+
+struct plait_map {
+  sqlite3 *db;
+  char *zDb, *zTable;    /* as opened */
+  int flags;
+  int nRef;              /* 1 for the handle, 1 for each cursor */
+  u8 bBusy;              /* K3 */
+  PlProg aProg[2];       /* PLP_READ, PLP_WRITE */
+  sqlite3_stmt *apSql[3];
+  Mem holdKey, holdValue;   /* answers */
+  u8 *aMany;             /* answers of plait_get_many() */
+  i64 nMany, nManyAlloc;
+  u8 *aRec;              /* the record being made */
+  i64 nRecAlloc;
+};
+
+/* A key that is looked for, converted as the column asks. */
+struct PlKey {
+  u8 bInt;               /* PLM_ROWIDS: it can be found, as i */
+  u8 bSet;
+  i64 i;
+  Mem m;
+};
+
+struct PlBounds {
+  u8 bReady;
+  u8 bLo, bHi, bLoOpen, bHiOpen, bEmpty;
+  PlKey lo, hi;
+};
+
+/* An operation: what was asked, how far it is, what is answered. */
+struct PlOp {
+  int (*xDo)(PlOp*, int *pNext);
+  PlProg *g;
+  sqlite3 *db;
+  const plait_value *pKey, *pValue, *pExpect;
+  const plait_range *pRange;
+  plait_value *pKeyOut, *pValueOut;
+  void *pArg;
+  i64 n;                 /* a number asked or answered */
+  int i;                 /* item */
+  int eMode;
+  u8 bDone;
+  u8 bJournal;           /* several b-tree changes: see K4 */
+  u8 bRowid;             /* register 2 is a new rowid */
+  u8 bStarted;
+  char *zErr;            /* text for the code that xDo returns, or 0 */
+  PlKey key;
+  PlBounds b;
+};
+
+#include "map_shape.c"
+#include "map_row.c"
+#include "map_range.c"
+#include "map_write.c"
+
+/* The Function of a program. */
+static void plMapCall(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg){
+  PlOp *pOp = ((PlProg*)pCtx->pFunc->pUserData)->pOp;
+  int eNext = PLM_DONE;
+  int rc = pOp->xDo(pOp, &eNext);
+  UNUSED_PARAMETER2(nArg, apArg);
+  pOp->bRowid = eNext==PLM_ROWID;
+  if( rc==SQLITE_OK ){
+    sqlite3VdbeMemSetInt64(pCtx->pOut, eNext);
+  }else if( rc==SQLITE_NOMEM ){
+    sqlite3_result_error_nomem(pCtx);
+  }else{
+    sqlite3_result_error(pCtx, pOp->zErr ? pOp->zErr : plErrStr(pOp->db, rc), -1);
+    pCtx->isError = rc;
+  }
+  sqlite3_free(pOp->zErr);
+  pOp->zErr = 0;
+}
+
+static void plMapCode(Parse *pParse, PlProg *g, int eKind, int iDb, Table *pTab, Index *pPk){
+  Vdbe *v = pParse->pVdbe;
+  int bWrite = eKind==PLP_WRITE;
+  int eOpen = bWrite ? OP_OpenWrite : OP_OpenRead;
+  int iCall, iEnd, iAgain;
+  sqlite3VdbeAddOp4Int(v, OP_Transaction, iDb, bWrite, pTab->pSchema->schema_cookie, pTab->pSchema->iGeneration);
+  sqlite3VdbeChangeP5(v, 1);
+  sqlite3VdbeUsesBtree(v, iDb);
+  sqlite3VdbeAddOp4(v, OP_TableLock, iDb, pTab->tnum, bWrite, pTab->zName, P4_TRANSIENT);
+  if( g->s.eForm==PLM_KEYED ){
+    sqlite3VdbeAddOp3(v, eOpen, 0, pPk->tnum, iDb);
+    sqlite3VdbeSetP4KeyInfo(pParse, pPk);
+  }else{
+    sqlite3VdbeAddOp4Int(v, eOpen, 0, pTab->tnum, iDb, pTab->nCol);
+  }
+  if( g->s.eForm==PLM_INDEX ){
+    sqlite3VdbeAddOp3(v, eOpen, 1, pPk->tnum, iDb);
+    sqlite3VdbeSetP4KeyInfo(pParse, pPk);
+  }
+  iCall = sqlite3VdbeAddFunctionCall(pParse, 0, 1, 1, 0, &g->fn, 0);
+  if( eKind==PLP_CURSOR ){
+    sqlite3VdbeAddOp2(v, OP_ResultRow, 1, 1);
+    sqlite3VdbeAddOp2(v, OP_Goto, 0, iCall);
+  }else{
+    iEnd = sqlite3VdbeAddOp1(v, OP_IfNot, 1);
+    iAgain = sqlite3VdbeAddOp1(v, OP_IfPos, 1);
+    if( g->s.eForm==PLM_INDEX && bWrite ) sqlite3VdbeAddOp2(v, OP_NewRowid, 0, 2);
+    sqlite3VdbeJumpHere(v, iAgain);
+    sqlite3VdbeAddOp2(v, OP_Goto, 0, iCall);
+    sqlite3VdbeJumpHere(v, iEnd);
+  }
+  sqlite3VdbeAddOp0(v, OP_Halt);
+  if( pParse->db->mallocFailed ) return;
+  if( bWrite ) sqlite3VdbeCountChanges(v);
+  pParse->nVar = 0;
+  pParse->nMem = 2;
+  pParse->nTab = 2;
+  sqlite3VdbeMakeReady(v, pParse);
+}
+
+static void plProgClear(PlProg *g){
+  sqlite3 *db = g->pMap->db;
+  plShapeClear(db, &g->s);
+  if( g->v ) (void)sqlite3VdbeFinalize(g->v);
+  g->v = 0;
+}
+
+/* The table is not there, or another one than this connection knows: SQL finds out, and reads the schema anew. */
+static int plMapAskSql(plait_map *m){
+  sqlite3_stmt *p = 0;
+  char *z = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\" LIMIT 0", m->zDb, m->zTable);
+  sqlite3_xauth xAuth = m->db->xAuth;
+  int rc;
+  if( z==0 ) return SQLITE_NOMEM_BKPT;
+  m->db->xAuth = 0;
+  rc = sqlite3_prepare_v2(m->db, z, -1, &p, 0);
+  if( rc==SQLITE_OK ){
+    (void)sqlite3_step(p);
+    rc = sqlite3_finalize(p);
+  }
+  m->db->xAuth = xAuth;
+  sqlite3_free(z);
+  return rc;
+}
+
+/* Makes a program from the schema as this connection knows it. On failure pParse has code and text. */
+static void plMapCompile(Parse *pParse, PlProg *g, int eKind){
+  sqlite3 *db = pParse->db;
+  plait_map *m = g->pMap;
+  Index *pPk = 0;
+  Table *pTab = sqlite3LocateTable(pParse, 0, m->zTable, m->zDb);
+  int iDb;
+  if( pTab==0 ) return;
+  iDb = sqlite3SchemaToIndex(db, pTab->pSchema);
+  if( iDb==1 && sqlite3OpenTempDatabase(pParse) ) return;
+  plShapeOf(pParse, m, pTab, &g->s, &pPk);
+  if( pParse->nErr==0 ) plShapeAuthorize(pParse, m, iDb, &g->s);
+  if( pParse->nErr || db->mallocFailed ) return;
+  g->v = sqlite3VdbeCreate(pParse);
+  if( g->v==0 ) return;
+  memset(&g->fn, 0, sizeof(g->fn));
+  g->fn.xSFunc = plMapCall;
+  g->fn.pUserData = g;
+  g->fn.zName = "plait_map";
+  plMapCode(pParse, g, eKind, iDb, pTab, pPk);
+}
+
+/* Makes a program anew. On failure the old one stays, expired (K2), and the connection has the text. */
+static int plMapBuild(PlProg *g, int eKind){
+  plait_map *m = g->pMap;
+  sqlite3 *db = m->db;
+  PlProg old = *g;
+  Parse sParse;
+  int nTry, rc = SQLITE_OK;
+  for(nTry=0; nTry<2; nTry++){
+    memset(&g->s, 0, sizeof(g->s));
+    g->v = 0;
+    sqlite3ParseObjectInit(&sParse, db);
+    sqlite3BtreeEnterAll(db);
+    plMapCompile(&sParse, g, eKind);
+    sqlite3BtreeLeaveAll(db);
+    rc = db->mallocFailed ? SQLITE_NOMEM_BKPT : sParse.rc==SQLITE_DONE ? SQLITE_OK : sParse.rc;
+    if( rc==SQLITE_OK && sParse.nErr ) rc = SQLITE_ERROR;
+    if( rc ){
+      sqlite3ErrorWithMsg(db, rc, sParse.zErrMsg ? "%s" : (char*)0, sParse.zErrMsg);
+      plProgClear(g);
+    }
+    sqlite3DbFree(db, sParse.zErrMsg);
+    sParse.zErrMsg = 0;
+    sqlite3ParseObjectReset(&sParse);
+    if( rc!=SQLITE_ERROR ) break;
+    if( nTry==0 && (rc = plMapAskSql(m))!=SQLITE_OK ) break;
+  }
+  if( rc ){
+    g->v = old.v;
+    g->s = old.s;
+    if( g->v ) g->v->expired = 1;
+  }else{
+    plProgClear(&old);
+  }
+  return rc;
+}
+
+static void plMapDropSql(plait_map *m){
+  int i;
+  for(i=0; i<3; i++){
+    sqlite3_finalize(m->apSql[i]);
+    m->apSql[i] = 0;
+  }
+}
+
+static void plOpClear(PlOp *pOp){
+  plKeyClear(&pOp->key);
+  plKeyClear(&pOp->b.lo);
+  plKeyClear(&pOp->b.hi);
+}
+
+/* Runs an operation as a statement. What it needs of memory is given back by then. */
+static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
+  PlProg *g = &m->aProg[eKind];
+  int nTry, rc;
+  if( m->bBusy ) return SQLITE_MISUSE_BKPT;
+  if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
+    sqlite3ErrorWithMsg(m->db, SQLITE_READONLY, "map of \"%s\" was opened with PLAIT_MAP_READONLY", m->zTable);
+    return SQLITE_READONLY;
+  }
+  m->bBusy = 1;
+  pOp->db = m->db;
+  pOp->g = g;
+  for(nTry=0; nTry<SQLITE_MAX_SCHEMA_RETRY; nTry++){
+    rc = SQLITE_OK;
+    if( g->v==0 || g->v->expired ){
+      plMapDropSql(m);
+      rc = plMapBuild(g, eKind);
+      if( rc ) break;
+    }
+    g->pOp = pOp;
+    if( eKind==PLP_WRITE ) g->v->usesStmtJournal = pOp->bJournal || !g->s.bDirect || m->db->xPreUpdateCallback;
+    (void)sqlite3_step((sqlite3_stmt*)g->v);
+    rc = sqlite3_reset((sqlite3_stmt*)g->v);
+    g->pOp = 0;
+    if( rc!=SQLITE_SCHEMA ) break;
+    g->v->expired = 1;
+    plOpClear(pOp);
+    pOp->b.bReady = pOp->bStarted = pOp->bRowid = 0;
+  }
+  plOpClear(pOp);
+  m->bBusy = 0;
+  return rc;
+}
+
+/* The start and the end of every call. */
+static int plMapEnter(plait_map *m){
+  if( m==0 ) return SQLITE_MISUSE_BKPT;
+  sqlite3_mutex_enter(m->db->mutex);
+  return SQLITE_OK;
+}
+static int plMapLeave(plait_map *m, int rc){
+  sqlite3 *db = m->db;
+  rc = sqlite3ApiExit(db, rc);
+  sqlite3_mutex_leave(db->mutex);
+  return rc;
+}
+
+static const char *plMapCreate(int flags){
+  if( flags & PLAIT_MAP_CREATE_INTEGER ) return "(k INTEGER PRIMARY KEY, v)";
+  if( flags & PLAIT_MAP_CREATE_BYTES ) return "(k BLOB PRIMARY KEY, v) WITHOUT ROWID";
+  if( flags & PLAIT_MAP_CREATE_TEXT ) return "(k TEXT PRIMARY KEY, v) WITHOUT ROWID";
+  return 0;
+}
+
+static int plNoRow(PlOp *pOp, int *pNext){
+  (void)pOp;
+  (void)pNext;
+  return SQLITE_OK;
+}
+
+/* Gives up one reference, and with the last one everything. Leaves the mutex: the connection may go with the last program. */
+static void plMapRelease(plait_map *m){
+  sqlite3 *db = m->db;
+  sqlite3_stmt *pLast = 0;
+  if( --m->nRef==0 ){
+    plMapDropSql(m);
+    pLast = (sqlite3_stmt*)m->aProg[PLP_READ].v;
+    m->aProg[PLP_READ].v = 0;
+    plProgClear(&m->aProg[PLP_READ]);
+    plProgClear(&m->aProg[PLP_WRITE]);
+    sqlite3VdbeMemRelease(&m->holdKey);
+    sqlite3VdbeMemRelease(&m->holdValue);
+    sqlite3_free(m->aMany);
+    sqlite3_free(m->aRec);
+    sqlite3_free(m->zDb);
+    sqlite3_free(m->zTable);
+    sqlite3_free(m);
+  }
+  sqlite3_mutex_leave(db->mutex);
+  sqlite3_finalize(pLast);
+}
+
+SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, int flags, plait_map **ppMap){
+  plait_map *m;
+  PlOp op;
+  const char *zForm = plMapCreate(flags);
+  int rc;
+  if( ppMap==0 ) return SQLITE_MISUSE_BKPT;
+  *ppMap = 0;
+  if( !sqlite3SafetyCheckOk(db) || zTable==0 ) return SQLITE_MISUSE_BKPT;
+  if( flags & ~(PLAIT_MAP_READONLY|PLAIT_MAP_CREATE_INTEGER|PLAIT_MAP_CREATE_BYTES|PLAIT_MAP_CREATE_TEXT) ){
+    return SQLITE_MISUSE_BKPT;
+  }
+  sqlite3_mutex_enter(db->mutex);
+  m = sqlite3MallocZero(sizeof(*m));
+  if( m ){
+    m->db = db;
+    m->flags = flags;
+    m->nRef = 1;
+    m->aProg[0].pMap = m->aProg[1].pMap = m;
+    m->zDb = sqlite3_mprintf("%s", zDb ? zDb : "main");
+    m->zTable = sqlite3_mprintf("%s", zTable);
+    sqlite3VdbeMemInit(&m->holdKey, db, MEM_Null);
+    sqlite3VdbeMemInit(&m->holdValue, db, MEM_Null);
+  }
+  if( m==0 || m->zDb==0 || m->zTable==0 ){
+    rc = SQLITE_NOMEM_BKPT;
+    sqlite3Error(db, rc);
+  }else{
+    memset(&op, 0, sizeof(op));
+    op.xDo = plNoRow;
+    rc = plMapRun(m, PLP_READ, &op);
+    if( rc==SQLITE_ERROR && zForm && plMapAskSql(m)!=SQLITE_OK ){
+      char *z = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS \"%w\".\"%w\"%s", m->zDb, m->zTable, zForm);
+      rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
+      sqlite3_free(z);
+      if( rc==SQLITE_OK ) rc = plMapRun(m, PLP_READ, &op);
+    }
+  }
+  rc = sqlite3ApiExit(db, rc);
+  if( rc && m ){
+    plMapRelease(m);
+    return rc;
+  }
+  *ppMap = m;
+  sqlite3_mutex_leave(db->mutex);
+  return rc;
+}
+
+SQLITE_API int plait_map_close(plait_map *m){
+  if( m==0 ) return SQLITE_OK;
+  sqlite3_mutex_enter(m->db->mutex);
+  plMapRelease(m);
+  return SQLITE_OK;
+}
+
+#include "map_call.c"
+#include "map_walk.c"
+#include "map_load.c"
