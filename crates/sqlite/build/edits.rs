@@ -452,6 +452,14 @@ pub const EDITS: &[Edit] = &[
         why: "virtual tables and SQL functions of every connection. int plRegister(sqlite3*)",
     },
     Edit {
+        section: "main.c",
+        anchor: "    sqlite3AutoLoadExtensions(db);",
+        place: Replace,
+        text: "    if( (db->openFlags & PL_OPEN_BASE)==0 ) sqlite3AutoLoadExtensions(db); /* [plait] */",
+        why: "an application's automatic extensions are for the connections that it opens: on a hidden one, which is opened while \
+              its database is, their SQL would wait for that opening, and their refusal would end it",
+    },
+    Edit {
         section: "pragma.c",
         anchor: "  rc = sqlite3_file_control(db, zDb, SQLITE_FCNTL_PRAGMA, (void*)aFcntl);",
         place: Replace,

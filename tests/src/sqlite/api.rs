@@ -62,6 +62,9 @@ pub type AuthorizerFn = unsafe extern "C" fn(
     *const c_char,
     *const c_char,
 ) -> c_int;
+/// What `sqlite3_auto_extension` takes under the type of a function without arguments.
+pub type ExtensionFn =
+    unsafe extern "C" fn(*mut c_void, *mut *const c_char, *const c_void) -> c_int;
 pub type CommitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub type RollbackFn = unsafe extern "C" fn(*mut c_void);
 pub type UpdateFn = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, i64);
@@ -102,6 +105,7 @@ functions! {
     compileoption_get = b"sqlite3_compileoption_get\0": fn(c_int) -> *const c_char;
     // With an option that takes no further arguments.
     config = b"sqlite3_config\0": fn(c_int) -> c_int;
+    auto_extension = b"sqlite3_auto_extension\0": fn(Option<ExtensionFn>) -> c_int;
     malloc64 = b"sqlite3_malloc64\0": fn(u64) -> *mut c_void;
     free = b"sqlite3_free\0": fn(*mut c_void);
     vfs_find = b"sqlite3_vfs_find\0": fn(*const c_char) -> *mut RawVfs;

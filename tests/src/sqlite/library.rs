@@ -75,6 +75,16 @@ impl Library {
         assert_eq!(code, 0, "it is in use already");
     }
 
+    /// `sqlite3_auto_extension()`: called for every connection that this process opens with the library from now on.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn register_automatic_extension(&self, extension: api::ExtensionFn) {
+        // SAFETY: it is called with a connection, a place for a message and the table of functions.
+        let code = unsafe { (self.functions().auto_extension)(Some(extension)) };
+        assert_eq!(code, 0, "out of memory");
+    }
+
     /// Registers a VFS of this name that does what the default one does, with its files.
     ///
     /// # Panics
