@@ -33,6 +33,8 @@ pub enum Work {
     Crew(jobs::ledger::Crew),
     /// Increments one of a few rows for a time.
     Counter(jobs::counter::Counter),
+    /// Works on a map of the key-value API.
+    Maps(jobs::maps::Maps),
     /// Takes jobs out of a queue.
     Taker(jobs::queue::Taker),
     /// Reads an invariant over and over.
@@ -86,6 +88,7 @@ impl Job {
             Work::Ledger(work) => work.run(self, reporter),
             Work::Crew(work) => work.run(self, reporter),
             Work::Counter(work) => work.run(self, reporter),
+            Work::Maps(work) => work.run(self, reporter),
             Work::Taker(work) => work.run(self, reporter),
             Work::Reader(work) => work.run(self, reporter),
             Work::Differential(work) => work.run(self, reporter),

@@ -4,6 +4,7 @@ pub mod counter;
 pub mod differential;
 pub mod history;
 pub mod ledger;
+pub mod maps;
 pub mod pairs;
 pub mod process_rules;
 pub mod queue;
