@@ -5,6 +5,10 @@ use plait_tests::in_threads_and_processes;
 use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY_SNAPSHOT, CONSTRAINT};
 use plait_tests::subject::{Fixture, real_plait};
+use std::time::{Duration, Instant};
+
+/// Far more than what waits for nobody takes.
+const PROMPT: Duration = Duration::from_secs(5);
 
 const ROWS: &str = "
     CREATE TABLE t(id INTEGER PRIMARY KEY, grp INTEGER, val TEXT);
@@ -481,4 +485,73 @@ in_threads_and_processes! {
             assert_ne!(reader.ok("SELECT * FROM t"), before, "then the present");
         }
     }
+}
+
+/// Those that have lost begin one after the other (txn/turns.rs). Nobody is kept up by that: here all are of one thread.
+#[test]
+fn transactions_that_keep_losing_keep_nobody_from_anything() {
+    let Some(subject) = real_plait("turns") else { return };
+    let fixture = Fixture::new(
+        subject,
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, n); INSERT INTO t VALUES(1, 0), (2, 0)",
+    );
+    let [winner, loser, other] = [(); 3].map(|()| fixture.open());
+    let change = "BEGIN CONCURRENT; UPDATE t SET n=n+1 WHERE id=1";
+    for connection in [&loser, &other] {
+        for _ in 0..3 {
+            connection.execute(change).expect("an update");
+            winner.execute("UPDATE t SET n=n+1 WHERE id=1").expect("it is not optimistic");
+            let error = connection.execute("COMMIT").expect_err("it has lost");
+            assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
+            connection.execute("ROLLBACK").expect("it ends");
+        }
+    }
+    let begun = Instant::now();
+    for _ in 0..3 {
+        // It has the turn and sits on it.
+        loser.execute(change).expect("an update");
+        other.execute(change).expect("an update, after a moment");
+        other.execute("COMMIT").expect("it is the first");
+        winner.execute("UPDATE t SET n=n+1 WHERE id=2").expect("it waits for nobody");
+        let error = loser.execute("COMMIT").expect_err("it has lost");
+        assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
+        loser.execute("ROLLBACK").expect("it ends");
+    }
+    // Closed with a turn, and with one that was given back by a rollback.
+    loser.execute(change).expect("an update");
+    loser.close().expect("it closes");
+    other.execute(&format!("{change}; ROLLBACK; {change}; COMMIT")).expect("it is alone");
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    assert_eq!(winner.integer("SELECT sum(n) FROM t"), Ok(6 + 3 * 2 + 1));
+}
+
+/// However they take turns: nothing is lost, nothing is done twice, and all come through.
+#[test]
+fn many_on_one_row_all_come_through() {
+    const EACH: i64 = 200;
+    let Some(subject) = real_plait("turns") else { return };
+    let fixture = Fixture::new(
+        subject,
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, n); INSERT INTO t VALUES(1, 0)",
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let connection = fixture.open();
+                connection.execute("PRAGMA synchronous=NORMAL").expect("a pragma");
+                let mut done = 0;
+                while done < EACH {
+                    let change = "BEGIN CONCURRENT; UPDATE t SET n=n+1 WHERE id=1; COMMIT";
+                    match connection.execute(change) {
+                        Ok(()) => done += 1,
+                        Err(error) => {
+                            assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
+                            connection.execute("ROLLBACK").expect("it ends");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(fixture.open().integer("SELECT n FROM t"), Ok(8 * EACH));
 }

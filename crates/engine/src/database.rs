@@ -41,8 +41,8 @@ use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::Storage as _;
 use crate::storage::os::OsStorage;
 use crate::storage::side;
-use crate::txn::Conn;
 use crate::txn::right::{Patience, Wait};
+use crate::txn::{Conn, Turns};
 use crate::yielding::Yielding;
 
 mod own_log;
@@ -86,6 +86,7 @@ pub struct Database {
     fork_generation: u64,
     background: crate::background::Background,
     yielding: Yielding,
+    turns: Turns,
     disk_space: DiskSpace,
     share: Mutex<Share>,
 }
@@ -367,6 +368,7 @@ impl Database {
             fork_generation: forks,
             background: crate::background::Background::default(),
             yielding: Yielding::default(),
+            turns: Turns::default(),
             disk_space: DiskSpace::default(),
             share: Mutex::default(),
         })
@@ -544,6 +546,11 @@ impl Database {
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
         fork::fork_generation() != self.fork_generation
+    }
+
+    /// Whose turn it is among the connections of this process.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(crate) fn yielding(&self) -> &Yielding {

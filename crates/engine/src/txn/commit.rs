@@ -163,6 +163,9 @@ impl Conn {
         };
         self.db.wake_answered(committed.wake);
         self.has_right = false;
+        if self.mode == Some(super::WriteMode::Optimistic) {
+            self.note_turn_committed();
+        }
         self.own_commits += 1;
         self.note_size(self.written(), false);
         self.writes.clear();

@@ -40,6 +40,7 @@ pub mod right;
 pub(crate) mod rowid;
 pub mod slots;
 pub mod snapshot;
+mod turns;
 mod validate;
 pub mod write_set;
 
@@ -55,6 +56,8 @@ use self::read_set::ReadSet;
 use self::right::Wait;
 use self::slots::SlotIndex;
 use self::snapshot::Snapshot;
+use self::turns::Contention;
+pub(crate) use self::turns::Turns;
 use self::write_set::WriteSet;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
@@ -112,6 +115,7 @@ pub struct Conn {
     /// Its part in a transaction over several files, from the beginning of COMMIT on.
     pub(crate) part: Option<prepared::Part>,
     pub(crate) bulk: Bulk,
+    pub(crate) contention: Contention,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -145,6 +149,7 @@ impl Conn {
             replayed: Size::default(),
             part: None,
             bulk: Bulk::new(begun_by_others),
+            contention: Contention::default(),
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,
@@ -243,6 +248,9 @@ impl Conn {
     pub(crate) fn note_conflict(&mut self, e: Error) -> Error {
         if let Error::Conflict(conflict) = &e {
             self.doomed = self.mode.is_some();
+            if self.mode == Some(WriteMode::Optimistic) && !conflict.is_exclusive {
+                self.note_turn_lost();
+            }
             self.db.record_conflict(self.txn, conflict);
             self.conflict = Some(conflict.clone());
             // A retry shall see the commit that it lost against.
@@ -295,6 +303,7 @@ impl Conn {
         if self.db.check_fork().is_ok() {
             self.db.disown_merge(self.slot);
             self.give_right_back();
+            self.end_turn();
         }
     }
 

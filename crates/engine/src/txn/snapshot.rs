@@ -103,6 +103,7 @@ impl Conn {
             return Ok(Taken::Retry);
         }
         let ts = if newest {
+            self.await_turn();
             let (ts, needs) = self.db.newest()?;
             self.note_shown(ts.get(), needs);
             ts
@@ -164,6 +165,7 @@ impl Conn {
             self.reads.clear();
             self.txn = crate::ids::TxnId::ZERO;
         }
+        self.end_turn();
         let slot = self.db.slot(self.slot);
         slot.pin_high.store(NO_PIN, Relaxed);
         slot.snapshot.store(u64::MAX, Relaxed);
