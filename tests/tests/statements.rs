@@ -256,6 +256,66 @@ fn a_table_with_a_collation_that_is_not_there_can_be_emptied() {
 /// the writes, and all rows.
 type Replaced = (Result<(), i32>, Vec<Result<(), i32>>, Vec<Vec<Value>>);
 
+/// What is left of 40 rows and of their index entries after each second row is deleted, when the values of the indexed expression are
+/// others than they were: less than all that are in the index, greater, or among them.
+fn deleted_under_other_values(
+    subject: &Subject,
+    table: &str,
+    now: &str,
+    merged: bool,
+) -> Vec<Vec<Value>> {
+    let schema = format!(
+        "CREATE TABLE t({table}; CREATE INDEX i ON t((b+100));
+         INSERT INTO t WITH RECURSIVE s(n) AS (VALUES(1) UNION ALL SELECT n+1 FROM s WHERE n<40) SELECT n, n FROM s;"
+    );
+    let fixture = Fixture::new(subject.clone(), &schema);
+    let other = fixture.open();
+    other
+        .execute(&format!(
+            "PRAGMA writable_schema=1;
+             UPDATE sqlite_schema SET sql='CREATE INDEX i ON t(({now}))' WHERE name='i';
+             PRAGMA writable_schema=reset;"
+        ))
+        .expect("the schema is written");
+    let connection = fixture.open();
+    // A row that is not merged makes the index one of base and overlay.
+    connection.execute("INSERT INTO t VALUES(50, 50)").expect("a row");
+    if merged && subject.is_concurrent() {
+        other.execute("PRAGMA wal_checkpoint").expect("a merge");
+        connection
+            .execute("INSERT INTO t VALUES(60, 60); DELETE FROM t WHERE a=60")
+            .expect("a row");
+    }
+    for a in (1..=40).step_by(2) {
+        connection.execute(&format!("DELETE FROM t WHERE a={a}")).unwrap_or_else(|error| {
+            panic!("row {a} of {table} under {now}, merged {merged}: {error:?}")
+        });
+    }
+    let mut left = connection.query("SELECT * FROM t NOT INDEXED ORDER BY a").expect("rows");
+    left.extend(
+        connection
+            .query(&format!("SELECT {now}, a FROM t INDEXED BY i ORDER BY 1, 2"))
+            .expect("entries"),
+    );
+    assert_eq!(left.len(), 42, "21 rows and as many entries");
+    left
+}
+
+#[test]
+fn a_row_is_deleted_whose_index_entry_has_another_value_than_its_expression_has_now() {
+    for table in
+        ["a INTEGER PRIMARY KEY, b)", "a PRIMARY KEY, b)", "a, b, PRIMARY KEY(a, b)) WITHOUT ROWID"]
+    {
+        for now in ["b-1000", "b+1000", "(b*7)%40+100"] {
+            let expected = deleted_under_other_values(&Subject::stock(), table, now, false);
+            for merged in [false, true] {
+                let got = deleted_under_other_values(&Subject::plait(), table, now, merged);
+                assert_eq!(got, expected, "{table} under {now}, merged {merged}");
+            }
+        }
+    }
+}
+
 fn blob_written_by_a_trigger(
     subject: &Subject,
     begin: Begin,

@@ -144,6 +144,14 @@ pub const EDITS: &[Edit] = &[
     // ---- COMMIT
     Edit {
         section: "vdbeaux.c",
+        anchor: "    for(ii=0; sqlite3BtreeEof(pCur)==0 && ii<BTREE_FDK_RANGE; ii++){",
+        place: Before,
+        text: "    if( sqlite3BtreeEof(pCur) ) rc = SQLITE_DONE; /* [plait] from the first entry on */",
+        why: "the search for an index entry whose expression has another value now begins where a seek has found nothing: SQLite then \
+              stands on an entry, our cursor in a gap, before which there may be none",
+    },
+    Edit {
+        section: "vdbeaux.c",
         anchor: "      rc = sqlite3PagerExclusiveLock(pPager);",
         place: Replace,
         text: "      rc = plCommitPrepare(pBt, pPager); /* [plait] */",
