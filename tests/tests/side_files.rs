@@ -177,3 +177,105 @@ fn the_last_to_close_leaves_a_file_that_has_taken_the_name_of_its_own() {
     let moved = Victim { path: fixture.side_file("-plait-shm"), ..victim };
     moved.is_untouched();
 }
+
+/// What is told of a file that nothing of ours wrote.
+const ELSE: &[u8] = b"somebody's notes, which are nowhere else\n";
+
+/// A database that a killed process has left with commits in its log, and those of `gone` removed.
+fn killed(gone: &[&str]) -> Fixture {
+    let fixture = of_a_user();
+    let mut writer =
+        Actor::start(Place::Processes, "writer", &fixture.subject, &fixture.database());
+    writer.ok("BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT");
+    writer.kill();
+    for suffix in gone {
+        let _ = std::fs::remove_file(fixture.side_file(suffix));
+    }
+    fixture
+}
+
+#[test]
+fn what_holds_something_else_is_neither_written_over_nor_removed() {
+    if real_plait("side files").is_none() {
+        return;
+    }
+    for suffix in ["-plait-shm", "-plait-new", "-plait-pages", "-plait-super"] {
+        for make in [of_a_user as fn() -> Fixture, || killed(&["-plait-shm", "-shm"])] {
+            let fixture = make();
+            let side = fixture.side_file(suffix);
+            std::fs::write(&side, ELSE).expect("notes");
+            let other = fixture.path("other.db");
+            let made = fixture.subject.create(&other).expect("another database");
+            made.execute("CREATE TABLE o(x)").expect("a table");
+            drop(made);
+            let connection = fixture.open();
+            let attach = format!("ATTACH '{}' AS other", other.display());
+            let statements = [
+                "SELECT count(*) FROM t",
+                "BEGIN CONCURRENT; INSERT INTO t VALUES(3); COMMIT",
+                &attach,
+                "BEGIN; INSERT INTO main.t VALUES(4); INSERT INTO other.o VALUES(4); COMMIT",
+                "BEGIN; CREATE TABLE main.z(a); INSERT INTO other.o VALUES(5); COMMIT",
+            ];
+            let refused: Vec<_> = statements
+                .iter()
+                .filter_map(|sql| {
+                    let error = connection.execute(sql).err()?;
+                    if !connection.autocommit() {
+                        connection.execute("ROLLBACK").expect("nothing keeps that");
+                    }
+                    Some(error)
+                })
+                .collect();
+            for error in &refused {
+                assert_eq!(error.code, CANTOPEN, "{suffix}: {error}");
+                assert!(error.message.contains(suffix), "{error}");
+                assert!(error.message.contains("put it away"), "{error}");
+            }
+            // A recovery makes no log before the first commit after it.
+            assert!(!refused.is_empty(), "{suffix} is needed by some of them");
+            connection.close().expect("closed");
+            assert_eq!(std::fs::read(&side).expect("still there"), ELSE, "{suffix}");
+            std::fs::remove_file(&side).expect("removed");
+            let connection = fixture.open();
+            connection.execute(&attach).expect("attached");
+            for sql in &statements[3..] {
+                connection.execute(sql).expect("nothing is in the way");
+            }
+            connection.close().expect("closed");
+        }
+    }
+}
+
+#[test]
+fn empty_files_under_these_names_are_in_nobodys_way() {
+    if real_plait("side files").is_none() {
+        return;
+    }
+    let states: [(&str, fn() -> Fixture, i64); 3] = [
+        ("at rest", of_a_user, 1),
+        ("killed", || killed(&[]), 2),
+        ("restarted", || killed(&["-plait-shm", "-shm"]), 2),
+    ];
+    for suffix in ["-plait", "-plait-shm", "-plait-new", "-plait-pages", "-plait-super"] {
+        for (state, make, rows) in states {
+            let fixture = make();
+            std::fs::write(fixture.side_file(suffix), b"").expect("an empty file");
+            let connection = fixture.open();
+            let count = connection.integer("SELECT count(*) FROM t");
+            if (suffix, state) == ("-plait", "restarted") {
+                // It was the log.
+                let error = count.expect_err("commits are gone");
+                assert_eq!(error.code, CANTOPEN, "{error}");
+                continue;
+            }
+            assert_eq!(count, Ok(rows), "{suffix} {state}");
+            connection
+                .execute("BEGIN CONCURRENT; INSERT INTO t VALUES(3); COMMIT")
+                .unwrap_or_else(|error| panic!("{suffix} {state}: {error}"));
+            connection.close().expect("closed");
+            let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+            assert_eq!(stock.integer("SELECT count(*) FROM t"), Ok(rows + 1), "{suffix} {state}");
+        }
+    }
+}

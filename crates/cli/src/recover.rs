@@ -10,7 +10,7 @@ use plait_engine::storage::side;
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result};
 use crate::inspect::log::Log;
-use crate::inspect::outlook::Outlook;
+use crate::inspect::outlook::{Instead, Outlook};
 use crate::inspect::{Inspection, beside};
 use crate::quantity::{bytes, count, of};
 use crate::sqlite::{Connection, Library, OpenFlags, accept};
@@ -47,6 +47,9 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
             format!("close {} first", crate::status::people(state.alive())),
         ));
     }
+    if state.lost_by_opening().is_some() {
+        return Err(empty(args));
+    }
     if !state.header.is_concurrent() && state.header.read_version < 3 {
         anstream::println!(
             "{shown} is in mode {}: SQLite recovers such files by itself when they are opened",
@@ -74,10 +77,21 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     if args.accept_base { accept_base(args, &state) } else { recover(args, &state) }
 }
 
+/// Everything has been brought into the file, and then opening failed over what stands under the log's name.
+fn in_the_way(args: &RecoverArgs, why: &str) -> Option<Failure> {
+    let is_restored = Inspection::of(&args.file).is_ok_and(|state| !state.header.is_fenced());
+    let shown = args.file.display();
+    is_restored.then(|| {
+        Failure::new(
+            format!("everything that was committed is in {shown} now, but nothing opens it: {why}"),
+            "put that file away: the database does not need it",
+        )
+    })
+}
+
 fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     let shown = args.file.display();
     let told = match state.outlook() {
-        Outlook::Refuses { .. } if state.base.is_empty() => return Err(empty(args)),
         Outlook::Refuses { why, .. } => {
             return Err(Failure::new(
                 format!("{shown} cannot be recovered: {why}"),
@@ -90,14 +104,17 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         Outlook::Recovers { frames } => {
             format!("{} merged from the log", of(frames, "commit", "commits"))
         }
-        Outlook::Restores => {
+        Outlook::Restores(_) => {
             "everything in shared memory brought into the file, without the log that was lost"
                 .to_owned()
         }
         Outlook::GoesOn => "everything in shared memory and log merged".to_owned(),
         _ => "there was nothing to recover".to_owned(),
     };
-    let after = at_rest(&state.path, &args.file)?;
+    let after = at_rest(&state.path, &args.file).map_err(|e| match state.outlook() {
+        Outlook::Restores(Instead::InTheWay(why)) => in_the_way(args, &why).unwrap_or(e),
+        _ => e,
+    })?;
     let good = styled(GOOD, &shown);
     // Another program has opened it since.
     if after.is_in_use() && !matches!(after.outlook(), Outlook::Refuses { .. }) {
@@ -144,7 +161,7 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     if state.base.is_empty() {
         return Err(empty(args));
     }
-    let is_saved_by_opening = matches!(state.outlook(), Outlook::GoesOn | Outlook::Restores)
+    let is_saved_by_opening = matches!(state.outlook(), Outlook::GoesOn | Outlook::Restores(_))
         && state.memory.as_ref().is_some_and(|m| m.has_unmerged(state.header.generation));
     if is_saved_by_opening && !args.force {
         return Err(Failure::new(

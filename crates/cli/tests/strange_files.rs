@@ -108,6 +108,77 @@ fn a_stranger_under_the_name_of_a_side_file_is_neither_waited_for_nor_followed()
     scene.plait(&["check"]).done().says(&["sound: 2 commits", "integrity     ok"]);
 }
 
+/// What is nowhere else.
+const NOTES: &[u8] = b"somebody's notes, which are nowhere else";
+
+#[test]
+fn a_file_with_something_else_in_it_is_told_of_and_left_alone() {
+    for scene in [Scene::concurrent(), Scene::killed(2)] {
+        let Some(scene) = scene else { return };
+        for suffix in ["-plait-shm", "-plait-new", "-plait-super", "-plait-pages"] {
+            let side = scene.beside(suffix);
+            let kept = side.with_extension("kept");
+            let was_there = std::fs::rename(&side, &kept).is_ok();
+            std::fs::write(&side, NOTES).unwrap();
+            let name = format!("app.db{suffix}");
+            for args in [&["check"][..], &["recover"]] {
+                let ran = look(&scene, args, &scene.path);
+                assert_eq!(std::fs::read(&side).unwrap(), NOTES, "{args:?} {suffix}: {ran:?}");
+                if suffix == "-plait-shm" || args == ["check"] {
+                    ran.says(&[&name, "a file that holds something else", "remove it"]);
+                }
+            }
+            remove(&side);
+            if was_there {
+                std::fs::rename(&kept, &side).expect("it is put back");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_stands_under_the_name_of_a_lost_log_is_told_before_and_after_the_restoring() {
+    let Some(scene) = Scene::killed(3) else { return };
+    std::fs::write(scene.beside("-plait"), NOTES).unwrap();
+    let ran = scene.plait(&["check"]);
+    let words =
+        ["brings what shared memory holds into the file", "and then fails", "put that file away"];
+    assert_eq!(ran.says(&words).code, 1);
+    scene.plait(&["recover"]).failed().says(&[
+        "everything that was committed is in",
+        "app.db-plait",
+        "put that file away",
+    ]);
+    assert_eq!(std::fs::read(scene.beside("-plait")).unwrap(), NOTES);
+    scene.remove("-plait");
+    scene.plait(&["check"]).done();
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "4\n");
+    // Empty, it is in nobody's way.
+    let Some(scene) = Scene::killed(3) else { return };
+    File::create(scene.beside("-plait")).unwrap();
+    scene.plait(&["recover"]).done();
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "4\n");
+    File::create(scene.beside("-plait")).unwrap();
+    scene.plait(&["check"]).done().says(&["starts a new session", "no longer needed"]);
+    assert_eq!(scene.ours("INSERT INTO t(n) VALUES(1); SELECT count(*) FROM t").done().out, "5\n");
+}
+
+#[test]
+fn a_copy_of_the_log_in_its_place_is_no_damage_while_shared_memory_is_there() {
+    let Some(scene) = Scene::killed(3) else { return };
+    // Another inode, as of a file that was copied back.
+    let copy = scene.folder().join("copy");
+    std::fs::copy(scene.beside("-plait"), &copy).unwrap();
+    std::fs::rename(&copy, scene.beside("-plait")).unwrap();
+    scene
+        .plait(&["check"])
+        .done()
+        .says(&["its log is a copy; no commit is lost", "integrity     ok"]);
+    scene.plait(&["status"]).done().says(&["brings what they have committed into the file"]);
+    scene.plait(&["recover"]).done();
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "4\n");
+}
+
 #[test]
 fn a_stranger_that_only_some_transactions_meet_is_a_note() {
     let Some(scene) = Scene::concurrent() else { return };
@@ -211,8 +282,17 @@ fn an_empty_file_beside_a_wal_of_stock_sqlite_is_checked_on_a_copy() {
     File::create(&scene.path).unwrap();
     let before = scene.contents();
     assert!(before.iter().any(|(name, bytes)| name.ends_with("-wal") && !bytes.is_empty()));
-    look(&scene, &["check"], &scene.path);
+    let words = [
+        "makes a new, empty database",
+        "SQLite removes the WAL, with",
+        "put the database file back, or copy",
+    ];
+    assert_eq!(look(&scene, &["check"], &scene.path).says(&words).code, 1);
+    look(&scene, &["recover"], &scene.path).failed().says(&["put the database file back"]);
     assert_eq!(scene.contents(), before);
+    // What it says is so.
+    assert_eq!(scene.stock("SELECT count(*) FROM sqlite_schema").done().out, "0\n");
+    assert!(!scene.beside("-wal").exists());
 }
 
 #[test]

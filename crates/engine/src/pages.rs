@@ -49,7 +49,7 @@ use crate::storage::Storage as _;
 use crate::storage::os::OsStorage;
 use crate::storage::side;
 
-const MAGIC: [u8; 8] = *b"PlaitPgs";
+pub(crate) const MAGIC: [u8; 8] = *b"PlaitPgs";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 8;
@@ -144,7 +144,9 @@ pub(crate) fn write(
 /// Removes the file: what it was for is resolved, on disk (G1). A failure leaves it behind, for the next to remove.
 pub(crate) fn forget(base: &Path) {
     let path = pages_path(base);
-    if let Ok(file) = side::open(&path, false) {
+    if let Ok(file) = side::open(&path, false)
+        && side::is_ours(&file, &path).unwrap_or(false)
+    {
         let _ = side::remove(&file, &path);
         crash_point!("several.pages_removed");
     }

@@ -197,6 +197,8 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     let there = at(&log)?;
     match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {}
+        // Nothing is lost with it.
+        Err(LogError::NotALog { .. }) if is_empty(&log) => {}
         Err(e) => return Err(e.into()),
         Ok(mut scan) => {
             let mut newer = 0u64;
@@ -215,6 +217,11 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
     }
     remove_log(path, there)?;
     Ok(header)
+}
+
+/// A file without a byte stands there, of somebody who may write the database.
+fn is_empty(log: &Path) -> bool {
+    side::open(log, false).and_then(|file| file.metadata()).is_ok_and(|meta| meta.len() == 0)
 }
 
 /// The file that stands at a path.

@@ -238,6 +238,9 @@ pub(crate) fn forget(base: &Path) {
     pages::forget(base);
     let path = reference_path(base);
     let Ok(file) = side::open(&path, false) else { return };
+    if !side::is_ours(&file, &path).unwrap_or(false) {
+        return;
+    }
     let named = named_by(&file);
     // Before the reference: who is killed in between leaves one for the next call to find.
     if let Some(super_journal) = &named {

@@ -18,7 +18,7 @@ use crate::console::{BAD, FAINT, GOOD, HEADING, styled};
 use crate::failure::{self, Result};
 use crate::inspect::log::Log;
 use crate::inspect::moment::PAUSE;
-use crate::inspect::outlook::{Advice, Outlook};
+use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::{self, Inspection};
 use crate::sqlite::{OpenFlags, accept};
 use report::{Line, Verdict};
@@ -102,14 +102,16 @@ fn place(state: &Inspection) -> Place {
         Outlook::Ordinary | Outlook::Starts { stale_log: false } => {
             Place::Here(OpenFlags::ReadOnly)
         }
-        Outlook::Starts { stale_log: true } | Outlook::Recovers { .. } => Place::Copy,
+        Outlook::Starts { stale_log: true }
+        | Outlook::Recovers { .. }
+        | Outlook::Restores(Instead::Copy) => Place::Copy,
         Outlook::Joins(_) => Place::Here(OpenFlags::ReadWrite),
         Outlook::GoesOn if matches!(state.log, Log::Sound(_)) => Place::Copy,
         Outlook::GoesOn => {
             Place::Nowhere("it can only be checked once a program has opened it and gone on")
         }
         Outlook::Refuses { .. } if state.base.is_empty() => Place::Nowhere("the file is empty"),
-        Outlook::Restores | Outlook::Refuses { advice: Advice::RestoreOrAccept, .. } => {
+        Outlook::Restores(_) | Outlook::Refuses { advice: Advice::RestoreOrAccept, .. } => {
             Place::CopyOfBase
         }
         Outlook::Refuses { .. } => Place::Nowhere("the database cannot be opened as it is"),

@@ -4,7 +4,7 @@ use super::report::{Line, Verdict};
 use crate::failure;
 use crate::inspect::Inspection;
 use crate::inspect::log::Log;
-use crate::inspect::outlook::{Advice, Outlook};
+use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::quantity::{bytes, count, of};
 
 /// All lines but those about the content.
@@ -112,7 +112,12 @@ fn memory(state: &Inspection) -> Line {
     }
     match (&memory.distrust, memory.poisoned) {
         (Some(why), _) => Line::fact("shared memory", format!("counts for nothing: {why}")),
-        (None, _) if matches!(state.outlook(), Outlook::Restores) => Line::new(
+        (None, _) if matches!(state.outlook(), Outlook::Restores(Instead::Copy)) => Line::new(
+            "shared memory",
+            Verdict::Notice,
+            "left by processes that died, with a log of which the file beside the database is a copy",
+        ),
+        (None, _) if matches!(state.outlook(), Outlook::Restores(_)) => Line::new(
             "shared memory",
             Verdict::Damage,
             if memory.has_unmerged(state.header.generation) {
@@ -147,6 +152,13 @@ fn memory(state: &Inspection) -> Line {
 
 fn opening(state: &Inspection) -> Line {
     let shown = state.path.display();
+    if let Some(lost) = state.lost_by_opening() {
+        let text = format!(
+            "makes a new, empty database, since the file is empty{lost}; before anything opens it put the database file back, or copy \
+             what is beside it to another place"
+        );
+        return Line::new("opening", Verdict::Damage, text);
+    }
     let (verdict, text) = match state.outlook() {
         Outlook::Ordinary if state.has_journal => {
             (Verdict::Notice, "SQLite will roll back an unfinished transaction first".to_owned())
@@ -158,10 +170,21 @@ fn opening(state: &Inspection) -> Line {
         Outlook::GoesOn => {
             (Verdict::Notice, "goes on where killed programs stopped; no commit is lost".to_owned())
         }
-        Outlook::Restores => (
+        Outlook::Restores(Instead::Copy) => (
+            Verdict::Notice,
+            "brings what shared memory holds into the file first, since its log is a copy; no commit is lost".to_owned(),
+        ),
+        Outlook::Restores(Instead::Nothing) => (
             Verdict::Damage,
             format!(
                 "brings what shared memory holds into the file, since the log is not there; do it now: `plait recover {shown}`"
+            ),
+        ),
+        Outlook::Restores(Instead::InTheWay(why)) => (
+            Verdict::Damage,
+            format!(
+                "brings what shared memory holds into the file, since the log is not there, and then fails: {why}; put that file away, \
+                 and open the database, or run `plait recover {shown}`, before the machine is restarted"
             ),
         ),
         Outlook::Starts { stale_log } => {

@@ -47,8 +47,15 @@ impl Log {
                     Log::Foreign { has_frames: *has_frames, text: e.to_string() }
                 }
                 LogError::OlderBase { .. } => Log::Ahead(e.to_string()),
+                LogError::NotALog { .. } if is_empty(path) => {
+                    Log::Foreign { has_frames: false, text: e.to_string() }
+                }
                 _ => Log::Damaged(e.to_string()),
             },
         }
     }
+}
+
+fn is_empty(path: &Path) -> bool {
+    side::open(path, false).and_then(|file| file.metadata()).is_ok_and(|meta| meta.len() == 0)
 }

@@ -41,6 +41,8 @@ pub struct Memory {
     pub newest_unmerged: u32,
     /// The log of the session stands beside the database, as it was left.
     pub has_log: bool,
+    /// A whole copy of it stands there.
+    pub has_copy: bool,
     /// It was found missing while processes used it, which stopped the session: what is in memory is in order.
     pub is_lost: bool,
     /// Bytes of the log that are not in its file yet.
@@ -90,6 +92,7 @@ impl Memory {
             base_generation: control.base_generation.load(Relaxed),
             newest_unmerged: newest_unmerged(layout),
             has_log: !in_use && moment::has_its_log(layout, log, merged),
+            has_copy: !in_use && moment::has_a_copy(layout, log, merged),
             is_lost: layout.log.is_lost(),
             unwritten_bytes: layout
                 .log

@@ -24,6 +24,7 @@ use plait_engine::shm::claim;
 use plait_engine::storage::side;
 
 use crate::failure::{Failure, Result};
+use crate::quantity::of;
 use base::{BaseFile, Header};
 use log::Log;
 use memory::Memory;
@@ -186,7 +187,7 @@ impl Inspection {
         let is_plain = match self.outlook() {
             Outlook::Ordinary | Outlook::Joins(_) | Outlook::Starts { .. } => true,
             Outlook::GoesOn
-            | Outlook::Restores
+            | Outlook::Restores(_)
             | Outlook::Recovers { .. }
             | Outlook::Refuses { .. } => false,
         };
@@ -212,6 +213,21 @@ impl Inspection {
     /// What opening it will do.
     pub fn outlook(&self) -> Outlook {
         outlook::outlook(self.header, !self.is_replaced, self.memory.as_ref(), &self.log)
+    }
+
+    /// What happens to the files of a database beside one that was emptied, in words: SQLite takes an empty file for a new database. `None` if
+    /// there is nothing to lose.
+    pub fn lost_by_opening(&self) -> Option<String> {
+        let wal = self.wal.as_ref().filter(|wal| wal.bytes > 0);
+        let has_log = !matches!(self.log, Log::Absent) || self.memory.is_some();
+        if !self.base.is_empty() || self.is_in_use() || (wal.is_none() && !has_log) {
+            return None;
+        }
+        let wal = wal.map(|wal| {
+            format!("; SQLite removes the WAL, with {}", of(wal.commits, "commit", "commits"))
+        });
+        let log = has_log.then_some("; the log beside it stays, of no use without the file");
+        Some(wal.unwrap_or_default() + log.unwrap_or_default())
     }
 
     /// Whether processes have it open, as far as concurrent mode knows.

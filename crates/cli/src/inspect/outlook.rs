@@ -16,7 +16,7 @@ pub enum Outlook {
     /// It goes on with the session in shared memory; nothing was lost when the processes died.
     GoesOn,
     /// It brings into the database file what is only in shared memory, since the log of that session is missing.
-    Restores,
+    Restores(Instead),
     /// It starts a new session, and removes a log that is no longer needed.
     Starts {
         /// Whether there is such a log.
@@ -34,6 +34,17 @@ pub enum Outlook {
         /// What to do.
         advice: Advice,
     },
+}
+
+/// What stands under the name of a log that is restored from shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// Nothing, or nothing that is kept.
+    Nothing,
+    /// A copy of it, whole.
+    Copy,
+    /// Something that opening fails over when everything is restored, and why.
+    InTheWay(String),
 }
 
 /// What helps against a refusal.
@@ -85,7 +96,7 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
         return refuse(text, Advice::RestoreOrAccept);
     }
     if let Some(memory) = memory.filter(|m| m.is_trusted())
-        && let Some(outlook) = continues(header, memory)
+        && let Some(outlook) = continues(header, memory, log)
     {
         return outlook;
     }
@@ -93,9 +104,13 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
 }
 
 /// What surviving shared memory leads to; `None` when it does not go with the database file.
-fn continues(header: Header, memory: &Memory) -> Option<Outlook> {
+fn continues(header: Header, memory: &Memory, log: &Log) -> Option<Outlook> {
     let same = header.salt == memory.salt;
-    let whole = if memory.has_log && !memory.is_lost { Outlook::GoesOn } else { Outlook::Restores };
+    let whole = if memory.has_log && !memory.is_lost {
+        Outlook::GoesOn
+    } else {
+        Outlook::Restores(instead(memory, log))
+    };
     if !memory.is_fenced {
         return (same && header.is_fenced()).then_some(whole);
     }
@@ -113,6 +128,17 @@ fn continues(header: Header, memory: &Memory) -> Option<Outlook> {
             Advice::RestoreOrAccept,
         )
     })
+}
+
+/// What the log's name is for when memory has been brought into the file, which is at rest then.
+fn instead(memory: &Memory, log: &Log) -> Instead {
+    match log {
+        Log::Foreign { has_frames: true, text } | Log::Damaged(text) => {
+            Instead::InTheWay(text.clone())
+        }
+        Log::Sound(_) if memory.has_copy => Instead::Copy,
+        _ => Instead::Nothing,
+    }
 }
 
 fn recovers(log: &Log) -> Outlook {
@@ -216,13 +242,22 @@ mod tests {
 
     #[test]
     fn memory_of_dead_processes_without_their_log_is_restored_from() {
-        for log in [Log::Absent, foreign(true), Log::Damaged("x".into()), sound(1)] {
-            let alone = Memory { has_log: false, newest_unmerged: 5, ..memory() };
-            assert_eq!(outlook(FENCED, true, Some(&alone), &log), Outlook::Restores);
+        let alone = Memory { has_log: false, newest_unmerged: 5, ..memory() };
+        for log in [Log::Absent, foreign(false), sound(1)] {
+            let restores = Outlook::Restores(Instead::Nothing);
+            assert_eq!(outlook(FENCED, true, Some(&alone), &log), restores);
         }
+        for log in [foreign(true), Log::Damaged("x".into())] {
+            let outlook = outlook(FENCED, true, Some(&alone), &log);
+            assert!(matches!(outlook, Outlook::Restores(Instead::InTheWay(_))), "{outlook:?}");
+        }
+        let copied = Memory { has_copy: true, ..alone };
+        let restores = Outlook::Restores(Instead::Copy);
+        assert_eq!(outlook(FENCED, true, Some(&copied), &sound(1)), restores);
         // It came back after processes had missed it.
         let lost = Memory { is_lost: true, poisoned: Some(2), ..memory() };
-        assert_eq!(outlook(FENCED, true, Some(&lost), &sound(1)), Outlook::Restores);
+        let restores = Outlook::Restores(Instead::Nothing);
+        assert_eq!(outlook(FENCED, true, Some(&lost), &sound(1)), restores);
         let untrusted = Memory { distrust: Some("restart".into()), has_log: false, ..memory() };
         assert!(refused(&outlook(FENCED, true, Some(&untrusted), &Log::Absent)));
     }

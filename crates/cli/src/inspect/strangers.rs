@@ -8,6 +8,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use plait_engine::storage::side;
+
 use super::beside;
 use crate::failure::{Failure, Result};
 
@@ -40,12 +42,21 @@ fn find(path: &Path, suffixes: &[&str]) -> Result<Vec<(PathBuf, &'static str)>> 
     for suffix in suffixes {
         let side = beside(path, suffix);
         match std::fs::symlink_metadata(&side) {
-            Ok(meta) => found.extend(strange(meta.file_type()).map(|kind| (side, kind))),
+            Ok(meta) => {
+                let kind = strange(meta.file_type()).or_else(|| foreign(&side));
+                found.extend(kind.map(|kind| (side, kind)));
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(Failure::io("look at", &side, &e)),
         }
     }
     Ok(found)
+}
+
+/// A regular file with something in it that no file of the library's holds. One that cannot be looked at is told of elsewhere.
+fn foreign(side: &Path) -> Option<&'static str> {
+    let file = side::open(side, false).ok()?;
+    (!side::is_ours(&file, side).ok()?).then_some("a file that holds something else")
 }
 
 fn strange(kind: FileType) -> Option<&'static str> {

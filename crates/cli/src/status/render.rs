@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use super::session::{Rows, Session};
 use super::{Look, people, person};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
-use crate::inspect::outlook::Outlook;
+use crate::inspect::outlook::{Instead, Outlook};
 use crate::quantity::{age, bytes, count, of};
 use crate::sqlite::Value;
 
@@ -70,7 +70,11 @@ fn at_rest(file: &Path, look: &Look) -> String {
             "concurrent mode, {}: the next program to open it goes on where they stopped; {check}",
             styled(NOTICE, "left by programs that were killed")
         ),
-        Outlook::Restores => format!(
+        Outlook::Restores(Instead::Copy) => format!(
+            "concurrent mode, {}: the next program to open it brings what they have committed into the file; {check}",
+            styled(NOTICE, "left by programs that were killed")
+        ),
+        Outlook::Restores(_) => format!(
             "concurrent mode, {}: shared memory has what was committed, and the next program to open it brings that into the \
              file; do not restart the machine before; {check}",
             styled(BAD, "left by programs that were killed, and its log is missing")

@@ -297,7 +297,13 @@ impl LogFile {
             segment_bytes: params.segment_bytes,
         };
         let file =
-            storage.create(&draft, params.mode).map_err(|e| LogError::io("create", &draft, &e))?;
+            storage.create(&draft, params.mode).map_err(|e| match open_error(&draft, &e) {
+                LogError::Io { path, errno, .. } => LogError::Io { what: "create", path, errno },
+                LogError::Missing { path } => {
+                    LogError::Io { what: "create", path, errno: libc::ENOENT }
+                }
+                refused => refused,
+            })?;
         let log = LogFile { file, path: path.to_owned(), header };
         let made = log.fill_new(params.prepared_bytes);
         if let Err(e) = made {
@@ -383,10 +389,12 @@ impl LogFile {
         let there = storage.identity_at(path).map_err(|e| LogError::io("look at", path, &e))?;
         let log = path.to_owned();
         let is_meant = there.is_some() && there == meant;
-        for path in [draft_path(path)].into_iter().chain(is_meant.then_some(log)) {
-            match storage.remove(&path) {
+        // Whoever needs the name is told what is in the way.
+        let _ = storage.remove(&draft_path(path));
+        if is_meant {
+            match storage.remove(&log) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(LogError::io("remove", &path, &e));
+                    return Err(LogError::io("remove", &log, &e));
                 }
                 _ => {}
             }

@@ -46,7 +46,7 @@ pub(crate) mod tests;
 pub use before::BaseWal;
 pub use error::{AppendError, LogError};
 pub(crate) use error::{LOST_HELP, STOPPED, say_file, say_lost, say_stopped};
-pub use file::{LogFile, LogFileParams};
+pub use file::{FILE_MAGIC, LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};
 pub use moment::Moment;

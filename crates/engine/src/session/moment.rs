@@ -55,6 +55,11 @@ pub fn is_outdated(layout: &Layout, log: &Path, salt: u32, merged: Generation) -
     compared.is_ok_and(|is| is == Moment::LogIsNewer)
 }
 
+/// Whether what stands under the log's name is a copy of it, with everything that memory has written.
+pub fn has_a_copy(layout: &Layout, log: &Path, merged: Generation) -> bool {
+    layout.log.compare(&OsStorage, log, merged).is_ok_and(|is| is == Moment::Same)
+}
+
 /// Whether the log stands where it was left by the session in shared memory, as it was.
 pub fn has_its_log(layout: &Layout, log: &Path, merged: Generation) -> bool {
     let shared = &layout.log;

@@ -34,11 +34,7 @@ impl Storage for OsStorage {
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn StorageFile>> {
-        // What stands there is the draft of a process that died, or a trap: the name goes, not what it may lead to.
-        match std::fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
+        side::remove_draft(path)?;
         Ok(Box::new(OsFile(side::create(path, mode)?)))
     }
 
@@ -55,7 +51,7 @@ impl Storage for OsStorage {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        std::fs::remove_file(path)
+        if side::is_draft(path) { side::remove_draft(path) } else { std::fs::remove_file(path) }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

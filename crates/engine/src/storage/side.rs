@@ -16,6 +16,8 @@
 //! - D3 Permissions and owner are given to a file that was created exclusively here, and to no other. Only the permissions of an
 //!   empty one of our own are put right as well: its creator may have died in between.
 //! - D4 A name is removed only while it is that of the file which is meant, where there is such a file.
+//! - D7 What holds something is written over or removed only if it begins as files of its name do, or with zeros, as one does whose
+//!   author was killed or lost power before he had come further. A log is read before it is written, and so says for itself what it is.
 //! - D5 Descriptors 0 to 2 are not used: a program that has closed them writes its messages there.
 //!
 //! Deliberately absent: protection from those who may rename the database itself.
@@ -29,11 +31,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::IFlags;
 
-use crate::shm::layout::MAGIC;
+use crate::log::FILE_MAGIC;
+use crate::pages;
+use crate::shm::layout::{MAGIC, TOTAL_BYTES};
 
 /// What the names of side files end in.
-const SUFFIXES: [&str; 5] = [SHARED_MEMORY, "-plait-new", "-plait-super", "-plait-pages", "-plait"];
+const SUFFIXES: [&str; 5] = [SHARED_MEMORY, DRAFT, REFERENCE, PAGES, "-plait"];
 const SHARED_MEMORY: &str = "-plait-shm";
+const DRAFT: &str = "-plait-new";
+const REFERENCE: &str = "-plait-super";
+const PAGES: &str = "-plait-pages";
+/// Why a file with something else in it is left alone.
+const NOT_OURS: &str = "it holds something that no such file holds: put it away";
 /// Not to be had by following a link, nor by waiting for the other end of a pipe.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
 /// Attempts to open or create a file that others create and remove.
@@ -101,13 +110,41 @@ fn was_shared_memory(file: &File) -> Result<bool> {
     Ok(n == first.len() && u64::from_ne_bytes(first) == MAGIC)
 }
 
+/// D7.
+///
+/// # Errors
+/// Those of reading it.
+pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
+    let mut first = [0; 8];
+    let n = file.read_at(&mut first, 0)?;
+    let first = &first[..n];
+    let begins = |bytes: &[u8]| first == &bytes[..n];
+    let name = path.as_os_str().as_bytes();
+    let kind = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix.as_bytes()));
+    Ok(first.iter().all(|byte| *byte == 0)
+        || match kind {
+            // Damaged, it still has a size that nothing else has.
+            Some(SHARED_MEMORY) => {
+                begins(&MAGIC.to_ne_bytes()) || file.metadata()?.len() == TOTAL_BYTES as u64
+            }
+            Some(DRAFT) => begins(&FILE_MAGIC),
+            Some(PAGES) => begins(&pages::MAGIC),
+            // The full name of a super-journal.
+            Some(REFERENCE) => first[0] == b'/',
+            _ => true,
+        })
+}
+
 fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()> {
     let ours = [base.uid(), rustix::process::geteuid().as_raw(), 0].contains(&meta.uid());
     let of_group = base.mode() & 0o020 != 0 && meta.gid() == base.gid();
     if ours || of_group || base.mode() & 0o002 != 0 || is_listed_writer(base_path, meta) {
         return Ok(());
     }
-    Err(refused(format!("it belongs to user {}, who may not write the database", meta.uid())))
+    Err(refused(format!(
+        "it belongs to user {}, who may not write the database: give it to the owner of the database if it is part of it, or put it away",
+        meta.uid()
+    )))
 }
 
 /// True if the access control list of the database lets the owner or the group of `meta` write (acl(5); the kernel's form is
@@ -165,6 +202,11 @@ pub fn open_or_create(path: &Path) -> Result<File> {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             other => {
                 if let Ok(file) = &other
+                    && !is_ours(file, path)?
+                {
+                    return Err(refused(NOT_OURS));
+                }
+                if let Ok(file) = &other
                     && file.metadata().is_ok_and(|m| {
                         m.len() == 0 && m.uid() == rustix::process::geteuid().as_raw()
                     })
@@ -193,6 +235,31 @@ pub fn is_named(file: &File, path: &Path) -> bool {
 /// Removes the name of a file, if it is still its name (D4).
 pub fn remove(file: &File, path: &Path) -> Result<()> {
     if is_named(file, path) { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Removes the draft of a log: of a process that died, or what has been put in its place but a file with content of its own (D7). A link
+/// goes, and not what it leads to.
+///
+/// # Errors
+/// Those of the system, and a [`refusal`].
+pub fn remove_draft(path: &Path) -> Result<()> {
+    let there = match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        there => there?,
+    };
+    if there.is_dir() {
+        return Err(refused("it is a directory: put it away"));
+    }
+    if !there.is_file() || there.len() == 0 {
+        return std::fs::remove_file(path);
+    }
+    let file = open(path, false)?;
+    if is_ours(&file, path)? { remove(&file, path) } else { Err(refused(NOT_OURS)) }
+}
+
+/// True of the name under which a log is drafted.
+pub fn is_draft(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(DRAFT.as_bytes())
 }
 
 /// As the umask may have narrowed it: whoever may open the database may open both.
@@ -356,10 +423,32 @@ mod tests {
         let file = open_or_create(&side).expect("created");
         assert_eq!(file.metadata().expect("open").mode() & 0o777, 0o640);
         assert!(is_named(&file, &side));
-        std::fs::write(&side, b"not empty").expect("written");
+        std::fs::write(&side, MAGIC.to_ne_bytes()).expect("written");
         std::fs::set_permissions(&side, Permissions::from_mode(0o600)).expect("narrowed");
         let again = open_or_create(&side).expect("opened");
         assert_eq!(again.metadata().expect("open").mode() & 0o777, 0o600, "D3: it was there");
+    }
+
+    #[test]
+    fn what_holds_something_else_is_refused_and_what_was_cut_off_is_not() {
+        let (dir, _victim, side) = scene();
+        for (bytes, is_used) in [
+            (VICTIM, false),
+            (b"", true),
+            (&[0; 5000][..], true),
+            (&MAGIC.to_ne_bytes()[..], true),
+            (&MAGIC.to_ne_bytes()[..3], true),
+        ] {
+            std::fs::write(&side, bytes).expect("written");
+            assert_eq!(open_or_create(&side).is_ok(), is_used, "{bytes:?}");
+            assert_eq!(std::fs::read(&side).expect("it is there"), bytes);
+        }
+        let draft = dir.path().join("app.db-plait-new");
+        for (bytes, goes) in [(VICTIM, false), (b"", true), (&FILE_MAGIC, true), (&[0; 9], true)] {
+            std::fs::write(&draft, bytes).expect("written");
+            assert_eq!(remove_draft(&draft).is_ok(), goes, "{bytes:?}");
+            assert_eq!(draft.exists(), !goes, "{bytes:?}");
+        }
     }
 
     #[test]
