@@ -96,3 +96,23 @@ fn a_connection_that_works_alone_is_told() {
     shell.close();
     scene.plait(&["status"]).done().says(&["nobody has it open"]);
 }
+
+#[test]
+fn pages_of_a_transaction_over_several_files_are_listed_while_they_are_there() {
+    let Some(scene) = Scene::killed(1) else { return };
+    let pages = scene.beside("-plait-pages");
+    let words = "4.9 KiB of a transaction over several files, in -plait-pages";
+    std::fs::write(&pages, [&b"PlaitPgs"[..], &[0; 4992]].concat()).unwrap();
+    let killed = scene.plait(&["status"]).done().says(&["left by programs", words]);
+    assert_eq!(killed.out.matches("pages").count(), 2, "{killed:?}");
+    let mut shell = scene.shell();
+    shell.run("SELECT count(*) FROM t;");
+    scene.plait(&["status"]).done().says(&["open in process", words]);
+    let said = scene.plait(&["status", "--json"]).done();
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["prepared_pages_bytes"], 5000, "{json}");
+    shell.close();
+    assert!(!pages.exists(), "the last to close removes what nobody needs");
+    let said = scene.plait(&["status"]).done();
+    assert!(!said.out.contains("pages"), "{said:?}");
+}

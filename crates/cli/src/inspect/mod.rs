@@ -61,6 +61,8 @@ pub struct Inspection {
     pub is_claimed: bool,
     /// What stands in the way of some transactions, in words.
     pub spare_strangers: Vec<String>,
+    /// Size of `-plait-pages`, if it is there.
+    pub prepared_pages_bytes: Option<u64>,
     /// Nothing is amiss, or it is certain. Otherwise others open and close the database all the time.
     pub is_settled: bool,
     /// Before everything else was looked at.
@@ -112,6 +114,9 @@ impl Inspection {
         let moment = Moment::of(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let spare_strangers = strangers::spare(&path)?;
+        let pages = std::fs::symlink_metadata(beside(&path, "-plait-pages"));
+        let prepared_pages_bytes =
+            pages.ok().filter(|there| there.is_file()).map(|there| there.len());
         let wal_path = beside(&path, "-wal");
         let wal = Wal::read(&wal_path).map_err(|e| Failure::io("read", &wal_path, &e))?;
         let newest = wal.as_ref().and_then(|w| w.page_1.as_deref()).and_then(Header::parse);
@@ -172,6 +177,7 @@ impl Inspection {
             log,
             is_claimed,
             spare_strangers,
+            prepared_pages_bytes,
             is_settled: true,
             moment,
         })

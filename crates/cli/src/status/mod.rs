@@ -110,6 +110,9 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "in_use": look.outside.is_in_use() || look.outside.is_claimed,
         "processes": look.outside.alive().iter().map(|&pid| (pid != 0).then_some(pid)).collect::<Vec<_>>(),
     });
+    if let Some(size) = look.outside.prepared_pages_bytes {
+        out["prepared_pages_bytes"] = json!(size);
+    }
     if let Some(session) = &look.session {
         out["status"] =
             session.status.iter().map(|(name, value)| (name.clone(), json!(value))).collect();

@@ -23,6 +23,9 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let head = styled(HEADING, file.display());
     let Some(session) = &look.session else {
         let _ = write!(out, "{head}: {}", at_rest(file, look));
+        if let Some((name, value)) = prepared_pages(look) {
+            let _ = write!(out, "\n  {name:<14}{value}");
+        }
         return out;
     };
     let _ = writeln!(
@@ -32,7 +35,8 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
         of(session.value("connections"), "connection", "connections")
     );
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
-    let lines = [traffic(session, rates), sizes(session), trouble(session)].concat();
+    let pages = prepared_pages(look).into_iter().collect();
+    let lines = [traffic(session, rates), sizes(session), pages, trouble(session)].concat();
     for (name, value) in lines {
         let _ = writeln!(out, "  {name:<14}{value}");
     }
@@ -148,6 +152,12 @@ fn sizes(now: &Session) -> Vec<Line> {
     );
     let wal = format!("{} (commits fail at {})", b("base_wal_bytes"), b("base_wal_limit_bytes"));
     vec![("memory", memory), ("log", log), ("merges", merges), ("base WAL", wal)]
+}
+
+/// What a transaction over several files that changes whole pages has put beside the file.
+fn prepared_pages(look: &Look) -> Option<Line> {
+    let size = look.outside.prepared_pages_bytes?;
+    Some(("pages", format!("{} of a transaction over several files, in -plait-pages", bytes(size))))
 }
 
 /// What went wrong; empty when nothing did.
