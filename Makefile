@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --package xtask --
 
-.PHONY: all dist demo check test torture fuzz sanitize bench-ratios bench-peers
+.PHONY: all dist demo check test torture fuzz sanitize tcl suites bench-ratios bench-peers
 
 all: dist
 
@@ -50,6 +50,14 @@ sanitize:
 		$(addprefix --test ,$(SANITIZED)) --config "target.'cfg(all())'.runner = ['env', \
 		'LD_PRELOAD=$(RUNTIMES)', 'ASAN_OPTIONS=detect_leaks=0', \
 		'UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1']"
+
+# SQLite's own tests (docs/testing.md), each file in WAL mode and in concurrent mode: about 40 minutes. ARGS="--limit 100 FILE.test ...".
+tcl:
+	python3 tests/suites/tcl.py $(ARGS)
+
+# Other people's test suites, in WAL mode and in concurrent mode: about 5 minutes. ARGS="go-sqlite3 ...".
+suites: dist
+	python3 tests/suites/suites.py $(ARGS)
 
 # Stock SQLite and Plait interleaved: required and measured ratios. ARGS="--case NAME --repeats N".
 bench-ratios: dist

@@ -91,6 +91,34 @@ fn the_shell_works_on_a_concurrent_database() {
     assert_eq!(stock.integer("SELECT sum(a) FROM t"), Ok(6));
 }
 
+/// It shows SQLite a page 1 of its own making, without the mark; under the fence that is no database.
+#[test]
+fn the_shells_recover_reads_a_resting_file_and_a_backup_and_says_so_beside_a_session() {
+    if paths::stand_in() {
+        eprintln!("skipped: the shell belongs to the library under test");
+        return;
+    }
+    let shell = paths::shell().unwrap_or_else(|error| panic!("{error:#}"));
+    let fixture = Fixture::new(Subject::plait(), "CREATE TABLE t(a)");
+    let recovered = |path: &Path| {
+        let output = Command::new(&shell).arg(path).arg(".recover").output().expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout).matches("INSERT").count(), text(&output.stderr))
+    };
+    let connection = fixture.open();
+    connection.execute("BEGIN CONCURRENT; INSERT INTO t VALUES(1), (2); COMMIT").expect("rows");
+    let (rows, said) = recovered(&fixture.database());
+    assert_eq!(rows, 0);
+    assert!(said.contains("file is not a database"), "{said}");
+    assert_eq!(connection.integer("SELECT sum(a) FROM t"), Ok(3));
+
+    let copy = fixture.path("copy.db");
+    connection.execute(&format!("VACUUM INTO '{}'", copy.display())).expect("a copy");
+    assert_eq!(recovered(&copy), (2, String::new()));
+    drop(connection);
+    assert_eq!(recovered(&fixture.database()), (2, String::new()));
+}
+
 #[test]
 fn the_engines_tables_can_be_asked_by_every_driver() {
     let Some(subject) = plait_tests::subject::real_plait("plait_status") else { return };
