@@ -5,7 +5,7 @@ use plait_tests::actor::Actor;
 use plait_tests::crash::points::crash_points;
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::Recording;
-use plait_tests::sqlite::IOERR;
+use plait_tests::sqlite::{BUSY, IOERR};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -129,6 +129,9 @@ const OF_ROLLBACK: [&str; 5] = [
     "several.resolved",
     "several.rolled_back",
 ];
+
+/// And of who takes back pages, behind those.
+const OF_ROLLBACK_BY_PAGES: [&str; 2] = ["several.pages_removed", "several.reference_removed"];
 
 const TABLE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v); CREATE INDEX tv ON t(v)";
 
@@ -477,9 +480,12 @@ fn who_cleans_up_may_die_at_any_step_too() {
 #[test]
 fn who_takes_back_what_is_prepared_may_die_at_any_step() {
     let Some(subject) = real_plait("kills") else { return };
-    for point in OF_ROLLBACK {
+    let by_pages = OF_ROLLBACK.into_iter().chain(OF_ROLLBACK_BY_PAGES);
+    let rows = OF_ROLLBACK.into_iter().map(|point| (Work::Rows, point));
+    for (work, point) in rows.chain(by_pages.map(|point| (Work::SchemaOfMain, point))) {
         for scene in SCENES {
-            let stage = Stage::new(&subject, Other::Concurrent, format!("{point} {scene:?}"));
+            let name = format!("{work:?} {point} {scene:?}");
+            let stage = Stage::new(&subject, Other::Concurrent, name).with(work);
             let there = witnesses(&stage, scene);
             // The second file cannot be prepared.
             let in_the_way = stage.fixture.path("other.db-plait-super");
@@ -490,7 +496,9 @@ fn who_takes_back_what_is_prepared_may_die_at_any_step() {
             // The super-journal lists a reference that could not be looked at.
             let kept: Vec<_> =
                 stage.left_behind().into_iter().filter(|name| name.contains("-mj")).collect();
-            for name in kept.iter().filter(|_| point == "several.rolled_back") {
+            let is_resolved = ["several.rolled_back", "several.pages_removed"].contains(&point)
+                || point == "several.reference_removed";
+            for name in kept.iter().filter(|_| is_resolved) {
                 std::fs::remove_file(stage.fixture.path(name)).expect("removed");
             }
             assert!(!stage.audit(there, true), "{}", stage.name);
@@ -542,6 +550,52 @@ fn a_process_that_stands_still_in_between_holds_up_writers_and_nobody_else() {
         assert_eq!(author.finish().error, None);
         drop(author);
         assert!(stage.audit(Some((main, other)), true));
+    }
+}
+
+/// A process that stands still at a step of a commit by pages, or of its rollback, costs the others their busy timeout at most, and no read.
+#[test]
+fn a_process_that_stands_still_with_its_pages_prepared_holds_up_writers_and_nobody_else() {
+    let Some(subject) = real_plait("a stopped process") else { return };
+    // How long the others wait, and what they may need for it on a busy machine.
+    let (timeout, bound) =
+        (std::time::Duration::from_millis(300), std::time::Duration::from_secs(8));
+    for (point, ..) in STEPS_BY_PAGES {
+        let name = format!("stopped at {point}");
+        let stage = Stage::new(&subject, Other::Concurrent, name.clone()).with(Work::SchemaOfBoth);
+        let (mut main, mut other) = witnesses(&stage, Scene::Beside).expect("witnesses");
+        let crash = Subject::plait_with_crash_points();
+        let database = stage.fixture.database();
+        let at = ("PLAIT_STOP_AT", point);
+        let mut author = Actor::start_with_environment("author", &crash, &database, at);
+        author.ok(&stage.attach());
+        author.ok("BEGIN CONCURRENT; INSERT INTO main.t VALUES(1, 'one'); COMMIT");
+        author.ok("BEGIN CONCURRENT; INSERT INTO other.t VALUES(1, 'one'); COMMIT");
+        author.send(&stage.work.sql());
+        author.await_stop();
+        let mut refused = 0;
+        for witness in [&mut main, &mut other] {
+            witness.busy_timeout(timeout);
+            for sql in [
+                "SELECT count(*) FROM t",
+                "DELETE FROM t WHERE v='nobody'",
+                "BEGIN CONCURRENT; SELECT 1; COMMIT",
+            ] {
+                let reply = witness.run(sql);
+                assert!(reply.took < bound, "{name}: {sql} took {:?}", reply.took);
+                let Some(error) = reply.error else { continue };
+                assert_eq!(error.code, BUSY, "{name}: {sql}: {error}");
+                assert!(sql.starts_with("DELETE"), "{name}: reading waits for nobody: {error}");
+                refused += 1;
+            }
+            witness.busy_timeout(std::time::Duration::from_secs(30));
+        }
+        // The other file's rights are held until its own part is settled, after this one's.
+        assert!(refused > 0, "{name}: nobody waits");
+        plait_tests::os::resume(author.pid()).expect("it goes on");
+        assert_eq!(author.finish().error, None, "{name}");
+        author.close().expect("it closes");
+        assert!(stage.audit(Some((main, other)), true), "{name}");
     }
 }
 
