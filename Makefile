@@ -42,7 +42,7 @@ fuzz: dist
 	PLAIT_FUZZ_ROUNDS=$(ROUNDS) $(CARGO) test --release --package plait-tests --test hostile_log --test hostile_base
 
 # The suites that reach most of the shim, on a library whose C part looks for faults of memory and undefined behaviour. Slow.
-SANITIZED ?= cursors statements interfaces exclusive hostile_log hostile_base large_values differential
+SANITIZED ?= maps map_model cursors statements interfaces exclusive hostile_log hostile_base large_values differential
 RUNTIMES = $(foreach lib,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(lib)))
 sanitize:
 	$(XTASK) dist --sanitizers

@@ -280,6 +280,54 @@ fn a_map_follows_its_table_through_changes_of_the_schema() {
 }
 
 #[test]
+fn a_map_of_a_detached_database_says_so_and_comes_back() {
+    let Some((fixture, db)) = with("CREATE TABLE m(k INTEGER PRIMARY KEY, v)") else { return };
+    let attach = format!("ATTACH '{}' AS other", fixture.path("other.db").display());
+    db.execute(&attach).unwrap();
+    let map = db.open_map_in("other", "m", create::INTEGER).unwrap();
+    map.put(&int(1), &"other".into()).unwrap();
+    db.open_map("m", 0).unwrap().put(&int(1), &"main".into()).unwrap();
+    db.execute("DETACH other").unwrap();
+    refused(map.get(&int(1)), ERROR, "no such table: other.m");
+    refused(map.put(&int(1), &int(1)), ERROR, "no such table: other.m");
+    db.execute(&format!("ATTACH '{}' AS middle", fixture.path("middle.db").display())).unwrap();
+    refused(map.get(&int(1)), ERROR, "no such table: other.m");
+    db.execute(&attach).unwrap();
+    assert_eq!(map.get(&int(1)).unwrap(), Some("other".into()));
+}
+
+#[test]
+fn a_select_in_the_middle_goes_on() {
+    let Some((_fixture, db)) =
+        with("CREATE TABLE m(k INTEGER PRIMARY KEY, v); INSERT INTO m VALUES(1,1),(5,5)")
+    else {
+        return;
+    };
+    let map = db.open_map("m", 0).unwrap();
+    let mut select = db.prepare("SELECT k, v FROM m ORDER BY k").unwrap();
+    assert_eq!(select.step().unwrap(), Step::Row);
+    map.put(&int(3), &int(3)).unwrap();
+    map.put(&int(1), &int(9)).unwrap();
+    map.delete(&int(5)).unwrap();
+    assert_eq!(select.step().unwrap(), Step::Row);
+    assert_eq!(select.row(), [int(3), int(3)]);
+    assert_eq!(map.batch(&[Item::Add(int(3), 1), Item::Put(int(4), int(4))]).unwrap(), None);
+    assert_eq!(select.step().unwrap(), Step::Row);
+    assert_eq!(select.row(), [int(4), int(4)]);
+    assert_eq!(select.step().unwrap(), Step::Done);
+    assert_eq!(db.integer("SELECT sum(v) FROM m").unwrap(), 9 + 4 + 4);
+}
+
+#[test]
+fn the_tables_of_a_virtual_table_are_its_own_in_defensive_mode() {
+    let Some((_fixture, db)) = with("CREATE VIRTUAL TABLE f USING fts5(a)") else { return };
+    db.open_map("f_config", 0).unwrap();
+    db.defensive().unwrap();
+    refused(db.open_map("f_config", 0), ERROR, "SQLite's own");
+    db.open_map("f_config", create::READONLY).unwrap();
+}
+
+#[test]
 fn a_map_of_a_table_that_was_rolled_back_says_so() {
     let Some((_fixture, db)) = with("CREATE TABLE other(k INTEGER PRIMARY KEY, v)") else { return };
     db.execute("BEGIN").unwrap();

@@ -360,11 +360,13 @@ static int plNoRow(PlOp *pOp, int *pNext){
   return SQLITE_OK;
 }
 
-/* Gives up one reference, and with the last one everything. Leaves the mutex: the connection may go with the last program. */
+/* Gives up one reference, and with the last one everything. Leaves the mutex: the connection may go with the last program, whose
+** function lies in the map. */
 static void plMapRelease(plait_map *m){
   sqlite3 *db = m->db;
   sqlite3_stmt *pLast = 0;
-  if( --m->nRef==0 ){
+  int bLast = --m->nRef==0;
+  if( bLast ){
     plMapDropSql(m);
     pLast = (sqlite3_stmt*)m->aProg[PLP_READ].v;
     m->aProg[PLP_READ].v = 0;
@@ -376,10 +378,10 @@ static void plMapRelease(plait_map *m){
     sqlite3_free(m->aRec);
     sqlite3_free(m->zDb);
     sqlite3_free(m->zTable);
-    sqlite3_free(m);
   }
   sqlite3_mutex_leave(db->mutex);
   sqlite3_finalize(pLast);
+  if( bLast ) sqlite3_free(m);
 }
 
 SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, int flags, plait_map **ppMap){

@@ -1,7 +1,7 @@
 /*
 ** map_load.c - plait_load(): many rows in one statement.
 **
-** Rows that come in the order of keys find their place at the end of the b-tree without a search. Others are gathered, sorted by
+** Rows that come in the order of keys find their place at the end of the b-tree without a search, and are put as they come. Others are gathered, sorted by
 ** type and bytes (which is the order of BINARY columns, and near enough to make neighbours of neighbours for the others; only
 ** speed depends on it) and put one after the other; the sort is stable, so that of equal keys the last wins.
 */
@@ -18,6 +18,8 @@ struct PlLoad {
   plait_value *aRow;     /* key and value, alternately */
   plait_value **apRow;   /* their order */
   int iRow;              /* the next to be written */
+  int bHave;             /* bSorted: key and value are a row that is not written yet */
+  plait_value key, value;
 };
 
 static int plLoadCompare(const plait_value *a, const plait_value *b){
@@ -124,22 +126,38 @@ static int plLoadPut(PlOp *pOp, const plait_value *pKey, const plait_value *pVal
   return rc ? rc : plStore(pOp, res, pValue, pNext);
 }
 
-/* What is being put lies in aRow, also when a new rowid is asked for in between: then row iRow is put once more. */
+/* One row of those that come in order. It is kept while a new rowid is asked for. */
+static int plLoadOne(PlOp *pOp, PlLoad *p, int *pNext){
+  int rc;
+  if( !p->bHave ){
+    rc = plLoadNext(pOp, p, &p->key, &p->value);
+    if( rc ) return rc==SQLITE_DONE ? SQLITE_OK : rc;
+    p->bHave = 1;
+  }
+  rc = plLoadPut(pOp, &p->key, &p->value, pNext);
+  if( rc==SQLITE_OK && *pNext==PLM_DONE ) p->bHave = 0;
+  return rc;
+}
+
+/* One row of those that are gathered. What is being put stays in aRow until the next is. */
+static int plLoadGathered(PlOp *pOp, PlLoad *p, int *pNext){
+  int rc;
+  if( p->iRow==p->nRow ){
+    plLoadForget(p);
+    return p->bEnd ? SQLITE_OK : plLoadGather(pOp, p);
+  }
+  rc = plLoadPut(pOp, p->apRow[p->iRow], p->apRow[p->iRow]+1, pNext);
+  if( rc==SQLITE_OK && *pNext==PLM_DONE ) p->iRow++;
+  return rc;
+}
+
 static int plDoLoad(PlOp *pOp, int *pNext){
   PlLoad *p = pOp->pArg;
-  int nLeft = 256, rc = SQLITE_OK;
+  int nLeft = 256;
   while( nLeft-->0 ){
-    if( p->iRow==p->nRow ){
-      plLoadForget(p);
-      if( p->bEnd ) return SQLITE_OK;
-      if( p->bSorted ) p->nByte = PLM_GATHER-1;      /* one row at a time */
-      rc = plLoadGather(pOp, p);
-      if( rc ) return rc;
-      continue;
-    }
-    rc = plLoadPut(pOp, p->apRow[p->iRow], p->apRow[p->iRow]+1, pNext);
+    int rc = p->bSorted ? plLoadOne(pOp, p, pNext) : plLoadGathered(pOp, p, pNext);
     if( rc || *pNext!=PLM_DONE ) return rc;
-    p->iRow++;
+    if( p->bEnd && p->iRow==p->nRow ) return SQLITE_OK;
   }
   *pNext = PLM_AGAIN;
   return SQLITE_OK;

@@ -170,6 +170,7 @@ static int plKeyHere(PlOp *pOp, Mem *pHold, Mem *pOut){
     return SQLITE_OK;
   }
   rc = plField(pOp, pCur, 0, pHold, pOut, &bThere);
+  if( pOp->g->s.affKey==SQLITE_AFF_REAL && (pOut->flags & MEM_Int) ) sqlite3VdbeMemSetDouble(pOut, (double)pOut->u.i);
   return rc==SQLITE_OK && !bThere ? SQLITE_CORRUPT_BKPT : rc;
 }
 

@@ -37,6 +37,12 @@ static int plShapeDirect(Parse *pParse, Table *pTab, Index *pPk, PlShape *s){
   return s->affKey!=SQLITE_AFF_REAL && s->affValue!=SQLITE_AFF_REAL;
 }
 
+/* Is this a table that SQL would not let be written? */
+static int plShapeOwn(sqlite3 *db, Table *pTab){
+  if( sqlite3StrNICmp(pTab->zName, "sqlite_", 7)==0 || (pTab->tabFlags & TF_Readonly) ) return 1;
+  return (pTab->tabFlags & TF_Shadow)!=0 && sqlite3ReadOnlyShadowTables(db);
+}
+
 /* Fills *s, or leaves the reason why the table is no map in pParse. */
 static void plShapeOf(Parse *pParse, plait_map *m, Table *pTab, PlShape *s, Index **ppPk){
   sqlite3 *db = pParse->db;
@@ -45,8 +51,7 @@ static void plShapeOf(Parse *pParse, plait_map *m, Table *pTab, PlShape *s, Inde
   int iKey, iValue = -1;
   if( IsVirtual(pTab) ) zWhy = "it is a virtual table";
   else if( IsView(pTab) ) zWhy = "it is a view";
-  else if( (m->flags & PLAIT_MAP_READONLY)==0 && (sqlite3StrNICmp(pTab->zName, "sqlite_", 7)==0
-        || (pTab->tabFlags & TF_Readonly)!=0) ){
+  else if( (m->flags & PLAIT_MAP_READONLY)==0 && plShapeOwn(db, pTab) ){
     zWhy = "it is SQLite's own; open it with PLAIT_MAP_READONLY";
   }
   if( zWhy ) goto refuse;

@@ -336,7 +336,9 @@ static int plCursorRun(plait_cursor *c){
   return rc ? rc : SQLITE_ABORT;
 }
 
-static int plCursorMove(plait_cursor *c, int eMove, const plait_value *pKey, plait_value *pKeyOut, plait_value *pValueOut){
+static int plCursorMove(
+  plait_cursor *c, int eMove, int eHow, const plait_value *pKey, plait_value *pKeyOut, plait_value *pValueOut
+){
   plait_map *m;
   int rc;
   if( c==0 ) return SQLITE_MISUSE_BKPT;
@@ -352,6 +354,7 @@ static int plCursorMove(plait_cursor *c, int eMove, const plait_value *pKey, pla
   }else{
     c->bBusy = 1;
     c->eMove = (u8)eMove;
+    c->eHow = eHow;
     c->op.pKey = pKey;
     c->op.pKeyOut = pKeyOut;
     c->op.pValueOut = pValueOut;
@@ -366,21 +369,20 @@ static int plCursorMove(plait_cursor *c, int eMove, const plait_value *pKey, pla
   return rc;
 }
 SQLITE_API int plait_cursor_first(plait_cursor *c, plait_value *pKey, plait_value *pValue){
-  return plCursorMove(c, PLC_FIRST, 0, pKey, pValue);
+  return plCursorMove(c, PLC_FIRST, 0, 0, pKey, pValue);
 }
 SQLITE_API int plait_cursor_last(plait_cursor *c, plait_value *pKey, plait_value *pValue){
-  return plCursorMove(c, PLC_LAST, 0, pKey, pValue);
+  return plCursorMove(c, PLC_LAST, 0, 0, pKey, pValue);
 }
 SQLITE_API int plait_cursor_next(plait_cursor *c, plait_value *pKey, plait_value *pValue){
-  return plCursorMove(c, PLC_NEXT, 0, pKey, pValue);
+  return plCursorMove(c, PLC_NEXT, 0, 0, pKey, pValue);
 }
 SQLITE_API int plait_cursor_prev(plait_cursor *c, plait_value *pKey, plait_value *pValue){
-  return plCursorMove(c, PLC_PREV, 0, pKey, pValue);
+  return plCursorMove(c, PLC_PREV, 0, 0, pKey, pValue);
 }
 SQLITE_API int plait_cursor_seek(plait_cursor *c, plait_value key, int how, plait_value *pKey, plait_value *pValue){
   if( c==0 || how<PLAIT_EQ || how>PLAIT_LT || plValueBad(&key, 1) ) return SQLITE_MISUSE_BKPT;
-  c->eHow = how;
-  return plCursorMove(c, PLC_SEEK, &key, pKey, pValue);
+  return plCursorMove(c, PLC_SEEK, how, &key, pKey, pValue);
 }
 
 SQLITE_API int plait_cursor_close(plait_cursor *c){

@@ -52,7 +52,8 @@ const char *plait_version(void);
 ** TRANSACTIONS. A call is one statement of the connection, as if it had been said in SQL, and everything that holds for
 ** statements holds for it. Outside of BEGIN ... COMMIT it is a transaction of its own, as durable as PRAGMA synchronous
 ** says, and serializable; a call that reads and then writes (compare and swap, add, append, insert, update, batch)
-** takes the right to write before it reads, and so never returns SQLITE_BUSY_SNAPSHOT. It may wait, as long as the busy timeout
+** takes the right to write before it reads, and so never returns SQLITE_BUSY_SNAPSHOT (unless a cursor or another statement of the
+** connection is open: then it belongs to the snapshot of that one, as an UPDATE would). It may wait, as long as the busy timeout
 ** or handler allows, and then returns SQLITE_BUSY. Inside of a transaction it belongs to it: it sees what was
 ** written before, savepoints undo it, and it can fail where an SQL statement in its place would. A call that fails changes
 ** nothing; some failures (a full disk, SQLITE_IOERR, no memory, an interrupted write) roll the transaction back, as

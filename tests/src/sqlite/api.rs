@@ -140,6 +140,8 @@ functions! {
     wal_hook = b"sqlite3_wal_hook\0": fn(*mut RawDb, Option<WalFn>, *mut c_void) -> *mut c_void;
     snapshot_get = b"sqlite3_snapshot_get\0": fn(*mut RawDb, *const c_char, *mut *mut c_void) -> c_int;
     snapshot_free = b"sqlite3_snapshot_free\0": fn(*mut c_void);
+    // With an option that takes an int and a place for the answer.
+    db_config = b"sqlite3_db_config\0": fn(*mut RawDb, c_int, c_int, *mut c_int) -> c_int;
     limit = b"sqlite3_limit\0": fn(*mut RawDb, c_int, c_int) -> c_int;
     interrupt = b"sqlite3_interrupt\0": fn(*mut RawDb);
     changes64 = b"sqlite3_changes64\0": fn(*mut RawDb) -> i64;

@@ -196,6 +196,15 @@ impl Connection {
         code
     }
 
+    /// Switches `SQLITE_DBCONFIG_DEFENSIVE` on.
+    pub fn defensive(&self) -> Result<()> {
+        // SAFETY: the connection is open; this option takes an int and a place that may be null. A function of variable
+        // arguments takes these as one of fixed ones does on this platform.
+        let code =
+            unsafe { (self.functions().db_config)(self.inner.raw, 1010, 1, ptr::null_mut()) };
+        self.check(code, "db_config")
+    }
+
     /// `sqlite3_limit` for `SQLITE_LIMIT_LENGTH`.
     pub fn limit_length(&self, bytes: i32) {
         // SAFETY: the connection is open.
