@@ -500,3 +500,35 @@ fn nothing_is_lost_while_several_come_and_go() {
         "{told} acknowledged, {in_doubt} in doubt, {total} there"
     );
 }
+
+#[test]
+fn what_was_begun_alone_is_not_joined_by_a_file_that_is_attached_later_and_says_what_to_do() {
+    for ends in ["ROLLBACK", "COMMIT"] {
+        let Some(fixture) = fixture() else { return };
+        let other = fixture.path("other.db");
+        let made = fixture.subject.create(&other).expect("another database");
+        made.execute("CREATE TABLE o(x)").expect("a table");
+        made.close().expect("closed");
+        let lone = fixture.open();
+        assert_eq!(rows(&lone), 500);
+        lone.execute("BEGIN; INSERT INTO t(val) VALUES('alone')").expect("a change");
+        assert!(!has_session(&fixture), "it is alone");
+        lone.execute(&format!("ATTACH '{}' AS other", other.display())).expect("attached");
+        let error = lone.execute("INSERT INTO other.o VALUES(1)").expect_err("not in one commit");
+        assert_eq!(error.code, 1, "{error}");
+        let words = "begun before the other file was attached; roll back and begin again";
+        assert!(error.message.contains(words), "{error}");
+        assert!(!lone.autocommit(), "the transaction is as it was");
+        lone.execute("INSERT INTO t(val) VALUES('more')").expect("and goes on in its file");
+        lone.execute(ends).expect("it ends");
+        let kept = if ends == "COMMIT" { 502 } else { 500 };
+        assert_eq!(rows(&lone), kept, "{ends}");
+        lone.execute(
+            "BEGIN; INSERT INTO main.t(val) VALUES('b'); INSERT INTO other.o VALUES(1); COMMIT",
+        )
+        .expect("the next may change both");
+        let beside = fixture.open();
+        assert_eq!(rows(&beside), kept + 1, "{ends}");
+        assert_eq!(lone.integer("SELECT count(*) FROM other.o"), Ok(1), "{ends}");
+    }
+}

@@ -55,7 +55,7 @@ static const char *plCannotTakePart(Btree *p){
     case PAGER_JOURNALMODE_PERSIST:
     case PAGER_JOURNALMODE_TRUNCATE: return 0;
     case PAGER_JOURNALMODE_WAL:
-      if( plChangesConcurrent(p) ) return "its changes were begun before the other file was attached";
+      if( plChangesConcurrent(p) ) return "its changes were begun before the other file was attached; roll back and begin again";
       return "it is in WAL mode; switch it to journal_mode=concurrent or delete";
     default: return "its journal is not on disk; switch it to journal_mode=concurrent or delete";
   }
