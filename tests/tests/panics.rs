@@ -66,7 +66,7 @@ const OVERLAY: &str = "
     INSERT INTO counted(v) VALUES(2)";
 
 /// What the panicking process does, statement by statement. It passes every call of the engine.
-const SCRIPT: [&str; 43] = [
+const SCRIPT: [&str; 45] = [
     "SELECT id FROM gone WHERE id > 0",
     "SELECT v FROM t WHERE id = 3",
     "SELECT v FROM t WHERE id = 5",
@@ -101,6 +101,8 @@ const SCRIPT: [&str; 43] = [
     "DELETE FROM t WHERE v = 4",
     "SELECT count(*) > 10 FROM plait_status",
     "PRAGMA plait_background_merge",
+    "SELECT plait_ticket() >= plait_durable(), plait_wait(plait_ticket())",
+    "SELECT plait_notify_fd() > 2",
     "BEGIN; INSERT INTO t VALUES(60, 'n60', 60); CREATE TABLE made(x); COMMIT",
     "PRAGMA max_page_count = 100000",
     "INSERT INTO t VALUES(61, 'n61', 61)",

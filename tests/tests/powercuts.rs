@@ -52,3 +52,14 @@ fn two_files_agree_after_a_power_cut_at_every_step_of_commits_that_change_the_sc
     println!("{:?}", pairs.tally);
     assert!(pairs.tally.1 > 30, "{:?}", pairs.tally);
 }
+
+#[test]
+fn what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_step() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let explorer = Explorer::of_tickets(&subject, scratch.path());
+    let mut explorer = explorer.unwrap_or_else(|e| panic!("{e:#}"));
+    explorer.each_cut_of_workload().unwrap_or_else(|error| panic!("{error:#}"));
+    println!("{:?}", explorer.tally);
+    assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
+}

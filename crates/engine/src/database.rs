@@ -27,6 +27,7 @@ use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring
 use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
 use crate::merge::{Base, BaseHeader, BaseOpener};
+use crate::notify::Notifier;
 use crate::registry;
 use crate::session;
 use crate::shm::caller;
@@ -85,6 +86,7 @@ pub struct Database {
     itself: Option<File>,
     fork_generation: u64,
     background: crate::background::Background,
+    notifier: Notifier,
     yielding: Yielding,
     turns: Turns,
     disk_space: DiskSpace,
@@ -367,6 +369,7 @@ impl Database {
             }),
             fork_generation: forks,
             background: crate::background::Background::default(),
+            notifier: Notifier::default(),
             yielding: Yielding::default(),
             turns: Turns::default(),
             disk_space: DiskSpace::default(),
@@ -546,6 +549,11 @@ impl Database {
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
         fork::fork_generation() != self.fork_generation
+    }
+
+    /// The descriptors of this process that tell of syncs.
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
     /// Whose turn it is among the connections of this process.

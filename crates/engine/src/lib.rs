@@ -21,6 +21,7 @@ pub mod ids;
 pub mod log;
 pub mod memtable;
 pub mod merge;
+mod notify;
 pub mod pages;
 mod registry;
 pub mod session;

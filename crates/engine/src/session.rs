@@ -74,6 +74,7 @@ use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::os::OsStorage;
 use crate::storage::side;
 use crate::storage::{FileIdentity, Storage as _};
+use crate::txn::tickets::first_timestamp;
 
 pub mod moment;
 pub(crate) mod restore;
@@ -493,9 +494,10 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     let first = header.generation.get() + 1;
     c.salt.store(salt, Relaxed);
     c.base_generation.store(header.generation.get(), Relaxed);
-    // Timestamp 1 stands for everything that is in the base.
-    c.visible_ts.store(1, Relaxed);
-    c.readable_ts.store(1, Relaxed);
+    // It stands for everything that is in the base.
+    let first_ts = first_timestamp(Generation::new(first));
+    c.visible_ts.store(first_ts, Relaxed);
+    c.readable_ts.store(first_ts, Relaxed);
     c.wal_limit_bytes.store(DEFAULT_WAL_LIMIT_BYTES, Relaxed);
     let slot = &c.generations[0];
     region.format_arena(0);
@@ -510,6 +512,7 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
         prepared_bytes: FIRST_LOG_BYTES,
         slot_limit: DEFAULT_SLOT_LIMIT,
     });
+    region.log().begin_timestamps(first_ts);
     c.applied_lsn.store(region.log().log_end().get(), Relaxed);
     Ok(())
 }

@@ -96,6 +96,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "pages.c"
 #include "sql.c"
 #include "convert.c"
+#include "ticket.c"
 #include "vtab.c"
 
 /* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main, vdbeapi) mean ours: see pages.c. */

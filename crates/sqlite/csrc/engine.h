@@ -132,6 +132,14 @@ typedef struct PlWait {
   void *pCtx;
 } PlWait;
 
+/* ---- tickets (txn/tickets.rs) --------------------------------------------- */
+/* The ticket of the connection's last commit, and the newest whose commit is on disk, with all before it. */
+int  pl_ticket(PlConn *, uint64_t *pOwn, uint64_t *pDurable);
+/* SQLITE_OK: the ticket's commit is on disk; SQLITE_DONE: not after so many milliseconds, which may be <0 for no end. */
+int  pl_wait_durable(PlConn *, uint64_t ticket, int ms, const PlWait *);
+/* A descriptor, the caller's to close, that becomes readable when more is on disk. */
+int  pl_notify_fd(PlConn *, const PlWait *, int *pFd);
+
 /* ---- snapshots ------------------------------------------------------------ */
 #define PL_RETRY 0x7fff0001
 /* Call before the base read transaction starts, then start it, read the header, and take. */

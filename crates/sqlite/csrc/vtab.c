@@ -219,5 +219,6 @@ static int plRegister(sqlite3 *db){
   for(i=0; rc==SQLITE_OK && i<ArraySize(azTable); i++){
     rc = sqlite3_create_module(db, azTable[i], &plTabModule, (void*)(uptr)i);
   }
+  if( rc==SQLITE_OK ) rc = plTicketRegister(db);
   return rc;
 }

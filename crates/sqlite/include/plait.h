@@ -29,6 +29,71 @@ const char *plait_version(void);
 
 /*
 ** ==================================================================================================
+** Tickets: which commits are on disk, without waiting for the disk in each COMMIT.
+**
+** Under PRAGMA synchronous=NORMAL a commit returns when it is safe from the death of processes, but not from that of the
+** machine. Its ticket is a number; commits reach the disk in the order of their tickets. So a program with one thread can keep
+** thousands of commits in flight and answer each client when its ticket has been passed:
+**
+**     plait_notify_fd(db, "main", &fd);               once; fd goes into poll(), epoll or the event loop
+**     ... PRAGMA synchronous=NORMAL ...
+**     sqlite3_exec(db, "INSERT ...", 0, 0, 0);        for each request: remember its ticket
+**     plait_ticket(db, "main", &ticket);
+**     ...
+**     read(fd, &n, 8);                                when fd is readable: empty it first,
+**     plait_durable(db, "main", &durable);            then answer every request whose ticket is <= durable
+**
+** zSchema is "main", which NULL means too, or the name of an attached database; each file has tickets of its own. There are tickets
+** in journal_mode=concurrent only: elsewhere the calls fail with SQLITE_ERROR and a text. All four are SQL functions too, so
+** that any driver can use them: plait_ticket([schema]), plait_durable([schema]), plait_wait(ticket [, ms [, schema]]), which answers 1
+** or 0, and plait_notify_fd([schema]).
+**
+** Results are codes of SQLite; after a failure sqlite3_errmsg() has the text. Out-arguments are set on success only; NULL for one is
+** SQLITE_MISUSE. Threads: as for any call with this connection.
+**
+** SESSIONS. Tickets are compared with each other and with plait_durable() of the same file, by all connections and processes that
+** have it open. They are for a program that runs. Once all connections are closed, or the machine has failed, a ticket from
+** before says nothing: plait_wait() refuses it, and only the data can tell whether its commit is there.
+*/
+
+/*
+** The ticket of this connection's last commit: of a transaction of any kind, schema changes and bulk loads among them. Before its first one, the
+** ticket that stands for what was in the file. It is known as soon as COMMIT has returned, and does not change until the next one.
+** A connection that has been alone so far becomes a member of a session by this call, which fails inside a transaction that
+** it began alone; call it, or plait_notify_fd(), once after opening.
+*/
+int plait_ticket(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
+
+/*
+** Every commit, of whichever connection, whose ticket is at most this is on disk. It never goes back. It costs no system call, and starts
+** no sync: it moves when somebody commits under FULL, calls plait_wait(), has a descriptor of plait_notify_fd(), or merges.
+*/
+int plait_durable(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
+
+/*
+** Waits until the commit of a ticket is on disk, and all before it; leads the sync if nobody does, for all who wait. After ms
+** milliseconds *pbDurable becomes 0, else 1; a sync that this call leads is not given up, so that it may take longer. 0 does not
+** wait, and a negative ms has no end. Under FULL every commit has been waited for when COMMIT returns.
+**
+** SQLITE_MISUSE: the ticket was not given by this file, or by an earlier session. SQLITE_INTERRUPT: sqlite3_interrupt() while it waited for
+** others. SQLITE_IOERR: a write or sync of the log has failed, and whether the commit is on disk is not known; all
+** connections have to be closed, and what is there can be read then.
+*/
+int plait_wait(sqlite3 *db, const char *zSchema, sqlite3_int64 iTicket, int ms, int *pbDurable);
+
+/*
+** A descriptor, an eventfd, that becomes readable when plait_durable() has moved or the log has failed. Read its eight bytes, then look at
+** plait_durable(). It does not block and is closed on exec; it is the caller's, who closes it with close(). Each call gives another one
+** for the same counter, of which one should be read.
+**
+** From the first call on a thread of this process syncs what is committed, as long as this connection is open. Commits of this process
+** set it off at once, those of others within 50 ms. It ends with the connection; what was committed until then is not waited for.
+** SQLITE_MISUSE: the program has configured SQLite without threads. SQLITE_IOERR, SQLITE_CANTOPEN: no descriptor or thread can be had.
+*/
+int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
+
+/*
+** ==================================================================================================
 ** Key-value API: get, put, delete, cursors and more on the tables of SQL.
 **
 ** A map is an ordinary table of one key and one value. What plait_put() writes is a row that SELECT finds, in the same

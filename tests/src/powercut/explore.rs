@@ -42,8 +42,19 @@ pub struct Explorer<'a> {
 impl<'a> Explorer<'a> {
     /// Records the workload.
     pub fn new(subject: &'a Subject, scratch: &'a Path) -> anyhow::Result<Self> {
-        let recorded = record(subject, scratch)?;
-        Ok(Self { subject, scratch, recorded, known: HashMap::new(), tally: Tally::default() })
+        Ok(Self::new_of(subject, scratch, record(subject, scratch)?))
+    }
+
+    /// Of what has been recorded.
+    pub(super) fn new_of(subject: &'a Subject, scratch: &'a Path, recorded: Recorded) -> Self {
+        Self { subject, scratch, recorded, known: HashMap::new(), tally: Tally::default() }
+    }
+
+    /// A cut at every operation of the workload that leaves all or nothing of what was not synced.
+    pub fn each_cut_of_workload(&mut self) -> anyhow::Result<()> {
+        let image = self.recorded.before.clone();
+        let operations = self.recorded.operations.clone();
+        self.each_cut(&image, &Opened { commits: 1, operations }, 1, "the workload")
     }
 
     /// Every sector of the group over two generations lost alone; and for one in three of them a cut at every operation of

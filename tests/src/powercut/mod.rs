@@ -18,4 +18,5 @@ pub mod disk;
 pub mod explore;
 pub mod pairs;
 pub mod recording;
+pub mod tickets;
 pub mod workload;

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The table, its index and commit 1.
-const SCHEMA: &str =
+pub(super) const SCHEMA: &str =
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, pad TEXT); CREATE INDEX t_v ON t(v);
     INSERT INTO t VALUES(1, 1, '')";
 /// The last commit.
@@ -36,7 +36,8 @@ const PROMPT: Duration = Duration::from_millis(400);
 /// Time in which a checkpoint begins a generation.
 const FREEZE: Duration = Duration::from_millis(100);
 
-fn commit(n: i64, pad: usize) -> String {
+/// Commit `n`, `pad` bytes longer than it has to be.
+pub(super) fn commit(n: i64, pad: usize) -> String {
     format!(
         "BEGIN IMMEDIATE; INSERT INTO t VALUES({n}, {n}, printf('%.{pad}c','p')); UPDATE t SET v={n} WHERE id=1; COMMIT"
     )

@@ -31,6 +31,8 @@ pub const CONSTRAINT: i32 = 19;
 pub const NOTADB: i32 = 26;
 /// `SQLITE_BUSY_SNAPSHOT`, an extended code.
 pub const BUSY_SNAPSHOT: i32 = 517;
+/// `SQLITE_MISUSE`.
+pub const MISUSE: i32 = 21;
 /// `SQLITE_ABORT_ROLLBACK`, an extended code.
 pub const ABORT_ROLLBACK: i32 = 516;
 

@@ -2,7 +2,7 @@
 
 use super::api::{MapFunctions, RawCursor, RawItem, RawKeyValue, RawMap, RawRange};
 use super::connection::{Connection, Inner};
-use super::error::{Result, SqlError};
+use super::error::{MISUSE, Result, SqlError};
 use crate::value::Value;
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
@@ -22,7 +22,6 @@ pub mod create {
 
 const ROW: c_int = 100;
 const DONE: c_int = 101;
-const MISUSE: c_int = 21;
 
 const NONE: RawKeyValue =
     RawKeyValue { kind: 0, integer: 0, real: 0.0, data: ptr::null(), size: 0 };

@@ -218,6 +218,19 @@ impl Log {
     /// # Errors
     /// The failure that poisoned the log: it is then not known whether the frames are on disk.
     pub fn sync_through(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.sync_while(lsn, |_| true).map(drop)
+    }
+
+    /// The same for as long as `goes_on` says before each sleep and each sync, and may shorten; false if it has
+    /// ended without. A sync that has begun is not given up.
+    ///
+    /// # Errors
+    /// As [`Log::sync_through`].
+    pub(crate) fn sync_while(
+        &self,
+        lsn: Lsn,
+        mut goes_on: impl FnMut(&mut Duration) -> bool,
+    ) -> Result<bool, LogError> {
         let shared = self.shared();
         debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
@@ -232,11 +245,15 @@ impl Log {
             let mine = if covered { parity } else { 1 - parity };
             let seen = group.words[mine].load(Acquire);
             if shared.durable_through() >= lsn {
-                return Ok(());
+                return Ok(true);
             }
             self.check_poison()?;
             if group.run.load(Acquire) != run {
                 continue;
+            }
+            let mut longest = LOOK_AGAIN;
+            if !goes_on(&mut longest) {
+                return Ok(false);
             }
             // Nobody has answered for a while: the leader may be dead.
             let free = if unanswered {
@@ -264,7 +281,7 @@ impl Log {
             }
             // SeqCst pairs with the SeqCst in `end_group`: either it sees this sleeper, or the word has changed.
             group.sleepers[mine].fetch_add(1, SeqCst);
-            let ended = futex::wait(&group.words[mine], seen, Some(LOOK_AGAIN));
+            let ended = futex::wait(&group.words[mine], seen, Some(longest));
             slept = true;
             unanswered = ended == WaitResult::TimedOut;
             group.sleepers[mine].fetch_sub(1, Relaxed);
@@ -279,7 +296,10 @@ impl Log {
             self.end_group(sync, inherited);
             return Err(e);
         }
-        let target = self.gather(company);
+        self.gather(company);
+        // In this order: see `newest_ts`.
+        let newest = shared.newest_ts();
+        let target = shared.log_end();
         // Relaxed: changes under the sync mutex only, which is held.
         let parity = (shared.group.run.load(Relaxed) & PARITY) ^ PARITY;
         // Release pairs with the Acquire in `sync_through`.
@@ -287,21 +307,30 @@ impl Log {
         crash_point!("log.lead.begun");
         let outcome = self.write_to(target).and_then(|()| {
             crash_point!("log.lead.written");
-            self.make_durable(one_at_a_time(&self.syncing), target)
+            self.make_durable(one_at_a_time(&self.syncing), target, newest)
         });
         self.end_group(sync, inherited || outcome.is_err());
         outcome.map_err(|e| self.fatal(&e))
     }
 
-    /// Syncs what is written. It was before this began, through `target` at least (invariant 4 of the log).
-    fn make_durable(&self, one: MutexGuard<'_, ()>, target: Lsn) -> Result<(), LogError> {
-        let group = &self.shared().group;
+    /// Syncs what is written. It was before this began, through `target` at least (invariant 4 of the log); `newest` was loaded before that.
+    fn make_durable(
+        &self,
+        one: MutexGuard<'_, ()>,
+        target: Lsn,
+        newest: u64,
+    ) -> Result<(), LogError> {
+        let shared = self.shared();
+        let group = &shared.group;
         self.sync_file(one)?;
         crash_point!("log.lead.synced");
         // Relaxed: a counter.
         group.syncs.fetch_add(1, Relaxed);
         // Release pairs with the Acquire in `durable_through`.
         group.durable_through.fetch_max(target.get(), Release);
+        if !shared.base_is_unsynced() {
+            shared.note_durable_ts(newest);
+        }
         Ok(())
     }
 
@@ -332,8 +361,9 @@ impl Log {
         if group.beside.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed).is_err() {
             return Ok(false);
         }
+        let newest = shared.newest_ts();
         let target = shared.log_end();
-        let outcome = self.write_to(target).and_then(|()| self.make_durable(one, target));
+        let outcome = self.write_to(target).and_then(|()| self.make_durable(one, target, newest));
         for i in 0..2 {
             // SeqCst pairs with the sleepers' SeqCst in `sync_through`.
             group.words[i].fetch_add(1, SeqCst);
@@ -342,18 +372,18 @@ impl Log {
         outcome.map(|()| true).map_err(|e| self.fatal(&e))
     }
 
-    /// Lets others append while that brings anything; returns the end of what the group takes. Bounded (C5), and no
+    /// Lets others append while that brings anything. Bounded (C5), and no
     /// yield at all for a lone writer, whom busy readers would otherwise keep from its processor.
-    fn gather(&self, company: bool) -> Lsn {
+    fn gather(&self, company: bool) {
         let shared = self.shared();
         let mut end = shared.log_end();
         // Relaxed: a hint.
         if !company && shared.group.sleepers.iter().all(|s| s.load(Relaxed) == 0) {
-            return end;
+            return;
         }
         for _ in 0..YIELDS_MAX {
             if !self.yielding.once(|| shared.log_end()) {
-                return shared.log_end();
+                return;
             }
             let now = shared.log_end();
             if now == end {
@@ -361,7 +391,6 @@ impl Log {
             }
             end = now;
         }
-        end
     }
 
     /// A failure with published frames at stake: however it looks, it is not one that may be repeated.

@@ -101,6 +101,10 @@ pub struct LogShared {
     /// Which file the log of this session is: device and inode; 0 before there is one.
     file_dev: AtomicU64,
     file_ino: AtomicU64,
+    /// The timestamp that stands for what was in the base when the session began.
+    first_ts: AtomicU64,
+    /// Commits through this timestamp are on disk (tickets.rs).
+    durable_ts: AtomicU64,
 }
 
 /// Written under the commit mutex; on a cache line of its own.
@@ -115,6 +119,8 @@ pub(super) struct CommitState {
     pub window_bytes: AtomicU64,
     /// `log_end` when that was changed last: ring bytes before it are gone.
     pub window_start: AtomicU64,
+    /// Timestamp of the newest commit; stored after `log_end`, or after the count of the base's commits (tickets.rs).
+    pub newest_ts: AtomicU64,
 }
 
 /// Written by those who write and sync; on a cache line of its own.
@@ -217,6 +223,43 @@ impl LogShared {
         shared.group.written_through.store(first_lsn, Relaxed);
         shared.group.durable_through.store(first_lsn, Relaxed);
         shared.group.run.store(first_lsn, Relaxed);
+    }
+
+    /// The session begins, with this timestamp for what is in the base.
+    pub(crate) fn begin_timestamps(&self, first: u64) {
+        // Relaxed: as in `init`. Whether what is in the base is on disk is not known: `durable_ts` stays below.
+        self.first_ts.store(first, Relaxed);
+        self.commit.newest_ts.store(first, Relaxed);
+    }
+
+    /// The timestamp that stands for what was in the base when the session began.
+    pub(crate) fn first_ts(&self) -> u64 {
+        // Relaxed: constant since the session began.
+        self.first_ts.load(Relaxed)
+    }
+
+    /// (M) The commit with this timestamp is in the log before `log_end`, or in the base and counted there.
+    pub(crate) fn note_newest_ts(&self, ts: u64) {
+        // Release pairs with the Acquire in `newest_ts`.
+        self.commit.newest_ts.store(ts, Release);
+    }
+
+    /// The newest commit. Everything through it lies before any `log_end` that is loaded afterwards, or is counted among the commits
+    /// of the base.
+    pub(crate) fn newest_ts(&self) -> u64 {
+        self.commit.newest_ts.load(Acquire)
+    }
+
+    /// Commits through this timestamp are on disk.
+    pub(crate) fn durable_ts(&self) -> u64 {
+        // Acquire pairs with the Release in `note_durable_ts`.
+        self.durable_ts.load(Acquire)
+    }
+
+    /// Commits through `ts` are on disk.
+    pub(crate) fn note_durable_ts(&self, ts: u64) {
+        // Release: after the sync.
+        self.durable_ts.fetch_max(ts, Release);
     }
 
     /// The commit point: everything before it is committed. Pairs with the Release of `publish_end`.

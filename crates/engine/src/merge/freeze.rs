@@ -343,6 +343,7 @@ impl Database {
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.
         c.visible_ts.store(ts, Release);
+        self.log_shared().note_newest_ts(ts);
         c.readable_ts.fetch_max(ts, Release);
         c.counters.exclusive_commits.fetch_add(1, Relaxed);
     }

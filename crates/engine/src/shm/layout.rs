@@ -22,7 +22,7 @@ use super::mutex::SharedMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 9;
+pub const LAYOUT_VERSION: u32 = 10;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.

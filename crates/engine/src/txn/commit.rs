@@ -166,10 +166,11 @@ impl Conn {
         if self.mode == Some(super::WriteMode::Optimistic) {
             self.note_turn_committed();
         }
-        self.own_commits += 1;
+        self.note_own_commit(committed.ts, Some(committed.end));
         self.note_size(self.written(), false);
         self.writes.clear();
         let synced = self.settle_durability(&committed, sync);
+        self.db.notifier().wake();
         drop(committed.witness);
         // It lies before the own commit.
         self.shown = super::readable::Shown::default();
@@ -189,6 +190,7 @@ impl Conn {
     fn settle_durability(&self, committed: &Committed, sync: Sync) -> Result<()> {
         if sync == Sync::Full {
             self.db.log()?.sync_through(committed.end)?;
+            self.note_own_durable();
         }
         self.db.settle(committed.ts.get(), committed.needs);
         if sync != Sync::Full {
@@ -348,6 +350,7 @@ impl Conn {
         let needs = Lsn::new(c.full_end.load(Relaxed));
         // Release pairs with the Acquire of snapshots: the nodes are there.
         c.visible_ts.store(ts.get(), Release);
+        db.log_shared().note_newest_ts(ts.get());
         // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2). Release keeps
         // the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);

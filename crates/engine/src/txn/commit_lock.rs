@@ -157,6 +157,7 @@ impl Database {
         match failed {
             Some(e) => Err(e),
             None => {
+                self.log_shared().note_newest_ts(c.visible_ts.load(Relaxed));
                 // Release: after everything that was redone, also in program order, for the next to die here.
                 if !self.has_unresolved() {
                     c.prepared_end.store(0, Release);

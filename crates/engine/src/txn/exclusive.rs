@@ -41,7 +41,7 @@ use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
 use crate::crash_point;
 use crate::error::{Error, Result};
-use crate::ids::{Generation, Root};
+use crate::ids::{CommitTs, Generation, Root};
 use crate::merge::{Arena, BaseHeader};
 use crate::shm::layout::txn_state;
 
@@ -265,10 +265,12 @@ impl Conn {
     /// It is in the base, with this header.
     pub(super) fn note_committed(&mut self, stamped: &Stamped, header: &BaseHeader) {
         self.note_size(stamped.size, true);
-        self.own_commits += 1;
+        // Nobody else has committed since: the right is held.
+        let ts = self.db.control().visible_ts.load(Acquire);
+        self.note_own_commit(CommitTs::new(ts), None);
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.base_generation = header.generation;
-            snapshot.ts = crate::ids::SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
+            snapshot.ts = crate::ids::SnapshotTs::new(ts);
             snapshot.resting = false;
         }
     }
@@ -298,6 +300,7 @@ impl Conn {
             self.db.settle_base(&header, true);
         }
         self.note_committed(&stamped, &header);
+        self.db.notifier().wake();
         Ok(())
     }
 }

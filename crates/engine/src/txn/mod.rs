@@ -40,6 +40,7 @@ pub mod right;
 pub(crate) mod rowid;
 pub mod slots;
 pub mod snapshot;
+pub(crate) mod tickets;
 mod turns;
 mod validate;
 pub mod write_set;
@@ -121,6 +122,8 @@ pub struct Conn {
     pub(crate) conflict: Option<Box<Conflict>>,
     pub(crate) view: u32,
     pub(crate) own_commits: u64,
+    last_commit: tickets::LastCommit,
+    notify_fd: Option<std::os::fd::RawFd>,
     /// What `data_version` answers, and what it knows by now.
     pub(crate) data_version: u32,
     pub(crate) seen: Option<snapshot::Seen>,
@@ -155,6 +158,8 @@ impl Conn {
             conflict: None,
             view: 1,
             own_commits: 0,
+            last_commit: tickets::LastCommit::default(),
+            notify_fd: None,
             data_version: 2,
             seen: None,
             txn: TxnId::ZERO,
@@ -467,6 +472,7 @@ impl Drop for Conn {
         }
         let db = self.db.clone();
         let _slot = db.give_back_later(self.slot);
+        self.end_notify();
         if self.exclusive {
             self.exclusive_end(false);
         }

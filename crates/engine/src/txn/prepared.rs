@@ -318,7 +318,7 @@ impl Conn {
                 return Err(e);
             }
         };
-        self.own_commits += 1;
+        self.note_own_commit(resolved.ts, Some(resolved.end));
         self.note_size(self.written(), false);
         self.writes.clear();
         // It counts whether its frame is on disk or not: P is, and the decision.
@@ -332,6 +332,7 @@ impl Conn {
             self.continue_reading_at(resolved.ts);
         }
         db.log()?.relaxed_commit(resolved.end)?;
+        db.notifier().wake();
         self.write_now_and_then()
     }
 
@@ -411,6 +412,7 @@ impl Database {
             let needs = Lsn::new(c.full_end.load(Relaxed));
             // The order of a commit (commit.rs).
             c.visible_ts.store(ts.get(), Release);
+            self.log_shared().note_newest_ts(ts.get());
             c.prepared_end.store(0, Release);
             c.applied_lsn.store(end.get(), Release);
             if ops.clone().next().is_some() {

@@ -28,6 +28,7 @@ mod overlay;
 pub mod report;
 mod rows;
 mod several;
+mod tickets;
 mod txn;
 mod types;
 

@@ -1,0 +1,182 @@
+//! The thread that brings commits to disk for programs that are told by a descriptor.
+//!
+//! A program with one thread that serves many clients cannot wait for the disk in each COMMIT. It commits under NORMAL, keeps the ticket
+//! (txn/tickets.rs), and watches an eventfd in its event loop. Somebody has to sync meanwhile: this thread, one for each database and process
+//! that has such a descriptor.
+//!
+//! | the thread | when | and then |
+//! |---|---|---|
+//! | sleeps | everything that it knows of is on disk | a commit of this process wakes it; at the latest after [`LOOK_AGAIN`] it looks for those of others |
+//! | syncs, or waits for who does | a commit is newer than what is on disk | writes to every descriptor |
+//! | sleeps for [`LOOK_AGAIN`] | a sync has failed: whoever reads a descriptor then is told why by its next wait | tries again |
+//! | ends | the last connection with a descriptor is closed | |
+//!
+//! A program gets descriptors of its own, which are the same eventfd. What it does with them, and when it closes them, is no concern of this thread.
+//!
+//! Invariants
+//! - N1 A descriptor is written to after `durable_ts` has moved, and never before. So who reads it empty first and looks at `durable_ts` then
+//!   misses nothing.
+//! - N2 The thread is gone before the connection whose descriptor was the last one lets go of its database.
+//! - N3 A commit after which `wake` has been called is on disk, or has failed to be, after one sync that was begun later.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+
+/// How late what other processes have synced is noticed.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct State {
+    descriptors: Vec<File>,
+    wanted: bool,
+    thread: Option<JoinHandle<()>>,
+    /// Changes when the thread has to end.
+    era: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    signal: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Descriptors of this process for one database, and the thread behind them.
+#[derive(Default)]
+pub(crate) struct Notifier {
+    shared: Arc<Shared>,
+    /// There is a descriptor: a look that costs nothing where there is none.
+    is_watched: AtomicBool,
+}
+
+impl Notifier {
+    /// A new eventfd that becomes readable whenever more is on disk, by the number under which it is kept here; starts the thread if there is none.
+    ///
+    /// # Errors
+    /// No descriptor, or no thread, can be had.
+    pub(crate) fn watch(&self, database: &Arc<Database>) -> Result<RawFd> {
+        // SAFETY: no pointers are passed.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            let e = std::io::Error::last_os_error();
+            return Err(Error::io("cannot make an eventfd", &e));
+        }
+        // SAFETY: it was just made, and nobody else has it.
+        let descriptor = unsafe { File::from_raw_fd(fd) };
+        let mut state = self.shared.lock();
+        if state.thread.is_none() {
+            let (shared, database, era) =
+                (self.shared.clone(), Arc::downgrade(database), state.era);
+            let spawned = std::thread::Builder::new()
+                .name("plait-sync".into())
+                .spawn(move || run(&shared, &database, era));
+            let cannot = |e: &std::io::Error| Error::io("cannot start a thread that syncs", e);
+            state.thread = Some(spawned.map_err(|e| cannot(&e))?);
+        }
+        state.descriptors.push(descriptor);
+        state.wanted = true;
+        // Release: whoever commits from now on wakes the thread.
+        self.is_watched.store(true, Release);
+        self.shared.signal.notify_all();
+        Ok(fd)
+    }
+
+    /// Another descriptor of an eventfd that [`Notifier::watch`] has made.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub(crate) fn another(&self, fd: RawFd) -> Result<RawFd> {
+        let state = self.shared.lock();
+        let kept = state.descriptors.iter().find(|descriptor| descriptor.as_raw_fd() == fd);
+        let kept = kept.ok_or_else(|| Error::Misuse("the descriptor is closed".into()))?;
+        let another = kept.try_clone();
+        another.map(IntoRawFd::into_raw_fd).map_err(|e| Error::io("cannot copy an eventfd", &e))
+    }
+
+    /// Closes a descriptor that [`Notifier::watch`] has made; with the last one the thread ends before this returns (N2).
+    pub(crate) fn unwatch(&self, fd: RawFd) {
+        let thread = {
+            let mut state = self.shared.lock();
+            state.descriptors.retain(|descriptor| descriptor.as_raw_fd() != fd);
+            if !state.descriptors.is_empty() {
+                return;
+            }
+            self.is_watched.store(false, Release);
+            state.era += 1;
+            self.shared.signal.notify_all();
+            state.thread.take()
+        };
+        if let Some(thread) = thread {
+            // A panic in it was its own.
+            let _ = thread.join();
+        }
+    }
+
+    /// After a commit that has not waited for the disk.
+    pub(crate) fn wake(&self) {
+        // Acquire pairs with the Release in `watch`.
+        if !self.is_watched.load(Acquire) {
+            return;
+        }
+        let mut state = self.shared.lock();
+        if !state.wanted {
+            state.wanted = true;
+            self.shared.signal.notify_all();
+        }
+    }
+}
+
+fn run(shared: &Shared, database: &Weak<Database>, era: u64) {
+    let mut told = 0;
+    let mut has_failed = false;
+    loop {
+        {
+            let mut state = shared.lock();
+            if state.era == era && (!state.wanted || has_failed) {
+                let waited = shared.signal.wait_timeout(state, LOOK_AGAIN);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if state.era != era {
+                return;
+            }
+            // Before the look at what is to be synced (N3).
+            state.wanted = false;
+        }
+        // Only for a moment the last one to have it: `unwatch` waits for this thread (N2).
+        let Some(database) = database.upgrade() else { return };
+        // A panic has poisoned the database, and the thread goes on for whoever ends it.
+        let synced = catch_unwind(AssertUnwindSafe(|| database.sync_commits()));
+        let durable = database.durable_ts();
+        drop(database);
+        let failed = !matches!(synced, Ok(Ok(())));
+        if durable != told || failed != has_failed {
+            (told, has_failed) = (durable, failed);
+            tell(&shared.lock().descriptors);
+        }
+    }
+}
+
+/// N1.
+fn tell(descriptors: &[File]) {
+    for mut descriptor in descriptors {
+        // Full is readable as well; nothing else can fail.
+        let _ = descriptor.write(&1_u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,201 @@
+//! Tickets: which commits are on disk, for programs that do not wait for the disk in each COMMIT.
+//!
+//! A commit under NORMAL returns when it is in shared memory. Its *ticket* is its timestamp: commits are on disk in the order of their
+//! timestamps, so one number says how far the disk has come.
+//!
+//! | commit | is on disk when | who finds that out |
+//! |---|---|---|
+//! | in the log | a sync of the log has begun after it was published, and ended | the leader of the sync; its author under FULL |
+//! | of a part of a transaction over several files | the same, for the frame that resolves it | the same |
+//! | exclusive, under FULL | SQLite's commit returns | a later leader, or who waits for it |
+//! | exclusive, else | the base's WAL has been synced after it | the leader of the next sync of the log, which it precedes (log/before.rs), or who waits for it |
+//! | of a connection alone, before the session | the fence is up | who waits for it |
+//!
+//! Sessions: timestamps begin above those of all earlier sessions that have left a trace ([`first_timestamp`]), so that numbers which a program
+//! has kept are still in order. What they say ends with their session: after a power cut the numbers of lost commits
+//! are given again. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
+//!
+//! Invariants
+//! - T1 Every commit through `durable_ts` is on disk, and `durable_ts` never goes back within a session.
+//! - T2 A commit is in the log, or counted as one of the base, before `newest_ts` shows it. So who loads `newest_ts` first, the end of the log
+//!   and the count of the base's commits then, and brings those to disk, has brought all commits through it.
+//! - T3 Tickets of one session are in the order of its commits, whoever made them.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use super::Conn;
+use super::right::Wait;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, Generation, Lsn};
+use crate::shm::layout::{ARENA_BYTES, fence};
+
+/// Timestamps that one generation can use.
+const PER_GENERATION: u64 = 1 << 24;
+/// The least that a commit takes of a memtable.
+const LEAST_BYTES: u64 = 32;
+const _: () = assert!(ARENA_BYTES as u64 / LEAST_BYTES < PER_GENERATION / 16);
+
+/// The timestamp that stands for what is in the base when a session begins whose first generation is `first`.
+pub(crate) fn first_timestamp(first: Generation) -> u64 {
+    u64::from(first.get()) * PER_GENERATION + 1
+}
+
+/// The last commit of a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LastCommit {
+    ts: u64,
+    /// How far the log has to be on disk for it; `None` if it is in the base.
+    end: Option<Lsn>,
+}
+
+impl Conn {
+    /// The ticket of this connection's last commit; of what was there when the session began if it has made none since.
+    pub fn ticket(&self) -> u64 {
+        self.last_commit.ts.max(self.db.log_shared().first_ts())
+    }
+
+    /// Every commit whose ticket is at most this is on disk.
+    pub fn durable(&self) -> u64 {
+        self.db.log_shared().durable_ts()
+    }
+
+    /// A commit of this connection's is there; `end` as in [`LastCommit`].
+    pub(super) fn note_own_commit(&mut self, ts: CommitTs, end: Option<Lsn>) {
+        self.own_commits += 1;
+        self.last_commit = LastCommit { ts: ts.get(), end };
+    }
+
+    /// Its last commit is in the log, which is on disk so far: so are all before it (T2, B2 in log/before.rs).
+    pub(super) fn note_own_durable(&self) {
+        self.db.log_shared().note_durable_ts(self.last_commit.ts);
+    }
+
+    /// Returns true when the commit of `ticket` is on disk, and leads the sync for it if nobody does; false when it is not after `patience`,
+    /// which a sync that it leads may outlast. `None` waits as long as it takes.
+    ///
+    /// # Errors
+    /// Misuse for a ticket of another session, Interrupted; those of raising the fence; the failure that has stopped the log.
+    pub fn wait_durable(
+        &mut self,
+        ticket: u64,
+        patience: Option<Duration>,
+        wait: &mut Wait<'_>,
+    ) -> Result<bool> {
+        self.db.check_fork()?;
+        let shared = self.db.log_shared();
+        if ticket == 0 || (shared.first_ts()..=shared.durable_ts()).contains(&ticket) {
+            return Ok(true);
+        }
+        self.refuse_foreign(ticket)?;
+        if patience == Some(Duration::ZERO) {
+            self.db.check_poison()?;
+            return Ok(false);
+        }
+        if self.db.control().fence.load(Acquire) != fence::FENCED {
+            // Nothing is in the log. The fence is a commit of the base that is synced, and everything before it.
+            self.db.ensure_fenced(self.slot, wait)?;
+        }
+        let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        let end = self.last_commit.end.filter(|_| ticket == self.last_commit.ts);
+        self.db.bring_ticket_to_disk(ticket, end, until, wait.interrupted)
+    }
+
+    /// A descriptor of an eventfd that becomes readable whenever more is on disk, or the log has failed; from now on a thread of this process
+    /// syncs what is committed, until this connection is closed. The descriptor is the caller's to close; each call gives another one.
+    ///
+    /// # Errors
+    /// No descriptor or thread can be had; those of raising the fence.
+    pub fn notify_fd(&mut self, wait: &mut Wait<'_>) -> Result<RawFd> {
+        self.db.check_fork()?;
+        self.db.ensure_fenced(self.slot, wait)?;
+        let kept = match self.notify_fd {
+            Some(fd) => fd,
+            None => *self.notify_fd.insert(self.db.notifier().watch(&self.db)?),
+        };
+        self.db.notifier().another(kept)
+    }
+
+    /// Before the connection lets go of its database.
+    pub(super) fn end_notify(&mut self) {
+        let Some(fd) = self.notify_fd.take() else { return };
+        self.db.notifier().unwatch(fd);
+    }
+
+    fn refuse_foreign(&self, ticket: u64) -> Result<()> {
+        let shared = self.db.log_shared();
+        // Acquire: whoever has been given a ticket finds it here.
+        let newest = self.db.control().visible_ts.load(Acquire);
+        if (shared.first_ts()..=newest).contains(&ticket) {
+            return Ok(());
+        }
+        let path = self.db.path().display();
+        Err(Error::Misuse(if ticket > newest {
+            format!("ticket {ticket} was not given by {path}, whose newest is {newest}")
+        } else {
+            format!(
+                "ticket {ticket} is of an earlier session of {path}: whether its commit is there only the data can tell"
+            )
+        }))
+    }
+}
+
+impl Database {
+    /// Commits through this timestamp are on disk.
+    pub(crate) fn durable_ts(&self) -> u64 {
+        self.log_shared().durable_ts()
+    }
+
+    /// Brings everything to disk that has been committed before this was called.
+    pub(crate) fn sync_commits(&self) -> Result<()> {
+        let newest = self.log_shared().newest_ts();
+        if self.durable_ts() >= newest || self.control().fence.load(Acquire) != fence::FENCED {
+            return Ok(());
+        }
+        self.check_poison()?;
+        self.bring_ticket_to_disk(newest, None, None, &mut || false).map(drop)
+    }
+
+    /// Returns true when the commit of `ticket`, of this session, is on disk; false if it is not at `until`. `end`: where it ends, if it is in the
+    /// log and that is known.
+    pub(crate) fn bring_ticket_to_disk(
+        &self,
+        ticket: u64,
+        end: Option<Lsn>,
+        until: Option<Instant>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<bool> {
+        let shared = self.log_shared();
+        let log = self.log()?;
+        // In this order (T2).
+        let newest = shared.newest_ts();
+        let through = end.unwrap_or_else(|| shared.log_end());
+        let mut is_interrupted = false;
+        let is_synced = log.sync_while(through, |longest| {
+            is_interrupted = interrupted();
+            if let Some(until) = until {
+                let left = until.saturating_duration_since(Instant::now());
+                *longest = left.min(*longest);
+                return !is_interrupted && !left.is_zero() && shared.durable_ts() < ticket;
+            }
+            !is_interrupted && shared.durable_ts() < ticket
+        })?;
+        if !is_synced {
+            return if is_interrupted {
+                Err(Error::Interrupted)
+            } else {
+                Ok(shared.durable_ts() >= ticket)
+            };
+        }
+        if end.is_some() {
+            // What lies before it in the base was synced before its frame was written (B2 in log/before.rs).
+            shared.note_durable_ts(ticket);
+        } else if shared.durable_ts() < ticket {
+            log.sync_base_now()?;
+            shared.note_durable_ts(newest);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,128 @@
+/*
+** ticket.c - plait_ticket(), plait_durable(), plait_wait(), plait_notify_fd(): as C functions (plait.h) and as SQL functions. What
+** they mean is in plait.h, and how it works at the head of txn/tickets.rs.
+*/
+
+#define PL_TICKET_OWN     0
+#define PL_TICKET_DURABLE 1
+#define PL_TICKET_WAIT    2    /* *piVal: a ticket, and then 1 if it is on disk, 0 if not after ms */
+#define PL_TICKET_FD      3
+
+/* Does one of them for the schema zDb, 0 for "main". Holds the connection's mutex. *pzErr of a failure lives as long as errors do. */
+static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *piVal, const char **pzErr){
+  Btree *p = sqlite3DbNameToBtree(db, zDb ? zDb : "main");
+  PlWait wait;
+  uint64_t own, durable;
+  int fd, rc;
+  *pzErr = 0;
+  if( p==0 ){
+    *pzErr = "unknown database name";
+    return SQLITE_ERROR;
+  }
+  /* As the first sqlite3_step() of a statement does. */
+  if( db->nVdbeActive==0 ) AtomicStore(&db->u1.isInterrupted, 0);
+  rc = plJoin(p);
+  if( rc==SQLITE_OK && !PL_BT(p) ){
+    *pzErr = sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE && plMarked(p->pBt)
+        ? "tickets begin with the next transaction: in this one the connection was alone"
+        : "there are tickets in journal_mode=concurrent only: in other modes a commit is on disk when COMMIT returns if"
+          " synchronous is FULL or EXTRA";
+    return SQLITE_ERROR;
+  }
+  if( rc==SQLITE_OK ){
+    PlConn *pConn = p->pPl->pConn;
+    switch( eCall ){
+      case PL_TICKET_WAIT:
+        rc = *piVal<0 ? SQLITE_DONE : pl_wait_durable(pConn, (uint64_t)*piVal, ms, plWait(db, &wait));
+        *piVal = rc==SQLITE_OK;
+        if( rc==SQLITE_DONE ) rc = SQLITE_OK;
+        break;
+      case PL_TICKET_FD:
+        if( !sqlite3GlobalConfig.bCoreMutex ){
+          *pzErr = "this program has configured SQLite without threads, and a descriptor needs one";
+          return SQLITE_MISUSE_BKPT;
+        }
+        rc = pl_notify_fd(pConn, plWait(db, &wait), &fd);
+        if( rc==SQLITE_OK ) *piVal = fd;
+        break;
+      default:
+        rc = pl_ticket(pConn, &own, &durable);
+        if( rc==SQLITE_OK ) *piVal = (i64)(eCall==PL_TICKET_OWN ? own : durable);
+    }
+    rc = plFail(p, rc);
+  }
+  if( rc ) *pzErr = plErrStr(db, rc);
+  return rc;
+}
+
+/* The call as one of the C API. */
+static int plTicketApi(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *piVal){
+  const char *zErr;
+  int rc;
+  if( !sqlite3SafetyCheckOk(db) || piVal==0 ) return SQLITE_MISUSE_BKPT;
+  sqlite3_mutex_enter(db->mutex);
+  rc = plTicketCall(db, eCall, zDb, ms, piVal, &zErr);
+  if( rc ) sqlite3ErrorWithMsg(db, rc, "%s", zErr);
+  else sqlite3Error(db, SQLITE_OK);
+  rc = sqlite3ApiExit(db, rc);
+  sqlite3_mutex_leave(db->mutex);
+  return rc;
+}
+
+SQLITE_API int plait_ticket(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket){
+  return plTicketApi(db, PL_TICKET_OWN, zSchema, 0, piTicket);
+}
+SQLITE_API int plait_durable(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket){
+  return plTicketApi(db, PL_TICKET_DURABLE, zSchema, 0, piTicket);
+}
+SQLITE_API int plait_wait(sqlite3 *db, const char *zSchema, sqlite3_int64 iTicket, int ms, int *pbDurable){
+  i64 iVal = iTicket;
+  int rc = pbDurable ? plTicketApi(db, PL_TICKET_WAIT, zSchema, ms, &iVal) : SQLITE_MISUSE_BKPT;
+  if( rc==SQLITE_OK ) *pbDurable = (int)iVal;
+  return rc;
+}
+SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd){
+  i64 iVal = -1;
+  int rc = pFd ? plTicketApi(db, PL_TICKET_FD, zSchema, 0, &iVal) : SQLITE_MISUSE_BKPT;
+  if( rc==SQLITE_OK ) *pFd = (int)iVal;
+  return rc;
+}
+
+/* plait_ticket([schema]), plait_durable([schema]), plait_notify_fd([schema]), plait_wait(ticket [, ms [, schema]]) */
+static void plTicketFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv){
+  int eCall = (int)(uptr)sqlite3_user_data(pCtx);
+  int iSchema = eCall==PL_TICKET_WAIT ? 2 : 0, ms = -1, rc;
+  const char *zErr, *zDb = argc>iSchema ? (const char*)sqlite3_value_text(argv[iSchema]) : 0;
+  i64 iVal = 0;
+  if( eCall==PL_TICKET_WAIT ){
+    if( sqlite3_value_type(argv[0])==SQLITE_NULL ) return;
+    if( sqlite3_value_numeric_type(argv[0])!=SQLITE_INTEGER ){
+      sqlite3_result_error(pCtx, "plait_wait: a ticket is an integer", -1);
+      return;
+    }
+    iVal = sqlite3_value_int64(argv[0]);
+    if( argc>1 && sqlite3_value_type(argv[1])!=SQLITE_NULL ) ms = sqlite3_value_int(argv[1]);
+  }
+  rc = plTicketCall(sqlite3_context_db_handle(pCtx), eCall, zDb, ms, &iVal, &zErr);
+  if( rc ){
+    sqlite3_result_error(pCtx, zErr, -1);
+    sqlite3_result_error_code(pCtx, rc);
+  }else{
+    sqlite3_result_int64(pCtx, iVal);
+  }
+}
+
+static int plTicketRegister(sqlite3 *db){
+  static const struct { const char *z; u8 nArg; u8 eCall; } aFunc[] = {
+    { "plait_ticket", 0, PL_TICKET_OWN },      { "plait_ticket", 1, PL_TICKET_OWN },
+    { "plait_durable", 0, PL_TICKET_DURABLE }, { "plait_durable", 1, PL_TICKET_DURABLE },
+    { "plait_notify_fd", 0, PL_TICKET_FD },    { "plait_notify_fd", 1, PL_TICKET_FD },
+    { "plait_wait", 1, PL_TICKET_WAIT }, { "plait_wait", 2, PL_TICKET_WAIT }, { "plait_wait", 3, PL_TICKET_WAIT },
+  };
+  int i, rc = SQLITE_OK;
+  for(i=0; rc==SQLITE_OK && i<ArraySize(aFunc); i++){
+    rc = sqlite3_create_function(db, aFunc[i].z, aFunc[i].nArg, SQLITE_UTF8|SQLITE_DIRECTONLY, (void*)(uptr)aFunc[i].eCall,
+                                 plTicketFunc, 0, 0);
+  }
+  return rc;
+}
