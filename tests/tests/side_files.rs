@@ -252,7 +252,8 @@ fn empty_files_under_these_names_are_in_nobodys_way() {
     if real_plait("side files").is_none() {
         return;
     }
-    let states: [(&str, fn() -> Fixture, i64); 3] = [
+    type Make = fn() -> Fixture;
+    let states: [(&str, Make, i64); 3] = [
         ("at rest", of_a_user, 1),
         ("killed", || killed(&[]), 2),
         ("restarted", || killed(&["-plait-shm", "-shm"]), 2),
