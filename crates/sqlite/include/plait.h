@@ -2,7 +2,7 @@
 ** plait.h - what libsqlite3 by Plait offers beyond sqlite3.h.
 **
 ** The library is used like any other libsqlite3: include sqlite3.h, link with -lsqlite3. This header is
-** needed by programs that use what Plait adds to C: the key-value API below, and the version.
+** needed by programs that use what Plait adds to C: tickets, the key-value API, and the version.
 */
 #ifndef PLAIT_H
 #define PLAIT_H
