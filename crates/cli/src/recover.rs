@@ -193,7 +193,11 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         return Err(e.about("accept the base of", &args.file));
     }
     anstream::println!("{} is accepted as it is: a plain SQLite file at rest", styled(GOOD, shown));
-    for (_, kept) in kept {
+    for (original, kept) in kept {
+        if original == plait_engine::pages::pages_path(&state.path) {
+            // Given up whatever it holds, now that there is a copy. What is not removed says so when it is in the way.
+            let _ = side::open(&original, false).and_then(|file| side::remove(&file, &original));
+        }
         anstream::println!(
             "what it did without was kept as {}; remove it when you are sure",
             kept.display()
