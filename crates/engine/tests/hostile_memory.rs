@@ -54,8 +54,9 @@ impl Left {
         self.dir.path().join("app.db")
     }
 
-    /// Puts the files there, with the shared memory as `change` leaves it, which gets the bytes at its beginning and its length.
-    fn put(&self, change: impl FnOnce(&mut [u8], &mut u64)) {
+    /// Puts the files there, with the shared memory as `change` leaves it, which gets the bytes at its beginning and its length. True if
+    /// that neither begins as such a file does nor is as long: then it may be somebody's.
+    fn put(&self, change: impl FnOnce(&mut [u8], &mut u64)) -> bool {
         let path = self.path();
         std::fs::write(&path, &self.base).unwrap();
         std::fs::write(log_path(&path), &self.log).unwrap();
@@ -68,6 +69,20 @@ impl Left {
         file.write_all_at(&head, 0).unwrap();
         file.write_all_at(&self.memory[4096..], 4096).unwrap();
         file.set_len(len).unwrap();
+        let n = (len as usize).min(LAYOUT);
+        let begins_well = head[..n] == self.memory[..n] || head[..n].iter().all(|byte| *byte == 0);
+        !begins_well && len != TOTAL_BYTES as u64
+    }
+
+    /// Opening it is refused, and nothing is lost: when the file that is in the way has been put away it opens.
+    fn is_refused_until_it_is_put_away(&self, what: &str) {
+        let path = self.path();
+        let before = std::fs::read(shm_path(&path)).unwrap();
+        let error = Client::try_open(&path).err().unwrap_or_else(|| panic!("{what}: it opens"));
+        assert!(error.to_string().contains("put it away"), "{what}: {error}");
+        assert_eq!(std::fs::read(shm_path(&path)).unwrap(), before, "{what}: it was changed");
+        std::fs::remove_file(shm_path(&path)).unwrap();
+        self.opens(what);
     }
 
     /// Opening it gives every acknowledged row, and leaves a plain file with one more.
@@ -140,7 +155,7 @@ fn a_foreign_head_of_shared_memory_is_never_taken_for_a_session() {
     }
     let mut rng = StdRng::seed_from_u64(11);
     for round in 0..rounds {
-        left.put(|head, len| {
+        let is_strange = left.put(|head, len| {
             let (_, bytes) = &corpus[rng.random_range(0..corpus.len())];
             if rng.random_bool(0.3) {
                 let n = bytes.len().min(HEADER_BYTES);
@@ -154,7 +169,12 @@ fn a_foreign_head_of_shared_memory_is_never_taken_for_a_session() {
                 *len = rng.random_range(0..TOTAL_BYTES as u64 + 4096);
             }
         });
-        left.opens(&format!("round {round}"));
+        let what = format!("round {round}");
+        if is_strange {
+            left.is_refused_until_it_is_put_away(&what);
+        } else {
+            left.opens(&what);
+        }
     }
 }
 
