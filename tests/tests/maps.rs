@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const MISMATCH: i32 = 20;
-const MISUSE: i32 = 21;
 const TOOBIG: i32 = 18;
 const AUTH: i32 = 23;
 
@@ -757,4 +756,43 @@ fn large_loads_in_any_order_end_in_order() {
     assert_eq!((r.count(&Range::ALL).unwrap(), w.count(&Range::ALL).unwrap()), (n, n));
     assert_eq!(w.end(&Range::ALL, true).unwrap().0, Some(bytes(&(n - 1).to_be_bytes())));
     assert_eq!(db.text("PRAGMA integrity_check").unwrap(), "ok");
+}
+
+#[test]
+fn a_row_that_a_trigger_or_a_conflict_clause_has_left_alone_is_not_said_to_be_written() {
+    let kept = "BEGIN SELECT RAISE(IGNORE); END";
+    let sql = format!(
+        "CREATE TABLE m(k INTEGER PRIMARY KEY, v); INSERT INTO m VALUES(1, 1), (2, 2);
+         CREATE TRIGGER i BEFORE INSERT ON m {kept}; CREATE TRIGGER u BEFORE UPDATE ON m {kept};
+         CREATE TRIGGER d BEFORE DELETE ON m {kept};
+         CREATE TABLE u(k TEXT PRIMARY KEY, v UNIQUE ON CONFLICT IGNORE); INSERT INTO u VALUES('a', 1)"
+    );
+    let Some((_fixture, db)) = with(&sql) else { return };
+    let map = db.open_map("m", 0).unwrap();
+    assert_eq!(map.insert(&int(3), &int(3)), Ok(false));
+    assert_eq!(map.update(&int(1), &int(5)), Ok(false));
+    assert_eq!(map.delete(&int(1)), Ok(false));
+    assert_eq!(map.swap(&int(1), Some(&int(1)), Some(&int(2))), Ok(false));
+    assert_eq!(map.delete_range(&Range::Between(Bound::None, Bound::None)), Ok(0));
+    refused(map.add(&int(1), 1), CONSTRAINT, "has left the row as it was");
+    map.put(&int(1), &int(7)).expect("as in SQL");
+    assert_eq!(db.integer("SELECT sum(v) FROM m"), Ok(3));
+    let unique = db.open_map("u", 0).unwrap();
+    assert_eq!(unique.insert(&"b".into(), &int(1)), Ok(false));
+    assert_eq!(unique.insert(&"b".into(), &int(2)), Ok(true));
+    assert_eq!(unique.update(&"b".into(), &int(1)), Ok(false));
+    assert_eq!(db.integer("SELECT sum(v) FROM u"), Ok(3));
+}
+
+#[test]
+fn the_least_integer_is_found_as_a_real_too() {
+    let Some((_fixture, db)) = with("CREATE TABLE m(k INTEGER PRIMARY KEY, v)") else { return };
+    let map = db.open_map("m", 0).unwrap();
+    let least = Value::Real(-9_223_372_036_854_775_808.0);
+    assert_eq!(map.insert(&least, &int(1)), Ok(true));
+    assert_eq!(db.integer("SELECT k FROM m WHERE k=-9223372036854775808.0"), Ok(i64::MIN));
+    assert_eq!(map.get(&int(i64::MIN)), Ok(Some(int(1))));
+    map.put(&least, &int(2)).expect("it is there");
+    assert_eq!(map.get(&least), Ok(Some(int(2))));
+    assert_eq!(map.delete(&least), Ok(true));
 }

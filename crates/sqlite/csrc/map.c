@@ -131,6 +131,7 @@ struct PlOp {
   int i;                 /* item */
   int eMode;
   u8 bDone;
+  u8 bKept;              /* SQL has left the row as it was: RAISE(IGNORE), ON CONFLICT IGNORE */
   u8 bJournal;           /* several b-tree changes: see K4 */
   u8 bRowid;             /* register 2 is a new rowid */
   u8 bStarted;

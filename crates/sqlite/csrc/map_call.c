@@ -24,9 +24,10 @@ static int plDoGet(PlOp *pOp, int *pNext){
 /* PLAIT_NONE for pValue deletes. */
 static int plStore(PlOp *pOp, int res, const plait_value *pValue, int *pNext){
   int rc = SQLITE_OK;
+  pOp->bKept = 0;
   if( pValue->type!=PLAIT_NONE ) rc = plWriteRow(pOp, pOp->pKey, res, pValue, pNext);
   else if( res==0 ) rc = plDropRow(pOp, pOp->pKey, 0);
-  pOp->bDone = rc==SQLITE_OK && *pNext==PLM_DONE && (res==0 || pValue->type!=PLAIT_NONE);
+  pOp->bDone = rc==SQLITE_OK && *pNext==PLM_DONE && !pOp->bKept && (res==0 || pValue->type!=PLAIT_NONE);
   return rc;
 }
 
@@ -69,8 +70,16 @@ static int plDoSwap(PlOp *pOp, int *pNext){
   if( rc==SQLITE_OK ) rc = plHolds(pOp, res, pOp->pExpect, &bHolds);
   if( rc || !bHolds ) return rc;
   rc = plStore(pOp, res, pOp->pValue, pNext);
-  if( rc==SQLITE_OK && *pNext==PLM_DONE ) pOp->bDone = 1;
+  if( rc==SQLITE_OK && *pNext==PLM_DONE ) pOp->bDone = !pOp->bKept;
   return rc;
+}
+
+/* The same for an operation whose answer would be wrong if the row were left as it was. */
+static int plStoreForSure(PlOp *pOp, int res, const plait_value *pValue, int *pNext){
+  int rc = plStore(pOp, res, pValue, pNext);
+  if( rc || !pOp->bKept ) return rc;
+  return plOpError(pOp, SQLITE_CONSTRAINT, "a trigger or an ON CONFLICT IGNORE of \"%s\" has left the row as it was",
+                   pOp->g->s.zTab);
 }
 
 /* Adds iDelta to the value of pOp->pKey. */
@@ -91,7 +100,7 @@ static int plAddTo(PlOp *pOp, i64 iDelta, i64 *piSum, int *pNext){
   if( rc ) return rc;
   if( sqlite3AddInt64(&sum.integer, iDelta) ) return plOpError(pOp, SQLITE_ERROR, "integer overflow");
   *piSum = sum.integer;
-  return plStore(pOp, res, &sum, pNext);
+  return plStoreForSure(pOp, res, &sum, pNext);
 }
 static int plDoAdd(PlOp *pOp, int *pNext){
   return plAddTo(pOp, pOp->pValue->integer, &pOp->n, pNext);
@@ -125,7 +134,7 @@ static int plDoAppend(PlOp *pOp, int *pNext){
   }
   if( rc ) return rc;
   pOp->n = sum.size;
-  rc = plStore(pOp, res, &sum, pNext);
+  rc = plStoreForSure(pOp, res, &sum, pNext);
   if( res==0 ) sqlite3_free((void*)sum.data);
   return rc;
 }

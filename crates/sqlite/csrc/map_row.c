@@ -66,6 +66,11 @@ static int plKeySet(PlOp *pOp, PlKey *k, const plait_value *p){
   k->bSet = 1;
   k->bInt = s->eForm==PLM_ROWIDS && (k->m.flags & (MEM_Int|MEM_IntReal))!=0;
   k->i = k->bInt ? k->m.u.i : 0;
+  if( s->eForm==PLM_ROWIDS && (k->m.flags & MEM_Real)!=0 && k->m.u.r==-9223372036854775808.0 ){
+    /* Affinity leaves this one alone, and OP_MustBeInt does not. */
+    k->bInt = 1;
+    k->i = SMALLEST_INT64;
+  }
   return rc;
 }
 

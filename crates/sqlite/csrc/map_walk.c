@@ -65,8 +65,9 @@ static int plDoDeleteRange(PlOp *pOp, int *pNext){
       *pNext = PLM_AGAIN;
       break;
     }
+    pOp->bKept = 0;
     rc = plDropHere(pOp, &bRow);
-    if( rc==SQLITE_OK ) pOp->n++;
+    if( rc==SQLITE_OK ) pOp->n += !pOp->bKept;
   }
   return rc;
 }

@@ -75,6 +75,7 @@ static int plSqlWrite(PlOp *pOp, int eWhat, const plait_value *pKey, const plait
   rc = sqlite3_reset(p);
   if( rc ) rc = plSqlFailed(pOp, rc);
   else pOp->g->v->nChange += nChange;
+  pOp->bKept = nChange==0;
   (void)sqlite3_clear_bindings(p);
   return rc;
 }
