@@ -147,7 +147,10 @@ fn tickets_of_other_sessions_and_of_nobody_are_refused() {
     assert_eq!(wait(&a, ticket(&a)), Ok(1));
     let error = a.integer("SELECT plait_wait('x')").expect_err("it is none");
     assert!(error.message.contains("a ticket is an integer"), "{error}");
-    assert_eq!(a.integer("SELECT plait_wait(-1, 0)"), Ok(0), "nobody has a negative one");
+    let error = a.integer("SELECT plait_wait(-1)").expect_err("nobody has a negative one");
+    assert!(error.code == MISUSE && error.message.contains("negative"), "{error}");
+    let error = a.integer("SELECT plait_wait(0, 'soon')").expect_err("no time");
+    assert!(error.message.contains("milliseconds are an integer"), "{error}");
     assert_eq!(a.integer("SELECT plait_wait(0, 0)"), Ok(1), "it stands for nothing");
     assert_eq!(a.integer("SELECT plait_wait(NULL) IS NULL"), Ok(1));
 }
@@ -254,4 +257,54 @@ fn many_writers_bring_each_other_to_disk() {
         }
     });
     assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(6 * 20 * 20));
+}
+
+#[test]
+fn an_exclusive_commit_under_full_is_on_disk_when_it_returns() {
+    let Some(subject) = real_plait("tickets") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let [a, _b] = two(&fixture);
+    a.execute("PRAGMA synchronous=FULL").expect("a pragma");
+    for sql in
+        ["CREATE TABLE more(x)", "BEGIN EXCLUSIVE; INSERT INTO more VALUES(1); COMMIT", "VACUUM"]
+    {
+        a.execute(sql).expect(sql);
+        assert!(durable(&a) >= ticket(&a), "{sql}");
+    }
+}
+
+#[test]
+fn before_its_first_commit_a_connection_has_the_ticket_of_what_was_there() {
+    let Some(subject) = real_plait("tickets") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let [a, _b] = two(&fixture);
+    for _ in 0..3 {
+        a.execute(INSERT).expect("an insert");
+    }
+    let late = fixture.open();
+    assert_eq!(late.integer("SELECT count(*) FROM t"), Ok(3));
+    let seen = ticket(&late);
+    assert!(seen >= ticket(&a) && durable(&late) < seen, "what it reads is not on disk");
+    assert_eq!(wait(&late, seen), Ok(1));
+}
+
+#[test]
+fn a_ticket_from_before_the_mode_was_left_is_refused_and_the_descriptor_says_so() {
+    let Some(subject) = real_plait("tickets") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let [a, b] = two(&fixture);
+    b.close().expect("it closes");
+    for _ in 0..20 {
+        a.execute(INSERT).expect("an insert");
+    }
+    let old = ticket(&a);
+    let mut fd = descriptor(&a);
+    a.execute("PRAGMA journal_mode=delete; PRAGMA journal_mode=concurrent").expect("pragmas");
+    assert!(is_told(&mut fd), "it is over");
+    for _ in 0..40 {
+        a.execute(INSERT).expect("an insert");
+        assert!(ticket(&a) > old);
+        let error = wait(&a, old).expect_err("its session is over");
+        assert!(error.code == MISUSE && error.message.contains("earlier session"), "{error}");
+    }
 }

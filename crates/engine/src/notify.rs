@@ -14,7 +14,7 @@
 //! A program gets descriptors of its own, which are the same eventfd. What it does with them, and when it closes them, is no concern of this thread.
 //!
 //! Invariants
-//! - N1 A descriptor is written to after `durable_ts` has moved, and never before. So who reads it empty first and looks at `durable_ts` then
+//! - N1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its connection has let go of it. So who reads it empty first and looks at `durable_ts` then
 //!   misses nothing.
 //! - N2 The thread is gone before the connection whose descriptor was the last one lets go of its database.
 //! - N3 A commit after which `wake` has been called is on disk, or has failed to be, after one sync that was begun later.
@@ -114,7 +114,10 @@ impl Notifier {
     pub(crate) fn unwatch(&self, fd: RawFd) {
         let thread = {
             let mut state = self.shared.lock();
-            state.descriptors.retain(|descriptor| descriptor.as_raw_fd() != fd);
+            // Who waits for it is to ask, and to be told that it is over.
+            let mut ended = state.descriptors.extract_if(.., |kept| kept.as_raw_fd() == fd);
+            tell(&ended.by_ref().collect::<Vec<_>>());
+            drop(ended);
             if !state.descriptors.is_empty() {
                 return;
             }

@@ -33,7 +33,11 @@ static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *pi
     PlConn *pConn = p->pPl->pConn;
     switch( eCall ){
       case PL_TICKET_WAIT:
-        rc = *piVal<0 ? SQLITE_DONE : pl_wait_durable(pConn, (uint64_t)*piVal, ms, plWait(db, &wait));
+        if( *piVal<0 ){
+          *pzErr = "plait_wait: no ticket is negative";
+          return SQLITE_MISUSE_BKPT;
+        }
+        rc = pl_wait_durable(pConn, (uint64_t)*piVal, ms, plWait(db, &wait));
         *piVal = rc==SQLITE_OK;
         if( rc==SQLITE_DONE ) rc = SQLITE_OK;
         break;
@@ -101,7 +105,13 @@ static void plTicketFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv){
       return;
     }
     iVal = sqlite3_value_int64(argv[0]);
-    if( argc>1 && sqlite3_value_type(argv[1])!=SQLITE_NULL ) ms = sqlite3_value_int(argv[1]);
+    if( argc>1 && sqlite3_value_type(argv[1])!=SQLITE_NULL ){
+      if( sqlite3_value_numeric_type(argv[1])!=SQLITE_INTEGER ){
+        sqlite3_result_error(pCtx, "plait_wait: milliseconds are an integer", -1);
+        return;
+      }
+      ms = (int)MIN(MAX(sqlite3_value_int64(argv[1]), -1), 0x7fffffff);
+    }
   }
   rc = plTicketCall(sqlite3_context_db_handle(pCtx), eCall, zDb, ms, &iVal, &zErr);
   if( rc ){

@@ -53,19 +53,20 @@ const char *plait_version(void);
 **
 ** SESSIONS. Tickets are compared with each other and with plait_durable() of the same file, by all connections and processes that
 ** have it open. They are for a program that runs. Once all connections are closed, or the machine has failed, a ticket from
-** before says nothing: plait_wait() refuses it, and only the data can tell whether its commit is there.
+** before says nothing: plait_wait() refuses it, and only the data can tell whether its commit is there. So it is
+** when the file leaves the mode, and comes back to it.
 */
 
 /*
 ** The ticket of this connection's last commit: of a transaction of any kind, schema changes and bulk loads among them. Before its first one, the
-** ticket that stands for what was in the file. It is known as soon as COMMIT has returned, and does not change until the next one.
+** ticket that stands for what was there when it joined the session: what it reads later may be newer. It is known as soon as COMMIT has returned, and does not change until the next one.
 ** A connection that has been alone so far becomes a member of a session by this call, which fails inside a transaction that
 ** it began alone; call it, or plait_notify_fd(), once after opening.
 */
 int plait_ticket(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
 
 /*
-** Every commit, of whichever connection, whose ticket is at most this is on disk. It never goes back. It costs no system call, and starts
+** Every commit, of whichever connection, whose ticket is at most this is on disk. 0 until that is known of any. It never goes back. It costs no system call, and starts
 ** no sync: it moves when somebody commits under FULL, calls plait_wait(), has a descriptor of plait_notify_fd(), or merges.
 */
 int plait_durable(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
@@ -87,7 +88,8 @@ int plait_wait(sqlite3 *db, const char *zSchema, sqlite3_int64 iTicket, int ms, 
 ** for the same counter, of which one should be read.
 **
 ** From the first call on a thread of this process syncs what is committed, as long as this connection is open. Commits of this process
-** set it off at once, those of others within 50 ms. It ends with the connection; what was committed until then is not waited for.
+** set it off at once, those of others within 50 ms. It ends with the connection, or when
+** the file leaves the mode: the descriptor becomes readable once more then, and never again. What was committed until then is not waited for.
 ** SQLITE_MISUSE: the program has configured SQLite without threads. SQLITE_IOERR, SQLITE_CANTOPEN: no descriptor or thread can be had.
 */
 int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
@@ -282,7 +284,8 @@ SQLITE_API int plait_get_many(plait_map *pMap, int n, const plait_value *aKey, p
 **     plait_delete   removes the row, if it is there
 **
 ** *pbDone becomes 1 if a row was written or deleted, and else 0. A present row keeps its rowid and its key as it was stored
-** ('A' stays 'A' when 'a' is put under NOCASE). With READONLY maps and databases: SQLITE_READONLY.
+** ('A' stays 'A' when 'a' is put under NOCASE). A trigger's RAISE(IGNORE) or an ON CONFLICT IGNORE of the table can leave the row as it was, which
+** is no failure, as in SQL: *pbDone is 0 then. With READONLY maps and databases: SQLITE_READONLY.
 */
 SQLITE_API int plait_put(plait_map *pMap, plait_value key, plait_value value);
 SQLITE_API int plait_insert(plait_map *pMap, plait_value key, plait_value value, int *pbDone);
@@ -300,7 +303,9 @@ SQLITE_API int plait_compare_and_swap(
 /*
 ** Add to an integer; an absent key counts as 0. *piNew becomes the new value. SQLITE_MISMATCH if the value is not an integer,
 ** SQLITE_ERROR "integer overflow" if the sum is none. Any number of threads and processes may add to one key:
-** each delta counts once.
+** each delta counts once. SQLITE_CONSTRAINT if a trigger's RAISE(IGNORE) or an ON CONFLICT IGNORE has left the row as it was, so that
+** *piNew would be false; so it is with plait_append(). What the column's affinity or a trigger makes of the sum is stored, and is not *piNew:
+** in a TEXT or REAL column the next addition fails with SQLITE_MISMATCH.
 */
 SQLITE_API int plait_add(plait_map *pMap, plait_value key, sqlite3_int64 delta, sqlite3_int64 *piNew);
 

@@ -300,6 +300,10 @@ impl Conn {
             self.db.settle_base(&header, true);
         }
         self.note_committed(&stamped, &header);
+        if committed && stamped.synced {
+            // With the WAL that SQLite has synced everything before it is on disk: the base had all of it (E1).
+            self.note_own_durable();
+        }
         self.db.notifier().wake();
         Ok(())
     }

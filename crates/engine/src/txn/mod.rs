@@ -138,6 +138,7 @@ impl Conn {
     /// A new connection to `db`.
     pub fn new(db: Arc<Database>) -> Result<Conn> {
         let slot = db.claim_slot()?;
+        let last_commit = tickets::LastCommit::of_others(&db);
         let begun_by_others = db.control().counters.next_txn.load(Relaxed);
         Ok(Conn {
             db,
@@ -158,7 +159,7 @@ impl Conn {
             conflict: None,
             view: 1,
             own_commits: 0,
-            last_commit: tickets::LastCommit::default(),
+            last_commit,
             notify_fd: None,
             data_version: 2,
             seen: None,

@@ -7,13 +7,13 @@
 //! |---|---|---|
 //! | in the log | a sync of the log has begun after it was published, and ended | the leader of the sync; its author under FULL |
 //! | of a part of a transaction over several files | the same, for the frame that resolves it | the same |
-//! | exclusive, under FULL | SQLite's commit returns | a later leader, or who waits for it |
+//! | exclusive, under FULL | SQLite's commit returns | its author |
 //! | exclusive, else | the base's WAL has been synced after it | the leader of the next sync of the log, which it precedes (log/before.rs), or who waits for it |
 //! | of a connection alone, before the session | the fence is up | who waits for it |
 //!
-//! Sessions: timestamps begin above those of all earlier sessions that have left a trace ([`first_timestamp`]), so that numbers which a program
-//! has kept are still in order. What they say ends with their session: after a power cut the numbers of lost commits
-//! are given again. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
+//! Sessions: timestamps begin above those of all earlier sessions ([`first_timestamp`]), so that numbers which a program
+//! has kept are still in order. What they say ends with their session: after a power cut nobody knows which of its commits
+//! were lost. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
 //!
 //! Invariants
 //! - T1 Every commit through `durable_ts` is on disk, and `durable_ts` never goes back within a session.
@@ -38,28 +38,40 @@ const PER_GENERATION: u64 = 1 << 24;
 const LEAST_BYTES: u64 = 32;
 const _: () = assert!(ARENA_BYTES as u64 / LEAST_BYTES < PER_GENERATION / 16);
 
-/// The timestamp that stands for what is in the base when a session begins whose first generation is `first`.
+/// Timestamps of a millisecond: more than are used in one.
+const PER_MILLISECOND: u64 = 1 << 10;
+
+/// The timestamp that stands for what is in the base when a session begins now whose first generation is `first`. By the clock it is
+/// above those of sessions that have left no generation behind; should the clock have been put back the generation still grows.
 pub(crate) fn first_timestamp(first: Generation) -> u64 {
-    u64::from(first.get()) * PER_GENERATION + 1
+    let by_generation = u64::from(first.get()) * PER_GENERATION + 1;
+    by_generation.max(super::unix_ms().saturating_mul(PER_MILLISECOND))
 }
 
 /// The last commit of a connection.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct LastCommit {
     ts: u64,
     /// How far the log has to be on disk for it; `None` if it is in the base.
     end: Option<Lsn>,
 }
 
-impl Conn {
-    /// The ticket of this connection's last commit; of what was there when the session began if it has made none since.
-    pub fn ticket(&self) -> u64 {
-        self.last_commit.ts.max(self.db.log_shared().first_ts())
+impl LastCommit {
+    /// What stands for it before the first one: everything that is there.
+    pub(super) fn of_others(db: &Database) -> LastCommit {
+        LastCommit { ts: db.log_shared().newest_ts(), end: None }
     }
+}
 
-    /// Every commit whose ticket is at most this is on disk.
-    pub fn durable(&self) -> u64 {
-        self.db.log_shared().durable_ts()
+impl Conn {
+    /// The ticket of this connection's last commit, or of what was there when it joined if it has made none since; and the newest of those
+    /// of which every commit with one that is not newer is on disk.
+    ///
+    /// # Errors
+    /// Misuse in the child of a fork.
+    pub fn tickets(&self) -> Result<(u64, u64)> {
+        self.db.check_fork()?;
+        Ok((self.last_commit.ts, self.db.durable_ts()))
     }
 
     /// A commit of this connection's is there; `end` as in [`LastCommit`].
@@ -68,7 +80,7 @@ impl Conn {
         self.last_commit = LastCommit { ts: ts.get(), end };
     }
 
-    /// Its last commit is in the log, which is on disk so far: so are all before it (T2, B2 in log/before.rs).
+    /// Its last commit is on disk: so are all before it (B2 in log/before.rs, E1).
     pub(super) fn note_own_durable(&self) {
         self.db.log_shared().note_durable_ts(self.last_commit.ts);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::codes::{SQLITE_DONE, SQLITE_OK};
 use super::types::{PlConn, PlWait, with_wait};
-use super::{look, with};
+use super::{with, with_memory};
 
 /// See engine.h.
 ///
@@ -15,10 +15,9 @@ use super::{look, with};
 pub unsafe extern "C" fn pl_ticket(conn: *mut PlConn, own: *mut u64, durable: *mut u64) -> c_int {
     // SAFETY: engine.h: both are writable.
     unsafe {
-        look(conn, "pl_ticket", |c| {
-            *own = c.ticket();
-            *durable = c.durable();
-            SQLITE_OK
+        with_memory(conn, "pl_ticket", |c| {
+            (*own, *durable) = c.tickets()?;
+            Ok(SQLITE_OK)
         })
     }
 }
