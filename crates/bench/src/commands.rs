@@ -109,7 +109,7 @@ struct AdviseArgs {
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
     /// Trials of each candidate
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
     #[command(flatten)]
     run: RunArgs,
@@ -194,7 +194,8 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     let (plan, others) = candidates::plan(&need, &engines, medium, args.seconds);
     let done = args.run.measure(&plan, engines, &media, args.repeats, false)?;
     let verdict = verdict::draw(&done.results);
-    anstream::print!("{}", show::advice(&need, &verdict, &others));
+    let asked = show::Asked { seconds: args.seconds, repeats: args.repeats };
+    anstream::print!("{}", show::advice(&need, &verdict, &others, &asked));
     Ok(done.exit_code())
 }
 

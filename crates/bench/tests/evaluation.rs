@@ -4,15 +4,16 @@ mod samples;
 
 use std::path::PathBuf;
 
-use plait_bench::engines::Durability;
+use plait_bench::engines::{Durability, Settings, catalogue};
+use plait_bench::measure::durability::Proof;
 use plait_bench::measure::machine::Medium;
 use plait_bench::measure::trial::Answer;
 use plait_bench::report::compare::{self, Difference, compare};
 use plait_bench::report::evaluate::{Evaluated, Place, State, evaluate};
-use plait_bench::report::results::Results;
+use plait_bench::report::results::{CellResult, Results};
 use plait_bench::report::standing::{Verdict, standings};
-use plait_bench::report::{markdown, page, terminal};
-use plait_bench::studies::{Metric, Mode, X};
+use plait_bench::report::{markdown, numbers, page, readings, terminal};
+use plait_bench::studies::{Metric, Mode, Point, Request, Series, Study, Tuning, X};
 use plait_bench::workloads::dice::Dice;
 
 fn chart<'a>(charts: &'a [Evaluated], id: &str) -> &'a Evaluated {
@@ -156,6 +157,9 @@ fn what_makes_two_runs_hard_to_compare_is_said() {
     let mut second = samples::results(1);
     second.machine.kernel = "another".to_owned();
     second.cells[0].cell.settings.set("synchronous", "off");
+    for result in &mut second.cells {
+        result.trials.iter_mut().for_each(|trial| trial.disturbance.steal_during = None);
+    }
     second.cells[1].trials[0].disturbance.steal = 0.3;
     let warnings = compare(&first, &second).warnings.join("\n");
     for needed in ["kernel", "settings differ in 1 cells", "second run was disturbed", "30.0 %"] {
@@ -235,4 +239,157 @@ fn whatever_is_missing_from_results_every_report_is_made() {
         });
         assert!(made.is_ok_and(|page| page.is_ok()), "seed {seed}");
     }
+}
+
+/// Made-up results of one chart: rows of an engine with a setting and a rate.
+fn with_rows(rows: &[(&str, &str, Settings, f64)]) -> Results {
+    let mut results = samples::results(1);
+    let chart = results.charts.iter().find(|c| c.frame.id == "writers/modern/threads").cloned();
+    let mut chart = chart.expect("a chart");
+    chart.series.clear();
+    let is_pattern = |c: &&CellResult| c.cell.engine == "lmdb" && c.cell.study == Study::Writers;
+    let pattern = results.cells.iter().find(is_pattern).cloned().expect("a cell");
+    let proof = results.proofs[0].clone();
+    results.cells.clear();
+    for (engine, label, settings, rate) in rows {
+        let mut cell = pattern.clone();
+        cell.cell.id = (*label).to_owned();
+        cell.cell.engine = (*engine).to_owned();
+        cell.cell.label = (*label).to_owned();
+        cell.cell.settings = settings.clone();
+        for (number, trial) in (0_i32..).zip(&mut cell.trials) {
+            let Answer::Done(measured) = &mut trial.answer else { panic!("{label} is done") };
+            let phase = &mut measured.phases[0];
+            phase.operations = (rate * phase.seconds) as u64 + number.unsigned_abs() as u64;
+        }
+        results.proofs.push(Proof {
+            engine: (*engine).to_owned(),
+            settings: settings.clone(),
+            ..proof.clone()
+        });
+        chart.series.push(Series {
+            label: (*label).to_owned(),
+            engine: (*engine).to_owned(),
+            points: vec![Point {
+                x: X::Number(8.0),
+                cell: (*label).to_owned(),
+                phase: cell.trials[0].answer.measured().map(|m| m.phases[0].name.clone()),
+            }],
+        });
+        results.cells.push(cell);
+    }
+    results.charts = vec![chart];
+    results
+}
+
+fn journal(mode: &str) -> Settings {
+    Settings::default().with("journal_mode", mode).with("synchronous", "full")
+}
+
+#[test]
+fn a_rival_enters_with_the_better_of_its_rows_tuned_or_not() {
+    let tuned = |settings: Settings| settings.with("cache_size", "40000");
+    let results = with_rows(&[
+        ("plait", "Plait", journal("concurrent"), 33_000.0),
+        ("stock", "SQLite, defaults", Settings::default(), 1_000.0),
+        ("stock", "SQLite WAL", journal("wal"), 4_000.0),
+        ("bdb-sql", "Berkeley DB SQL, defaults", Settings::default(), 8_000.0),
+        ("bdb-sql", "Berkeley DB SQL, tuned", tuned(Settings::default()), 12_000.0),
+    ]);
+    let standings = standings(&evaluate(&results));
+    let [standing] = &standings[..] else { panic!("one place, one row of ours: {standings:?}") };
+    let rivals: Vec<(&str, Tuning)> =
+        standing.rivals.iter().map(|rival| (rival.label.as_str(), rival.tuning)).collect();
+    let expected = [("Berkeley DB SQL, tuned", Tuning::Tuned), ("SQLite WAL", Tuning::Default)];
+    assert_eq!(rivals, expected);
+    assert!((8.0..8.5).contains(&standing.rivals[1].ratio.expect("a ratio")), "{standing:?}");
+}
+
+#[test]
+fn defaults_meet_defaults_only_beside_our_own_tuned_row() {
+    let tuned = |settings: Settings| settings.with("mmap_size", "1073741824");
+    let results = with_rows(&[
+        ("plait", "Plait", journal("concurrent"), 900.0),
+        ("plait", "Plait, map", tuned(journal("concurrent")), 1_000.0),
+        ("stock", "SQLite WAL", journal("wal"), 1_200.0),
+        ("stock", "SQLite WAL, map", tuned(journal("wal")), 2_000.0),
+    ]);
+    let mut pairs: Vec<(String, String)> = standings(&evaluate(&results))
+        .into_iter()
+        .map(|standing| (standing.label, standing.rivals[0].label.clone()))
+        .collect();
+    pairs.sort();
+    let expected = [("Plait", "SQLite WAL"), ("Plait, map", "SQLite WAL, map")];
+    assert_eq!(pairs, expected.map(|(ours, theirs)| (ours.to_owned(), theirs.to_owned())));
+}
+
+#[test]
+fn rows_with_the_same_settings_beside_the_journal_have_the_same_tag_in_every_study() {
+    let entries = catalogue::all(&[]).unwrap();
+    for study in [Study::Kv, Study::Modes, Study::Files, Study::Writers] {
+        for mode in [Mode::Historical, Mode::Modern] {
+            let request = Request {
+                mode,
+                quick: false,
+                thorough: true,
+                engines: entries.clone(),
+                media: vec!["/tmp".into()],
+            };
+            for cell in study.plan(&request).cells {
+                assert_eq!(cell.tuning, Tuning::of(&cell.settings), "{}", cell.id);
+                let large = cell.settings.iter().any(|(name, _)| name.contains("cache"));
+                let journal_alone =
+                    cell.settings.iter().all(|(n, _)| ["journal_mode", "synchronous"].contains(&n));
+                assert!(!large || cell.tuning == Tuning::Tuned, "{}", cell.id);
+                assert!(!journal_alone || cell.tuning == Tuning::Default, "{}", cell.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tags_of_older_results_are_read_anew() {
+    let mut results = with_rows(&[("stock", "SQLite WAL", journal("wal"), 4_000.0)]);
+    results.cells[0].cell.tuning = Tuning::Tuned;
+    let charts = evaluate(&results);
+    let found = &charts[0].series[0].places[0];
+    assert_eq!(found.tuning, Some(Tuning::Default));
+}
+
+#[test]
+fn disturbance_failures_and_readings_stand_in_the_markdown_and_on_the_terminal() {
+    let results = samples::results(1);
+    let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let terminal = terminal::summary(&results, false);
+    let terminal = flat(anstream::adapter::strip_str(&terminal).to_string());
+    let markdown = flat(markdown::markdown(&results));
+    for (name, text) in [("terminal", terminal), ("markdown", markdown)] {
+        for part in [
+            "the hypervisor gave more than 5.00 % of the processor time to others (median 0.1",
+            "here at most 30.5 %",
+            "What failed, and why",
+            "the sum of all counters is 9,998 and should be 10,000",
+            "What the publications read from their figures",
+            "about 50 % more processor time for nearly 300 % more transactions",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in the {name}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn the_readings_of_the_publications_stand_beside_the_same_ratios_of_ours() {
+    let charts = evaluate(&samples::results(1));
+    let readings = readings::readings(&charts);
+    let [reading] = &readings[..] else { panic!("{readings:?}") };
+    // Made up: 3,000 against 9,000 with one thread, 0.6 to 2.8 times with more, the same processor time at all.
+    assert!(reading.here.starts_with("1 thread: "), "{reading:?}");
+    let median = |chart: &str, engine: &str, x: f64| {
+        let found = charts.iter().find(|c| c.frame.id == chart).expect("a chart");
+        place(found, engine, &X::Number(x)).value.expect("measured").median
+    };
+    let rates = "writers/historical/throughput";
+    let more = 100.0 * (median(rates, "bdb-sql", 1.0) / median(rates, "stock", 1.0) - 1.0);
+    let text = format!("{} % more transactions", numbers::figure(more));
+    assert!(reading.here.contains(&text), "{text} is not in {reading:?}");
 }

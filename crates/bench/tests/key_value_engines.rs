@@ -26,6 +26,11 @@ const SETUPS: &[Setup] = &[
         settings: &[("journal_mode", "concurrent"), ("synchronous", "off")],
         overlapping: true,
     },
+    Setup {
+        name: "plait-kv",
+        settings: &[("journal_mode", "concurrent"), ("synchronous", "off")],
+        overlapping: true,
+    },
     Setup { name: "bdb", settings: &[("sync", "nosync")], overlapping: false },
     Setup { name: "lmdb", settings: &[("sync", "nosync")], overlapping: true },
     Setup { name: "redb", settings: &[("durability", "none")], overlapping: true },

@@ -3,8 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use plait_bench::measure::trial::Answer;
+use plait_bench::engines::{Begin, KeyKind, catalogue};
+use plait_bench::measure::trial::{Answer, Spec};
 use plait_bench::report::results::Results;
+use plait_bench::studies::{Mode, Request, Study};
+use plait_bench::workloads::Workload;
+use plait_bench::workloads::key_value::{Load, Part, Step};
 
 fn run(arguments: &[&str], folder: &Path) -> Results {
     let json = folder.join("results.json");
@@ -57,5 +61,82 @@ fn a_quick_historical_run_shows_the_published_figures_beside_its_own() {
         assert_eq!(chart.published.len(), 2, "{}", chart.frame.id);
         assert!(chart.series.iter().any(|s| s.engine == "stock" && s.points.len() == 4));
         assert!(chart.series.iter().any(|s| s.engine == "bdb"), "{}", chart.frame.id);
+    }
+}
+
+/// One made trial of a key-value engine that is here.
+fn trial(name: &str, settings: &[(&str, &str)], steps: Vec<Step>) -> Option<Answer> {
+    let entries = catalogue::all(&[]).unwrap();
+    let engine = entries.iter().find(|e| e.name == name)?.engine()?.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let load = Load {
+        rows: 500,
+        value_bytes: 100,
+        rows_per_transaction: Some(100),
+        select_in_transactions: true,
+        begin: Begin::Immediate,
+        without_rowid: false,
+        parts: vec![Part { keys: KeyKind::Int, steps }],
+    };
+    let spec = Spec {
+        engine,
+        settings: settings.iter().copied().collect(),
+        workload: Workload::KeyValue(load),
+        directory: folder.path().to_owned(),
+        seed: 1,
+    };
+    Some(spec.run())
+}
+
+#[test]
+fn commits_in_flight_are_counted_and_timed_when_their_tickets_are_on_disk() {
+    let promised = |in_flight| Step::Promised { in_flight, seconds: 0.2 };
+    let steps = vec![Step::Insert, promised(1), promised(1000)];
+    let normal = [("journal_mode", "concurrent"), ("synchronous", "normal")];
+    let Some(answer) = trial("plait-kv", &normal, steps) else {
+        println!("skipped: Plait's library is not built");
+        return;
+    };
+    let measured = answer.measured().unwrap_or_else(|| panic!("{answer:?}"));
+    let names: Vec<&str> = measured.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names, ["insert int", "update int, 1 in flight", "update int, 1000 in flight"]);
+    let mut updates = 0;
+    for phase in &measured.phases[1..] {
+        let histogram = phase.latency.as_ref().expect("each is timed").histogram().unwrap();
+        assert!(phase.operations > 0);
+        assert_eq!((histogram.len(), phase.commits), (phase.operations, phase.operations));
+        updates += phase.operations;
+    }
+    // None was counted that is not there, and none is there that was not counted.
+    let verified = format!("with {updates} updates");
+    assert!(measured.verified[0].contains(&verified), "{verified}: {:?}", measured.verified);
+}
+
+#[test]
+fn an_engine_without_tickets_says_so() {
+    let steps = vec![Step::Insert, Step::Promised { in_flight: 10, seconds: 0.1 }];
+    let answer = trial("map", &[], steps).expect("the map is always here");
+    assert!(
+        matches!(&answer, Answer::NotApplicable { why } if why.contains("ticket")),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn threads_and_tickets_of_the_key_value_api_are_part_of_the_study() {
+    let request = Request {
+        mode: Mode::Modern,
+        quick: false,
+        thorough: false,
+        engines: catalogue::all(&[]).unwrap(),
+        media: vec!["/tmp".into()],
+    };
+    let plan = Study::Kv.plan(&request);
+    for id in ["kv/modern/power-cut/threads", "kv/modern/process/tickets"] {
+        let chart = plan.charts.iter().find(|c| c.frame.id == id);
+        let chart = chart.unwrap_or_else(|| {
+            panic!("{id}: {:?}", plan.charts.iter().map(|c| &c.frame.id).collect::<Vec<_>>())
+        });
+        assert!(chart.series.iter().any(|s| s.engine == "plait-kv"), "{id}");
     }
 }

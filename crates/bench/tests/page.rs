@@ -10,8 +10,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use browser::Browser;
+use plait_bench::measure::trial::Answer;
 use plait_bench::report::evaluate::{Evaluated, State, evaluate};
-use plait_bench::report::page;
+use plait_bench::report::{failures, page};
 use plait_bench::studies::Metric;
 use serde_json::{Value, json};
 
@@ -240,4 +241,92 @@ fn a_telephone_shows_the_page_without_scrolling_sideways() {
         }
     }
     keep_picture(&mut shown.browser, "narrow.png");
+}
+
+/// For every chart of bars that is shown: whether each of its bars begins where the axis has nought, how many symbols
+/// stand for bars, and the greatest value of a tick, as a text.
+const BARS: &str = "CHARTS.filter(({ chart }) => chart.shape === 'bars').map(({ chart, element }) => {
+    const ticks = [...element.querySelectorAll('.plot .tick')];
+    const nought = ticks.find((tick) => tick.textContent === '0');
+    const bars = [...element.querySelectorAll('.plot rect.mark')];
+    return { id: chart.id, bars: bars.length, symbols: element.querySelectorAll('.plot .mark.symbol').length,
+      nought: nought !== undefined,
+      begin: nought !== undefined && bars.every((bar) => Math.abs(bar.getAttribute('x') - nought.getAttribute('x')) < 0.6) };
+  })";
+
+#[test]
+fn bars_begin_at_nought_and_are_symbols_on_a_logarithmic_axis() {
+    let Some(mut shown) = show() else { return };
+    let logarithmic = "document.querySelectorAll('.log').forEach(box => { if (box.checked !== WANTED) box.click(); })";
+    shown.browser.value(&logarithmic.replace("WANTED", "false"));
+    let linear = shown.browser.value(BARS);
+    let charts = linear.as_array().expect("charts of bars");
+    assert!(charts.len() >= 2, "{linear}");
+    for chart in charts {
+        assert_eq!((&chart["symbols"], &chart["begin"]), (&json!(0), &json!(true)), "{chart}");
+        assert!(chart["bars"].as_u64() > Some(0), "{chart}");
+    }
+    shown.browser.value(&logarithmic.replace("WANTED", "true"));
+    for chart in shown.browser.value(BARS).as_array().expect("charts of bars") {
+        assert_eq!((&chart["bars"], &chart["nought"]), (&json!(0), &json!(false)), "{chart}");
+        assert!(chart["symbols"].as_u64() > Some(0), "{chart}");
+    }
+    assert_eq!(complaints(&shown.browser), Vec::<&Value>::new());
+    keep_picture(&mut shown.browser, "logarithmic.png");
+}
+
+#[test]
+fn every_axis_has_a_text_at_its_end() {
+    let Some(mut shown) = show() else { return };
+    // At several widths and spans the scale ends with a tick, and the last of places in a row is never left out.
+    let ends =
+        "[1, 9, 99, 950, 12345, 9.9e6, 3e9, 8e13].every((high) => [true, false].every((log) => {
+        const axis = scale([0.7, high], 0, 300, log, true);
+        return Math.abs(axis.place(axis.ticks.at(-1)) - 300) < 0.01 && axis.high >= high; }))";
+    assert_eq!(shown.browser.value(ends), json!(true));
+    for width in [320, 700, 1280] {
+        shown.browser.resize(width, 900);
+        let lines = "CHARTS.filter(({ chart }) => chart.shape === 'lines').every(({ chart, element }) => {
+            const last = brief(Math.max(...chart.xs));
+            const below = [...element.querySelectorAll('.plot .tick')].filter((t) => t.getAttribute('text-anchor') === 'middle');
+            return below.length > 1 && below.at(-1).textContent === last; })";
+        assert_eq!(shown.browser.value(lines), json!(true), "{width}");
+    }
+}
+
+#[test]
+fn a_disturbed_trial_is_told_at_the_head_at_its_figure_and_in_the_table() {
+    let html = page::html(&samples::results(1)).expect("a page");
+    let head = &html[html.find("id=\"disturbance\"").expect("a line at the head")..];
+    let head = &head[..head.find("</p>").expect("its end")];
+    assert!(head.contains("more than 5.00 % of the processor time"), "{head}");
+    assert!(head.contains("at most 30.5 %") && head.contains("in 1 of "), "{head}");
+    assert!(html.contains("here at most 30.5 %"), "the chart has no remark");
+    assert!(html.contains("<td class=\"n\">30.5</td>"), "the table has no figure");
+    let disturbed: usize = charts()
+        .iter()
+        .flat_map(|chart| &chart.series)
+        .flat_map(|line| &line.places)
+        .filter(|place| place.stolen.is_some())
+        .count();
+    assert!(disturbed > 0);
+}
+
+#[test]
+fn every_failed_trial_stands_on_the_page_with_its_text_and_its_cause_as_far_as_it_is_known() {
+    let mut results = samples::results(1);
+    let lost = "1451 acknowledged commits on 10000 rows left 11450 rows with 1450 of them";
+    let cell = results.cells.iter_mut().find(|c| c.cell.engine == "bdb-sql").expect("a cell");
+    cell.trials[1].answer = Answer::Failed { why: lost.to_owned() };
+    let html = page::html(&results).expect("a page");
+    let section = &html[html.find("<section id=\"failures\">").expect("a section")..];
+    let section = &section[..section.find("</section>").expect("its end")];
+    assert!(section.contains(lost) && section.contains("#cause-bdb-sql-lost-row"), "{section}");
+    assert!(section.contains("id=\"cause-bdb-sql-lost-row\""), "{section}");
+    assert!(section.contains("killed after 600 s") && section.contains("not known"), "{section}");
+    let explained = include_str!("../../../docs/benchmark-results.md");
+    for cause in failures::KNOWN {
+        let heading = format!("### {}\n", cause.title);
+        assert!(explained.contains(&heading), "{heading} is explained nowhere");
+    }
 }

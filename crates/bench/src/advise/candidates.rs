@@ -148,14 +148,21 @@ fn options(entry: &Entry, kind: &Kind) -> &'static [Option] {
         Kind::Redb => REDB,
         Kind::Rocksdb { .. } => ROCKSDB,
         Kind::Fjall => FJALL,
-        Kind::Map | Kind::Files | Kind::Dict { .. } | Kind::Fake { .. } => &[],
+        // What Plait is advised for is SQL; its key-value API works on the same tables.
+        Kind::PlaitKv { .. } | Kind::Map | Kind::Files | Kind::Dict { .. } | Kind::Fake { .. } => {
+            &[]
+        }
     }
 }
 
 /// Whether several processes can write to a store of this engine.
 fn serves_processes(kind: &Kind) -> bool {
     match kind {
-        Kind::Sqlite { .. } | Kind::Postgres { .. } | Kind::Bdb { .. } | Kind::Lmdb => true,
+        Kind::Sqlite { .. }
+        | Kind::PlaitKv { .. }
+        | Kind::Postgres { .. }
+        | Kind::Bdb { .. }
+        | Kind::Lmdb => true,
         Kind::Turso
         | Kind::Redb
         | Kind::Rocksdb { .. }
@@ -228,9 +235,9 @@ fn cell(need: &Need, entry: &Entry, option: &Option, medium: &Path, seconds: f64
         mode: Mode::Modern,
         engine: entry.name.clone(),
         label: format!("{}: {}", entry.title, option.label),
+        tuning: Tuning::of(&settings),
         settings,
         durability: option.durability,
-        tuning: if option.settings.is_empty() { Tuning::Default } else { Tuning::Tuned },
         workload: Workload::Transactions(Load {
             rows: need.measured_rows(),
             value_bytes: need.value_bytes,

@@ -7,19 +7,29 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Need;
 use super::verdict::{Ranked, Verdict};
+use crate::report::standing::LEAST_TRIALS;
 
 /// Columns that the table may fill.
 const WIDTH: u16 = 100;
 
+/// How much was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Seconds of each trial.
+    pub seconds: f64,
+    /// Trials of each candidate.
+    pub repeats: u32,
+}
+
 /// Everything that is said: what was needed, what is advised, and the measurements behind it.
 #[must_use]
-pub fn advice(need: &Need, verdict: &Verdict, others: &[String]) -> String {
+pub fn advice(need: &Need, verdict: &Verdict, others: &[String], run: &Asked) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}\n", needed(need));
     match verdict.ranked.first() {
         None => text.push_str("Nothing that was measured serves this need.\n\n"),
         Some(best) => {
-            let _ = writeln!(text, "{}\n", advised(best, verdict));
+            let _ = writeln!(text, "{}\n", advised(best, verdict, need, run));
         }
     }
     if !verdict.ranked.is_empty() {
@@ -47,22 +57,52 @@ fn needed(need: &Need) -> String {
     )
 }
 
-fn advised(best: &Ranked, verdict: &Verdict) -> String {
-    let mut text = format!("Best measured here: {}.", best.label);
+fn advised(best: &Ranked, verdict: &Verdict, need: &Need, run: &Asked) -> String {
+    if verdict.equals > 1 {
+        return undecided(verdict, need, run);
+    }
+    let mut text = match verdict.ranked.get(1) {
+        None => format!("The only one that was measured and serves: {}.", best.label),
+        Some(_) => format!("Best measured here: {}.", best.label),
+    };
     if !best.settings.is_empty() {
         let _ = write!(text, "\n  settings: {}", best.settings);
     }
-    let equals: Vec<&str> =
-        verdict.ranked[1..verdict.equals].iter().map(|ranked| ranked.label.as_str()).collect();
-    if equals.is_empty() {
-        if let Some(next) = verdict.ranked.get(1) {
-            let ratio = best.rate.median / next.rate.median;
-            let _ = write!(text, "\n  {ratio:.1} times the commits of the next, {}.", next.label);
-        }
-    } else {
-        let _ = write!(text, "\n  not told apart from it: {}.", equals.join("; "));
+    if let Some(next) = verdict.ranked.get(1) {
+        let ratio = best.rate.median / next.rate.median;
+        let _ = write!(
+            text,
+            "\n  {ratio:.1} times the commits of the next, {}; the intervals of {} trials do not overlap.",
+            next.label, best.rate.trials
+        );
     }
     text
+}
+
+/// What is said when no candidate is apart from all others, with the command that may tell.
+fn undecided(verdict: &Verdict, need: &Need, run: &Asked) -> String {
+    let equals: Vec<&str> =
+        verdict.ranked[..verdict.equals].iter().map(|ranked| ranked.label.as_str()).collect();
+    let fewest = verdict.ranked[..verdict.equals].iter().map(|r| r.rate.trials).min().unwrap_or(0);
+    let why = if fewest < LEAST_TRIALS {
+        format!("{LEAST_TRIALS} trials of each are the least that can tell, and there are {fewest}")
+    } else {
+        format!("their intervals overlap after {fewest} trials of {} s", run.seconds)
+    };
+    let yes = |is| if is { "yes" } else { "no" };
+    let (repeats, seconds) = ((2 * run.repeats).max(8), (4.0 * run.seconds).max(2.0));
+    format!(
+        "These measurements cannot tell which is best: {why}.\n  not told apart: {}.\n  Run, when the machine is \
+         quiet:\n  plait bench advise --rows {} --value-bytes {} --writers {} --processes {} \\\n    --reads {} \
+         --survive-power-cut {} --repeats {repeats} --seconds {seconds}",
+        equals.join("; "),
+        need.rows,
+        need.value_bytes,
+        need.writers,
+        yes(need.processes),
+        need.reads,
+        yes(need.survive_power_cut),
+    )
 }
 
 fn table(verdict: &Verdict) -> Table {
@@ -106,8 +146,10 @@ mod tests {
     use crate::engines::Settings;
     use crate::measure::statistics::Median;
 
+    const RUN: Asked = Asked { seconds: 0.5, repeats: 5 };
+
     fn ranked(label: &str, rate: f64) -> Ranked {
-        let rate = Median { median: rate, low: 0.9 * rate, high: 1.1 * rate, trials: 3 };
+        let rate = Median { median: rate, low: 0.9 * rate, high: 1.1 * rate, trials: 5 };
         Ranked {
             label: label.to_owned(),
             settings: Settings::default(),
@@ -138,12 +180,13 @@ mod tests {
                 why: "0 syncs for 50 commits".into(),
             }],
         };
-        let text = advice(&need(), &verdict, &["redb: a store belongs to one process".into()]);
+        let text =
+            advice(&need(), &verdict, &["redb: a store belongs to one process".into()], &RUN);
         for part in [
             "1000 rows of 100 bytes, 10 writers in processes",
             "survive a power cut",
             "Best measured here: Fast: FULL.",
-            "3.0 times the commits of the next, Slow: FULL.",
+            "3.0 times the commits of the next, Slow: FULL; the intervals of 5 trials do not overlap.",
             "5400 to 6600",
             "Not ranked: Liar: FULL: 0 syncs for 50 commits",
             "Not measured: redb: a store belongs to one process",
@@ -154,19 +197,25 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_named_beside_the_best() {
+    fn nothing_is_named_best_that_cannot_be_told_from_another() {
         let verdict = Verdict {
             ranked: vec![ranked("A", 1000.0), ranked("B", 990.0), ranked("C", 10.0)],
             equals: 2,
             excluded: Vec::new(),
         };
-        let text = advice(&need(), &verdict, &[]);
-        assert!(text.contains("not told apart from it: B."), "{text}");
+        let text = advice(&need(), &verdict, &[], &RUN);
+        assert!(!text.contains("Best"), "{text}");
+        assert!(text.contains("cannot tell which is best: their intervals overlap"), "{text}");
+        assert!(text.contains("not told apart: A; B."), "{text}");
+        assert!(
+            text.contains("--processes yes") && text.contains("--repeats 10 --seconds 2"),
+            "{text}"
+        );
     }
 
     #[test]
     fn nothing_is_advised_when_nothing_serves() {
-        let text = advice(&need(), &Verdict::default(), &[]);
+        let text = advice(&need(), &Verdict::default(), &[], &RUN);
         assert!(text.contains("Nothing that was measured serves this need."), "{text}");
     }
 }

@@ -1,12 +1,14 @@
 //! What the measurements say.
 //!
 //! The candidates that were done, verified and, where a power cut must be survived, proven durable are ranked by the
-//! median of their commits a second. The best is advised. Every other whose interval reaches into that of the best is
-//! named as its equal, because the measurements do not tell them apart.
+//! median of their commits a second. The best is advised only if it is apart from every other: enough trials of both, and
+//! intervals that do not overlap ([`are_apart`]). Otherwise nothing is advised: all that cannot be told from the best are
+//! named as its equals, and what would have to be run to tell.
 
 use crate::engines::Settings;
 use crate::measure::statistics::Median;
 use crate::report::results::{CellResult, Results};
+use crate::report::standing::are_apart;
 
 /// A candidate that can be advised.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,9 +57,17 @@ pub fn draw(results: &Results) -> Verdict {
     }
     verdict.ranked.sort_by(|a, b| b.rate.median.total_cmp(&a.rate.median));
     if let Some(best) = verdict.ranked.first().map(|best| best.rate) {
-        verdict.equals = verdict.ranked.iter().take_while(|r| !r.rate.is_apart_from(&best)).count();
+        verdict.equals = apart_first(&mut verdict.ranked, &best);
     }
     verdict
+}
+
+/// Moves those that cannot be told from the best ahead of the others, both in the order of their medians; how many they
+/// are. A wide interval further down reaches into the best's as well.
+fn apart_first(ranked: &mut [Ranked], best: &Median) -> usize {
+    let is_apart = |r: &Ranked| r.rate != *best && are_apart(&r.rate, best);
+    ranked.sort_by_key(is_apart);
+    ranked.iter().filter(|r| !is_apart(r)).count()
 }
 
 fn judge(results: &Results, result: &CellResult) -> Result<Ranked, String> {

@@ -28,6 +28,11 @@ pub enum Kind {
         /// Its path.
         library: PathBuf,
     },
+    /// Plait by keys.
+    PlaitKv {
+        /// Its path.
+        library: PathBuf,
+    },
     /// PostgreSQL.
     Postgres {
         /// Folder of the server's programs.
@@ -77,6 +82,7 @@ impl Kind {
     pub fn load(&self) -> Outcome<Box<dyn Engine>> {
         match self {
             Self::Sqlite { library } => Ok(Box::new(SqliteEngine::load(library)?)),
+            Self::PlaitKv { library } => Ok(Box::new(SqliteEngine::load(library)?.by_keys()?)),
             Self::Postgres { programs, library } => {
                 Ok(Box::new(PostgresEngine::load(programs, library)?))
             }
@@ -157,6 +163,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
     let mut entries = vec![
         sqlite("stock", "SQLite", stock_library(), "make dist"),
         sqlite("plait", "Plait", plait_library(), "make dist"),
+        plait_kv(),
         sqlite("bdb-sql", "Berkeley DB SQL", berkeley_library(), INSTALL_PEERS),
         postgres(),
         bdb(),
@@ -234,6 +241,24 @@ fn sqlite(name: &str, title: &str, library: Option<PathBuf>, install: &str) -> E
         },
     };
     Entry { name: name.to_owned(), title: title.to_owned(), presence }
+}
+
+/// The library of `plait` once more, by its key-value API.
+fn plait_kv() -> Entry {
+    let found = sqlite("plait-kv", "Plait by keys", plait_library(), "make dist");
+    let presence = match found.presence {
+        Presence::Here { engine: Kind::Sqlite { library }, version } => {
+            let engine = Kind::PlaitKv { library };
+            match engine.load() {
+                Ok(_) => Presence::Here { engine, version },
+                Err(failure) => {
+                    Presence::Absent { why: failure.to_string(), install: "make dist".to_owned() }
+                }
+            }
+        }
+        other => other,
+    };
+    Entry { presence, ..found }
 }
 
 fn turso() -> Entry {

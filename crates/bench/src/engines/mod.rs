@@ -229,6 +229,22 @@ pub trait KeyValue: Connection {
         count: u64,
         found: &mut dyn FnMut(&[u8]),
     ) -> Outcome<u64>;
+
+    /// The ticket of this connection's last commit; commits reach the disk in the order of their tickets.
+    ///
+    /// # Errors
+    /// [`Failure::Unsupported`] from engines that have none.
+    fn ticket(&mut self) -> Outcome<i64> {
+        Err(Failure::unsupported("a commit has no ticket"))
+    }
+
+    /// Waits until the commit of a ticket is on disk, and all before it; tells the greatest ticket of which that is true.
+    ///
+    /// # Errors
+    /// As those of [`ticket`](Self::ticket).
+    fn wait_until_on_disk(&mut self, _ticket: i64) -> Outcome<i64> {
+        Err(Failure::unsupported("a commit has no ticket"))
+    }
 }
 
 /// A prepared statement of one connection.

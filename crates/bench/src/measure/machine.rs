@@ -64,13 +64,25 @@ impl Medium {
     }
 }
 
-/// What disturbs a trial: read just before it.
+/// What disturbs a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disturbance {
-    /// Load average over one minute.
+    /// Load average over one minute, read just before it.
     pub load: f64,
-    /// Part of the processor time since the last reading that the hypervisor gave to others, 0 to 1.
+    /// Part of the processor time since the last reading, up to the begin of the trial, that the hypervisor gave to
+    /// others, 0 to 1.
     pub steal: f64,
+    /// The same while the trial ran; not in results of older versions, whose last reading was before the trial ahead.
+    #[serde(default)]
+    pub steal_during: Option<f64>,
+}
+
+impl Disturbance {
+    /// The part of the processor time that was given to others while the trial ran, or as near to it as was looked.
+    #[must_use]
+    pub fn stolen(&self) -> f64 {
+        self.steal_during.unwrap_or(self.steal)
+    }
 }
 
 /// Describes this machine and the given directories, without probing them.
@@ -188,7 +200,11 @@ impl Watch {
         let now = ticks_in(&read("/proc/stat")).unwrap_or_default();
         let steal = steal_between(self.before, now);
         self.before = now;
-        Disturbance { load: load_in(&read("/proc/loadavg")).unwrap_or(0.0), steal }
+        Disturbance {
+            load: load_in(&read("/proc/loadavg")).unwrap_or(0.0),
+            steal,
+            steal_during: None,
+        }
     }
 }
 

@@ -240,7 +240,7 @@ impl Runner<'_> {
                 let cell = self.run.cells[index].cell.clone();
                 let what = format!("{} ({})", cell.label, cell.id);
                 self.progress.begins(&what, self.estimate.left());
-                let disturbance = self.watch.look();
+                let mut disturbance = self.watch.look();
                 let begun = Instant::now();
                 let answer = match self.try_cell(&cell, index) {
                     Outcome::Done(answer) => answer,
@@ -250,6 +250,7 @@ impl Runner<'_> {
                     }
                     Outcome::Interrupted => return Ok(false),
                 };
+                disturbance.steal_during = Some(self.watch.look().steal);
                 self.estimate.record(index, begun.elapsed());
                 if hung[index] {
                     self.estimate.give_up(index);

@@ -248,7 +248,7 @@ fn texts(machine: &Value) -> BTreeMap<String, String> {
 fn disturbance(results: &Results) -> Option<String> {
     let all = || results.cells.iter().flat_map(|c| &c.trials).map(|t| &t.disturbance);
     let load = all().map(|d| d.load).fold(0.0, f64::max);
-    let steal = all().map(|d| d.steal).fold(0.0, f64::max);
+    let steal = all().map(|d| d.stolen()).fold(0.0, f64::max);
     let most = LOAD_HIGH * results.machine.processors.max(1) as f64;
     (steal > STEAL_HIGH || load > most).then(|| {
         let steal = 100.0 * steal;

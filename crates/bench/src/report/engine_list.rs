@@ -15,6 +15,7 @@ struct About {
 const ABOUT: &[About] = &[
     About { name: "stock", what: "SQLite as it comes", durable: "synchronous=full" },
     About { name: "plait", what: "SQLite with many writers", durable: "synchronous=full" },
+    About { name: "plait-kv", what: "the same by keys, plait.h", durable: "synchronous=full" },
     About { name: "bdb-sql", what: "SQLite's SQL above Berkeley DB", durable: "synchronous=full" },
     About {
         name: "postgres",

@@ -10,6 +10,7 @@
 use serde::Serialize;
 
 use super::details::Details;
+use super::disturbance;
 use super::metric::Better;
 use super::results::{CellResult, Results};
 use crate::engines::Durability;
@@ -96,9 +97,11 @@ pub struct Place {
     pub unranked: Option<String>,
     /// Whether an open loop could not keep up in any trial.
     pub saturated: bool,
+    /// The greatest part of the processor time that others got in one of its trials, if that was much.
+    pub stolen: Option<f64>,
     /// What a commit is claimed to survive; none if the cell is not in the results.
     pub durability: Option<Durability>,
-    /// Defaults or tuned.
+    /// Defaults or tuned, by the rule of today: results of older versions were tagged by hand.
     pub tuning: Option<Tuning>,
     /// What else was measured.
     pub details: Details,
@@ -187,6 +190,7 @@ fn place(chart: &Chart, point: &Point, results: &Results) -> Place {
         failed: 0,
         unranked: None,
         saturated: false,
+        stolen: None,
         durability: None,
         tuning: None,
         details: Details::default(),
@@ -215,8 +219,9 @@ fn place(chart: &Chart, point: &Point, results: &Results) -> Place {
         failed: failures.len(),
         unranked,
         saturated: phases.iter().any(|phase| phase.is_saturated()),
+        stolen: disturbance::of_cell(result),
         durability: Some(result.cell.durability),
-        tuning: Some(result.cell.tuning),
+        tuning: Some(Tuning::of(&result.cell.settings)),
         details: Details::of(result, &phases),
         ..nothing(String::new())
     }

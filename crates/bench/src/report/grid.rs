@@ -1,5 +1,6 @@
 //! A chart as rows and columns of text, for the terminal and for documents.
 
+use super::disturbance::STEAL_HIGH;
 use super::evaluate::{Evaluated, Line, Place, State};
 use super::metric::Better;
 use super::numbers::{figure, interval, spread};
@@ -50,6 +51,9 @@ const UNRANKED: &str = "?";
 const SOME_FAILED: &str = "!";
 /// Mark of an open loop that could not keep up.
 const SATURATED: &str = "↓";
+
+/// Mark of a figure in whose trials others got much of the processor.
+const DISTURBED: &str = "~";
 
 /// A row or column: its name and its cells, one for each x.
 type Strip = (String, Vec<Text>);
@@ -147,6 +151,9 @@ fn marked(place: &Place, value: &Median, extent: Extent) -> String {
     } else if place.unranked.is_some() {
         text.push_str(UNRANKED);
     }
+    if place.stolen.is_some() {
+        text.push_str(DISTURBED);
+    }
     match extent {
         Extent::Spread if value.trials > 1 => format!("{text} {}", spread(value)),
         Extent::Interval if value.trials > 1 => format!("{text} ({})", interval(value)),
@@ -224,6 +231,15 @@ fn remarks(chart: &Evaluated) -> Vec<String> {
             let after = ", saturated: less was done than was due, so latencies only grow";
             add("↓ ", label, after.to_owned());
         }
+    }
+    let most = places().filter_map(|(_, place)| place.stolen).fold(0.0, f64::max);
+    for (line, _) in places().filter(|(_, place)| place.stolen.is_some()) {
+        let after = format!(
+            ", disturbed: in one of the trials or more others got over {} % of the processor time, here at most {} %",
+            figure(100.0 * STEAL_HIGH),
+            figure(100.0 * most)
+        );
+        add("~ ", line.label.as_str(), after);
     }
     for line in &chart.series {
         if let Some(absent) = &line.absent {

@@ -2,16 +2,20 @@
 
 use std::fmt::Write as _;
 
+use super::disturbance;
 use super::evaluate::{Evaluated, evaluate};
+use super::failures::{causes, failures};
 use super::findings::findings;
 use super::grid::{Extent, grid_with};
 use super::numbers::{figure, interval, times};
 use super::page::{date, facts};
+use super::readings::readings;
 use super::results::Results;
 use super::standing::{Standing, Verdict, standings};
 use super::terminal::{part, unit};
 use crate::engines::catalogue::Presence;
 use crate::measure::statistics::Median;
+use crate::studies::Tuning;
 
 /// The run as Markdown.
 #[must_use]
@@ -28,6 +32,8 @@ pub fn markdown(results: &Results) -> String {
         }
         write_chart(&mut out, chart);
     }
+    write_readings(&mut out, &charts);
+    write_failures(&mut out, results);
     write_findings(&mut out, results);
     write_proofs(&mut out, results);
     out
@@ -59,6 +65,9 @@ fn write_run(out: &mut String, results: &Results) {
         results.seed,
         figure(results.took_s),
     );
+    let disturbed = disturbance::of_run(results);
+    let mark = if disturbed.high > 0 { "**" } else { "" };
+    let _ = writeln!(out, "{mark}{}{mark}\n", disturbed.text);
     head(out, ["machine", ""]);
     for (name, value) in facts(&serde_json::to_value(&results.machine).unwrap_or_default()) {
         row(out, [name, value]);
@@ -81,12 +90,18 @@ fn with_interval(median: &Median) -> String {
     if interval.is_empty() { value } else { format!("{value} ({interval})") }
 }
 
+/// A row with what is set beside its durability, and its figure.
+fn who(label: &str, tuning: Tuning, value: &Median) -> String {
+    format!("{label} ({}): {}", tuning.word(), with_interval(value))
+}
+
 fn write_standings(out: &mut String, standings: &[Standing]) {
     let _ = writeln!(out, "## Where Plait wins and where it loses\n");
     let _ = writeln!(
         out,
-        "Plait's best row against the best rival that claims to survive as much; the ratio says how many times as good \
-         Plait is. A difference is claimed only where the intervals separate. Losses come first.\n"
+        "Plait's best row against the better of a rival's rows that claims to survive as much, tuned or not; where Plait \
+         has tuned rows and others, its defaults also meet defaults. The ratio says how many times as good Plait is. A \
+         difference is claimed only where the intervals separate. Losses come first.\n"
     );
     head(out, ["", "ratio", "where", "Plait", "best rival"]);
     for standing in standings {
@@ -109,8 +124,8 @@ fn write_standings(out: &mut String, standings: &[Standing]) {
             standing.place,
             standing.unit
         );
-        let ours = format!("{}: {}", standing.label, with_interval(&standing.value));
-        let theirs = format!("{}: {}", rival.label, with_interval(&rival.value));
+        let ours = who(&standing.label, standing.tuning, &standing.value);
+        let theirs = who(&rival.label, rival.tuning, &rival.value);
         row(out, [verdict.to_owned(), ratio, place, ours, theirs]);
     }
     out.push('\n');
@@ -138,6 +153,51 @@ fn write_chart(out: &mut String, chart: &Evaluated) {
         let _ = writeln!(out, "- {}", cell(remark));
     }
     if !grid.remarks.is_empty() {
+        out.push('\n');
+    }
+}
+
+/// What the publications read from their figures.
+fn write_readings(out: &mut String, charts: &[Evaluated]) {
+    let readings = readings(charts);
+    if readings.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "## What the publications read from their figures\n");
+    head(out, ["of", "published", "here"]);
+    for reading in readings {
+        row(out, [reading.of.to_owned(), reading.published.to_owned(), reading.here]);
+    }
+    out.push('\n');
+}
+
+/// What failed, with its causes.
+fn write_failures(out: &mut String, results: &Results) {
+    let failures = failures(results);
+    if failures.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "## What failed, and why\n");
+    head(out, ["row", "cells", "failed", "what", "cause"]);
+    for failed in &failures {
+        let cause = failed.cause.map_or("not known", |cause| cause.title);
+        row(
+            out,
+            [
+                failed.label.clone(),
+                failed.cells.join("; "),
+                format!("{} of {}", failed.failed, failed.trials),
+                failed.texts.join("; "),
+                cause.to_owned(),
+            ],
+        );
+    }
+    out.push('\n');
+    for cause in causes(&failures) {
+        let link = "../benchmark-results.md#known-causes";
+        let _ = writeln!(out, "- [{}]({link}): {}", cause.title, cause.says);
+    }
+    if !causes(&failures).is_empty() {
         out.push('\n');
     }
 }

@@ -28,6 +28,7 @@ impl Metric {
             Self::CpuPercent => (phase.seconds > 0.0).then(|| 100.0 * cpu_s / phase.seconds),
             Self::CpuPerOperation => Some(1e6 * cpu_s / operations?),
             Self::TransactionCpu => Some(1e3 * phase.transaction_cpu_s / operations?),
+            Self::SystemCpu => Some(1e3 * phase.usage.system_cpu_s / operations?),
             Self::BusyCalls => Some(1e3 * phase.waits.busy_handler_calls as f64 / operations?),
             Self::RefusedPercent => {
                 let refused = phase.refusals.total() as f64;
@@ -48,6 +49,7 @@ impl Metric {
             Self::CpuPercent => "% of one processor",
             Self::CpuPerOperation => "processor µs per operation",
             Self::TransactionCpu => "processor s in 1,000 transactions",
+            Self::SystemCpu => "processor s in the kernel for 1,000 transactions",
             Self::BusyCalls => "busy-handler calls per 1,000",
             Self::SystemCalls => "system calls per operation",
             Self::RefusedPercent => "% of attempts refused",
@@ -65,6 +67,7 @@ impl Metric {
             Self::Seconds
             | Self::CpuPerOperation
             | Self::TransactionCpu
+            | Self::SystemCpu
             | Self::BusyCalls
             | Self::SystemCalls
             | Self::RefusedPercent

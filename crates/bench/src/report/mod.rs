@@ -5,6 +5,9 @@
 //! | [`results`] | the results themselves, as JSON |
 //! | [`metric`] | what a chart's metric is of a phase |
 //! | [`evaluate`] | from trials to the figures that charts and tables show, with [`details`] beside |
+//! | [`disturbance`] | processor time that others got meanwhile |
+//! | [`failures`] | what failed and, as far as it is known, why |
+//! | [`readings`] | what the publications read from their figures, beside ours |
 //! | [`standing`] | where Plait wins and where it loses |
 //! | [`findings`] | what engines did in behaviour tests |
 //! | [`grid`], [`numbers`] | a chart as rows and columns of text |
@@ -17,14 +20,17 @@
 
 pub mod compare;
 pub mod details;
+pub mod disturbance;
 pub mod engine_list;
 pub mod evaluate;
+pub mod failures;
 pub mod findings;
 pub mod grid;
 pub mod markdown;
 pub mod metric;
 pub mod numbers;
 pub mod page;
+pub mod readings;
 pub mod results;
 pub mod standing;
 pub mod stored;

@@ -2,7 +2,10 @@
 //!
 //! 1. Only ranked places compete ([`Place::ranked`](super::evaluate::Place::ranked)).
 //! 2. A rival's row competes with Plait's if it claims to survive at least as much.
-//! 3. Defaults meet defaults and tuned meets tuned; a rival that has no row of that kind there enters with the other.
+//! 3. A rival enters with the better of all its rows, tuned or not, against the row of ours that stands for the place:
+//!    our tuned one, or defaults where we have no other. Only where both stand there do our defaults also meet a rival's
+//!    defaults, beside that, and a rival without any again the better of all. What is tuned is told by one rule for all
+//!    ([`Tuning::of`]) and written beside both rows.
 //! 4. A difference is claimed only where the intervals of enough trials separate ([`are_apart`]).
 
 use serde::Serialize;
@@ -15,6 +18,9 @@ use crate::studies::{Metric, Mode, Study, Tuning, X};
 
 /// The engine whose standing it is.
 pub const OURS: &str = "plait";
+
+/// The same by keys, with a standing of its own.
+const OURS_BY_KEYS: &str = "plait-kv";
 
 /// The percentiles at which distributions are compared.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.99];
@@ -55,6 +61,8 @@ pub struct Standing {
     pub durability: Durability,
     /// Plait's row.
     pub label: String,
+    /// Defaults or tuned.
+    pub tuning: Tuning,
     /// Its figure.
     pub value: Median,
     /// The best row of each rival, the best of them first. None without rivals.
@@ -68,6 +76,8 @@ pub struct Rival {
     pub engine: String,
     /// Its row.
     pub label: String,
+    /// Defaults or tuned.
+    pub tuning: Tuning,
     /// Its figure.
     pub value: Median,
     /// How many times as good Plait is; none if that is infinite.
@@ -92,7 +102,7 @@ pub fn times_as_good(better: Better, ours: f64, theirs: f64) -> Option<f64> {
 
 /// Trials of each of two rows from which on a difference between them is claimed: the whole ranges of four and four
 /// equal rows separate by chance in 1 of 35 cases, those of three and three in 1 of 10.
-const LEAST_TRIALS: usize = 4;
+pub const LEAST_TRIALS: usize = 4;
 
 /// Whether two figures differ: their intervals separate, and come from enough trials to mean something.
 #[must_use]
@@ -217,12 +227,31 @@ fn at_place(
     place: &str,
     entrants: &[Entrant<'_>],
 ) -> Vec<Standing> {
-    let (ours, theirs): (Vec<_>, Vec<_>) = entrants.iter().partition(|e| e.line.engine == OURS);
+    let is_ours = |e: &&Entrant<'_>| [OURS, OURS_BY_KEYS].contains(&e.line.engine.as_str());
+    let (both, theirs): (Vec<_>, Vec<_>) = entrants.iter().partition(is_ours);
+    let (sql, keys): (Vec<_>, Vec<_>) = both.into_iter().partition(|e| e.line.engine == OURS);
+    let mut found = Vec::new();
+    for ours in [sql, keys] {
+        found.extend(of_one(chart, better, place, &ours, &theirs));
+    }
+    found
+}
+
+fn of_one(
+    chart: &Evaluated,
+    better: Better,
+    place: &str,
+    ours: &[&Entrant<'_>],
+    theirs: &[&Entrant<'_>],
+) -> Vec<Standing> {
     let mut found = Vec::new();
     for durability in [Durability::None, Durability::Process, Durability::PowerCut] {
+        let of_class: Vec<_> = ours.iter().filter(|e| e.durability == durability).collect();
+        let has_tuned = of_class.iter().any(|e| e.tuning == Tuning::Tuned);
         for tuning in [Tuning::Default, Tuning::Tuned] {
-            let rows = ours.iter().filter(|e| e.durability == durability && e.tuning == tuning);
-            let Some(best) = rows.copied().min_by(|a, b| order(better, &a.value, &b.value)) else {
+            let rows = of_class.iter().map(|e| **e).filter(|e| e.tuning == tuning);
+            let only_defaults = has_tuned && tuning == Tuning::Default;
+            let Some(best) = rows.min_by(|a, b| order(better, &a.value, &b.value)) else {
                 continue;
             };
             found.push(Standing {
@@ -235,8 +264,9 @@ fn at_place(
                 better,
                 durability,
                 label: best.line.label.clone(),
+                tuning,
                 value: best.value,
-                rivals: rivals(better, best, &theirs),
+                rivals: rivals(better, best, theirs, only_defaults),
             });
         }
     }
@@ -251,11 +281,17 @@ fn order(better: Better, a: &Median, b: &Median) -> std::cmp::Ordering {
     }
 }
 
-fn rivals(better: Better, ours: &Entrant<'_>, theirs: &[&Entrant<'_>]) -> Vec<Rival> {
+/// The best row of each engine, of its defaults as far as it has any where only these are to meet ours.
+fn rivals(
+    better: Better,
+    ours: &Entrant<'_>,
+    theirs: &[&Entrant<'_>],
+    only_defaults: bool,
+) -> Vec<Rival> {
     let mut best: Vec<&Entrant<'_>> = Vec::new();
     let eligible = theirs.iter().filter(|e| e.durability >= ours.durability);
     for entrant in eligible {
-        let other_kind = |e: &Entrant<'_>| e.tuning != ours.tuning;
+        let other_kind = |e: &Entrant<'_>| only_defaults && e.tuning != Tuning::Default;
         match best.iter_mut().find(|e| e.line.engine == entrant.line.engine) {
             None => best.push(entrant),
             Some(before) => {
@@ -274,6 +310,7 @@ fn rivals(better: Better, ours: &Entrant<'_>, theirs: &[&Entrant<'_>]) -> Vec<Ri
             Rival {
                 engine: entrant.line.engine.clone(),
                 label: entrant.line.label.clone(),
+                tuning: entrant.tuning,
                 value: entrant.value,
                 ratio,
                 ratio_low: low,

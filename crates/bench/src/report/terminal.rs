@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
+use super::disturbance;
 use super::evaluate::{Evaluated, State, evaluate};
+use super::failures::failures;
 use super::findings::findings;
 use super::grid::{Grid, Text, Tone, grid};
 use super::metric::Better;
 use super::numbers::{bytes, figure, figure_or_dash, times};
+use super::readings::readings;
 use super::results::Results;
 use super::standing::{Standing, Verdict, standings};
 use crate::engines::catalogue::Presence;
@@ -32,6 +35,9 @@ pub(super) const BAD: Style = AnsiColor::Red.on_default();
 pub fn summary(results: &Results, details: bool) -> String {
     let charts = evaluate(results);
     let mut out = String::new();
+    let disturbed = disturbance::of_run(results);
+    let style = if disturbed.high > 0 { BAD } else { DIM };
+    paragraph(&mut out, style, "", &disturbed.text);
     let mut note = "";
     for chart in &charts {
         // Charts of a study often share their note; once is enough.
@@ -42,6 +48,8 @@ pub fn summary(results: &Results, details: bool) -> String {
             write_details(&mut out, chart);
         }
     }
+    write_readings(&mut out, &charts);
+    write_failures(&mut out, results);
     write_findings(&mut out, results);
     write_standings(&mut out, &standings(&charts));
     write_absent(&mut out, results);
@@ -229,6 +237,43 @@ fn write_details(out: &mut String, chart: &Evaluated) {
     let _ = writeln!(out, "{table}");
 }
 
+fn write_readings(out: &mut String, charts: &[Evaluated]) {
+    let readings = readings(charts);
+    if !readings.is_empty() {
+        heading(out, "What the publications read from their figures");
+    }
+    for reading in readings {
+        let text =
+            format!("{}: published: {}; here: {}", reading.of, reading.published, reading.here);
+        paragraph(out, Style::new(), "  ", &text);
+    }
+}
+
+fn write_failures(out: &mut String, results: &Results) {
+    let failures = failures(results);
+    if !failures.is_empty() {
+        heading(out, "What failed, and why");
+    }
+    for failed in failures {
+        let text = format!(
+            "{}: {} of {} trials, {}: {}",
+            failed.label,
+            failed.failed,
+            failed.trials,
+            failed.cells.join(", "),
+            failed.texts.join("; ")
+        );
+        paragraph(out, Style::new(), "  ", &text);
+        let cause = match failed.cause {
+            Some(cause) => {
+                format!("cause: {} (docs/benchmark-results.md): {}", cause.title, cause.says)
+            }
+            None => "cause: not known".to_owned(),
+        };
+        paragraph(out, DIM, "    ", &cause);
+    }
+}
+
 fn write_findings(out: &mut String, results: &Results) {
     let findings = findings(results);
     let mut before = None;
@@ -271,12 +316,14 @@ fn write_standings(out: &mut String, standings: &[Standing]) {
         for standing in chosen.iter().take(STANDINGS) {
             let rival = &standing.rivals[0];
             let text = format!(
-                "{} · {}: {} {} against {} {} ({}..{})",
+                "{} · {}: {} ({}) {} against {} ({}) {} ({}..{})",
                 standing.title,
                 standing.place,
                 standing.label,
+                standing.tuning.word(),
                 figure(standing.value.median),
                 rival.label,
+                rival.tuning.word(),
                 figure(rival.value.median),
                 times(rival.ratio_low),
                 times(rival.ratio_high),

@@ -24,12 +24,10 @@ pub struct Arm {
     pub settings: Settings,
     /// What a commit is claimed to survive.
     pub durability: Durability,
-    /// Defaults or tuned.
-    pub tuning: Tuning,
 }
 
 impl Arm {
-    /// An engine of the catalogue in a setting that counts as its default; `setting` is added to name and label.
+    /// An engine of the catalogue in a setting; `setting` is added to name and label.
     #[must_use]
     pub fn new(
         entry: &Entry,
@@ -49,10 +47,12 @@ impl Arm {
             label: parts(&entry.title, setting, " "),
             settings: settings.iter().copied().collect(),
             durability,
-            tuning: Tuning::Default,
         }
     }
 }
+
+/// A cache that holds the tables of the studies, and reads through a map: what tunes SQLite for them.
+pub const LARGE_CACHE: [(&str, &str); 2] = [("cache_size", "-262144"), ("mmap_size", "1073741824")];
 
 /// Whether an entry is a library with SQLite's C interface and SQLite's journals, be it here or absent. Berkeley DB SQL
 /// is none of these: it answers `delete` whatever journal mode is asked for.
@@ -124,7 +124,7 @@ impl<'a> Draft<'a> {
             label: arm.label.clone(),
             settings: arm.settings.clone(),
             durability: arm.durability,
-            tuning: arm.tuning,
+            tuning: Tuning::of(&arm.settings),
             workload: workload.clone(),
             medium: self.medium.to_owned(),
         };

@@ -9,12 +9,14 @@
 //! | [`files`] | C: SQLite against the file system |
 //! | [`writers`] | D: many writers, Berkeley DB SQL against SQLite |
 //!
-//! [`draft`] keeps cells that several charts of a study share, [`written`] reads a plan from a file.
+//! [`draft`] keeps cells that several charts of a study share, [`tuning`] tells defaults from tuned settings, [`written`]
+//! reads a plan from a file.
 
 pub mod draft;
 pub mod files;
 pub mod kv;
 pub mod modes;
+pub mod tuning;
 pub mod writers;
 pub mod written;
 
@@ -27,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use crate::engines::catalogue::Entry;
 use crate::engines::{Durability, Settings};
 use crate::workloads::Workload;
+
+pub use tuning::Tuning;
 
 /// The studies by name.
 #[derive(
@@ -70,16 +74,6 @@ pub enum Mode {
     Modern,
 }
 
-/// Defaults and best documented tuning are separate rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tuning {
-    /// As the engine comes, but for what the study itself sets.
-    Default,
-    /// As its documentation advises for this work.
-    Tuned,
-}
-
 /// One engine in one setting doing one piece of work: what is measured several times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
@@ -97,7 +91,7 @@ pub struct Cell {
     pub settings: Settings,
     /// What a commit is claimed to survive.
     pub durability: Durability,
-    /// Defaults or tuned.
+    /// Defaults or tuned, by [`Tuning::of`] its settings.
     pub tuning: Tuning,
     /// What is done.
     #[serde(flatten)]
@@ -120,6 +114,8 @@ pub enum Metric {
     CpuPerOperation,
     /// Processor seconds between begin and commit, for each thousand transactions.
     TransactionCpu,
+    /// Processor seconds in the kernel (system calls, faults, interrupts of their own) for each thousand transactions.
+    SystemCpu,
     /// Calls of busy handlers for each thousand transactions.
     BusyCalls,
     /// System calls for each operation, from the traced pass; every cell in such a chart gets one.

@@ -1,11 +1,13 @@
 //! What an engine does when transactions meet: not how fast, but who waits, who is refused and what helps then.
 //!
 //! Each test has a directory and two sessions of its own. A session is a thread with a connection; it is asked to do a
-//! step and either answers within [`PATIENCE`] or is said to wait. A session that never answers is left behind, so
-//! nothing can hang; the process ends with the trial.
+//! step and either answers or is seen to wait for somebody ([`waiting`]). How long it takes says nothing: on a slow
+//! machine the answers are the same. A session that never answers is left behind, so nothing can hang; the process ends
+//! with the trial.
 
 mod session;
 mod tests_of_engines;
+mod waiting;
 
 use std::path::{Path, PathBuf};
 

@@ -22,6 +22,9 @@ use plait_bench::workloads::{Finding, Measured, Workload, proof};
 /// What stands for the processor, so that nobody takes these figures for measured ones.
 pub const SYNTHETIC: &str = "SYNTHETIC: made up for a test, not measured";
 
+/// The trial that was disturbed.
+pub const DISTURBED: u32 = 52;
+
 /// Trials of each cell.
 const REPEATS: u32 = 5;
 
@@ -204,7 +207,9 @@ impl Sample {
 
     fn trial(&mut self, answer: Answer) -> Trial {
         self.position += 1;
-        let disturbance = Disturbance { load: 0.4, steal: 0.001 };
+        // One trial of one cell is disturbed, in the middle of the run.
+        let stolen = if self.position == DISTURBED { 0.305 } else { 0.001 };
+        let disturbance = Disturbance { load: 0.4, steal: 0.001, steal_during: Some(stolen) };
         Trial { position: self.position, disturbance, answer }
     }
 
@@ -317,9 +322,9 @@ impl Sample {
             series.push(named(label, engine, points));
         }
         for (name, title, metric) in [
-            ("rate", "Transactions per second", Metric::PerSecond),
+            ("throughput", "Transactions per second", Metric::PerSecond),
             ("cpu", "Processor use", Metric::CpuPercent),
-            ("calls", "System calls", Metric::SystemCalls),
+            ("system-cpu", "Processor time in system calls", Metric::SystemCpu),
             ("inside", "Processor time in transactions", Metric::TransactionCpu),
             ("busy", "Busy-handler calls", Metric::BusyCalls),
         ] {

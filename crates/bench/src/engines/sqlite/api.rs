@@ -10,6 +10,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use super::maps::MapFunctions;
+
 /// `sqlite3*`
 pub type Database = *mut c_void;
 /// `sqlite3_stmt*`
@@ -45,6 +47,7 @@ macro_rules! functions {
             $($(#[$doc])* pub $name: unsafe extern "C" fn($($argument),*) -> $result,)*
             /// `db_version`, which only Berkeley DB's library has.
             berkeley_version: Option<BerkeleyVersion>,
+            maps: Option<MapFunctions>,
             /// Keeps the code mapped for as long as it can be called.
             _library: Library,
         }
@@ -65,7 +68,8 @@ macro_rules! functions {
                 )*
                 // SAFETY: the type is that of Berkeley DB's documentation for this name.
                 let berkeley_version = unsafe { library.get::<BerkeleyVersion>(b"db_version\0") }.ok().map(|f| *f);
-                Ok(Self { $($name,)* berkeley_version, _library: library })
+                let maps = MapFunctions::find(&library);
+                Ok(Self { $($name,)* berkeley_version, maps, _library: library })
             }
         }
     };
@@ -117,6 +121,12 @@ functions! {
 }
 
 impl Api {
+    /// Plait's key-value API, where the library has it.
+    #[must_use]
+    pub fn maps(&self) -> Option<MapFunctions> {
+        self.maps
+    }
+
     /// The version, as the library tells it.
     #[must_use]
     pub fn version(&self) -> String {

@@ -5,6 +5,7 @@
 //! | `file` | `disk` | `disk`, `memory` (`:memory:`) or `temporary` (an unnamed temporary file) |
 //! | `busy_timeout` | 60000 | milliseconds until a wait ends in BUSY |
 //! | `busy` | `handler`; `timeout` with journal_mode=concurrent | who waits: `handler`, ours with SQLite's delays, which counts; `timeout`, SQLite's own. Plait waits in the kernel in order of arrival, and calls no handler while it does: one of ours would change how it waits |
+//! | `mutex` | `none` | `application`: writers of this process take turns behind one mutex of the program, see [`mutex`] |
 //! | `db_config` | none | lines of Berkeley DB's `DB_CONFIG`, separated by `;`, see [`berkeley`] |
 //! | `wal_autocheckpoint`, `journal_mode`, `synchronous`, `page_size`, `cache_size`, `locking_mode`, `mmap_size`, `plait_begin` … | the library's | pragmas, set on every connection |
 //!
@@ -20,11 +21,15 @@
 //! of a trial, and the first commit of the measured part would pay for it. Not where that connection would keep all
 //! others out.
 //!
-//! Unsafe code of this engine is in [`api`], [`connection`] and [`statement`].
+//! [`SqliteEngine::by_keys`] is the same with key-value work done through `plait.h`, see [`maps`]; it has databases in files alone.
+//!
+//! Unsafe code of this engine is in [`api`], [`connection`], [`maps`] and [`statement`].
 
 mod api;
 mod berkeley;
 mod connection;
+mod maps;
+mod mutex;
 mod shared;
 mod statement;
 
@@ -33,6 +38,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Api;
 use connection::SqliteConnection;
+use maps::MapConnection;
+use mutex::InTurn;
 use shared::{Shared, SharedConnection};
 
 use super::key_value_sql::{self, KeyValueSql};
@@ -74,6 +81,7 @@ pub const FILE_NAME: &str = "bench.db";
 pub struct SqliteEngine {
     api: Arc<Api>,
     version: String,
+    by_keys: bool,
 }
 
 impl SqliteEngine {
@@ -87,7 +95,18 @@ impl SqliteEngine {
             Some(berkeley) => format!("{berkeley} with SQLite {}", api.version()),
             None => api.version(),
         };
-        Ok(Self { version, api: Arc::new(api) })
+        Ok(Self { version, api: Arc::new(api), by_keys: false })
+    }
+
+    /// Key-value work goes through Plait's key-value API, not through SQL.
+    ///
+    /// # Errors
+    /// If the library is not Plait's.
+    pub fn by_keys(self) -> Outcome<Self> {
+        match self.api.maps() {
+            Some(_) => Ok(Self { by_keys: true, ..self }),
+            None => Err(Failure::broken(maps::WITHOUT_MAPS)),
+        }
     }
 
     /// The version, as the library tells it.
@@ -99,7 +118,7 @@ impl SqliteEngine {
 
 impl Engine for SqliteEngine {
     fn open(&self, directory: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-        let known: Vec<&str> = ["file", "busy_timeout", "busy", "db_config"]
+        let known: Vec<&str> = ["file", "busy_timeout", "busy", "mutex", "db_config"]
             .into_iter()
             .chain(PRAGMAS.iter().copied())
             .collect();
@@ -115,15 +134,22 @@ impl Engine for SqliteEngine {
         if let (Place::Disk(path), Some(lines)) = (&place, settings.get("db_config")) {
             berkeley::configure(path, lines)?;
         }
+        let turn = match settings.get("mutex").unwrap_or("none") {
+            "none" => None,
+            "application" => Some(Mutex::new(())),
+            other => return Err(Failure::broken(format!("mutex={other}: none or application"))),
+        };
         let is_new = matches!(&place, Place::Disk(path) if !path.exists());
         let mut store = SqliteStore {
             api: Arc::clone(&self.api),
             version: self.version.clone(),
+            by_keys: self.by_keys,
             place,
             settings: settings.clone(),
             shared: None,
             idle: None,
             multiversion_is_set: Mutex::new(false),
+            turn,
         };
         let first = store.open()?;
         if matches!(store.place, Place::Own(_)) {
@@ -146,6 +172,7 @@ enum Place {
 struct SqliteStore {
     api: Arc<Api>,
     version: String,
+    by_keys: bool,
     place: Place,
     settings: Settings,
     /// The only connection there can be, for [`Place::Own`].
@@ -157,6 +184,8 @@ struct SqliteStore {
     /// sets it: a second connection to a database opens the environment that all of a process share, as it has been set
     /// by then, and after that it cannot be set.
     multiversion_is_set: Mutex<bool>,
+    /// The program's own mutex around whatever writes, if it has one.
+    turn: Option<Mutex<()>>,
 }
 
 impl SqliteStore {
@@ -218,6 +247,10 @@ impl Store for SqliteStore {
 
     fn key_value(&self, tables: &[Table]) -> Outcome<Box<dyn KeyValue + '_>> {
         Ok(match &self.shared {
+            Some(_) if self.by_keys => {
+                return Err(Failure::unsupported("by keys only databases in files are measured"));
+            }
+            None if self.by_keys => Box::new(MapConnection::new(self.open()?, tables)?),
             Some(shared) => Box::new(KeyValueSql::new(SharedConnection::new(shared), tables)?),
             None => Box::new(KeyValueSql::new(self.open()?, tables)?),
         })
@@ -226,7 +259,10 @@ impl Store for SqliteStore {
     fn sql(&self) -> Outcome<Box<dyn Sql + '_>> {
         Ok(match &self.shared {
             Some(shared) => Box::new(SharedConnection::new(shared)),
-            None => Box::new(self.open()?),
+            None => match &self.turn {
+                Some(turn) => Box::new(InTurn::new(self.open()?, turn)),
+                None => Box::new(self.open()?),
+            },
         })
     }
 

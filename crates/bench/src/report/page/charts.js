@@ -94,10 +94,11 @@ function scale(values, from, to, logarithmic, fromNought) {
   const ticks = [];
   if (logarithmic) {
     const [first, last] = [Math.floor(Math.log10(low) + 1e-9), Math.ceil(Math.log10(high) - 1e-9)];
-    const decades = Math.max(1, last - first);
+    const stride = Math.ceil(Math.max(1, last - first) / 7);
+    // A whole number of strides, so that the axis ends with a tick.
+    const decades = stride * Math.ceil(Math.max(1, last - first) / stride);
     low = 10 ** first; high = 10 ** (first + decades);
     const steps = decades <= 2 ? [1, 2, 5] : [1];
-    const stride = Math.ceil(decades / 7);
     for (let power = first; power <= first + decades; power += stride) {
       for (const step of steps) if (step * 10 ** power <= high * 1.0001) ticks.push(step * 10 ** power);
     }
@@ -114,6 +115,19 @@ function scale(values, from, to, logarithmic, fromNought) {
   return { place, ticks, low, high, shows: (value) => Number.isFinite(value) && (!logarithmic || value > 0) };
 }
 
+/** Which of some places in order bear a text beside each other: the first and the last always, others where there is room. */
+function labelled(places) {
+  const last = places.length - 1, shown = [];
+  const room = (a, b) => Math.abs(b.at - a.at) >= 8 + 3.5 * (a.text.length + b.text.length);
+  places.forEach((place, i) => {
+    if (i === last) {
+      while (shown.length > 1 && !room(shown.at(-1), place)) shown.pop();
+      shown.push(place);
+    } else if (!shown.length || room(shown.at(-1), place)) shown.push(place);
+  });
+  return shown;
+}
+
 /** What a tooltip says of a place. */
 function says(chart, series, place) {
   const time = chart.metric === "latency";
@@ -126,6 +140,7 @@ function says(chart, series, place) {
     lines.push(["bad", { failed: "failed", "not-applicable": "not applicable" }[place.state] ?? "not measured"]);
   }
   if (place.unranked && place.value) lines.push(["bad", `not ranked: ${place.unranked}`]);
+  if (place.stolen !== null) lines.push(["bad", `disturbed: others got up to ${figure(100 * place.stolen)} % of the processor`]);
   if (place.why) lines.push(["soft", place.why]);
   if (place.saturated) lines.push(["bad", "saturated: less was done than was due"]);
   const x = typeof place.x === "number" ? `${chart.x_title} ${place.x}` : place.x;
@@ -147,7 +162,7 @@ function verticalAxis(svg, axis, left, right, text) {
   for (const tick of axis.ticks) {
     const y = axis.place(tick);
     svg.append(shape("line", { class: "gridline", x1: left, x2: right, y1: y, y2: y }));
-    svg.append(shape("text", { class: "soft", x: left - 6, y: y + 4, "text-anchor": "end" }, text(tick)));
+    svg.append(shape("text", { class: "soft tick", x: left - 6, y: y + 4, "text-anchor": "end" }, text(tick)));
   }
 }
 
@@ -165,12 +180,9 @@ function numbersAxis(svg, xs, left, right, bottom) {
   const map = logarithmic ? Math.log : (value) => value;
   const inner = [left + 10, right - 10];
   const place = (x) => (high === low ? (left + right) / 2 : inner[0] + (inner[1] - inner[0]) * (map(x) - map(low)) / (map(high) - map(low)));
-  let last = -Infinity;
-  for (const x of numbers) {
-    const at = place(x), text = brief(x);
-    if (at - last < 9 + 7 * text.length) continue;
-    last = at;
-    svg.append(shape("text", { class: "soft", x: at, y: bottom + 16, "text-anchor": "middle" }, text));
+  const places = [...numbers].sort((a, b) => a - b).map((x) => ({ at: place(x), text: brief(x) }));
+  for (const { at, text } of labelled(places)) {
+    svg.append(shape("text", { class: "soft tick", x: at, y: bottom + 16, "text-anchor": "middle" }, text));
   }
   svg.append(shape("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
   return place;
@@ -245,7 +257,8 @@ function shortened(text, pixels) {
   return text.length > most ? text.slice(0, most - 1) + "…" : text;
 }
 
-/** Groups of bars, lying, so that names can be read. */
+/** Groups of bars, lying, so that names can be read. A bar begins at nought, which a logarithmic axis has not: there a
+ *  symbol stands at the figure instead. */
 function drawBars(chart, box, width, logarithmic, hidden) {
   const rows = barRows(chart, hidden);
   const stacked = width < 520, one = chart.xs.length === 1;
@@ -263,13 +276,10 @@ function drawBars(chart, box, width, logarithmic, hidden) {
     y = row.y + (row.heading ? 22 : step);
   }
   const svg = frame(width, y + 22, chart), hits = [];
-  let shownTick = -Infinity;
-  for (const tick of axis.ticks) {
-    const at = axis.place(tick), text = brief(tick);
-    svg.append(shape("line", { class: "gridline", x1: at, x2: at, y1: 2, y2: y + 4 }));
-    if (at - shownTick < 8 + 7 * text.length) continue;
-    shownTick = at;
-    svg.append(shape("text", { class: "soft", x: at, y: y + 18, "text-anchor": "middle" }, text));
+  const ticks = axis.ticks.map((tick) => ({ at: axis.place(tick), text: brief(tick) }));
+  for (const { at } of ticks) svg.append(shape("line", { class: "gridline", x1: at, x2: at, y1: 2, y2: y + 4 }));
+  for (const { at, text } of labelled(ticks)) {
+    svg.append(shape("text", { class: "soft tick", x: at, y: y + 18, "text-anchor": "middle" }, text));
   }
   let category = null;
   for (const row of rows) {
@@ -278,13 +288,13 @@ function drawBars(chart, box, width, logarithmic, hidden) {
       if (!one) svg.append(shape("text", { class: "head", x: stacked ? 4 : 0, y: row.y + 15 }, shortened(row.heading, width)));
       continue;
     }
-    drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, width });
+    drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, width, symbols: logarithmic && positive.length > 0 });
   }
   box.append(svg);
   return { svg, hits, byRow: step };
 }
 
-function drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, width }) {
+function drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, width, symbols }) {
   const line = row.line ?? row.ghost, value = row.ghost ? row.value : row.place?.value?.median;
   const top = row.y + (stacked ? 17 : 3), tall = stacked ? 13 : 14;
   const group = shape("g", { class: `${row.ghost ? "ghost" : "series"} c${line.colour}`, "data-engine": line.engine });
@@ -292,8 +302,12 @@ function drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, 
   const label = shape("text", { class: row.ghost ? "soft" : "", x: stacked ? 4 : left - 8, y: stacked ? row.y + 13 : top + 11, "text-anchor": stacked ? "start" : "end" }, shortened(line.label, room));
   group.append(label);
   const end = value !== undefined && axis.shows(value) ? Math.max(axis.place(value), left + 1) : left;
-  const kind = row.ghost ? "bar" : `mark bar${row.place?.unranked ? " hollow" : ""}`;
-  if (value !== undefined && value !== null) {
+  const hollow = row.place?.unranked ? " hollow" : "";
+  if (symbols && value !== undefined && axis.shows(value)) {
+    const own = row.ghost ? { class: "symbol" } : { class: `mark symbol${hollow}`, "data-engine": line.engine, "data-x": category };
+    group.append(marker(line.colour, end, top + tall / 2, 4.5, own));
+  } else if (!symbols && value !== undefined && value !== null) {
+    const kind = row.ghost ? "bar" : `mark bar${hollow}`;
     group.append(shape("rect", { class: kind, x: left, y: top, width: end - left, height: tall, rx: 2, "data-engine": line.engine, "data-x": category }));
   }
   const interval = row.place?.value;
@@ -310,12 +324,12 @@ function drawBar(svg, hits, chart, category, row, { axis, left, right, stacked, 
   const told = row.ghost ? ghostSays(chart, row.ghost, category, value)
     : row.place ? says(chart, row.line, row.place)
     : { title: line.label, under: "absent", lines: [["soft", `${line.absent.why}; ${line.absent.install}`]] };
-  hits.push({ x: (left + Math.min(end, right)) / 2, y: top + tall / 2, says: told });
+  hits.push({ x: symbols ? end : (left + Math.min(end, right)) / 2, y: top + tall / 2, says: told });
 }
 
 function textOf(row) {
   if (!row.place) return "absent";
-  const doubt = row.place.failed ? " !" : row.place.unranked ? " ?" : "";
+  const doubt = (row.place.failed ? " !" : row.place.unranked ? " ?" : "") + (row.place.stolen === null ? "" : " ~");
   if (row.place.value) return figure(row.place.value.median) + doubt + (row.place.saturated ? " ↓" : "");
   return { failed: "failed", "not-applicable": "n/a" }[row.place.state] ?? "–";
 }

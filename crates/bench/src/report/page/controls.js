@@ -50,6 +50,7 @@ function forest(rival) {
 }
 
 const times = (ratio) => (ratio === null ? "∞" : figure(ratio)) + "×";
+const TUNED = { default: "defaults", tuned: "tuned" };
 const SURVIVES = { none: "no promise", process: "survives a crash of the process", "power-cut": "survives a power cut" };
 
 function standingRow(standing, rival) {
@@ -58,8 +59,8 @@ function standingRow(standing, rival) {
   const where = tag("div", { class: "where" }, link);
   const mode = standing.mode === "historical" ? `${standing.study}, as published` : standing.study;
   where.append(tag("span", {}, `${standing.place} · ${mode} · ${SURVIVES[standing.durability]}`));
-  const who = tag("div", { class: "who" }, `${standing.label}: ${figure(standing.value.median)}`);
-  who.append(tag("span", {}, `${rival.label}: ${figure(rival.value.median)} · ${standing.unit}, ${standing.better} is better`));
+  const who = tag("div", { class: "who" }, `${standing.label} (${TUNED[standing.tuning]}): ${figure(standing.value.median)}`);
+  who.append(tag("span", {}, `${rival.label} (${TUNED[rival.tuning]}): ${figure(rival.value.median)} · ${standing.unit}, ${standing.better} is better`));
   const ratio = tag("div", { class: "ratio" }, tag("b", { class: rival.verdict }, times(rival.ratio)));
   ratio.append(tag("span", {}, `${times(rival.ratio_low)} – ${times(rival.ratio_high)}`));
   const row = tag("div", { class: "standing", "data-verdict": rival.verdict, "data-rival": rival.engine });

@@ -14,9 +14,12 @@ use anyhow::Context as _;
 use minijinja::{Environment, context};
 use serde::Serialize;
 
+use super::disturbance;
 use super::evaluate::{Evaluated, evaluate};
+use super::failures::{causes, failures};
 use super::findings::{Answered, findings};
 use super::grid::grid;
+use super::readings::readings;
 use super::results::Results;
 use super::standing::{OURS, standings};
 use super::terminal::{part, unit};
@@ -29,7 +32,7 @@ const CHARTS: &str = include_str!("charts.js");
 const CONTROLS: &str = include_str!("controls.js");
 
 /// Colours that the style sheet has.
-const COLOURS: usize = 12;
+const COLOURS: usize = 16;
 
 /// An engine in the filter.
 #[derive(Debug, Serialize)]
@@ -83,6 +86,8 @@ struct Question {
 pub fn html(results: &Results) -> anyhow::Result<String> {
     let charts = evaluate(results);
     let engines = engines(results);
+    let failed = failures(results);
+    let disturbed = disturbance::of_run(results);
     let data = serde_json::json!({
         "charts": charts,
         "standings": standings(&charts),
@@ -103,11 +108,15 @@ pub fn html(results: &Results) -> anyhow::Result<String> {
             interrupted => results.interrupted,
             repeats => results.repeats,
             seed => results.seed,
-            disturbance => disturbance(results),
+            disturbance => disturbed.text,
+            is_disturbed => disturbed.high > 0,
         },
         machine => rows::facts(&serde_json::to_value(&results.machine)?),
         proofs => rows::proofs(results),
         claims => rows::claims(results),
+        causes => causes(&failed),
+        failures => failed,
+        readings => readings(&charts),
         engines => engines,
         parts => parts(results, &charts),
     })?;
@@ -225,14 +234,6 @@ fn anchor(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// The greatest disturbance of any trial, in words.
-fn disturbance(results: &Results) -> String {
-    let all = || results.cells.iter().flat_map(|c| &c.trials).map(|t| &t.disturbance);
-    let load = all().map(|d| d.load).fold(0.0, f64::max);
-    let steal = all().map(|d| d.steal).fold(0.0, f64::max);
-    format!("load at most {load:.1}, processor time given to others at most {:.1} %", 100.0 * steal)
-}
-
 /// `2026-11-21 06:41 UTC`, of seconds since 1970, by the civil calendar (Howard Hinnant, chrono-compatible low-level date algorithms).
 #[must_use]
 pub fn date(unix_s: u64) -> String {
@@ -259,6 +260,21 @@ mod tests {
         assert_eq!(date(951_782_399), "2000-02-28 23:59 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(date(1_735_689_600), "2025-01-01 00:00 UTC");
+    }
+
+    #[test]
+    fn every_engine_of_the_catalogue_has_a_colour_of_its_own() {
+        let style = include_str!("style.css");
+        let engines = crate::engines::catalogue::all(&[]).unwrap().len();
+        assert!(engines <= COLOURS, "{engines} engines, {COLOURS} colours");
+        for colour in 0..COLOURS {
+            assert!(
+                style.contains(&format!(".c{colour} {{ --c: var(--c{colour}); }}")),
+                "{colour}"
+            );
+            // For a light page, a dark one by the system, and a dark one by choice.
+            assert_eq!(style.matches(&format!("--c{colour}: #")).count(), 3, "{colour}");
+        }
     }
 
     #[test]

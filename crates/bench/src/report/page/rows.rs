@@ -62,6 +62,7 @@ pub fn head(chart: &Evaluated) -> Vec<String> {
         "fairness",
         "files at end",
         "files at work",
+        "given to others, %",
         "survives",
         "tuning",
     ];
@@ -146,8 +147,9 @@ fn row(line: &Line, place: &Place) -> Row {
         figure_or_dash(details.fairness),
         size(details.file_bytes),
         size(details.working_bytes),
+        figure_or_dash(place.stolen.map(|part| 100.0 * part)),
         place.durability.map(survives).unwrap_or_default().to_owned(),
-        place.tuning.map(tuning).unwrap_or_default().to_owned(),
+        place.tuning.map(Tuning::word).unwrap_or_default().to_owned(),
     ];
     Row {
         engine: line.engine.clone(),
@@ -172,13 +174,6 @@ pub fn survives(durability: Durability) -> &'static str {
         Durability::None => "nothing",
         Durability::Process => "a crash of the process",
         Durability::PowerCut => "a power cut",
-    }
-}
-
-fn tuning(tuning: Tuning) -> &'static str {
-    match tuning {
-        Tuning::Default => "defaults",
-        Tuning::Tuned => "tuned",
     }
 }
 

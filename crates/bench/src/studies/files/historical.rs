@@ -184,7 +184,8 @@ fn note(test: &Test, sizes: &Sizes) -> String {
     format!(
         "{what} Runs after each other in the same store; less is better. Journal mode WAL, synchronous NORMAL, busy \
          timeout 5 s; every step a transaction of its own, of 100 bytes. Published: Go, mattn/go-sqlite3; btrfs on a \
-         laptop's SSD, ext4 on a cloud server."
+         laptop's SSD, ext4 on a cloud server. Its text reads the figures as: files 1.8 times as fast as SQLite in \
+         linear inserts, 2.4 times in concurrent ones, 3.3 times in tasks written plainly."
     )
 }
 

@@ -3,7 +3,7 @@
 
 use super::{READ_COMMITTED, records, tasks};
 use crate::engines::Durability::{self, PowerCut, Process};
-use crate::studies::draft::{Arm, Draft, Look, category, has_journals, series};
+use crate::studies::draft::{Arm, Draft, LARGE_CACHE, Look, category, has_journals, series};
 use crate::studies::{Metric, Mode, Plan, Request, Series, Shape, Study, X};
 use crate::workloads::crew::Amount;
 use crate::workloads::records::phase_name;
@@ -74,6 +74,12 @@ fn arms(request: &Request, layouts: &[&str]) -> Vec<Arm> {
                         let (mode, sync) = (journal.to_lowercase(), synchronous.to_lowercase());
                         let settings = [("journal_mode", mode.as_str()), ("synchronous", &sync)];
                         add(&format!("{journal} {synchronous}"), &settings, durability);
+                        let cached = [settings[0], settings[1], LARGE_CACHE[0], LARGE_CACHE[1]];
+                        // One of each journal: the tables of this study are small.
+                        if synchronous == "NORMAL" && !request.quick {
+                            let setting = format!("{journal} {synchronous} large cache and map");
+                            add(&setting, &cached, durability);
+                        }
                     }
                 }
             }
@@ -267,7 +273,7 @@ mod tests {
             plan(&request).charts.into_iter().find(|c| c.frame.id == "files/modern/inserts");
         let series = chart.expect("the chart of inserts").series;
         let engines = |name: &str| series.iter().filter(|s| s.engine == name).count();
-        assert_eq!((engines("files"), engines("stock"), engines("plait")), (4, 2, 4));
+        assert_eq!((engines("files"), engines("stock"), engines("plait")), (4, 3, 6));
         assert_eq!((engines("postgres"), engines("map")), (3, 1));
     }
 }

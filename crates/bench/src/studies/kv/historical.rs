@@ -63,12 +63,12 @@ fn add(plan: &mut Plan, request: &Request, block: &Block, medium: Medium<'_>) {
                 mode: Mode::Historical,
                 engine: entry.name.clone(),
                 label: format!("{}, {} rows, {name}", entry.title, thousands(block.rows)),
+                tuning: Tuning::of(&settings),
                 settings,
                 durability: match block.configuration {
                     Configuration::Transient | Configuration::Persistent => Durability::None,
                     Configuration::Transactional => Durability::PowerCut,
                 },
-                tuning: Tuning::Default,
                 workload: Workload::KeyValue(load(block)),
                 medium: medium.path(),
             });
@@ -105,6 +105,10 @@ fn settings(entry: &Entry, configuration: Configuration) -> Option<Settings> {
         }
         ("bdb", Configuration::Transactional) => {
             &[("environment", "transactional"), ("int_keys", "native")]
+        }
+        // Temporary databases and other journals say nothing about it; where the publication has all defaults, its own mode is meant.
+        ("plait-kv", Configuration::Transactional) => {
+            &[("journal_mode", "concurrent"), ("synchronous", "full")]
         }
         (name, configuration) if ["stock", "plait"].contains(&name) || is_named_library(entry) => {
             match configuration {

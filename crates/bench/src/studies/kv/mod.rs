@@ -185,7 +185,9 @@ mod tests {
         load.rows = load.rows.min(600);
         for step in load.parts.iter_mut().flat_map(|part| &mut part.steps) {
             match step {
-                Step::Mix { seconds, .. } | Step::InsertOne { seconds } => *seconds = 0.02,
+                Step::Mix { seconds, .. }
+                | Step::InsertOne { seconds }
+                | Step::Promised { seconds, .. } => *seconds = 0.02,
                 Step::Scan { ranges, .. } => *ranges = 5,
                 Step::Insert | Step::Select | Step::Delete => {}
             }

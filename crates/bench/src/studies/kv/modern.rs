@@ -10,6 +10,10 @@ use crate::engines::{Durability, KeyKind};
 use crate::workloads::Workload;
 use crate::workloads::key_value::{Load, Part, Step};
 
+/// Threads of the chart of several.
+const THREADS: u32 = 8;
+/// Commits in flight where they are not waited for one by one.
+const IN_FLIGHT: u64 = 1_000;
 /// Rows in each transaction of a batch.
 const BATCH: u64 = 1000;
 /// Length of the values, where it is not what is varied.
@@ -65,6 +69,7 @@ pub fn plan(request: &Request, medium: Medium<'_>) -> Plan {
     let sizes = Sizes::of(request);
     let mut plan = Plan::default();
     add_operations(&mut plan, &variants, &sizes, medium);
+    add_threads(&mut plan, &variants, &sizes, medium);
     add_value_sizes(&mut plan, &variants, &sizes, medium);
     if request.thorough {
         add_many(&mut plan, &variants, medium);
@@ -228,6 +233,71 @@ fn add_operations(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medi
         ];
         plan.charts.extend(charts.iter().map(|what| bars(variants, durability, what, id, medium)));
     }
+}
+
+/// A further chart: the steps of one part of the variants after their table has been filled.
+struct Further<'a> {
+    id: &'a str,
+    title: &'a str,
+    note: String,
+    steps: Vec<Step>,
+    durability: Durability,
+    takes: fn(&Variant<'_>) -> bool,
+}
+
+/// The durable setting of each engine with several threads, and commits in flight of the engine that gives tickets.
+fn add_threads(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medium: Medium<'_>) {
+    let seconds = sizes.seconds;
+    let mix = |read_percent, workers| Step::Mix { read_percent, seconds, workers };
+    let promised = |in_flight| Step::Promised { in_flight, seconds };
+    let threads = Further {
+        id: "threads",
+        title: "Integer keys, several threads",
+        note: format!(
+            "One operation a transaction, by {THREADS} threads with a connection each, for {seconds} s, on {} rows of \
+             100 bytes: reads and updates.",
+            thousands(sizes.rows)
+        ),
+        steps: vec![mix(50, THREADS), mix(95, THREADS)],
+        durability: Durability::PowerCut,
+        takes: |variant| variant.represents,
+    };
+    let tickets = Further {
+        id: "tickets",
+        title: "Commits in flight",
+        note: format!(
+            "Updates of random rows by one thread, each a transaction of its own, for {seconds} s: not waited for (0/100), \
+             each waited for, and {IN_FLIGHT} in flight, where one counts when its ticket is on disk. What is not waited \
+             for survives the death of the process, and a power cut from when its ticket has been passed."
+        ),
+        steps: vec![mix(0, 1), promised(1), promised(IN_FLIGHT)],
+        durability: Durability::Process,
+        takes: |variant| variant.entry.name == "plait-kv" && variant.tuning == Tuning::Default,
+    };
+    add_further(plan, variants, &threads, sizes, medium);
+    add_further(plan, variants, &tickets, sizes, medium);
+}
+
+fn add_further(
+    plan: &mut Plan,
+    variants: &[Variant<'_>],
+    what: &Further<'_>,
+    sizes: &Sizes,
+    medium: Medium<'_>,
+) {
+    let id = |variant: &Variant<'_>| medium.id(format!("kv/modern/{}/{}", what.id, variant.slug));
+    let taking = |v: &&Variant<'_>| v.durability == what.durability && (what.takes)(v);
+    for variant in variants.iter().filter(taking).filter(|v| v.entry.engine().is_some()) {
+        let steps = std::iter::once(Step::Insert).chain(what.steps.iter().copied()).collect();
+        let parts = vec![Part { keys: KeyKind::Int, steps }];
+        let load = load(variant, sizes.rows, VALUE_BYTES, parts);
+        plan.cells.push(cell(variant, id(variant), load, medium));
+    }
+    let phases = what.steps.iter().map(|step| step.phase(KeyKind::Int)).collect();
+    let shown = Bars { id: what.id, title: what.title, note: &what.note, phases };
+    let mut chart = bars(variants, what.durability, &shown, id, medium);
+    chart.series.retain(|s| variants.iter().filter(taking).any(|v| v.label == s.label));
+    plan.charts.push(chart);
 }
 
 /// Lines over the length of values, for one durable setting of each engine.

@@ -1,8 +1,7 @@
 //! The engines and settings of the modern mode: defaults, and the best tuning their documentation gives.
 //!
-//! A row is [`Tuning::Default`] if all it sets is how durable a commit is (for SQLite's libraries also the journal that
-//! goes with it); whatever else is set makes it tuned. LMDB's map size is set everywhere, for its own 10 MiB hold
-//! nothing. Without a sync it may lose its whole file in a power cut, and is counted among those that promise nothing,
+//! Which rows are defaults and which are tuned follows from their settings ([`Tuning::of`]). LMDB's map size is set
+//! everywhere, for its own 10 MiB hold nothing. Without a sync it may lose its whole file in a power cut, and is counted among those that promise nothing,
 //! as is SQLite without a journal. redb's documentation names no setting that would help here: its cache is 1 GiB from
 //! the start.
 
@@ -36,7 +35,6 @@ struct Row {
     label: &'static str,
     settings: &'static [(&'static str, &'static str)],
     durability: Durability,
-    tuning: Tuning,
     represents: bool,
 }
 
@@ -44,10 +42,9 @@ const fn row(
     slug: &'static str,
     label: &'static str,
     durability: Durability,
-    tuning: Tuning,
     settings: &'static [(&'static str, &'static str)],
 ) -> Row {
-    Row { slug, label, settings, durability, tuning, represents: false }
+    Row { slug, label, settings, durability, represents: false }
 }
 
 impl Row {
@@ -57,25 +54,17 @@ impl Row {
 }
 
 use Durability::{None as Nothing, PowerCut, Process};
-use Tuning::{Default, Tuned};
 
 /// SQLite's own advice for speed: WAL, a cache that holds the working set, reads through a map, and tables without rowid
 /// where the key is no integer.
 const SQLITE: &[Row] = &[
-    row("defaults", "defaults", PowerCut, Default, &[]),
-    row(
-        "wal-full",
-        "WAL FULL",
-        PowerCut,
-        Default,
-        &[("journal_mode", "wal"), ("synchronous", "full")],
-    )
-    .representing(),
+    row("defaults", "defaults", PowerCut, &[]),
+    row("wal-full", "WAL FULL", PowerCut, &[("journal_mode", "wal"), ("synchronous", "full")])
+        .representing(),
     row(
         "wal-full-tuned",
         "WAL FULL, tuned",
         PowerCut,
-        Tuned,
         &[
             ("journal_mode", "wal"),
             ("synchronous", "full"),
@@ -83,18 +72,11 @@ const SQLITE: &[Row] = &[
             ("mmap_size", "1073741824"),
         ],
     ),
-    row(
-        "wal-normal",
-        "WAL NORMAL",
-        Process,
-        Default,
-        &[("journal_mode", "wal"), ("synchronous", "normal")],
-    ),
+    row("wal-normal", "WAL NORMAL", Process, &[("journal_mode", "wal"), ("synchronous", "normal")]),
     row(
         "wal-normal-tuned",
         "WAL NORMAL, tuned",
         Process,
-        Tuned,
         &[
             ("journal_mode", "wal"),
             ("synchronous", "normal"),
@@ -102,13 +84,7 @@ const SQLITE: &[Row] = &[
             ("mmap_size", "1073741824"),
         ],
     ),
-    row(
-        "off",
-        "no journal, OFF",
-        Nothing,
-        Default,
-        &[("journal_mode", "off"), ("synchronous", "off")],
-    ),
+    row("off", "no journal, OFF", Nothing, &[("journal_mode", "off"), ("synchronous", "off")]),
 ];
 
 const PLAIT: &[Row] = &[
@@ -116,7 +92,6 @@ const PLAIT: &[Row] = &[
         "concurrent-full",
         "concurrent FULL",
         PowerCut,
-        Default,
         &[("journal_mode", "concurrent"), ("synchronous", "full")],
     )
     .representing(),
@@ -124,7 +99,6 @@ const PLAIT: &[Row] = &[
         "concurrent-full-tuned",
         "concurrent FULL, tuned",
         PowerCut,
-        Tuned,
         &[
             ("journal_mode", "concurrent"),
             ("synchronous", "full"),
@@ -136,14 +110,12 @@ const PLAIT: &[Row] = &[
         "concurrent-normal",
         "concurrent NORMAL",
         Process,
-        Default,
         &[("journal_mode", "concurrent"), ("synchronous", "normal")],
     ),
     row(
         "concurrent-normal-tuned",
         "concurrent NORMAL, tuned",
         Process,
-        Tuned,
         &[
             ("journal_mode", "concurrent"),
             ("synchronous", "normal"),
@@ -153,43 +125,41 @@ const PLAIT: &[Row] = &[
     ),
 ];
 
-const BDB_SQL: &[Row] = &[row("full", "FULL", PowerCut, Default, &[("synchronous", "full")])];
+/// Outside of a transaction an operation by keys never conflicts, and inside of one it belongs to BEGIN CONCURRENT.
+const PLAIT_KV: &[Row] = PLAIT;
+
+const BDB_SQL: &[Row] = &[row("full", "FULL", PowerCut, &[("synchronous", "full")])];
 
 const BDB: &[Row] = &[
-    row("sync", "sync", PowerCut, Default, &[("sync", "sync")]).representing(),
+    row("sync", "sync", PowerCut, &[("sync", "sync")]).representing(),
     row(
         "sync-tuned",
         "sync, tuned",
         PowerCut,
-        Tuned,
         &[("sync", "sync"), ("cache_size", "268435456"), ("log_buffer", "4194304")],
     ),
-    row("write-nosync", "write_nosync", Process, Default, &[("sync", "write_nosync")]),
+    row("write-nosync", "write_nosync", Process, &[("sync", "write_nosync")]),
     row(
         "write-nosync-tuned",
         "write_nosync, tuned",
         Process,
-        Tuned,
         &[("sync", "write_nosync"), ("cache_size", "268435456"), ("log_buffer", "4194304")],
     ),
-    row("nosync", "nosync", Nothing, Default, &[("sync", "nosync")]),
+    row("nosync", "nosync", Nothing, &[("sync", "nosync")]),
     row(
         "no-environment-tuned",
         "no environment, tuned",
         Nothing,
-        Tuned,
         &[("environment", "none"), ("cache_size", "268435456")],
     ),
 ];
 
 const LMDB: &[Row] = &[
-    row("sync", "sync", PowerCut, Default, &[("sync", "full"), ("map_size", "4294967296")])
-        .representing(),
+    row("sync", "sync", PowerCut, &[("sync", "full"), ("map_size", "4294967296")]).representing(),
     row(
         "sync-tuned",
         "sync, tuned",
         PowerCut,
-        Tuned,
         &[
             ("sync", "full"),
             ("map_size", "4294967296"),
@@ -197,29 +167,21 @@ const LMDB: &[Row] = &[
             ("no_readahead", "true"),
         ],
     ),
-    row(
-        "nometasync",
-        "NOMETASYNC",
-        Process,
-        Default,
-        &[("sync", "nometasync"), ("map_size", "4294967296")],
-    ),
+    row("nometasync", "NOMETASYNC", Process, &[("sync", "nometasync"), ("map_size", "4294967296")]),
     row(
         "nosync",
         "NOSYNC, outlives the process",
         Nothing,
-        Default,
         &[("sync", "nosync"), ("map_size", "4294967296")],
     ),
 ];
 
 const ROCKSDB: &[Row] = &[
-    row("sync", "sync", PowerCut, Default, &[("sync", "true")]).representing(),
+    row("sync", "sync", PowerCut, &[("sync", "true")]).representing(),
     row(
         "sync-tuned",
         "sync, tuned",
         PowerCut,
-        Tuned,
         &[
             ("sync", "true"),
             ("block_cache", "268435456"),
@@ -227,33 +189,33 @@ const ROCKSDB: &[Row] = &[
             ("parallelism", "2"),
         ],
     ),
-    row("defaults", "defaults (no sync)", Process, Default, &[]),
-    row("no-log", "no log", Nothing, Default, &[("wal", "false")]),
+    row("defaults", "defaults (no sync)", Process, &[]),
+    row("no-log", "no log", Nothing, &[("wal", "false")]),
 ];
 
 const REDB: &[Row] = &[
-    row("immediate", "immediate", PowerCut, Default, &[("durability", "immediate")]).representing(),
-    row("none", "none", Nothing, Default, &[("durability", "none")]),
+    row("immediate", "immediate", PowerCut, &[("durability", "immediate")]).representing(),
+    row("none", "none", Nothing, &[("durability", "none")]),
 ];
 
 const FJALL: &[Row] = &[
-    row("sync-all", "SyncAll", PowerCut, Default, &[("persist", "sync-all")]).representing(),
+    row("sync-all", "SyncAll", PowerCut, &[("persist", "sync-all")]).representing(),
     row(
         "sync-data-tuned",
         "SyncData, tuned",
         PowerCut,
-        Tuned,
         &[("persist", "sync-data"), ("cache_size", "268435456")],
     ),
-    row("defaults", "defaults (no sync)", Process, Default, &[]),
+    row("defaults", "defaults (no sync)", Process, &[]),
 ];
 
-const MAP: &[Row] = &[row("map", "", Nothing, Default, &[])];
+const MAP: &[Row] = &[row("map", "", Nothing, &[])];
 
 fn rows(entry: &Entry) -> &'static [Row] {
     match entry.name.as_str() {
         "stock" => SQLITE,
         "plait" => PLAIT,
+        "plait-kv" => PLAIT_KV,
         "bdb-sql" => BDB_SQL,
         "bdb" => BDB,
         "lmdb" => LMDB,
@@ -275,14 +237,15 @@ pub fn all(request: &Request) -> Vec<Variant<'_>> {
 fn variant<'a>(entry: &'a Entry, row: &Row) -> Variant<'a> {
     let settings: Settings = row.settings.iter().copied().collect();
     let concurrent = settings.get("journal_mode") == Some("concurrent");
+    let tuning = Tuning::of(&settings);
     Variant {
         entry,
         slug: format!("{}-{}", entry.name, row.slug),
         label: format!("{} {}", entry.title, row.label).trim_end().to_owned(),
         durability: row.durability,
-        tuning: row.tuning,
+        tuning,
         begin: if concurrent { Begin::Concurrent } else { Begin::Immediate },
-        without_rowid: row.tuning == Tuned && settings.get("journal_mode").is_some(),
+        without_rowid: tuning == Tuning::Tuned && settings.get("journal_mode").is_some(),
         settings,
         represents: row.represents,
     }

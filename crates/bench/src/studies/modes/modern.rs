@@ -8,7 +8,7 @@
 use super::{WORKERS, durability};
 use crate::engines::catalogue::Entry;
 use crate::engines::{Begin, Durability};
-use crate::studies::draft::{Arm, Draft, Look, category, has_journals, series};
+use crate::studies::draft::{Arm, Draft, LARGE_CACHE, Look, category, has_journals, series};
 use crate::studies::{Metric, Mode, Plan, Request, Series, Shape, Study, X};
 use crate::workloads::crew::{Amount, Shift};
 use crate::workloads::{Workload, counter};
@@ -177,6 +177,34 @@ impl<'a> Modern<'a> {
         all
     }
 
+    /// What has pages beside a log, with a cache that holds them all and reads through a map.
+    fn large_caches(&mut self) -> Vec<Series> {
+        let mut all = Vec::new();
+        for entry in self.engines() {
+            for synchronous in &self.sizes.synchronous {
+                let mut points = Vec::new();
+                for journal in ["WAL", "CONCURRENT"] {
+                    if !self.sizes.journals.contains(&journal)
+                        || journal == "CONCURRENT" && entry.name == "stock"
+                    {
+                        continue;
+                    }
+                    let mut arm = arm(entry, journal, synchronous, DEFAULT_KIB);
+                    arm.id.push_str("-cache");
+                    LARGE_CACHE.iter().for_each(|(name, value)| arm.settings.set(name, value));
+                    points.push(self.point(
+                        &arm,
+                        self.work(usual_begin(journal)),
+                        category(journal),
+                    ));
+                }
+                let label = format!("{} {synchronous}, large cache and map", entry.title);
+                all.push(series(&label, &entry.name, points));
+            }
+        }
+        all
+    }
+
     /// What has no file: `:memory:` of each library, the map, the dictionary.
     fn ceilings(&mut self) -> Vec<Series> {
         let mut all = Vec::new();
@@ -201,6 +229,7 @@ impl<'a> Modern<'a> {
 
     fn journals(&mut self) {
         let mut all = self.grid(None, DEFAULT_KIB);
+        all.extend(self.large_caches());
         all.extend(self.ceilings());
         let look = Look {
             id: "journals",
@@ -422,6 +451,7 @@ mod tests {
             let Workload::Counter(load) = &cell.workload else { return false };
             cell.engine == "stock"
                 && cell.settings.get("file").is_none()
+                && cell.settings.get("cache_size").is_none()
                 && load.keys == MANY
                 && load.hold_s == 0.0
         });

@@ -20,29 +20,27 @@ const NOTE: &str = "10,000 rows of about 400 bytes; a transaction is one random 
     1 KiB; Berkeley DB SQL with pages of 16 KiB, a cache of 40,000 pages and the published DB_CONFIG. Published: Oracle \
     2010-11, Berkeley DB 11.1.5.0.26, SQLite 3.6.23, OpenSolaris in a virtual machine; of its charts only the levels \
     named in the text are known: SQLite 500 at any number of threads, Berkeley DB about 700 with one writer, levelling \
-    at about 4,000.";
+    at about 4,000. Its text reads them as about 50 % more processor time for nearly 300 % more \
+    transactions. Processor time in system calls is the kernel's, of all processes of the trial. The rows with \
+    synchronous=OFF are its relaxed ones.";
 
 fn rows(request: &Request) -> Vec<Row> {
     let row = |id, engine, label, settings: &[_]| Row::new(request, id, engine, label, settings);
     let bdb = [("page_size", "16384"), ("cache_size", "40000"), ("db_config", DB_CONFIG)];
-    let normal = ("synchronous", "normal");
+    let off = ("synchronous", "off");
     vec![
-        row("stock", "stock", "SQLite", &[("page_size", "1024")]).default_tuning(),
+        row("stock", "stock", "SQLite", &[("page_size", "1024")]),
         row("bdb-sql", "bdb-sql", "Berkeley DB SQL", &bdb),
+        row("stock-off", "stock", "SQLite, synchronous=OFF", &[("page_size", "1024"), off])
+            .process_only(),
         row(
-            "stock-normal",
-            "stock",
-            "SQLite, synchronous=NORMAL",
-            &[("page_size", "1024"), normal],
-        )
-        .process_only(),
-        row(
-            "bdb-sql-normal",
+            "bdb-sql-off",
             "bdb-sql",
-            "Berkeley DB SQL, synchronous=NORMAL",
-            &[bdb[0], bdb[1], bdb[2], normal],
+            "Berkeley DB SQL, synchronous=OFF",
+            &[bdb[0], bdb[1], bdb[2], off],
         )
-        .process_only(),
+        // Its commits then wait in the buffer of their process.
+        .without_promise(),
     ]
 }
 
@@ -103,9 +101,10 @@ fn threads(draft: &mut Draft<'_>, request: &Request, rows: &[Row]) {
     for (id, title, metric) in [
         ("throughput", "Transactions a second", Metric::PerSecond),
         ("cpu", "Processor utilisation", Metric::CpuPercent),
-        ("system-calls", "System calls", Metric::SystemCalls),
+        ("system-cpu", "Processor time in system calls", Metric::SystemCpu),
         ("transaction-cpu", "Processor time in transactions", Metric::TransactionCpu),
         ("busy", "Calls of the busy handler", Metric::BusyCalls),
+        ("system-calls", "System calls, counted (not in the publication)", Metric::SystemCalls),
     ] {
         let look = Look {
             id,

@@ -51,6 +51,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::engines::Begin;
     use crate::engines::catalogue::{Entry, Kind, Presence};
     use crate::studies::{Cell, Metric, X};
     use crate::workloads::Workload;
@@ -145,7 +146,7 @@ mod tests {
         for metric in [
             Metric::PerSecond,
             Metric::CpuPercent,
-            Metric::SystemCalls,
+            Metric::SystemCpu,
             Metric::TransactionCpu,
             Metric::BusyCalls,
         ] {
@@ -188,6 +189,12 @@ mod tests {
     #[test]
     fn a_library_named_by_the_user_takes_part() {
         let plan = plan(&request(Mode::Modern, true, false));
-        assert!(plan.cells.iter().any(|c| c.engine == "mine"));
+        let mine: Vec<&Cell> = plan.cells.iter().filter(|c| c.engine == "mine").collect();
+        assert!(mine.iter().any(|c| writers(c).is_some()));
+        // A handler of ours would switch the blocking locks of such a library off.
+        assert!(mine.iter().all(|c| c.settings.get("busy") == Some("timeout")));
+        for begin in [Begin::Immediate, Begin::Concurrent] {
+            assert!(mine.iter().filter_map(|c| writers(c)).any(|load| load.begin == Some(begin)));
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::load;
 use super::rows::{Place, Row};
 use crate::engines::Begin;
 use crate::engines::catalogue::Kind;
-use crate::studies::draft::{Draft, Look};
+use crate::studies::draft::{Draft, LARGE_CACHE, Look};
 use crate::studies::{Metric, Mode, Plan, Request, Series, Shape, Study, X};
 use crate::workloads::crew;
 use crate::workloads::writers::{Load, Mix};
@@ -30,6 +30,11 @@ const BDB: [(&str, &str); 3] =
 const BDB_SNAPSHOTS: [(&str, &str); 5] =
     [BDB[0], BDB[1], BDB[2], ("multiversion", "1"), ("snapshot_isolation", "1")];
 
+/// A way with a cache that holds the table.
+fn cached(way: [(&'static str, &'static str); 2]) -> [(&'static str, &'static str); 4] {
+    [way[0], way[1], LARGE_CACHE[0], LARGE_CACHE[1]]
+}
+
 /// The rows by what they are for.
 struct Rows {
     /// Stock in WAL, Plait in both ways, Berkeley DB as published: one of each kind, all durable.
@@ -46,59 +51,97 @@ fn rows(request: &Request) -> Rows {
         Row::new(request, id, engine, label, settings)
     };
     let concurrent = Some(Begin::Concurrent);
-    let normal = ("synchronous", "normal");
-    let postgres = row("postgres", "postgres", "PostgreSQL, serializable", &[])
-        .default_tuning()
-        .begin(concurrent);
+    let postgres = row("postgres", "postgres", "PostgreSQL, serializable", &[]).begin(concurrent);
     let turso_settings = [("journal_mode", "mvcc"), ("synchronous", "full")];
+    let mutex = [WAL_FULL[0], WAL_FULL[1], ("mutex", "application")];
     let mut further = vec![
-        row("stock-default", "stock", "SQLite, defaults", &[]).default_tuning(),
-        row("bdb-sql-default", "bdb-sql", "Berkeley DB SQL, defaults", &[]).default_tuning(),
+        row("stock-default", "stock", "SQLite, defaults", &[]),
+        row("stock-wal-mutex", "stock", "SQLite WAL, one mutex of the program", &mutex),
+        row("stock-wal-cache", "stock", "SQLite WAL, large cache and map", &cached(WAL_FULL)),
+        row(
+            "plait-concurrent-cache",
+            "plait",
+            "Plait, CONCURRENT, large cache and map",
+            &cached(CONCURRENT_FULL),
+        )
+        .begin(concurrent),
+        row("bdb-sql-default", "bdb-sql", "Berkeley DB SQL, defaults", &[]),
         row("bdb-sql-snapshots", "bdb-sql", "Berkeley DB SQL, snapshots", &BDB_SNAPSHOTS),
         row("turso", "turso", "Turso MVCC, CONCURRENT", &turso_settings).begin(concurrent),
         postgres.clone(),
     ];
     let known = ["stock", "plait", "bdb-sql", "postgres", "turso"];
+    // SQLite's own busy timeout, not a handler that counts: with one a library built with blocking locks polls instead.
+    let way = [WAL_FULL[0], WAL_FULL[1], ("busy", "timeout")];
     for entry in &request.engines {
         if matches!(entry.engine(), Some(Kind::Sqlite { .. })) && !known.contains(&&*entry.name) {
             let label = format!("{}, WAL", entry.title);
-            further.push(row(&entry.name, &entry.name, &label, &WAL_FULL));
+            further.push(row(&entry.name, &entry.name, &label, &way));
+            // A library that does not know it says so, in each trial.
+            let id = format!("{}-concurrent", entry.name);
+            let label = format!("{}, WAL, CONCURRENT", entry.title);
+            further.push(row(&id, &entry.name, &label, &way).begin(concurrent));
         }
     }
     Rows {
         main: vec![
             row("stock-wal", "stock", "SQLite WAL", &WAL_FULL),
-            row("plait-immediate", "plait", "Plait, IMMEDIATE", &CONCURRENT_FULL).default_tuning(),
+            row("plait-immediate", "plait", "Plait, IMMEDIATE", &CONCURRENT_FULL),
             row("plait-concurrent", "plait", "Plait, CONCURRENT", &CONCURRENT_FULL)
                 .begin(concurrent),
             row("bdb-sql", "bdb-sql", "Berkeley DB SQL", &BDB),
         ],
         further,
-        reduced: vec![
-            row("stock-wal-normal", "stock", "SQLite WAL NORMAL", &WAL_NORMAL).process_only(),
-            row("plait-immediate-normal", "plait", "Plait NORMAL, IMMEDIATE", &CONCURRENT_NORMAL)
-                .process_only(),
-            row("plait-concurrent-normal", "plait", "Plait NORMAL, CONCURRENT", &CONCURRENT_NORMAL)
-                .begin(concurrent)
-                .process_only(),
-            row(
-                "bdb-sql-normal",
-                "bdb-sql",
-                "Berkeley DB SQL NORMAL",
-                &[BDB[0], BDB[1], BDB[2], normal],
-            )
-            .process_only(),
-            row(
-                "postgres-off",
-                "postgres",
-                "PostgreSQL, synchronous_commit=off",
-                &[("synchronous_commit", "off")],
-            )
-            .begin(concurrent)
-            .process_only(),
-        ],
+        reduced: reduced(request),
         postgres,
     }
+}
+
+/// Rows that promise less.
+fn reduced(request: &Request) -> Vec<Row> {
+    let row = |id: &str, engine: &str, label: &str, settings: &[_]| {
+        Row::new(request, id, engine, label, settings)
+    };
+    let concurrent = Some(Begin::Concurrent);
+    let normal = ("synchronous", "normal");
+    vec![
+        row("stock-wal-normal", "stock", "SQLite WAL NORMAL", &WAL_NORMAL).process_only(),
+        row("plait-immediate-normal", "plait", "Plait NORMAL, IMMEDIATE", &CONCURRENT_NORMAL)
+            .process_only(),
+        row("plait-concurrent-normal", "plait", "Plait NORMAL, CONCURRENT", &CONCURRENT_NORMAL)
+            .begin(concurrent)
+            .process_only(),
+        row(
+            "stock-wal-normal-cache",
+            "stock",
+            "SQLite WAL NORMAL, large cache and map",
+            &cached(WAL_NORMAL),
+        )
+        .process_only(),
+        row(
+            "plait-concurrent-normal-cache",
+            "plait",
+            "Plait NORMAL, CONCURRENT, large cache and map",
+            &cached(CONCURRENT_NORMAL),
+        )
+        .begin(concurrent)
+        .process_only(),
+        row(
+            "bdb-sql-normal",
+            "bdb-sql",
+            "Berkeley DB SQL NORMAL",
+            &[BDB[0], BDB[1], BDB[2], normal],
+        )
+        .process_only(),
+        row(
+            "postgres-off",
+            "postgres",
+            "PostgreSQL, synchronous_commit=off",
+            &[("synchronous_commit", "off")],
+        )
+        .begin(concurrent)
+        .process_only(),
+    ]
 }
 
 /// How long, and how much.
@@ -169,7 +212,10 @@ pub fn plan(request: &Request) -> Plan {
 fn behaviours(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
     let all = rows.main.iter().chain(&rows.further);
     // One of each engine's ways; a glance leaves out those that take seconds to set up.
+    // A cache changes nothing of that, and a mutex of the program keeps both from meeting.
+    let cached = ["stock-wal-cache", "plait-concurrent-cache", "stock-wal-mutex"];
     let mut left_out = vec!["plait-immediate", "bdb-sql-default"];
+    left_out.extend(cached);
     if scale.quick {
         left_out.extend(["stock-default", "bdb-sql-snapshots", "postgres", "turso"]);
     }

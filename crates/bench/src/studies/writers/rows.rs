@@ -2,7 +2,7 @@
 
 use crate::engines::{Begin, Durability};
 use crate::studies::draft::{Arm, Draft};
-use crate::studies::{Point, Request, Series, Tuning, X};
+use crate::studies::{Point, Request, Series, X};
 use crate::workloads::writers::Load;
 use crate::workloads::{Workload, behaviour};
 
@@ -35,7 +35,6 @@ impl Row {
                 label: label.to_owned(),
                 settings: settings.iter().copied().collect(),
                 durability: Durability::PowerCut,
-                tuning: Tuning::Tuned,
             },
             begin: Some(Begin::Immediate),
             is_chosen: entry.is_some(),
@@ -51,14 +50,15 @@ impl Row {
         self
     }
 
-    pub fn default_tuning(mut self) -> Self {
-        self.arm.tuning = Tuning::Default;
-        self
-    }
-
     /// The same with a weaker promise.
     pub fn process_only(mut self) -> Self {
         self.arm.durability = Durability::Process;
+        self
+    }
+
+    /// The same without any promise.
+    pub fn without_promise(mut self) -> Self {
+        self.arm.durability = Durability::None;
         self
     }
 

@@ -1,4 +1,4 @@
-//! A connection in a thread of its own, asked step by step and never waited for longer than was said.
+//! A connection in a thread of its own, asked step by step, until it answers or is seen to wait.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -6,13 +6,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
+use super::waiting::Thread;
 use crate::engines::catalogue::Kind;
-use crate::engines::{Begin, Failure, Outcome, Refusal, Settings, Sql};
+use crate::engines::{Begin, Failure, Outcome, Refusal, Settings, Sql, Waits};
 
-/// How long a session may take for a step before it is said to wait.
-pub const PATIENCE: Duration = Duration::from_millis(250);
-/// How long opening may take, and a step that nothing can keep waiting.
-const LONG: Duration = Duration::from_secs(10);
+/// How long opening may take, and a step that neither ends nor is seen to wait: only what hangs takes that long.
+const HUNG: Duration = Duration::from_secs(60);
+/// How often a session is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often in a row it must be seen waiting to be said to wait. An engine may wait for a thread of its own for a moment.
+const SIGHTINGS: u32 = 30;
+/// How often in a row for a refusal to be one after a wait.
+const SIGHTINGS_OF_A_WAIT: u32 = 3;
+/// Sessions of a server that wait for another.
+const WAITING_IN_THE_SERVER: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted";
 
 /// A step of a session. In texts `{a}` and `{b}` stand for the test's tables.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +36,19 @@ pub enum Step {
     Rollback,
 }
 
+/// How a session waited before it was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Its busy handler was not called, and it was not seen to wait.
+    Not,
+    /// Its busy handler was called and had no time left.
+    Asked,
+    /// It slept in its busy handler.
+    InTheHandler,
+    /// It was seen to wait in the engine.
+    InTheEngine,
+}
+
 /// What a step led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -40,10 +60,8 @@ pub enum Reply {
         refusal: Refusal,
         /// The engine's text.
         text: String,
-        /// How long it took.
-        after: Duration,
-        /// Calls of the busy handler in that time.
-        calls: u64,
+        /// How it waited before.
+        waited: Waited,
     },
     /// The engine does not know it, or failed.
     Failed(String),
@@ -52,6 +70,16 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// The same, of a step in which the session was seen to wait or not.
+    fn seen(self, waiting: bool) -> Self {
+        match self {
+            Self::Refused { refusal, text, waited: Waited::Not } if waiting => {
+                Self::Refused { refusal, text, waited: Waited::InTheEngine }
+            }
+            reply => reply,
+        }
+    }
+
     /// Whether it is done.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
@@ -65,24 +93,19 @@ impl std::fmt::Display for Reply {
             Self::Done(Some(number)) => write!(f, "sees {number}"),
             Self::Waits => write!(f, "waits"),
             Self::Failed(text) => write!(f, "fails: {text}"),
-            Self::Refused { refusal, text, after, calls } => {
+            Self::Refused { refusal, text, waited } => {
                 let kind = match refusal {
                     Refusal::Busy => "BUSY",
                     Refusal::Conflict => "conflict",
                     Refusal::Deadlock => "deadlock",
                 };
-                // Not the exact time: answers of several trials are to be the same if the engine does the same.
-                match (after.as_millis(), calls) {
-                    (0..100, 0) if *refusal == Refusal::Busy => {
+                match waited {
+                    Waited::Not if *refusal == Refusal::Busy => {
                         write!(f, "{kind} at once without the busy handler, {text}")
                     }
-                    (0..100, _) => write!(f, "{kind} at once, {text}"),
-                    (ms, 0) => write!(f, "{kind} after about {} ms, {text}", (ms + 50) / 100 * 100),
-                    (ms, _) => write!(
-                        f,
-                        "{kind} after about {} ms in the busy handler, {text}",
-                        (ms + 50) / 100 * 100
-                    ),
+                    Waited::Not | Waited::Asked => write!(f, "{kind} at once, {text}"),
+                    Waited::InTheHandler => write!(f, "{kind} after the busy handler, {text}"),
+                    Waited::InTheEngine => write!(f, "{kind} after a wait, {text}"),
                 }
             }
         }
@@ -95,6 +118,11 @@ pub struct Session {
     from: Receiver<Reply>,
     /// Whether a step has been given that has no reply yet.
     waits: bool,
+    /// Whether it was seen to wait in that step.
+    seen: bool,
+    thread: Thread,
+    /// A session of the same server that tells who waits, where a thread does not show it.
+    observer: Option<Box<Session>>,
 }
 
 impl Session {
@@ -105,47 +133,105 @@ impl Session {
         settings: &Settings,
         number: usize,
     ) -> Outcome<Self> {
+        let mut session = Self::open(kind, directory, settings, number)?;
+        if matches!(kind, Kind::Postgres { .. }) {
+            session.observer = Some(Box::new(Self::open(kind, directory, settings, number)?));
+        }
+        Ok(session)
+    }
+
+    fn open(kind: &Kind, directory: &Path, settings: &Settings, number: usize) -> Outcome<Self> {
         let (to, steps) = channel();
         let (replies, from) = channel();
         let (opened, is_open) = channel();
         let (kind, directory, settings) = (kind.clone(), directory.to_owned(), settings.clone());
+        let thread = Thread::default();
+        let own = thread.clone();
         std::thread::spawn(move || {
+            own.is_this();
             let served = serve(&kind, &directory, &settings, number, &opened, &steps, &replies);
             // Nobody listens when the session was opened in time: what came later stands in the replies.
             let _ = opened.send(served);
         });
         is_open
-            .recv_timeout(LONG)
+            .recv_timeout(HUNG)
             .unwrap_or_else(|_| Err(anyhow!("a session did not open").into()))?;
-        Ok(Self { to, from, waits: false })
+        Ok(Self { to, from, waits: false, seen: false, thread, observer: None })
     }
 
-    /// Does a step, or waits after [`PATIENCE`].
+    /// Does a step, or is seen to wait.
     pub fn does(&mut self, step: Step) -> Reply {
-        self.does_within(step, PATIENCE)
+        match self.gives(step) {
+            Ok(()) => self.watch(HUNG, true),
+            Err(reply) => reply,
+        }
     }
 
-    /// Does a step, or waits after a time.
+    /// Does a step, or waits although there was a time in which it should have been refused.
     pub fn does_within(&mut self, step: Step, limit: Duration) -> Reply {
-        if self.waits {
-            return Reply::Waits;
+        match self.gives(step) {
+            Ok(()) => self.watch(limit, false),
+            Err(reply) => reply,
         }
-        if self.to.send(step).is_err() {
-            return Reply::Failed("the session is gone".to_owned());
-        }
-        self.waits = true;
-        self.settles(limit)
     }
 
     /// What a step that waits leads to in the end.
     pub fn settles(&mut self, limit: Duration) -> Reply {
-        match self.from.recv_timeout(limit) {
-            Ok(reply) => {
-                self.waits = false;
-                reply
+        if self.waits { self.watch(limit, false) } else { Reply::Done(None) }
+    }
+
+    fn gives(&mut self, step: Step) -> Result<(), Reply> {
+        if self.waits {
+            return Err(Reply::Waits);
+        }
+        if self.to.send(step).is_err() {
+            return Err(Reply::Failed("the session is gone".to_owned()));
+        }
+        (self.waits, self.seen) = (true, false);
+        Ok(())
+    }
+
+    /// The reply, or that it waits: as soon as that is seen, or when a time is over.
+    fn watch(&mut self, limit: Duration, until_seen: bool) -> Reply {
+        let begun = Instant::now();
+        let (mut sightings, mut waits) = (0, false);
+        loop {
+            match self.from.recv_timeout(LOOK_EVERY.min(limit)) {
+                Ok(reply) => {
+                    self.waits = false;
+                    return reply.seen(self.seen);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Reply::Failed("the session is gone".to_owned());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
-            Err(RecvTimeoutError::Timeout) => Reply::Waits,
-            Err(RecvTimeoutError::Disconnected) => Reply::Failed("the session is gone".to_owned()),
+            sightings = if self.is_waiting() { sightings + 1 } else { 0 };
+            self.seen |= sightings >= SIGHTINGS_OF_A_WAIT;
+            waits |= sightings >= SIGHTINGS;
+            match () {
+                () if waits && until_seen => return Reply::Waits,
+                () if begun.elapsed() < limit => {}
+                () if waits || self.seen => return Reply::Waits,
+                () => {
+                    let limit = limit.as_secs();
+                    let text = format!("neither an answer nor a wait was seen within {limit} s");
+                    return Reply::Failed(text);
+                }
+            }
+        }
+    }
+
+    /// Whether it waits for somebody, just now.
+    fn is_waiting(&mut self) -> bool {
+        match &mut self.observer {
+            None => self.thread.waits_now(),
+            Some(observer) => {
+                let asked = observer.gives(Step::Ask(WAITING_IN_THE_SERVER));
+                let reply = asked.map(|()| observer.from.recv_timeout(HUNG));
+                observer.waits = false;
+                matches!(reply, Ok(Ok(Reply::Done(Some(waiting)))) if waiting > 0)
+            }
         }
     }
 }
@@ -171,15 +257,13 @@ fn serve(
         return Ok(());
     }
     while let Ok(step) = steps.recv() {
-        let begun = Instant::now();
-        let calls_before = sql.waits().busy_handler_calls;
+        let before = sql.waits();
         let reply = match act(sql.as_mut(), step, number) {
             Ok(number) => Reply::Done(number),
             Err(Failure::Refused(refusal, text)) => Reply::Refused {
                 refusal,
                 text: engines_own(&text),
-                after: begun.elapsed(),
-                calls: sql.waits().busy_handler_calls - calls_before,
+                waited: waited(before, sql.waits()),
             },
             Err(failure) => Reply::Failed(engines_own(&failure.to_string())),
         };
@@ -188,6 +272,17 @@ fn serve(
         }
     }
     sql.rollback()
+}
+
+/// How the busy handler waited between two counts.
+fn waited(before: Waits, after: Waits) -> Waited {
+    if after.busy_handler_slept_s > before.busy_handler_slept_s {
+        Waited::InTheHandler
+    } else if after.busy_handler_calls > before.busy_handler_calls {
+        Waited::Asked
+    } else {
+        Waited::Not
+    }
 }
 
 /// The engine's words, without the statement that stands before them, and without numbers that differ each time

@@ -11,9 +11,11 @@
 //! |---|---|
 //! | `data` | keys and values |
 //! | `clients` | workers of crews |
+//! | `flight` | commits that are not known to be on disk yet |
 
 mod clients;
 mod data;
+mod flight;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -23,11 +25,12 @@ use serde::{Deserialize, Serialize};
 
 use self::clients::{Inserter, Mixer, Rows};
 use self::data::{Data, RowKey, VALUE_BYTES_MIN};
+use self::flight::{End, Flight};
 use super::crew::{self, Amount, Shift};
 use super::dice::Dice;
 use super::{Measured, Site};
 use crate::engines::{Begin, Failure, KeyKind, KeyValue, Outcome, Store, Table};
-use crate::measure::phase::Phase;
+use crate::measure::phase::{Latency, Phase};
 use crate::measure::trace::mark;
 use crate::measure::usage;
 
@@ -60,6 +63,14 @@ pub enum Step {
         /// By how many threads.
         workers: u32,
     },
+    /// Random rows are updated for a time by one thread, each in a transaction of its own, of which so many are not known
+    /// to be on disk at once; one is done when it is on disk. Of engines that give tickets.
+    Promised {
+        /// How many are in flight; with one each is waited for.
+        in_flight: u64,
+        /// How long.
+        seconds: f64,
+    },
     /// Every other row is deleted, in the order in which they were inserted.
     Delete,
 }
@@ -81,6 +92,7 @@ impl Step {
                 let by = if *workers == 1 { String::new() } else { format!(" by {workers}") };
                 format!("{read_percent}/{} {keys}{by}", 100 - read_percent)
             }
+            Self::Promised { in_flight, .. } => format!("update {keys}, {in_flight} in flight"),
             Self::Delete => format!("delete {keys}"),
         }
     }
@@ -200,6 +212,7 @@ impl<'a> Work<'a> {
             Step::Mix { read_percent, seconds, workers } => {
                 self.mix(&name, read_percent, seconds, workers)
             }
+            Step::Promised { in_flight, seconds } => self.promised(&name, in_flight, seconds),
             Step::Delete => self.delete(&name),
         }
     }
@@ -309,6 +322,34 @@ impl<'a> Work<'a> {
                 scratch: Vec::new(),
             }))
         })
+    }
+
+    fn promised(&mut self, name: &str, in_flight: u64, seconds: f64) -> Outcome<Phase> {
+        let (data, table, seed) = (self.data, self.table, self.seed);
+        let versions = std::mem::take(&mut self.versions);
+        let connection = self.connection()?;
+        let mut dice = Dice::new(seed, in_flight << 32);
+        let (mut flight, mut value) = (Flight::new(), Vec::new());
+        let phase = timed(name, || {
+            let begun = Instant::now();
+            while begun.elapsed().as_secs_f64() < seconds {
+                let row = dice.below(versions.len() as u64);
+                // Relaxed: this thread alone works on the table.
+                let version = versions[index(row)].load(Ordering::Relaxed) + 1;
+                data.fill(row, version, &mut value);
+                let asked = Instant::now();
+                connection.update(table, data.key(row).key(), &value)?;
+                versions[index(row)].store(version, Ordering::Relaxed);
+                flight.begins(connection.ticket()?, asked);
+                if flight.len() >= in_flight {
+                    flight.lands(connection.as_mut(), End::First)?;
+                }
+            }
+            flight.lands(connection.as_mut(), End::Last)?;
+            Ok((flight.landed, flight.landed))
+        })?;
+        self.versions = versions;
+        Ok(Phase { latency: Some(Latency::from(&flight.latency)), ..phase })
     }
 
     fn delete(&mut self, name: &str) -> Outcome<Phase> {
