@@ -1,0 +1,155 @@
+/*
+** module.c - the module plait._plait: its types and exceptions, and what is done once for a process: which thread is asking, what a child
+** made by fork() sees, and Ctrl-C during a call that waits.
+**
+** SIGINT. CPython's handler only notes the signal; a call that waits in the library would go on until its busy timeout. So a handler of our own is put
+** before CPython's: it interrupts the call that the main thread is in, if it is in one, and then does what was done before. signal.signal()
+** installs CPython's handler anew, so it is looked for again by calls that may wait long (watch_sigint). No other handler than CPython's is replaced:
+** which one that is, is whatever stands there when this module is imported, in a process whose SIGINT Python handles.
+**
+** Interpreters. The types are made once and are the main interpreter's; others are refused.
+*/
+#include "plait_py.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+PyTypeObject *connection_type, *handle_type, *map_type, *cursor_type, *rows_type, *transaction_type;
+PyObject *error_type, *busy_type, *conflict_type, *interrupted_type, *constraint_type;
+unsigned fork_count;
+
+static uint64_t threads_seen;
+static _Thread_local uint64_t thread_number;
+
+static _Atomic(sqlite3*) main_active;
+static atomic_uint sigint_count;
+static void (*python_sigint)(int);
+
+/* A number for the calling thread that no other ever gets, other than those of pthread_self(). With the GIL. */
+uint64_t this_thread(void){
+  if( thread_number==0 ) thread_number = ++threads_seen;
+  return thread_number;
+}
+
+int is_main_thread(void){
+  return syscall(SYS_gettid)==getpid();
+}
+
+static void forked(void){
+  fork_count++;
+  atomic_store(&main_active, NULL);
+}
+
+static void on_sigint(int number){
+  sqlite3 *db = atomic_load(&main_active);
+  atomic_fetch_add(&sigint_count, 1);
+  if( db ) sqlite3_interrupt(db);
+  python_sigint(number);
+}
+
+/* Puts the handler before CPython's, if that is the one in force. */
+void watch_sigint(void){
+  struct sigaction now;
+  if( sigaction(SIGINT, NULL, &now)!=0 || (now.sa_flags & SA_SIGINFO) ) return;
+  if( python_sigint==NULL || now.sa_handler!=python_sigint ) return;
+  now.sa_handler = on_sigint;
+  sigaction(SIGINT, &now, NULL);
+}
+
+/* The call that SIGINT interrupts from now on; NULL: none. By the main thread alone. */
+void sigint_target(sqlite3 *db){
+  atomic_store(&main_active, db);
+}
+
+unsigned sigints_seen(void){
+  return atomic_load(&sigint_count);
+}
+
+static void find_python_sigint(void){
+  struct sigaction now;
+  PyObject *signals = PyImport_ImportModule("signal");
+  PyObject *handler = signals ? PyObject_CallMethod(signals, "getsignal", "i", SIGINT) : NULL;
+  int is_python = handler!=NULL && PyCallable_Check(handler);
+  Py_XDECREF(handler);
+  Py_XDECREF(signals);
+  PyErr_Clear();
+  if( !is_python || sigaction(SIGINT, NULL, &now)!=0 || (now.sa_flags & SA_SIGINFO) ) return;
+  if( now.sa_handler!=SIG_DFL && now.sa_handler!=SIG_IGN && now.sa_handler!=on_sigint ) python_sigint = now.sa_handler;
+}
+
+static PyObject *new_error(const char *name, const char *doc, PyObject *base){
+  return PyErr_NewExceptionWithDoc(name, doc, base, NULL);
+}
+
+static int make_types(PyObject *module){
+  static const struct { PyTypeObject **type; PyType_Spec *spec; } all[] = {
+    {&connection_type, &connection_spec}, {&handle_type, &handle_spec}, {&map_type, &map_spec},
+    {&cursor_type, &cursor_spec}, {&rows_type, &rows_spec}, {&transaction_type, &transaction_spec},
+  };
+  size_t i;
+  for(i=0; i<sizeof(all)/sizeof(all[0]); i++){
+    *all[i].type = (PyTypeObject*)PyType_FromModuleAndSpec(module, all[i].spec, NULL);
+    if( *all[i].type==NULL ) return -1;
+  }
+  error_type = new_error("plait.Error",
+      "A call of the library has failed. sqlite_errorcode and sqlite_errorname say how.", NULL);
+  if( error_type==NULL ) return -1;
+  busy_type = new_error("plait.Busy", "A wait was longer than the timeout; nothing has changed.", error_type);
+  conflict_type = new_error("plait.Conflict",
+      "What this transaction has read was changed by another one; run it again from its beginning.", error_type);
+  interrupted_type = new_error("plait.Interrupted", "The call was interrupted.", error_type);
+  constraint_type = new_error("plait.ConstraintError", "A constraint of the table forbids the change.", error_type);
+  return busy_type && conflict_type && interrupted_type && constraint_type ? 0 : -1;
+}
+
+static int add(PyObject *module, const char *name, void *object){
+  return PyModule_AddObjectRef(module, name, (PyObject*)object);
+}
+
+static int module_exec(PyObject *module){
+  if( PyInterpreterState_GetID(PyInterpreterState_Get())!=0 ){
+    PyErr_SetString(PyExc_ImportError, "plait works in the main interpreter only, not in subinterpreters");
+    return -1;
+  }
+  if( connection_type==NULL ){
+    /* Without statistics no allocation takes a mutex of the whole process, which a child of fork() could find taken for good. */
+    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    if( note_descriptors() || make_types(module) ) return -1;
+    find_python_sigint();
+    pthread_atfork(NULL, NULL, forked);
+  }
+  if( add(module, "Connection", connection_type) || add(module, "Map", map_type) || add(module, "Handle", handle_type)
+   || add(module, "Rows", rows_type) || add(module, "Transaction", transaction_type) || add(module, "Cursor", cursor_type) || add(module, "Error", error_type)
+   || add(module, "Busy", busy_type) || add(module, "Conflict", conflict_type)
+   || add(module, "Interrupted", interrupted_type) || add(module, "ConstraintError", constraint_type) ){
+    return -1;
+  }
+  return PyModule_AddStringConstant(module, "version", plait_version())
+      || PyModule_AddStringConstant(module, "sqlite_version", sqlite3_libversion()) ? -1 : 0;
+}
+
+static PyMethodDef functions[] = {
+  {"is_open_here", module_is_open_here, METH_O, "Whether this library has the file of that path open."},
+  {"is_open_elsewhere", module_is_open_elsewhere, METH_O, "Whether this process has a descriptor of the file that is not of this library."},
+  {"guard", module_guard, METH_O, "Keeps the SQLite that an extension module uses off files that are open here; whether that is possible."},
+  {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+  {Py_mod_exec, module_exec},
+  {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+  .m_base = PyModuleDef_HEAD_INIT,
+  .m_name = "plait._plait",
+  .m_doc = "Connections, statements, maps and cursors of libsqlite3 by Plait.",
+  .m_methods = functions,
+  .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__plait(void){
+  return PyModuleDef_Init(&definition);
+}

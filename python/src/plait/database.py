@@ -1,0 +1,333 @@
+"""A database for all threads of a process: a connection for each that uses it, transactions, SQL.
+
+- A thread's connection is opened when it first uses the database, and closed when the thread ends or the database is closed. Its
+  open transaction is rolled back then. Transactions, iterators and rows belong to their thread.
+- A database in memory, or a temporary one, is the connection that made it, and belongs to that thread alone.
+- After fork() the child has to open the database itself; what it has inherited refuses every call.
+"""
+
+import atexit
+import os
+import threading
+import time
+import weakref
+
+from . import _plait, beside
+from .durable import Durable
+from .mapping import Map
+
+_FLAGS = {"r": 0x1, "w": 0x2, "c": 0x2 | 0x4}
+_URI = 0x40
+_SYNCHRONOUS = ("off", "normal", "full", "extra")
+_JOURNAL_MODES = ("concurrent", "wal", "delete", "truncate", "persist", "memory", "off")
+
+_open = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    """The last close of a database leaves one plain file: not to be left to the end of the process."""
+    for db in list(_open):
+        try:
+            db.close()
+        except _plait.Error:
+            pass
+
+
+class _Mine:
+    """What a thread has of a database."""
+
+    def __init__(self, conn):
+        self.conn = conn
+        self.handles = {}
+        self.durable = None
+
+    def close(self):
+        if self.durable is not None:
+            self.durable.close()
+        self.handles.clear()
+        self.conn.close()
+
+    def __del__(self):
+        try:
+            self.close()
+        except _plait.Error:
+            pass
+
+
+def _again(e, text):
+    """The same error with another text."""
+    other = type(e)(text)
+    other.sqlite_errorcode, other.sqlite_errorname = e.sqlite_errorcode, e.sqlite_errorname
+    return other
+
+
+class Database:
+    """A database; open() makes it. Any thread may use it."""
+
+    def __init__(self, path, flag="c", *, timeout=10.0, synchronous="full", journal_mode=None, cache_mib=16, uri=False):
+        if flag not in _FLAGS:
+            raise ValueError(f"flag is 'r', 'w' or 'c', not {flag!r}")
+        if synchronous not in _SYNCHRONOUS:
+            raise ValueError(f"synchronous is one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+        if journal_mode is not None and journal_mode not in _JOURNAL_MODES:
+            raise ValueError(f"journal_mode is one of {', '.join(_JOURNAL_MODES)}, not {journal_mode!r}")
+        name = os.fsencode(path)
+        self._private = name in (b"", b":memory:") or uri and (b":memory:" in name or b"mode=memory" in name)
+        # Threads open it later, perhaps from another directory.
+        self._path = name if self._private or uri and name.startswith(b"file:") else os.path.abspath(name)
+        self._flags = _FLAGS[flag] | (_URI if uri else 0)
+        self._timeout = 0x7FFFFFFF / 1000 if timeout is None else min(max(timeout, 0), 0x7FFFFFFF / 1000)
+        self._pragmas = f"PRAGMA synchronous={synchronous}; PRAGMA cache_size={-1024 * int(cache_mib)}"
+        self._pid = os.getpid()
+        self._owner = threading.get_ident()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._all = weakref.WeakSet()
+        self._closed = False
+        self.readonly = flag == "r"
+        if not self._private:
+            beside.refuse_others(self._path, uri)
+        try:
+            self._set_journal_mode(self._mine().conn, journal_mode)
+        except BaseException:
+            self.close()
+            raise
+        _open.add(self)
+
+    # ---- connections ----
+
+    def _mine(self):
+        """What the calling thread has of this database; opens its connection."""
+        try:
+            return self._local.mine
+        except AttributeError:
+            pass
+        if self._closed:
+            raise _plait.Error("the database is closed")
+        if self._pid != os.getpid():
+            raise _plait.Error("this database was opened before fork(), by the parent of this process: open it again here")
+        if self._private and self._owner != threading.get_ident():
+            raise _plait.Error("a database in memory belongs to the thread that has opened it")
+        try:
+            conn = _plait.Connection(self._path, self._flags, int(self._timeout * 1000))
+            mine = _Mine(conn)
+            conn.script(self._pragmas)
+        except _plait.Error as e:
+            if (what := self._cannot_be_opened(e.sqlite_errorname)) is None:
+                raise
+            raise _again(e, f"{os.fsdecode(self._path)}: {e}: {what}") from None
+        with self._lock:
+            if self._closed:
+                raise _plait.Error("the database is closed")
+            self._all.add(mine)
+        self._local.mine = mine
+        return mine
+
+    def _cannot_be_opened(self, name):
+        """What is wrong with the file, and what to do; None if that is not the matter."""
+        if self._private or not name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
+            return None
+        path = beside.file_of(self._path, self._flags & _URI)
+        folder = os.path.dirname(path) or "."
+        if name == "SQLITE_NOTADB":
+            return "it is no SQLite database, or an encrypted one; give the name of another file"
+        if os.path.isdir(path):
+            return "this is a folder; give the name of a file in it"
+        if not os.path.isdir(folder):
+            return f"there is no folder {folder}; make it first"
+        if _plait.is_open_elsewhere(os.fsencode(path)):
+            return "this process has it open in another way, through another copy of SQLite or as a plain file; close that first"
+        if os.path.exists(path):
+            wanted = os.R_OK if self.readonly else os.R_OK | os.W_OK
+            return None if os.access(path, wanted) else f"this user may not {'read' if self.readonly else 'read and write'} it; change its permissions"
+        if not self._flags & _FLAGS["c"] & ~_FLAGS["w"]:
+            return "there is no such file; flag 'c' creates it"
+        return f"it is not there and cannot be made; look at the permissions of {folder}"
+
+    def _conn(self):
+        """The connection of the calling thread, for C."""
+        return self._mine().conn
+
+    def _set_journal_mode(self, conn, asked):
+        """A database without tables becomes concurrent, another one stays as it is, unless it is said otherwise.
+
+        Not one without pages: on its way to concurrent mode a new one is in WAL mode for a moment, and who came then would take that for what is meant.
+        """
+        if asked is None:
+            if self.readonly or self._private or conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] > 0:
+                return
+            asked = "concurrent"
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                answer = conn.execute(f"PRAGMA journal_mode={asked}").fetchone()[0]
+                break
+            except _plait.Busy:
+                # Others who open the new file at the same time do this too.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+        # PRAGMA journal_mode=wal leaves a concurrent database as it is.
+        if answer != asked and not self._private:
+            raise _plait.Error(f"the database is in journal mode {answer} and cannot be brought into {asked}")
+
+    def _check_key(self, schema, table, kind):
+        """A key that the column's affinity turns into another type could be written, and not be read."""
+        rows = self.execute("SELECT upper(type) FROM pragma_table_xinfo(?, ?) WHERE pk = 1", (table, schema)).fetchall()
+        declared = rows[0][0] if rows else ""
+        is_integer = "INT" in declared
+        is_text = not is_integer and any(word in declared for word in ("CHAR", "CLOB", "TEXT"))
+        is_free = not is_integer and not is_text and ("BLOB" in declared or declared == "")
+        if kind == "str" and not (is_text or is_free) or kind == "int" and is_text:
+            raise ValueError(f"the keys of {table} are {declared}, which turns {kind} into something else: say key= of that type, or key=None")
+
+    def close(self):
+        """Closes the connections of all threads; a call in progress ends first. Open transactions are rolled back."""
+        with self._lock:
+            self._closed = True
+            everybody = list(self._all)
+        _open.discard(self)
+        for mine in everybody:
+            mine.close()
+
+    @property
+    def closed(self):
+        return self._closed
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def __repr__(self):
+        return f"<plait.Database {os.fsdecode(self._path)!r}{' (closed)' if self._closed else ''}>"
+
+    def __reduce__(self):
+        raise TypeError("a plait.Database cannot be pickled or copied: open it again by its name")
+
+    # ---- maps ----
+
+    def map(self, table, key=str, value=None, *, schema="main", create=True):
+        """A table as a mapping; it is created if it is not there.
+
+        key: str, bytes, int, or None for any of SQLite's types.
+        value: None (None, int, float, str and bytes as they are), bytes, str, int, float, 'json', 'pickle', or an object with
+        encode() and decode().
+        """
+        return Map(self, table, key, value, schema, create and not self.readonly)
+
+    # ---- transactions ----
+
+    def transaction(self, kind="immediate"):
+        """A transaction of the calling thread, for a with statement.
+
+        immediate: waits its turn before it begins, and meets no conflict. concurrent: runs beside others, and COMMIT raises Conflict
+        if what it has read was changed; see run(). deferred: reads one snapshot. exclusive: alone.
+        """
+        return _plait.Transaction(self, kind)
+
+    def run(self, function, attempts=10):
+        """Calls function() in a transaction, and again in a new one when that meets a conflict; its result.
+
+        All attempts but the last run beside other transactions; the last one waits its turn, and meets none. Inside of a transaction the
+        function is called once, in a savepoint, since it is the outer one that has to be run again.
+        """
+        if attempts < 1:
+            raise ValueError("at least one attempt is needed")
+        if self._mine().conn.in_transaction:
+            attempts = 1
+        for _ in range(attempts - 1):
+            try:
+                with _plait.Transaction(self, "concurrent"):
+                    return function()
+            except _plait.Conflict:
+                pass
+        with _plait.Transaction(self, "immediate"):
+            return function()
+
+    @property
+    def in_transaction(self):
+        return self._mine().conn.in_transaction
+
+    # ---- SQL ----
+
+    def execute(self, sql, parameters=()):
+        """Runs one statement; its rows as an iterator of tuples. parameters: a sequence for ?, a dict for :name."""
+        return self._mine().conn.execute(sql, parameters, self)
+
+    def executemany(self, sql, many):
+        """Runs a statement once for each of many parameters, in one transaction."""
+        with self.transaction():
+            conn = self._mine().conn
+            for parameters in many:
+                conn.execute(sql, parameters)
+
+    def script(self, sql):
+        """Runs the statements of a text; each is its own transaction unless the text says otherwise."""
+        self._mine().conn.script(sql)
+
+    @property
+    def changes(self):
+        """Rows that the last statement of this thread has changed."""
+        return self._mine().conn.changes
+
+    @property
+    def total_changes(self):
+        return self._mine().conn.total_changes
+
+    @property
+    def last_insert_rowid(self):
+        return self._mine().conn.last_insert_rowid
+
+    def interrupt(self):
+        """Ends what the other threads are doing, as far as it waits or runs in SQL: they get Interrupted."""
+        with self._lock:
+            everybody = list(self._all)
+        for mine in everybody:
+            mine.conn.interrupt()
+
+    # ---- what is on disk ----
+
+    def _of_tickets(self, call, *args):
+        try:
+            return call(*args)
+        except _plait.Error as e:
+            # Who cannot write does not become a member of a session: the text of the library is of other journal modes.
+            if not self.readonly or e.sqlite_errorname != "SQLITE_ERROR" or self.execute("PRAGMA journal_mode").fetchone()[0] != "concurrent":
+                raise
+            text = "this database is open for reading only and nobody else has it open: there are no commits to wait for, and no tickets"
+            raise _again(e, text) from None
+
+    def ticket(self):
+        """The ticket of this thread's last commit, for wait() and durable()."""
+        return self._of_tickets(self._mine().conn.ticket)
+
+    def wait(self, ticket=None, timeout=None):
+        """Waits until a commit, by default the last one of this thread, is on disk; whether it is. timeout in seconds."""
+        conn = self._mine().conn
+        if ticket is None:
+            ticket = self.ticket()
+        return self._of_tickets(conn.wait, ticket, -1 if timeout is None else min(max(int(timeout * 1000), 0), 0x7FFFFFFF))
+
+    async def durable(self, ticket=None):
+        """Waits in asyncio's way until a commit, by default the last one of this thread, is on disk. Error: the log has failed."""
+        mine = self._mine()
+        if ticket is None:
+            ticket = self.ticket()
+        if self._of_tickets(mine.conn.wait, ticket, 0):
+            return
+        if mine.durable is None:
+            mine.durable = Durable(mine.conn)
+        await mine.durable.wait(ticket)
+
+
+def open(path, flag="c", *, timeout=10.0, synchronous="full", journal_mode=None, cache_mib=16, uri=False):
+    """Opens a database.
+
+    flag: 'r' to read only, 'w' if it is there, 'c' creates it if it is not. timeout: how long to wait for others, in seconds; None: without end.
+    synchronous: 'full' (a commit is on disk when it returns), 'normal', 'extra' or 'off'. journal_mode: by default a database without tables
+    becomes concurrent, and another one stays as it is. cache_mib: pages of the file that each thread's connection keeps in memory, at most. uri: path may be a URI, file:...
+    """
+    return Database(path, flag, timeout=timeout, synchronous=synchronous, journal_mode=journal_mode, cache_mib=cache_mib, uri=uri)

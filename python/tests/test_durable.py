@@ -1,0 +1,233 @@
+"""Waiting for the disk: tickets, and `await db.durable()`."""
+
+import asyncio
+import gc
+import os
+import threading
+
+import plait
+from plait.durable import Durable as Waiters
+from place import Case
+
+
+class Durable(Case):
+    def open(self, *args, **named):
+        return super().open(*args, **{"synchronous": "normal", **named})
+
+    def test_tickets_grow_and_a_wait_ends_when_the_commit_is_on_disk(self):
+        db = self.open()
+        map = db.map("m")
+        tickets = []
+        for i in range(5):
+            map["a"] = i
+            tickets.append(db.ticket())
+        self.assertEqual(sorted(set(tickets)), tickets)
+        self.assertTrue(db.wait())
+        self.assertTrue(db.wait(tickets[0], timeout=0))
+        with self.assertRaises(plait.Error):
+            db.wait(tickets[-1] + 10**9)
+
+    def test_durable_refuses_what_wait_refuses(self):
+        db = self.open()
+        db.map("m")["a"] = 1
+        for wrong, kind in ((-1, plait.Error), (1.5, TypeError), ("1", TypeError), (2**70, OverflowError), (10**9, plait.Error)):
+            with self.assertRaises(kind):
+                db.wait(wrong)
+            with self.assertRaises(kind):
+                asyncio.run(db.durable(wrong))
+        asyncio.run(db.durable(db.ticket()))
+
+    def test_who_reads_alone_is_told_that_there_are_no_tickets_and_not_that_the_journal_mode_is_another(self):
+        writer = self.open()
+        writer.map("m")["a"] = 1
+        writer.close()
+        db = self.open(flag="r")
+        for attempt in (db.ticket, db.wait, lambda: db.wait(1), lambda: asyncio.run(db.durable())):
+            with self.assertRaisesRegex(plait.Error, "open for reading only") as refused:
+                attempt()
+            self.assertEqual(refused.exception.sqlite_errorname, "SQLITE_ERROR")
+
+    def test_many_wait_at_once_and_each_is_answered(self):
+        db = self.open()
+        map = db.map("m", key=int)
+        answered = []
+
+        async def one(i):
+            map[i] = i
+            ticket = db.ticket()
+            await db.durable()
+            self.assertTrue(db.wait(ticket, timeout=0))
+            answered.append(i)
+
+        async def main():
+            for round in range(3):
+                await asyncio.gather(*(one(1000 * round + i) for i in range(200)))
+
+        asyncio.run(main())
+        self.assertEqual((len(answered), len(map)), (600, 600))
+
+    def test_the_loop_goes_on_while_it_waits_and_nothing_watches_afterwards(self):
+        db = self.open()
+        map = db.map("m")
+
+        async def main():
+            map["a"] = 1
+            await db.durable()
+            loop = asyncio.get_running_loop()
+            self.assertFalse(self.watching(loop, db))
+
+        asyncio.run(main())
+
+    @staticmethod
+    def watching(loop, db):
+        durable = db._mine().durable
+        return durable is not None and (durable._loops or durable._waiting)
+
+    def test_one_who_is_cancelled_is_not_in_the_way_of_the_others(self):
+        db = self.open()
+        map = db.map("m")
+
+        async def main():
+            map["a"] = 1
+            tasks = [asyncio.ensure_future(db.durable()) for _ in range(10)]
+            await asyncio.sleep(0)
+            tasks[3].cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            self.assertTrue(all(r is None for i, r in enumerate(results) if i != 3))
+
+        asyncio.run(main())
+
+    def test_one_loop_after_another_and_two_in_turns_are_served(self):
+        db = self.open()
+        map = db.map("m")
+
+        async def write():
+            map.add("n", 1)
+            await db.durable()
+
+        for _ in range(3):
+            asyncio.run(write())
+        one, two = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+        async def begin():
+            map.add("n", 1)
+            waiting = asyncio.ensure_future(db.durable())
+            await asyncio.sleep(0)
+            return waiting
+
+        waiting = one.run_until_complete(begin())
+        two.run_until_complete(write())
+        one.run_until_complete(asyncio.wait_for(waiting, 60))
+        one.close(), two.close()
+        self.assertEqual(map["n"], 5)
+
+    def test_a_loop_that_was_closed_with_somebody_waiting_is_in_nobodys_way(self):
+        db = self.open()
+        map = db.map("m")
+
+        async def leave():
+            map["a"] = 1
+            asyncio.ensure_future(db.durable())
+            await asyncio.sleep(0)
+
+        async def write():
+            map["b"] = 1
+            await db.durable()
+
+        left = asyncio.new_event_loop()
+        left.set_exception_handler(lambda loop, context: None)
+        left.run_until_complete(leave())
+        for task in asyncio.all_tasks(left):
+            task.cancel()
+        left.close()
+        asyncio.run(asyncio.wait_for(write(), 60))
+        gc.collect()
+
+    def test_loops_of_several_threads_wait_side_by_side(self):
+        db = self.open()
+        map = db.map("m", value=int)
+        failures = []
+
+        async def work():
+            for _ in range(30):
+                map.add("n", 1)
+                await db.durable()
+
+        def run():
+            try:
+                asyncio.run(work())
+            except BaseException as e:
+                failures.append(e)
+
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        self.assertEqual((failures, map["n"]), ([], 120))
+
+    def test_close_tells_those_who_wait_and_gives_the_descriptor_back(self):
+        db = self.open()
+        map = db.map("m")
+
+        async def main():
+            map["a"] = 1
+            waiting = asyncio.ensure_future(self.never(db))
+            await asyncio.sleep(0)
+            db.close()
+            with self.assertRaisesRegex(plait.Error, "closed"):
+                await asyncio.wait_for(waiting, 60)
+
+        before = len(os.listdir("/proc/self/fd"))
+        asyncio.run(main())
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), before)
+
+    @staticmethod
+    async def never(db):
+        """Waits for a commit that is not made yet."""
+        mine = db._mine()
+        await db.durable()
+        mine.durable = mine.durable or Waiters(mine.conn)
+        await mine.durable.wait(db.ticket() + 1)
+
+    def test_under_full_and_without_commits_there_is_nothing_to_wait_for(self):
+        db = self.open(synchronous="full")
+        map = db.map("m")
+
+        async def main():
+            await db.durable()
+            map["a"] = 1
+            await db.durable()
+
+        asyncio.run(main())
+
+    def test_in_other_journal_modes_it_fails_with_a_text(self):
+        db = self.open(journal_mode="wal")
+        with self.assertRaisesRegex(plait.Error, "journal_mode=concurrent only"):
+            asyncio.run(db.durable())
+
+    def test_the_failure_of_the_log_becomes_an_exception_of_all_who_wait(self):
+        """The log is cut short under a process of its own, which it notices when it syncs."""
+        program = """
+            import asyncio, os, sys, plait
+            db = plait.open(sys.argv[1], synchronous="normal")
+            map = db.map("m", key=int)
+            map[0] = 0
+            db.wait()
+
+            async def main():
+                await db.durable()
+                os.ftruncate(os.open(sys.argv[1] + "-plait", os.O_RDWR), 0)
+                for i in range(1, 50):
+                    map[i] = os.urandom(1000)
+                await asyncio.wait_for(asyncio.gather(db.durable(), db.durable()), 60)
+
+            try:
+                asyncio.run(main())
+            except plait.Error as e:
+                print(e.sqlite_errorname, flush=True)
+                os._exit(0)
+            print("no failure", flush=True)
+            os._exit(0)
+        """
+        self.assertIn("SQLITE_IOERR", self.ends_well(self.python(program, self.path)))
