@@ -5,14 +5,15 @@ files and the scripts come from Debian's source package of SQLite; headers for t
 that is tested, since `struct Btree` and its like must be the same on both sides.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import debian
+from debian import run
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "target" / "suites"
@@ -34,14 +35,6 @@ TEST_DEFINES = """
 
 # Names of the package's version that the amalgamation has no more.
 GONE = ["SQLITE_FactorOutConst=0", "getVarint=sqlite3GetVarint", "putVarint=sqlite3PutVarint"]
-
-
-def run(command, **kwargs):
-    """Runs a command to its success; what it printed is in the error otherwise."""
-    done = subprocess.run(command, capture_output=True, text=True, **kwargs)
-    if done.returncode != 0:
-        raise SystemExit(f"failed: {' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    return done.stdout
 
 
 def options():
@@ -154,28 +147,9 @@ def both():
 
 
 def fetch():
-    """Unpacks Debian's source package, which apt fetches by name and version and which must be the one meant."""
-    if (SOURCE / "main.mk").exists():
-        return
-    place = CACHE / "tcl" / "apt"
-    for folder in ("lists/partial", "cache/archives/partial"):
-        (place / folder).mkdir(parents=True, exist_ok=True)
-    # Where this machine gets Debian's packages from: other releases are there as well.
-    told = run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages"])
-    mirror = next(line.split()[2] for line in told.splitlines() if line.startswith("Debian Debian "))
-    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (place / "sources").write_text("".join(f"deb-src [signed-by={key}] {mirror} {r} main\n" for r in RELEASES))
-    (place / "conf").write_text(
-        f'Dir::Etc::sourcelist "{place}/sources";\nDir::Etc::sourceparts "/dev/null";\nDir::State::lists "{place}/lists";\n'
-        f'Dir::Cache "{place}/cache";\nAcquire::Languages "none";\n')
-    env = {**os.environ, "APT_CONFIG": str(place / "conf")}
-    run(["apt-get", "update"], env=env)
-    run(["apt-get", "source", "--download-only", f"sqlite3={PACKAGE_VERSION}"], env=env, cwd=place)
-    archive = place / ARCHIVE
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if digest != ARCHIVE_SHA256:
-        raise SystemExit(f"{archive} is not the package meant: its digest is {digest}")
-    run(["tar", "xf", str(archive), "-C", str(CACHE / "tcl")])
+    """Unpacks Debian's source package of SQLite."""
+    if not (SOURCE / "main.mk").exists():
+        debian.unpack("sqlite3", PACKAGE_VERSION, ARCHIVE, ARCHIVE_SHA256, RELEASES, CACHE / "tcl")
 
 
 if __name__ == "__main__":

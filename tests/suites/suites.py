@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import debian
 import fixture
 
 HERE = Path(__file__).resolve().parent
@@ -27,6 +28,13 @@ SIDES = {"WAL": (DIST / "stock/lib", {}), "concurrent": (DIST / "lib", {"PLAIT_J
 
 APSW = "3.54.1.0"
 GO_SQLITE3 = "v1.14.24"
+DJANGO = "5.2.8"
+SQLALCHEMY = "2.0.44"
+# Its distribution has no tests; Debian's sources have them.
+PEEWEE = "3.17.7"
+PEEWEE_SHA256 = "b82e35336429938d74ca0e87dde60ea59ffe3e830f75190a6704d74cf141150b"
+# What the suites above need to run.
+MODULES = ["asgiref==3.11.0", "sqlparse==0.5.3", "pytest==8.4.2", "greenlet==3.2.4", "typing_extensions==4.15.0"]
 
 
 def unpacked(name, version):
@@ -37,7 +45,7 @@ def unpacked(name, version):
     place = CACHE / f"{name}-{version}"
     if not place.exists():
         with tempfile.TemporaryDirectory() as work:
-            options = ["--no-clean", "--no-deps", "--no-binary", ":all:"]
+            options = ["--no-clean", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
             subprocess.run([sys.executable, "-m", "pip", "download", *options, f"{name}=={version}"],
                            cwd=work, env={**os.environ, "TMPDIR": work}, capture_output=True)
             found = [file.parent for file in Path(work).glob("pip-download-*/*/PKG-INFO")]
@@ -81,10 +89,46 @@ def cpython():
     return [sys.executable, "-m", "test", "-v", "test_sqlite3"], {}, None
 
 
-SUITES = {"cpython": cpython, "apsw": apsw, "go-sqlite3": go_sqlite3}
+def modules():
+    """Where the modules lie that suites need."""
+    place = CACHE / "modules"
+    if not place.exists():
+        made = CACHE / "modules.new"
+        shutil.rmtree(made, ignore_errors=True)
+        fixture.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(made), *MODULES])
+        made.rename(place)
+    return place
 
-FAILED = re.compile(r"^(?:FAIL|ERROR): (\S+)|^\s*--- FAIL: (\S+)", re.MULTILINE)
-RAN = re.compile(r"^Ran (\d+) tests? in|^\s*--- (?:PASS|FAIL|SKIP): ", re.MULTILINE)
+
+def peewee():
+    """peewee, whose connections begin with `PRAGMA journal_mode=wal` in many of its tests."""
+    place = CACHE / f"peewee-{PEEWEE}"
+    if not place.exists():
+        debian.unpack("peewee", f"{PEEWEE}+dfsg-1", f"peewee_{PEEWEE}+dfsg.orig.tar.gz", PEEWEE_SHA256, ["trixie"], CACHE)
+    return [sys.executable, "runtests.py", "-v", "2"], {"PEEWEE_TEST_BACKEND": "sqlite"}, place
+
+
+def django():
+    """Django's tests of databases, over two files; by itself it takes memory."""
+    place = unpacked("Django", DJANGO)
+    labels = ["backends", "transactions", "transaction_hooks", "basic", "bulk_create", "delete", "get_or_create", "queries", "schema",
+              "migrations", "select_for_update", "test_utils", "cache", "sessions_tests", "introspection"]
+    command = [sys.executable, "tests/runtests.py", "--settings", "two_files", "--parallel", "1", "--noinput", *labels]
+    return command, {"PYTHONPATH": os.pathsep.join(map(str, [place, HERE, modules()]))}, place
+
+
+def sqlalchemy():
+    """SQLAlchemy's tests that use a database, over a file."""
+    place = unpacked("SQLAlchemy", SQLALCHEMY)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--db", "sqlite_file", "--backend-only", "-q", "-rfE",
+               "test/dialect", "test/engine", "test/sql", "test/orm/test_transaction.py", "test/orm/test_session.py"]
+    return command, {"PYTHONPATH": os.pathsep.join(map(str, [place / "lib", modules()]))}, place
+
+
+SUITES = {"cpython": cpython, "apsw": apsw, "go-sqlite3": go_sqlite3, "peewee": peewee, "django": django, "sqlalchemy": sqlalchemy}
+
+FAILED = re.compile(r"^(?:FAIL|ERROR): (\S+)|^\s*--- FAIL: (\S+)|^(?:FAILED|ERROR) (\S+::\S+)", re.MULTILINE)
+RAN = re.compile(r"^Ran (\d+) tests? in|^\s*--- (?:PASS|FAIL|SKIP): |\b(\d+) passed", re.MULTILINE)
 
 
 def preloaded():
@@ -119,7 +163,7 @@ def play(command, env, folder, side, limit, log):
         shutil.rmtree(where, ignore_errors=True)
     text = log.read_text(errors="replace")
     failed = {next(filter(None, match)) for match in FAILED.findall(text)}
-    ran = sum(int(number or 1) for number in RAN.findall(text))
+    ran = sum(int(next(filter(None, numbers), 1)) for numbers in RAN.findall(text))
     return failed, ran, time.monotonic() - began
 
 

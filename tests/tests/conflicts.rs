@@ -555,3 +555,31 @@ fn many_on_one_row_all_come_through() {
     });
     assert_eq!(fixture.open().integer("SELECT n FROM t"), Ok(8 * EACH));
 }
+
+#[test]
+fn a_conflict_says_what_was_read_and_what_to_do() {
+    let Some(subject) = real_plait("texts") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let (one, other) = (fixture.open(), fixture.open());
+    let change = || other.execute("UPDATE t SET val=val||'x' WHERE id=900").expect("a commit");
+    let refused = |what: &str, words: [&str; 2]| {
+        change();
+        let error = one.execute("UPDATE t SET val='mine' WHERE id=20").expect_err(what);
+        assert_eq!(error.extended, BUSY_SNAPSHOT, "{what}: {error}");
+        for words in words {
+            assert!(error.message.contains(words), "{what}: {error}");
+        }
+    };
+    let range = "table \"t\", rowid 900: row was changed by process";
+    one.execute("BEGIN; SELECT * FROM t WHERE id>=10").expect("a range");
+    refused("in BEGIN", [range, "a range with it; ROLLBACK and retry"]);
+    one.execute("ROLLBACK; BEGIN; SELECT * FROM t WHERE id=900").expect("one row");
+    refused("one row", [range, "after this transaction read it; ROLLBACK and retry"]);
+    one.execute("ROLLBACK").expect("it ends");
+    let mut open = one.prepare("SELECT * FROM t").expect("it compiles");
+    open.step().expect("its first row");
+    refused("beside an open SELECT", [range, "finish the statements that are open, and retry"]);
+    drop(open);
+    change();
+    one.execute("UPDATE t SET val='mine' WHERE id=20").expect("nothing is open");
+}

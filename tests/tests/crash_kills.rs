@@ -3,6 +3,7 @@
 //! Long form: `cargo run -p plait-tests --bin torture -- crash --seconds 600`, or `PLAIT_TORTURE_SECONDS`.
 
 use plait_tests::crash::storm::{Memory, Storm};
+use plait_tests::planted::must_be_reported;
 use plait_tests::subject::{Subject, Synchronous, real_plait};
 use plait_tests::torture::{seed_or, time_or};
 use std::time::Duration;
@@ -101,4 +102,10 @@ fn a_lone_bulk_load_that_is_killed_loses_nothing() {
 fn a_lone_bulk_load_that_is_killed_without_shared_memory_leaves_a_prefix_or_everything() {
     massacre(1, Synchronous::Full, Memory::Removed, 22);
     massacre(1, Synchronous::Normal, Memory::Removed, 23);
+}
+
+#[test]
+fn an_acknowledged_commit_that_was_never_written_is_caught() {
+    let suite = "without_shared_memory_nothing_acknowledged_is_lost_in_full";
+    must_be_reported("log.unwritten", suite, &["was acknowledged, but only"]);
 }

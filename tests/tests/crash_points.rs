@@ -3,18 +3,11 @@
 //! Long form: `cargo run -p plait-tests --bin torture -- crash --seconds 600`.
 
 use plait_tests::crash::points::crash_points;
-use plait_tests::crash::scene::{cases, kill_at};
+use plait_tests::crash::scene::{FAMILIES, cases, kill_at};
+use plait_tests::planted::must_be_reported;
 use plait_tests::subject::real_plait;
 use plait_tests::torture::seed_or;
 use std::collections::BTreeSet;
-
-const FAMILIES: [&[&str]; 5] = [
-    &["commit", "right"],
-    &["log"],
-    &["merge", "fence"],
-    &["exclusive", "disable"],
-    &["close", "recovery"],
-];
 
 fn kill_at_each(families: &[&str]) {
     let Some(subject) = real_plait("crash points") else { return };
@@ -27,8 +20,6 @@ fn kill_at_each(families: &[&str]) {
 fn every_crash_point_has_a_scene_in_which_it_is_passed() {
     let known: BTreeSet<_> =
         FAMILIES.iter().flat_map(|families| cases(families)).map(|(point, _)| point).collect();
-    // Those of gaps need deleted rows, and those of several files and of a lost log have scenes of their own: queues.rs,
-    // several_files_killed.rs, missing_log_killed.rs.
     let elsewhere =
         |point: &str| ["gaps", "several", "rest"].iter().any(|family| point.starts_with(family));
     let others = crash_points().into_iter().filter(|point| !elsewhere(point));
@@ -58,4 +49,12 @@ fn others_go_on_when_an_exclusive_transaction_or_a_change_of_mode_is_killed_at_a
 #[test]
 fn others_go_on_when_a_recovery_or_the_last_close_is_killed_at_any_step() {
     kill_at_each(FAMILIES[4]);
+}
+
+#[test]
+fn a_commit_of_a_killed_process_that_is_redone_by_half_is_caught() {
+    let suite = "others_go_on_when_a_committer_is_killed_at_any_step";
+    let words =
+        ["what the book says", "by its index", "by the totals", "entries, but", "integrity_check"];
+    must_be_reported("dead.half_redone", suite, &words);
 }

@@ -157,6 +157,38 @@ fn writes_around_a_scan_of_a_table_without_rowid() {
 }
 
 #[test]
+fn scans_over_what_one_statement_has_deleted() {
+    let all = |number| {
+        [
+            open(number, "SELECT id, grp FROM t ORDER BY id"),
+            fetch(number, 250),
+            open(number + 1, "SELECT id, grp FROM t WHERE id<350 ORDER BY id DESC"),
+            fetch(number + 1, 250),
+        ]
+    };
+    for delete in [
+        "DELETE FROM t WHERE +id BETWEEN 50 AND 300",
+        "DELETE FROM t WHERE +id%50<>0",
+        "DELETE FROM t",
+        "DELETE FROM t WHERE +id>=50; INSERT INTO t VALUES(55, 1, 'n'); DELETE FROM t WHERE +id>=60",
+    ] {
+        let mut steps = vec![open(4, "SELECT id FROM t ORDER BY id DESC"), fetch(4, 7)];
+        steps.push(sql(delete));
+        steps.extend(all(0));
+        steps.push(sql("INSERT INTO t VALUES(155, 1, 'n'), (52, 1, 'n'), (299, 2, 'n')"));
+        steps.push(fetch(4, 9));
+        steps.extend(all(2));
+        steps.push(sql(
+            "SAVEPOINT s; DELETE FROM t WHERE +id>60; INSERT INTO t VALUES(200, 1, 'n')",
+        ));
+        steps.push(sql("ROLLBACK TO s; RELEASE s; INSERT INTO t(grp) VALUES(3)"));
+        steps.extend(all(0));
+        steps.push(fetch(4, 250));
+        same_as_stock(&steps);
+    }
+}
+
+#[test]
 fn two_scans_and_writes_through_each_other() {
     same_as_stock(&[
         open(0, "SELECT id FROM t ORDER BY id"),

@@ -4,6 +4,7 @@
 //! `cargo run -p plait-tests --bin torture -- differential --seconds 600 --seed 1`.
 
 use plait_tests::differential::shrink::{Bench, scratch, search};
+use plait_tests::planted::must_be_reported;
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 use plait_tests::torture::{seed_or, time_or};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +15,8 @@ fn run_seeds(plait: &Subject, first: u64, length: usize) {
     let scratch = scratch();
     let stock = Subject::stock();
     let bench = Bench { stock: &stock, plait, scratch: scratch.path() };
-    let seeds = search(&bench, seed_or(first), length, time_or(Duration::from_secs(12)));
-    assert!(seeds > 0);
+    let tally = search(&bench, seed_or(first), length, time_or(Duration::from_secs(12)));
+    assert!(tally.scripts > 0);
 }
 
 #[test]
@@ -149,4 +150,13 @@ fn an_authorizer_is_asked_the_same_as_by_stock_and_its_answers_do_the_same() {
             }
         }
     }
+}
+
+#[test]
+fn a_library_that_shows_deleted_rows_is_caught() {
+    must_be_reported(
+        "deletes.unseen",
+        "short_random_scripts_give_the_same_results_as_stock",
+        &["\nplait: "],
+    );
 }

@@ -6,7 +6,7 @@ use plait_tests::jobs::pairs::{Pairs, SCHEMA};
 use plait_tests::place::Place;
 use plait_tests::sqlite::{
     BUSY, Backup, BackupProgress, ChangeKind, Connection, INTERRUPT, OpenFlags, RowBefore,
-    RowChange, Session,
+    RowChange, Session, TransactionState,
 };
 use plait_tests::subject::{Fixture, Subject};
 use plait_tests::value::Value;
@@ -500,6 +500,35 @@ fn checkpoints_by_pragma_and_by_call_succeed() {
 }
 
 #[test]
+fn a_passive_checkpoint_is_not_busy_beside_a_writer_and_the_others_are() {
+    for begin in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"] {
+        let busy = [Subject::stock(), Subject::plait()].map(|subject| {
+            let fixture = Fixture::new(subject, ROWS);
+            let (writer, other) = (fixture.open(), fixture.open());
+            other.execute("INSERT INTO t(val) VALUES('before')").expect("a commit before it");
+            other.busy_timeout(Duration::from_millis(200)).expect("a timeout");
+            writer.execute(begin).expect("it begins");
+            writer.execute("INSERT INTO t(val) VALUES('within')").expect("it writes");
+            let ask = |mode: &str| {
+                let answer =
+                    other.query(&format!("PRAGMA wal_checkpoint({mode})")).expect("an answer");
+                answer[0][0].clone()
+            };
+            let passive = ask("PASSIVE");
+            let full = ask("FULL");
+            assert_eq!(passive, Value::Integer(0), "{begin}");
+            writer.execute("COMMIT").expect("it commits");
+            assert_eq!(other.integer("SELECT count(*) FROM t WHERE val='within'"), Ok(1));
+            assert_eq!(other.text("PRAGMA integrity_check"), Ok("ok".to_owned()));
+            full
+        });
+        if begin == "BEGIN EXCLUSIVE" {
+            assert_eq!(busy, [Value::Integer(1), Value::Integer(1)]);
+        }
+    }
+}
+
+#[test]
 fn temp_tables_full_text_and_rtrees_work_beside_each_other() {
     let (fixture, first) = half_merged();
     let second = fixture.open();
@@ -520,4 +549,34 @@ fn temp_tables_full_text_and_rtrees_work_beside_each_other() {
         .expect("fts5 is sound");
     assert_eq!(second.integer("SELECT rtreecheck('r')='ok'"), Ok(1));
     second.execute("SELECT * FROM tt").expect_err("temp tables are private");
+}
+
+#[test]
+fn a_begin_that_is_refused_within_a_transaction_leaves_what_it_leaves_in_stock_sqlite() {
+    let seen = |subject: Subject| {
+        let fixture = Fixture::new(subject, ROWS);
+        let (connection, _other) = (fixture.open(), fixture.open());
+        connection.execute("INSERT INTO t(val) VALUES('it joins')").expect("a row");
+        let hooks = Arc::new(AtomicU32::new(0));
+        let count = hooks.clone();
+        connection.commit_hook(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            true
+        });
+        let mut seen: Vec<(String, i32, TransactionState, u32)> = Vec::new();
+        for begin in ["DEFERRED", "IMMEDIATE", "EXCLUSIVE"] {
+            for before in ["BEGIN", "SAVEPOINT s", "BEGIN; SELECT * FROM w", "BEGIN; DELETE FROM w"]
+            {
+                for end in ["COMMIT", "ROLLBACK"] {
+                    for sql in [before, &format!("BEGIN {begin}"), end] {
+                        let code = connection.execute(sql).err().map_or(0, |error| error.extended);
+                        let state = connection.transaction_state();
+                        seen.push((sql.to_owned(), code, state, hooks.load(Ordering::Relaxed)));
+                    }
+                }
+            }
+        }
+        seen
+    };
+    assert_eq!(seen(Subject::plait()), seen(Subject::stock()));
 }

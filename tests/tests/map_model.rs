@@ -4,6 +4,7 @@
 //! Every form of table, in every journal mode, in memory, in a temporary and an attached database; merged, half merged and not
 //! merged. Open cursors are moved while rows come and go.
 
+use plait_tests::planted::must_be_reported;
 use plait_tests::sqlite::{Bound, Connection, Item, Map, MapCursor, Near, Range, create};
 use plait_tests::subject::{Subject, real_plait};
 use plait_tests::value::Value;
@@ -689,4 +690,9 @@ fn a_map_creates_its_table() {
         let rows = place.db.query(&format!("SELECT k, v FROM {table}")).unwrap();
         assert_eq!(rows, [[key, Value::from("v")]]);
     }
+}
+
+#[test]
+fn a_map_that_is_not_as_its_model_is_caught() {
+    must_be_reported("deletes.unseen", "in_concurrent_mode", &["seed 0, step "]);
 }

@@ -1,5 +1,4 @@
-//! The key-value API beside SQL: what is no map, keys and values under every affinity, collation and encoding, hooks, changes of the schema,
-//! failures.
+//! The key-value API beside SQL: what is no map, keys and values of every kind, hooks, changes of the schema, failures.
 
 use plait_tests::actor::Actor;
 use plait_tests::place::Place;
@@ -54,12 +53,12 @@ fn what_is_no_map_is_refused_with_the_reason() {
         ("alone", "no primary key"),
         ("v", "a view"),
         ("ft", "virtual table"),
-        ("sqlite_schema", "SQLite's own"),
+        ("sqlite_schema", "SQLite's own, and not to be written"),
         ("nothing", "no such table: main.nothing"),
     ] {
         refused(db.open_map(table, 0), ERROR, words);
     }
-    refused(db.open_map_in("elsewhere", "m", 0), ERROR, "elsewhere.m");
+    refused(db.open_map_in("elsewhere", "m", 0), ERROR, "unknown database elsewhere");
     db.open_map("m", 0).expect("the connection goes on");
 }
 
@@ -70,6 +69,8 @@ fn null_and_what_is_no_value_are_misuse() {
     for (index, code) in map.codes_of_null_arguments().into_iter().enumerate() {
         assert_eq!(code, MISUSE, "call {index}");
     }
+    refused(map.put(&Value::Real(f64::NAN), &int(1)), MISUSE, "bad argument");
+    refused(map.put(&Value::Null, &int(1)), MISUSE, "bad argument");
     map.put(&int(1), &int(1)).unwrap();
 }
 

@@ -3,6 +3,7 @@
 use plait_tests::job::{Ending, Job, Running, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
 use plait_tests::os::can_have_own_pid_namespace;
+use plait_tests::planted::must_be_reported;
 use plait_tests::subject::{Fixture, real_plait};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -113,4 +114,12 @@ fn an_id_of_another_namespace_is_marked() {
     }
     far.stop();
     assert!(collect(far, &mut BTreeMap::new()));
+}
+
+#[test]
+fn processes_that_are_told_apart_by_their_ids_are_caught() {
+    if can_have_own_pid_namespace() {
+        let suite = "two_processes_with_the_same_id_share_a_database";
+        must_be_reported("processes.known_by_id", suite, &["a worker failed", "it died"]);
+    }
 }

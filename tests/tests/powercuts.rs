@@ -1,5 +1,6 @@
 //! Power cuts at the file operations of the library itself, and of its recoveries; see `plait_tests::powercut`.
 
+use plait_tests::planted::must_be_reported;
 use plait_tests::powercut::explore::Explorer;
 use plait_tests::powercut::pairs::Pairs;
 use plait_tests::subject::real_plait;
@@ -62,4 +63,41 @@ fn what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_st
     explorer.each_cut_of_workload().unwrap_or_else(|error| panic!("{error:#}"));
     println!("{:?}", explorer.tally);
     assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
+}
+
+#[test]
+fn a_commit_over_two_files_is_there_after_a_power_cut_behind_it() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let pairs = Pairs::new(&subject, scratch.path(), "concurrent", false);
+    let mut pairs = pairs.unwrap_or_else(|e| panic!("{e:#}"));
+    pairs.each_cut_behind(2, 3).unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn an_acknowledged_commit_that_is_not_synced_is_caught() {
+    let suite = "what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_step";
+    must_be_reported("log.unsynced", suite, &["commits were acknowledged or seen"]);
+}
+
+#[test]
+fn a_ticket_that_is_said_to_be_on_disk_too_early_is_caught() {
+    let suite = "what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_step";
+    must_be_reported(
+        "tickets.early",
+        suite,
+        &["commits were acknowledged or seen", "nobody has synced"],
+    );
+}
+
+#[test]
+fn a_recovery_that_cannot_be_repeated_is_caught() {
+    let suite = "a_group_over_two_generations_torn_at_any_sector_recovers_after_cuts_at_every_step";
+    must_be_reported("log.removed_early", suite, &["is missing: it holds commits"]);
+}
+
+#[test]
+fn a_commit_over_two_files_that_a_recovery_takes_back_in_one_is_caught() {
+    let suite = "a_commit_over_two_files_is_there_after_a_power_cut_behind_it";
+    must_be_reported("several.taken_back", suite, &["commits were acknowledged or seen"]);
 }

@@ -202,6 +202,52 @@ fn data_version_changes_by_the_writes_of_others_alone() {
     assert!(stock.contains(&(false, true)) && stock.contains(&(true, false)), "{stock:?}");
 }
 
+/// After which statements the number that `SQLITE_FCNTL_DATA_VERSION` tells each of two connections is another one.
+fn file_data_versions(subject: &Subject) -> Vec<(&'static str, bool, bool)> {
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let (first, second) = (fixture.open(), fixture.open());
+    let ask = |connection: &Connection| connection.file_data_version().expect("a number");
+    for connection in [&first, &second] {
+        connection.execute("SELECT * FROM t").expect("both have read");
+    }
+    let mut before = (ask(&first), ask(&second));
+    let mut changes = Vec::new();
+    for (connection, sql) in [
+        (&first, "SELECT * FROM t"),
+        (&second, "INSERT INTO t VALUES(2, 'not yet seen by the first')"),
+        (&second, "UPDATE t SET data='nor this'"),
+        (&first, "SELECT * FROM t"),
+        (&first, "SELECT * FROM t"),
+        (&first, "BEGIN; SELECT * FROM t"),
+        (&second, "DELETE FROM t WHERE id=2"),
+        (&first, "SELECT * FROM t"),
+        (&first, "COMMIT"),
+        (&first, "UPDATE t SET data='upon what it has not read'"),
+        (&second, "BEGIN IMMEDIATE"),
+        (&second, "INSERT INTO t DEFAULT VALUES"),
+        (&second, "COMMIT"),
+        (&first, "BEGIN EXCLUSIVE; INSERT INTO t DEFAULT VALUES; COMMIT"),
+        (&second, "SELECT 1"),
+        (&second, "SELECT * FROM t"),
+        (&first, "CREATE TABLE u(a)"),
+        (&second, "SELECT * FROM t"),
+    ] {
+        connection.execute(sql).expect("it runs");
+        let after = (ask(&first), ask(&second));
+        changes.push((sql, after.0 != before.0, after.1 != before.1));
+        before = after;
+    }
+    changes
+}
+
+#[test]
+fn the_data_version_of_a_file_changes_when_a_change_is_met_not_when_it_is_made() {
+    let (stock, plait) =
+        (file_data_versions(&Subject::stock()), file_data_versions(&Subject::plait()));
+    assert_eq!(plait, stock);
+    assert_eq!(stock[1], ("INSERT INTO t VALUES(2, 'not yet seen by the first')", false, true));
+}
+
 #[test]
 fn data_version_does_not_change_by_the_first_write_when_that_is_a_change_of_the_schema() {
     let (fixture, subject) = (Fixture::new(Subject::plait(), SCHEMA), Subject::plait());

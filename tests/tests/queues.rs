@@ -5,6 +5,7 @@ use plait_tests::in_threads_and_processes;
 use plait_tests::job::{Job, Running, Work};
 use plait_tests::jobs::queue::{FIRST, Taker, Took, schema, verify};
 use plait_tests::place::Place;
+use plait_tests::planted::must_be_reported;
 use plait_tests::sqlite::Connection;
 use plait_tests::subject::{Begin, Fixture, Subject, Synchronous, real_plait};
 use plait_tests::value::Value;
@@ -257,4 +258,10 @@ fn a_job_of_a_killed_producer_is_found_among_deleted_ones_once_it_is_committed()
     ] {
         killed_at(point, 1, put);
     }
+}
+
+#[test]
+fn a_job_that_is_not_found_among_deleted_ones_is_caught() {
+    let suite = "a_job_that_comes_before_inside_or_behind_deleted_ones_is_found_by_all::in_threads";
+    must_be_reported("gaps.uncut", suite, &["due "]);
 }

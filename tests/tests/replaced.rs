@@ -242,3 +242,49 @@ fn a_backup_moved_over_a_live_database_is_not_let_in_and_members_read_on_without
         }
     }
 }
+
+/// What a member knows of the WAL from its transactions before is as good as what it would find now.
+#[test]
+fn a_member_tells_its_file_from_an_older_state_whatever_has_become_of_the_wal_meanwhile() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    let meanwhile = [
+        ("brought in part", "BEGIN; SELECT * FROM t", "PRAGMA wal_checkpoint"),
+        ("brought", "SELECT 1", "PRAGMA wal_checkpoint"),
+        ("started over", "SELECT 1", "PRAGMA wal_checkpoint(RESTART)"),
+        ("cut off", "SELECT 1", "PRAGMA wal_checkpoint(TRUNCATE)"),
+    ];
+    for (what, reader_does, checkpoint) in meanwhile {
+        for after in [0, 20] {
+            let fixture = Fixture::new(subject.clone(), ROWS);
+            let database = fixture.database();
+            let mut writer = actor("writer", &subject, &database);
+            let exclusive = |writer: &mut Actor, times: u32| {
+                for _ in 0..times {
+                    writer.ok("BEGIN EXCLUSIVE; UPDATE t SET val=val||'!' WHERE id=1; COMMIT");
+                }
+            };
+            writer.ok("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL");
+            exclusive(&mut writer, 3);
+            let old = std::fs::read(&database).expect("copied while live");
+            writer.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+            exclusive(&mut writer, 9);
+            let reader = fixture.open();
+            reader.execute(reader_does).expect("a reader");
+            exclusive(&mut writer, 9);
+            let mut other = actor("other", &subject, &database);
+            other.ok(checkpoint);
+            drop(reader);
+            exclusive(&mut other, after);
+            exclusive(&mut writer, 2);
+            let newest = std::fs::read(&database).expect("the newest");
+            let case = format!("{what}, {after} by another");
+            let marks = writer.integer("SELECT length(val) FROM t WHERE id=1");
+            assert_eq!(marks, i64::from(2 + 23 + after), "{case}");
+            std::fs::write(&database, &old).expect("copied over it");
+            let error = writer.fails("BEGIN EXCLUSIVE", CANTOPEN);
+            assert!(error.message.contains("written over"), "{case}: {error}");
+            std::fs::write(&database, &newest).expect("put right");
+            exclusive(&mut writer, 1);
+        }
+    }
+}

@@ -1,10 +1,13 @@
-//! AUTOINCREMENT under concurrency: transactions raise and make rows of `sqlite_sequence` together, and no number comes twice.
+//! AUTOINCREMENT under concurrency: transactions raise and make rows of `sqlite_sequence` together, and no number comes twice. And
+//! automatic rowids of a transaction that is alone, which are SQLite's.
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
 use plait_tests::place::Place;
 use plait_tests::sqlite::BUSY_SNAPSHOT;
 use plait_tests::subject::{Fixture, Subject, real_plait};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 const SCHEMA: &str = "CREATE TABLE e(id INTEGER PRIMARY KEY AUTOINCREMENT, v);
     CREATE TABLE f(id INTEGER PRIMARY KEY AUTOINCREMENT, v);
@@ -124,6 +127,65 @@ in_threads_and_processes! {
             assert!(highest >= 6, "{highest}");
             two.ok("INSERT INTO e(v) VALUES('new')");
             assert!(two.integer("SELECT id FROM e") > highest);
+        }
+    }
+}
+
+/// A step of a transaction that may change which rowid comes next.
+fn step(random: &mut StdRng) -> String {
+    let id = random.random_range(-3..90);
+    match random.random_range(0..16) {
+        0..5 => "INSERT INTO plain VALUES(1)".to_owned(),
+        5 => format!("INSERT INTO plain(rowid, a) VALUES({id}, 2)"),
+        6 => format!("REPLACE INTO plain(rowid, a) VALUES({id}, 3)"),
+        7 => "DELETE FROM plain WHERE rowid=(SELECT max(rowid) FROM plain)".to_owned(),
+        8 => format!("DELETE FROM plain WHERE rowid>{id}"),
+        9 => format!("UPDATE OR REPLACE plain SET rowid=rowid+40 WHERE rowid={id}"),
+        10 => "SAVEPOINT s".to_owned(),
+        11 => "ROLLBACK TO s".to_owned(),
+        12 => "RELEASE s".to_owned(),
+        // The third row is refused, and the two before it with it.
+        13 => {
+            "INSERT INTO plain VALUES(4), (5), (abs(-9223372036854775807-(random() IS NOT NULL)))"
+                .to_owned()
+        }
+        14 => "INSERT INTO e(v) VALUES(6); INSERT INTO plain SELECT v FROM e".to_owned(),
+        _ => "INSERT INTO plain SELECT a FROM plain LIMIT 3".to_owned(),
+    }
+}
+
+#[test]
+fn automatic_rowids_are_those_of_sqlite_where_nobody_else_writes_whatever_the_transaction_has_done()
+{
+    let Some(subject) = real_plait("sequences") else { return };
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<30) INSERT INTO plain SELECT i FROM n";
+    for seed in 0..12 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let fixtures = [subject.clone(), Subject::stock()]
+            .map(|subject| Fixture::new(subject, &format!("{SCHEMA} {rows}")));
+        let connections = fixtures.each_ref().map(Fixture::open);
+        // Beside somebody who is there, and writes nothing from now on.
+        let _others = fixtures.each_ref().map(|fixture| {
+            let other = fixture.open();
+            other.execute("INSERT INTO plain VALUES(0); PRAGMA wal_checkpoint").expect("a row");
+            other
+        });
+        for _ in 0..12 {
+            let begin = if random.random_bool(0.5) { "BEGIN" } else { "BEGIN IMMEDIATE" };
+            let end = if random.random_bool(0.7) { "COMMIT" } else { "ROLLBACK" };
+            let steps: Vec<_> = (0..20).map(|_| step(&mut random)).collect();
+            for sql in std::iter::once(begin).chain(steps.iter().map(String::as_str)).chain([end]) {
+                let outcomes = connections.each_ref().map(|c| {
+                    let done = c.execute(sql).is_ok();
+                    (
+                        done,
+                        c.query(
+                            "SELECT rowid, a, last_insert_rowid() FROM plain ORDER BY a, rowid",
+                        ),
+                    )
+                });
+                assert_eq!(outcomes[0], outcomes[1], "after {sql} (seed {seed})");
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use plait_tests::in_threads_and_processes;
 use plait_tests::isolation::torture::Round;
 use plait_tests::jobs::history::Layout;
 use plait_tests::place::Place;
+use plait_tests::planted::must_be_reported;
 use plait_tests::subject::{Begin, Subject, Synchronous};
 use plait_tests::torture::{seed_or, time_or};
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         merge_every: 50,
         empty_every: 0,
         two_files: false,
+        registers: false,
+        trouble: false,
         time: time_or(Duration::from_secs(2)),
         transactions: 2000,
     }
@@ -77,6 +80,19 @@ in_threads_and_processes! {
         }
     }
 
+    /// Tables and indexes come and go, VACUUM and backups run, readers stand still; processes are stopped and killed.
+    fn transactions_beside_everything_else_are_serializable(place) {
+        let round = Round { trouble: true, registers: true, ..contended_round(place, &Begin::ALL) };
+        let tally = round.run(&Subject::plait());
+        assert!(tally.committed > 20 && tally.troubles > 0, "{tally:?}");
+    }
+
+    fn calls_of_the_key_value_api_are_as_on_registers(place) {
+        let round = Round { registers: true, keys: 4, ..contended_round(place, &[Begin::Concurrent]) };
+        let tally = round.run(&Subject::plait());
+        assert!(tally.committed > 20, "{tally:?}");
+    }
+
     /// What was acknowledged or shown comes before whatever begins later, whoever waits for the disk and who does not.
     fn contended_transactions_of_all_levels_agree_with_real_time(place) {
         for levels in [vec![Synchronous::Full], vec![Synchronous::Full, Synchronous::Normal]] {
@@ -96,4 +112,51 @@ fn an_engine_that_does_not_isolate_is_caught() {
         round.two_files = two_files;
         round.outcome(&Subject::stock()).expect_err("every statement stood alone");
     }
+}
+
+/// How a history is reported that no serial order explains, and a worker that saw half of one.
+const REPORTS: &[&str] = &[
+    "not serializable",
+    "lost update",
+    "where the row of",
+    "no committed state",
+    "of the same snapshot",
+    "does not see its own",
+    "malformed",
+];
+
+#[test]
+fn write_skew_is_caught() {
+    let suite = "contended_optimistic_transactions_are_serializable::in_processes";
+    must_be_reported("conflicts.unchecked", suite, REPORTS);
+}
+
+#[test]
+fn write_skew_through_rows_that_are_not_there_is_caught() {
+    let suite = "optimistic_transactions_on_a_table_that_is_emptied_again_and_again_are_serializable::in_threads";
+    must_be_reported("conflicts.unchecked_ranges", suite, REPORTS);
+}
+
+#[test]
+fn a_commit_that_is_seen_by_half_is_caught() {
+    let suite = "contended_transactions_of_all_kinds_are_serializable::in_threads";
+    must_be_reported("shown.before_inserted", suite, REPORTS);
+}
+
+#[test]
+fn a_read_that_misses_an_acknowledged_commit_is_caught() {
+    let suite = "contended_deferred_transactions_are_serializable::in_threads";
+    must_be_reported("readers.lag", suite, &["RealTime", "fits Absent at that time"]);
+}
+
+#[test]
+fn a_call_that_misses_an_acknowledged_one_is_caught() {
+    let suite = "calls_of_the_key_value_api_are_as_on_registers::in_processes";
+    must_be_reported("readers.lag", suite, &["RealTime", "fits Absent at that time"]);
+}
+
+#[test]
+fn a_count_of_another_moment_is_caught() {
+    let suite = "contended_transactions_of_all_kinds_are_serializable::in_threads";
+    must_be_reported("counts.kept_too_long", suite, &["count(*) gave"]);
 }

@@ -127,14 +127,16 @@ fn a_checkpoint_gives_up_at_its_busy_timeout_and_reports_what_stock_sqlite_repor
 #[test]
 fn a_passive_checkpoint_waits_for_nobody() {
     let Some(subject) = real_plait("a passive checkpoint") else { return };
-    let mut kept = Kept::by_a_reader(&subject, Place::Threads);
-    let mut passive = kept.start(Place::Threads, "checkpoint");
-    promptly(&mut passive, "PRAGMA wal_checkpoint");
-    kept.writer.ok("BEGIN EXCLUSIVE");
-    let reply = passive.run("PRAGMA wal_checkpoint");
-    assert!(reply.took < PROMPT, "{:?}", reply.took);
-    assert_eq!(reply.rows[0][0], Value::Integer(1), "an exclusive transaction is open");
-    kept.writer.ok("COMMIT");
+    for subject in [Subject::stock(), subject] {
+        let mut kept = Kept::by_a_reader(&subject, Place::Threads);
+        let mut passive = kept.start(Place::Threads, "checkpoint");
+        promptly(&mut passive, "PRAGMA wal_checkpoint");
+        kept.writer.ok("BEGIN EXCLUSIVE");
+        let reply = passive.run("PRAGMA wal_checkpoint");
+        assert!(reply.took < PROMPT, "{:?}", reply.took);
+        assert_eq!(reply.rows[0][0], Value::Integer(0), "neither was in its way");
+        kept.writer.ok("COMMIT");
+    }
 }
 
 #[test]

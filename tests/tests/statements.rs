@@ -212,6 +212,23 @@ fn hooks_see_the_rows_of_a_statement_that_leaves_the_concurrent_path_in_its_midd
     assert!(left > 0, "all stayed on the concurrent path");
 }
 
+/// The note that a row was read lies in that row until the next one is read or written, and this one is an own one, replaced.
+#[test]
+fn an_own_row_is_replaced_by_longer_and_shorter_ones() {
+    let lengths = [600_000, 20, 800_000, 700_000, 1, 900_000, 300_000, 2000, 500_000];
+    let mut statements = Vec::new();
+    for (index, length) in lengths.into_iter().enumerate() {
+        statements.push(format!("UPDATE t SET v=zeroblob({length}) WHERE k='{}'", index % 2));
+        let row = format!("'{}', zeroblob({})", index % 2, length / 2);
+        statements
+            .push(format!("INSERT INTO t VALUES({row}) ON CONFLICT DO UPDATE SET v=excluded.v"));
+        statements.push(format!("SELECT k, length(v) FROM t WHERE k>='{}' LIMIT 1", index % 2));
+    }
+    let statements: Vec<_> = statements.iter().map(String::as_str).collect();
+    let schema = "CREATE TABLE t(k TEXT PRIMARY KEY, v) WITHOUT ROWID; INSERT INTO t VALUES('0', 0), ('1', 1);";
+    same_as_stock(&Setting::all(), schema, &statements);
+}
+
 #[test]
 fn a_table_with_a_collation_that_is_not_there_can_be_emptied() {
     let Some(plait) = real_plait("statements") else { return };

@@ -7,6 +7,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::os::resume;
 use plait_tests::place::Place;
+use plait_tests::planted::must_be_reported;
 use plait_tests::sqlite::{BUSY_SNAPSHOT, CONSTRAINT};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::time::Duration;
@@ -332,4 +333,14 @@ fn a_reader_after_a_normal_commit_finds_the_full_ones_before_it_on_disk() {
     assert_eq!(unsynced(&mut reader), 0, "and what a reader sees of FULL commits is on disk");
     assert_eq!(reader.integer(LOOK), 1);
     resume(committer.pid()).expect("it goes on");
+}
+
+#[test]
+fn a_commit_that_appears_later_than_its_process_has_died_is_caught() {
+    let suite = "what_a_killed_committer_left_is_there_at_once_for_a_reader_that_was_there";
+    must_be_reported(
+        "dead.unsettled",
+        suite,
+        &["assertion `left == right` failed: commit.published"],
+    );
 }

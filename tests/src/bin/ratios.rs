@@ -146,7 +146,7 @@ impl<'a> Bench<'a> {
         for repeat in 0..self.arguments.repeats {
             for (case, outcomes) in cases.iter().zip(&mut measured) {
                 eprintln!("repeat {}: {}", repeat + 1, case.title);
-                self.pair(&case.load, outcomes)?;
+                self.pair(case, outcomes)?;
             }
             if self.wants("own-best") || self.wants("hundred") {
                 for (writers, outcomes) in OWN_BEST_WRITERS.iter().zip(&mut own) {
@@ -175,12 +175,16 @@ impl<'a> Bench<'a> {
         Ok(if below && self.arguments.check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Both engines on one load, in random order.
-    fn pair(&mut self, load: &Load, outcomes: &mut Measured) -> anyhow::Result<()> {
+    /// Both engines on one load, or the library under test on two, in random order.
+    fn pair(&mut self, case: &Case, outcomes: &mut Measured) -> anyhow::Result<()> {
         let stock_first = self.dice.one_in(2);
         for stock in [stock_first, !stock_first] {
-            let subject = if stock { self.stock.clone() } else { self.plait.clone() };
-            let outcome = self.trial(&subject, load)?;
+            let (subject, load) = match &case.against {
+                Some(load) if stock => (&self.plait, load),
+                None if stock => (&self.stock, &case.load),
+                _ => (&self.plait, &case.load),
+            };
+            let outcome = self.trial(&subject.clone(), load)?;
             if stock { outcomes.stock.push(outcome) } else { outcomes.plait.push(outcome) }
         }
         Ok(())

@@ -6,12 +6,13 @@ use plait_tests::crash;
 use plait_tests::differential::Script;
 use plait_tests::differential::generate::generate;
 use plait_tests::differential::shrink::{Bench, Failure, scratch, search};
-use plait_tests::isolation::torture::Round;
+use plait_tests::isolation::torture::{self, Round};
 use plait_tests::jobs::history::Layout;
 use plait_tests::place::Place;
 use plait_tests::powercut;
 use plait_tests::subject::{Begin, Subject, Synchronous};
-use std::path::PathBuf;
+use plait_tests::tally::Tally;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Runs the random suites for a given time; stops with a report at the first failure.
@@ -26,10 +27,15 @@ struct Arguments {
     /// First seed.
     #[arg(long, global = true, default_value_t = 1)]
     seed: u64,
+    /// Append what was run to this file, a line of JSON for each suite.
+    #[arg(long, global = true)]
+    tally: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Suite {
+    /// All of them, each for its share of the time.
+    All,
     /// Random SQL on stock SQLite and on the library under test.
     Differential {
         /// Steps of each script after its schema.
@@ -53,7 +59,7 @@ enum Suite {
     Powercut,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone, Default)]
 struct Isolation {
     /// Workers are processes rather than threads.
     #[arg(long)]
@@ -85,6 +91,12 @@ struct Isolation {
     /// Empty the table after about so many transactions of a worker; never when 0.
     #[arg(long)]
     empty_every: Option<u32>,
+    /// Everything else that may go on beside the workers.
+    #[arg(long)]
+    trouble: Option<bool>,
+    /// Work on registers too, with the key-value API.
+    #[arg(long)]
+    registers: Option<bool>,
     /// Transactions of each worker in a round, at most.
     #[arg(long)]
     transactions: Option<u32>,
@@ -104,63 +116,111 @@ impl Isolation {
             merge_every: self.merge_every.unwrap_or(random.merge_every),
             empty_every: self.empty_every.unwrap_or(random.empty_every),
             transactions: self.transactions.unwrap_or(random.transactions),
+            trouble: self.trouble.unwrap_or(random.trouble),
+            registers: self.registers.unwrap_or(random.registers),
             ..random
         };
         if self.two_files { round.over_two_files() } else { round }
     }
-}
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
-    let time = Duration::from_secs(arguments.seconds);
-    match arguments.suite {
-        Suite::Differential { length, show: true, .. } => {
-            print!("{}", generate(arguments.seed, length).render());
-            Ok(())
+    fn run(&self, first: u64, time: Duration) -> (&'static str, Vec<(&'static str, u64)>) {
+        let subject = Subject::plait();
+        let end = Instant::now() + time;
+        let mut all = torture::Tally::default();
+        for seed in first.. {
+            if Instant::now() >= end {
+                break;
+            }
+            let round = self.round(seed);
+            let tally = round.run(&subject);
+            println!("seed {seed}: {} workers, {tally:?}", round.workers);
+            all += tally;
         }
-        Suite::Differential { length, replay, wal, .. } => {
-            let plait = if wal { Subject::plait_in_wal_mode() } else { Subject::plait() };
-            differential(&plait, replay, arguments.seed, length, time)
-        }
-        Suite::Isolation(isolation) => {
-            run_isolation(&isolation, arguments.seed, time);
-            Ok(())
-        }
-        Suite::Powercut => {
-            let (tally, seconds) = powercut::explore::run(&Subject::plait(), arguments.seed, time);
-            println!(
-                "{} states after power cuts, {} of them opened, all sound; {:.1} states per second",
-                tally.states,
-                tally.opened,
-                tally.states as f64 / seconds
-            );
-            Ok(())
-        }
-        Suite::Crash => {
-            let rounds = crash::torture::run(&Subject::plait(), arguments.seed, time);
-            println!("{rounds} rounds from seed {} on left every database sound", arguments.seed);
-            Ok(())
-        }
+        let suite = match (self.processes, self.two_files) {
+            (false, false) => "isolation, threads",
+            (true, false) => "isolation, processes",
+            (false, true) => "isolation, threads, two files",
+            (true, true) => "isolation, processes, two files",
+        };
+        let counts = [
+            ("histories", all.histories),
+            ("transactions", all.transactions),
+            ("statements", all.statements),
+            ("troubles", all.troubles),
+            ("kills", all.kills),
+            ("stops", all.stops),
+        ];
+        (suite, counts.to_vec())
     }
 }
 
-fn differential(
-    plait: &Subject,
-    replay: Option<PathBuf>,
-    seed: u64,
-    length: usize,
-    time: Duration,
-) -> anyhow::Result<()> {
-    let scratch = scratch();
-    let stock = Subject::stock();
+fn main() -> anyhow::Result<()> {
+    let Arguments { suite, seconds, seed, tally } = Arguments::parse();
+    let time = Duration::from_secs(seconds);
+    let file = tally.as_deref();
+    match suite {
+        Suite::Differential { length, show: true, .. } => {
+            print!("{}", generate(seed, length).render());
+            Ok(())
+        }
+        Suite::Differential { replay: Some(path), wal, .. } => replay(&under_test(wal), &path),
+        Suite::All => {
+            let isolation = Isolation { round: 3.0, ..Isolation::default() };
+            let in_processes = Isolation { processes: true, ..isolation.clone() };
+            let over_two = Isolation { two_files: true, ..in_processes.clone() };
+            let suites = [
+                Suite::Differential { length: 200, replay: None, show: false, wal: false },
+                Suite::Isolation(isolation),
+                Suite::Isolation(in_processes),
+                Suite::Isolation(over_two),
+                Suite::Crash,
+                Suite::Powercut,
+            ];
+            let share = time / suites.len() as u32;
+            suites.iter().try_for_each(|suite| suite.run(seed, share).tell(file))
+        }
+        suite => suite.run(seed, time).tell(file),
+    }
+}
+
+fn under_test(wal: bool) -> Subject {
+    if wal { Subject::plait_in_wal_mode() } else { Subject::plait() }
+}
+
+impl Suite {
+    /// Runs it; panics with a report at the first failure.
+    fn run(&self, seed: u64, time: Duration) -> Tally {
+        let start = Instant::now();
+        let (suite, counts) = match self {
+            Self::All => unreachable!("it is several"),
+            Self::Differential { length, wal, .. } => {
+                let (scratch, stock) = (scratch(), Subject::stock());
+                let plait = under_test(*wal);
+                let bench = Bench { stock: &stock, plait: &plait, scratch: scratch.path() };
+                let tally = search(&bench, seed, *length, time);
+                ("differential", vec![("scripts", tally.scripts), ("statements", tally.steps)])
+            }
+            Self::Isolation(isolation) => isolation.run(seed, time),
+            Self::Crash => {
+                let tally = crash::torture::run(&Subject::plait(), seed, time);
+                let kills =
+                    [("kills at steps", tally.at_steps), ("kills at random", tally.at_random)];
+                ("crash", kills.to_vec())
+            }
+            Self::Powercut => {
+                let tally = powercut::explore::run(&Subject::plait(), seed, time);
+                let states = [("states", tally.states), ("states opened", tally.opened)];
+                ("powercut", states.to_vec())
+            }
+        };
+        Tally { suite, seed, seconds: start.elapsed().as_secs_f64(), counts }
+    }
+}
+
+fn replay(plait: &Subject, path: &Path) -> anyhow::Result<()> {
+    let (scratch, stock) = (scratch(), Subject::stock());
     let bench = Bench { stock: &stock, plait, scratch: scratch.path() };
-    let Some(path) = replay else {
-        let seeds = search(&bench, seed, length, time);
-        println!("{seeds} seeds from {seed} on gave equal results");
-        return Ok(());
-    };
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     let script: Script = serde_json::from_str(&text).context("the file holds no script")?;
     match bench.script(&script, Duration::from_secs(120)) {
         None => println!("equal results"),
@@ -172,17 +232,4 @@ fn differential(
         }
     }
     Ok(())
-}
-
-fn run_isolation(isolation: &Isolation, first: u64, time: Duration) {
-    let subject = Subject::plait();
-    let end = Instant::now() + time;
-    for seed in first.. {
-        if Instant::now() >= end {
-            break;
-        }
-        let round = isolation.round(seed);
-        let summary = round.run(&subject);
-        println!("seed {seed}: {} workers, {summary:?}", round.workers);
-    }
 }

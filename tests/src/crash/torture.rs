@@ -1,34 +1,44 @@
 //! Crashes for as long as one likes: every point in every scene with changing passages, and storms between them.
 
-use super::points::crash_points;
-use super::scene::{Scene, kill_at};
+use super::scene::{FAMILIES, cases, kill_at};
 use super::storm::{Memory, Storm};
 use crate::differential::dice::Dice;
 use crate::subject::{Subject, Synchronous};
 use std::time::{Duration, Instant};
 
-/// Runs rounds from consecutive seeds until the time is over; returns how many.
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Rounds.
+    pub rounds: u64,
+    /// Processes that were killed at a named step.
+    pub at_steps: u64,
+    /// Processes that were killed at random.
+    pub at_random: u64,
+}
+
+/// Runs rounds from consecutive seeds until the time is over.
 ///
 /// # Panics
 /// With a report at the first failure.
-pub fn run(subject: &Subject, first: u64, time: Duration) -> u64 {
+#[must_use]
+pub fn run(subject: &Subject, first: u64, time: Duration) -> Tally {
     let end = Instant::now() + time;
-    let mut seed = first;
+    let mut tally = Tally::default();
     while Instant::now() < end {
-        round(subject, seed);
-        seed += 1;
+        round(subject, first + tally.rounds, &mut tally);
+        tally.rounds += 1;
     }
-    seed - first
+    tally
 }
 
-fn round(subject: &Subject, seed: u64) {
+fn round(subject: &Subject, seed: u64, tally: &mut Tally) {
     let mut dice = Dice::new(seed);
     if dice.roll(10) > 0 {
-        let points = crash_points();
-        let point = *dice.pick(&points);
-        let scene = *dice.pick(Scene::of(point));
+        let (point, scene) = *dice.pick(&cases(&FAMILIES.concat()));
         println!("seed {seed}: {point}, {scene:?}");
         kill_at(subject, point, scene, seed);
+        tally.at_steps += 1;
         return;
     }
     let storm = Storm {
@@ -40,15 +50,13 @@ fn round(subject: &Subject, seed: u64) {
     };
     println!("seed {seed}: {storm:?}");
     let time = Duration::from_secs(3);
-    if dice.one_in(4) {
-        let full = Storm { synchronous: Synchronous::Full, ..storm };
-        full.kill_converters(subject, time).unwrap_or_else(|error| panic!("{full:?}: {error:#}"));
-        return;
-    }
-    let outcome = if storm.memory == Memory::Stays && dice.roll(2) == 0 {
-        storm.kill_one_by_one(subject, time)
+    let (outcome, each) = if dice.one_in(4) {
+        let full = Storm { synchronous: Synchronous::Full, ..storm.clone() };
+        (full.kill_converters(subject, time), 1)
+    } else if storm.memory == Memory::Stays && dice.roll(2) == 0 {
+        (storm.kill_one_by_one(subject, time), 1)
     } else {
-        storm.kill_all_at_once(subject, time)
+        (storm.kill_all_at_once(subject, time), storm.workers.unsigned_abs())
     };
-    outcome.unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
+    tally.at_random += each * outcome.unwrap_or_else(|error| panic!("{storm:?}: {error:#}"));
 }

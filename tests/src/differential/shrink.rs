@@ -148,17 +148,31 @@ impl Bench<'_> {
     }
 }
 
+/// What was run on both sides with equal results.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Scripts.
+    pub scripts: u64,
+    /// Their steps: statements, and what goes with them.
+    pub steps: u64,
+}
+
 /// Runs seeds one batch after the other until `time` is over; panics with a small script at the first failure.
 ///
 /// # Panics
 /// At the first failure, with the seed, the shrunk script and what each side did.
-pub fn search(bench: &Bench<'_>, first: u64, length: usize, time: Duration) -> u64 {
+#[must_use]
+pub fn search(bench: &Bench<'_>, first: u64, length: usize, time: Duration) -> Tally {
     const BATCH: u64 = 10;
     let end = Instant::now() + time;
     let mut seed = first;
+    let mut tally = Tally::default();
     while Instant::now() < end {
         let found = bench.seeds(seed, BATCH, length, Duration::from_secs(240));
         let Some((failed, failure)) = found else {
+            let steps = |seed| generate(seed, length).steps.len() as u64;
+            tally.steps += (seed..seed + BATCH).map(steps).sum::<u64>();
+            tally.scripts += BATCH;
             seed += BATCH;
             continue;
         };
@@ -168,7 +182,7 @@ pub fn search(bench: &Bench<'_>, first: u64, length: usize, time: Duration) -> u
         eprintln!("seed {failed}, length {length}: stock SQLite breaks on it too: {failure:?}");
         seed = failed + 1;
     }
-    seed - first
+    tally
 }
 
 /// Shrinks a failing seed and tells everything about it; saves the script for replay.

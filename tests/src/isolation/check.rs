@@ -23,8 +23,43 @@ pub struct Summary {
     pub keys_in_doubt: usize,
 }
 
+/// Deletions of unknown outcome that are tried both ways, at most.
+const UNDECIDED_MOST: usize = 6;
+
 /// Checks a history; the error is a report that shows the anomaly and its transactions.
+///
+/// What a killed worker has written was committed if anybody has seen it. What it has deleted leaves nothing to see: so it is sound if it is
+/// in one of the two ways.
 pub fn check(history: &[Transaction]) -> Result<Summary, String> {
+    let deletes_alone = |transaction: &Transaction| {
+        let is_put = |o: &Operation| matches!(o, Operation::Write { after: Some(_), .. });
+        let is_deletion = |o: &Operation| matches!(o, Operation::Write { after: None, .. });
+        let operations = &transaction.operations;
+        transaction.status == Status::Unknown
+            && !operations.iter().any(is_put)
+            && operations.iter().any(is_deletion)
+    };
+    let undecided: Vec<usize> =
+        (0..history.len()).filter(|&i| deletes_alone(&history[i])).take(UNDECIDED_MOST).collect();
+    if undecided.is_empty() {
+        return check_decided(history);
+    }
+    let mut history = history.to_vec();
+    let mut outcome = Err(String::new());
+    for choice in 0..1usize << undecided.len() {
+        for (bit, &i) in undecided.iter().enumerate() {
+            let is_done = choice >> bit & 1 == 1;
+            history[i].status = if is_done { Status::Committed } else { Status::Unknown };
+        }
+        outcome = check_decided(&history);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn check_decided(history: &[Transaction]) -> Result<Summary, String> {
     let readers = only_readers(history);
     let mut committed = committed(history);
     let count = committed.len();
@@ -143,11 +178,7 @@ fn check_aborted_reads(history: &[Transaction], committed: &[&Transaction]) -> R
 fn build_chains(committed: &[&Transaction]) -> Result<BTreeMap<i64, Chain>, String> {
     let mut writes: BTreeMap<i64, Vec<Write>> = BTreeMap::new();
     for (by, transaction) in committed.iter().enumerate() {
-        let end = match transaction.status {
-            Status::Unknown => u64::MAX,
-            _ => transaction.end_ns,
-        };
-        let window = (transaction.commit_ns, end);
+        let window = (transaction.commit_ns, transaction.end_ns);
         for operation in &transaction.operations {
             match operation {
                 Operation::Write { key, before, after } => {
@@ -201,7 +232,7 @@ fn add_real_time(
     committed: &[&Transaction],
     takes_part: impl Fn(&&Transaction) -> bool,
 ) {
-    let known_end = |node: &usize| committed[*node].status != Status::Unknown;
+    let known_end = |node: &usize| committed[*node].end_ns != u64::MAX;
     let part: Vec<Node> =
         (0..committed.len()).filter(|node| takes_part(&committed[*node])).collect();
     let mut by_end: Vec<Node> = part.iter().copied().filter(known_end).collect();
@@ -435,5 +466,30 @@ mod tests {
         assert_eq!(check(&unseen).map(|summary| summary.committed), Ok(2));
         let seen = [initial(), unknown, transaction(2, (30, 40), vec![read(1, 11)])];
         assert_eq!(check(&seen).map(|summary| summary.committed), Ok(3));
+    }
+
+    fn killed(number: u32, time: (u64, u64), operations: Vec<Operation>) -> Transaction {
+        Transaction { status: Status::Unknown, ..transaction(number, time, operations) }
+    }
+
+    #[test]
+    fn a_commit_that_appears_after_its_process_has_died_is_a_cycle() {
+        let left = killed(1, (10, 20), vec![write(1, Some(10), 11)]);
+        let missed = transaction(2, (30, 40), vec![read(1, 10)]);
+        let seen = transaction(3, (50, 60), vec![read(1, 11)]);
+        let report = check(&[initial(), left.clone(), missed.clone(), seen]).expect_err("too late");
+        assert!(report.contains("RealTime"), "{report}");
+        assert!(check(&[initial(), left, missed]).is_ok(), "it never happened");
+    }
+
+    #[test]
+    fn what_a_killed_process_has_deleted_may_be_gone_or_not() {
+        let left = killed(1, (10, 20), vec![delete(1, 10)]);
+        let gone = transaction(2, (30, 40), vec![absent(1)]);
+        let there = transaction(3, (50, 60), vec![read(1, 10)]);
+        for soundly in [&gone, &there] {
+            assert!(check(&[initial(), left.clone(), soundly.clone()]).is_ok());
+        }
+        check(&[initial(), left, gone, there]).expect_err("first gone, then there");
     }
 }

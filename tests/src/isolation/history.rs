@@ -1,10 +1,13 @@
 //! Transactions as their workers saw them.
 
+use crate::os::monotonic_ns;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::BufRead as _;
-use std::path::Path;
+use std::path::PathBuf;
 
+/// Registers, keys of the key-value API in a table of the first file, begin here.
+pub const REGISTERS: i64 = 1 << 19;
 /// Keys of the second file, where there is one, begin here.
 pub const SECOND_FILE: i64 = 1 << 20;
 
@@ -110,12 +113,51 @@ pub struct Transaction {
     pub statements: Vec<String>,
 }
 
+impl Transaction {
+    /// One that begins now, in a statement of its own as long as nothing else is said.
+    #[must_use]
+    pub fn begun_now(name: TransactionName) -> Self {
+        let now = monotonic_ns();
+        Self {
+            name,
+            begin: "autocommit".to_owned(),
+            start_ns: now,
+            commit_ns: now,
+            end_ns: now,
+            status: Status::Unknown,
+            operations: Vec::new(),
+            statements: Vec::new(),
+        }
+    }
+}
+
+/// The history of a worker, and when its process was known to be dead, if it was killed.
+#[derive(Clone, Debug)]
+pub struct HistoryFile {
+    /// The file.
+    pub path: PathBuf,
+    /// From then on what it had announced is there for everyone, or for nobody.
+    pub dead_ns: Option<u64>,
+}
+
+impl HistoryFile {
+    /// Of a worker that was not killed.
+    #[must_use]
+    pub fn of(path: PathBuf) -> Self {
+        Self { path, dead_ns: None }
+    }
+}
+
 /// Reads the history files of several workers. A transaction that a killed worker had announced and not finished is
 /// [`Status::Unknown`].
-pub fn read_files(files: &[impl AsRef<Path>]) -> anyhow::Result<Vec<Transaction>> {
+pub fn read_files(files: &[HistoryFile]) -> anyhow::Result<Vec<Transaction>> {
     let mut transactions = Vec::new();
-    for file in files {
-        let path = file.as_ref();
+    for HistoryFile { path, dead_ns } in files {
+        let first = transactions.len();
+        if dead_ns.is_some() && !path.exists() {
+            // It was killed before it had begun.
+            continue;
+        }
         let file = std::fs::File::open(path).with_context(|| format!("open {}", path.display()))?;
         let mut announced: Option<Transaction> = None;
         for line in std::io::BufReader::new(file).lines() {
@@ -130,6 +172,8 @@ pub fn read_files(files: &[impl AsRef<Path>]) -> anyhow::Result<Vec<Transaction>
             announced = Some(transaction);
         }
         transactions.extend(announced);
+        let unknown = transactions[first..].iter_mut().filter(|t| t.status == Status::Unknown);
+        unknown.for_each(|transaction| transaction.end_ns = dead_ns.unwrap_or(u64::MAX));
     }
     Ok(transactions)
 }

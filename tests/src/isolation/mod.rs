@@ -12,4 +12,5 @@ pub mod check;
 pub mod graph;
 pub mod history;
 pub mod torture;
+pub mod trouble;
 pub mod versions;

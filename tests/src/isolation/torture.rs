@@ -1,12 +1,19 @@
 //! Random workers on one database, and the check of what they saw.
 
-use super::check::{Summary, check};
-use super::history::read_files;
-use crate::job::{Job, Work};
-use crate::jobs::history::{Layout, RandomTransactions, attach_second, write_final, write_initial};
+use super::check::check;
+use super::history::{HistoryFile, read_files};
+use super::trouble::{Trouble, Troublemaker};
+use crate::differential::dice::Dice;
+use crate::job::{Ending, Job, Running, Work};
+use crate::jobs::history::{
+    Done, Layout, RandomTransactions, attach_second, write_final, write_initial,
+};
+use crate::os::monotonic_ns;
 use crate::place::Place;
 use crate::subject::{Begin, Fixture, Subject, Synchronous};
-use std::time::Duration;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// One round: how many workers, where, and what they may do.
 #[derive(Clone, Debug)]
@@ -33,6 +40,10 @@ pub struct Round {
     pub empty_every: u32,
     /// Over two files, with a short wait for locks: workers take the rights of both in either order.
     pub two_files: bool,
+    /// Work on registers too, with the key-value API.
+    pub registers: bool,
+    /// Whatever else goes on beside the workers; see [`trouble`](super::trouble).
+    pub trouble: bool,
     /// How long the workers run.
     pub time: Duration,
     /// Transactions of each worker at most.
@@ -43,7 +54,7 @@ impl Round {
     /// A round with everything varied by its seed.
     #[must_use]
     pub fn random(seed: u64, place: Place, time: Duration) -> Self {
-        let mut dice = crate::differential::dice::Dice::new(seed);
+        let mut dice = Dice::new(seed);
         let begins = match dice.roll(4) {
             0 => vec![Begin::Concurrent],
             1 => vec![Begin::Concurrent, Begin::Deferred, Begin::Immediate],
@@ -67,6 +78,8 @@ impl Round {
             merge_every: *dice.pick(&[0, 20, 100]),
             empty_every: *dice.pick(&[0, 10, 40]),
             two_files: false,
+            registers: dice.one_in(2),
+            trouble: dice.one_in(2),
             time,
             transactions: 3000,
         }
@@ -85,7 +98,7 @@ impl Round {
     ///
     /// # Panics
     /// With a report when the history is not serializable or a worker fails.
-    pub fn run(&self, subject: &Subject) -> Summary {
+    pub fn run(&self, subject: &Subject) -> Tally {
         self.outcome(subject).unwrap_or_else(|report| panic!("{report}"))
     }
 
@@ -93,9 +106,9 @@ impl Round {
     ///
     /// # Panics
     /// When a worker fails.
-    pub fn outcome(&self, subject: &Subject) -> Result<Summary, String> {
+    pub fn outcome(&self, subject: &Subject) -> Result<Tally, String> {
         let fixture = Fixture::new(subject.clone(), &self.layout.schema());
-        let mut files = vec![fixture.path("initial.json")];
+        let files = vec![HistoryFile::of(fixture.path("initial.json"))];
         let connection = fixture.open();
         let second = self.two_files.then(|| fixture.path("second.db"));
         if let Some(second) = &second {
@@ -103,49 +116,174 @@ impl Round {
             made.execute(&self.layout.schema_of_second()).expect("it gets its table");
         }
         attach_second(&connection, second.as_deref()).expect("it can be attached");
-        write_initial(&connection, self.keys, self.empty_every > 0, self.two_files, &files[0])
+        let empty = self.empty_every > 0;
+        write_initial(&connection, self.keys, empty, self.two_files, &files[0].path)
             .expect("the initial rows can be written");
-        let jobs: Vec<_> = (1..=self.workers)
-            .map(|worker| {
-                let file = fixture.path(&format!("worker-{worker}.json"));
-                files.push(file.clone());
-                let work = RandomTransactions {
-                    seed: self.seed.wrapping_mul(1000).wrapping_add(worker.into()),
-                    worker,
-                    keys: self.keys,
-                    begins: self.begins.clone(),
-                    autocommit: true,
-                    pretend: self.pretend,
-                    synchronous: self.levels[worker as usize % self.levels.len()],
-                    transactions: self.transactions,
-                    time: self.time,
-                    merge_every: self.merge_every,
-                    empty_every: self.empty_every,
-                    second: second.clone(),
-                    busy_timeout: self.two_files.then_some(Duration::from_millis(60)),
-                    first_number: 1,
-                    file,
-                };
-                let database = fixture.database();
-                Job { subject: subject.clone(), database, work: Work::History(work) }
-                    .start(self.place)
-            })
-            .collect();
-        for job in jobs {
-            let _: serde_json::Value = job.result(self.time + Duration::from_secs(90));
+        if self.trouble {
+            // Nobody but the workers keeps the session: it ends when they have all closed.
+            connection.close().expect("it closes");
         }
-        files.push(fixture.path("final.json"));
-        write_final(&connection, self.keys, self.two_files, &files[files.len() - 1])
+        let mut tally = Tally::default();
+        let mut crew =
+            Crew { round: self, fixture: &fixture, second, files, jobs: vec![], numbers: vec![] };
+        let end = Instant::now() + self.time;
+        for worker in 1..=self.workers {
+            crew.start(worker, self.time);
+        }
+        if self.trouble {
+            let troubled = crew.trouble(end, &mut tally);
+            troubled.unwrap_or_else(|error| panic!("{self:?}: {error:#}"));
+        }
+        let Crew { mut files, jobs, second, .. } = crew;
+        for job in jobs {
+            let done: Done = job.result(self.time + Duration::from_secs(90));
+            tally.transactions += u64::from(done.committed + done.aborted);
+            tally.statements += done.statements;
+        }
+        let connection = fixture.open();
+        attach_second(&connection, second.as_deref()).expect("it can be attached");
+        files.push(HistoryFile::of(fixture.path("final.json")));
+        let last = &files[files.len() - 1].path;
+        write_final(&connection, self.keys, self.two_files, self.registers, last)
             .expect("the end can be read");
+        let history = read_files(&files).expect("the history can be read");
+        let checked = match check(&history) {
+            Ok(checked) => checked,
+            Err(report) if self.pretend => return Err(report),
+            Err(report) => {
+                let kept = fixture.keep();
+                return Err(format!("{self:?}\nhistory kept in {}\n{report}", kept.display()));
+            }
+        };
         let sound = connection.text("PRAGMA integrity_check").expect("integrity_check runs");
         assert_eq!(sound, "ok", "{self:?}");
-        let history = read_files(&files).expect("the history can be read");
-        check(&history).map_err(|report| {
-            if self.pretend {
-                return report;
+        Ok(Tally { histories: 1, committed: checked.committed as u64, ..tally })
+    }
+}
+
+/// What the rounds came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Histories that were checked.
+    pub histories: u64,
+    /// Transactions in them that count as committed; one over two files may count twice.
+    pub committed: u64,
+    /// Transactions of workers that lived to tell, rolled back ones included.
+    pub transactions: u64,
+    /// Statements and calls in them.
+    pub statements: u64,
+    /// Troubles that were made beside them, and those that had to wait in vain.
+    pub troubles: u64,
+    /// See `troubles`.
+    pub refused: u64,
+    /// Workers that were killed.
+    pub kills: u64,
+    /// Workers that were stopped for a while.
+    pub stops: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.histories += more.histories;
+        self.committed += more.committed;
+        self.transactions += more.transactions;
+        self.statements += more.statements;
+        self.troubles += more.troubles;
+        self.refused += more.refused;
+        self.kills += more.kills;
+        self.stops += more.stops;
+    }
+}
+
+/// The workers of a round.
+struct Crew<'a> {
+    round: &'a Round,
+    fixture: &'a Fixture,
+    second: Option<PathBuf>,
+    files: Vec<HistoryFile>,
+    jobs: Vec<Running>,
+    /// Of the jobs.
+    numbers: Vec<u32>,
+}
+
+impl Crew<'_> {
+    fn start(&mut self, worker: u32, time: Duration) {
+        let round = self.round;
+        let path = self.fixture.path(&format!("worker-{worker}.json"));
+        self.files.push(HistoryFile::of(path.clone()));
+        let work = RandomTransactions {
+            seed: round.seed.wrapping_mul(1000).wrapping_add(worker.into()),
+            worker,
+            keys: round.keys,
+            begins: round.begins.clone(),
+            // What a killed worker did so would be unknown.
+            autocommit: !(round.trouble && round.place == Place::Processes),
+            pretend: round.pretend,
+            synchronous: round.levels[worker as usize % round.levels.len()],
+            transactions: round.transactions,
+            time,
+            merge_every: round.merge_every,
+            empty_every: round.empty_every,
+            reopen_every: if round.trouble { 30 } else { 0 },
+            registers: round.registers,
+            second: self.second.clone(),
+            busy_timeout: round.two_files.then_some(Duration::from_millis(60)),
+            first_number: 1,
+            file: path,
+        };
+        let (subject, database) = (self.fixture.subject.clone(), self.fixture.database());
+        let job = Job { subject, database, work: Work::History(work) };
+        self.jobs.push(job.start(round.place));
+        self.numbers.push(worker);
+    }
+
+    /// Makes trouble beside the workers until the time is over.
+    fn trouble(&mut self, end: Instant, tally: &mut Tally) -> anyhow::Result<()> {
+        let mut dice = Dice::new(self.round.seed ^ 0x7472_6f75);
+        let path = self.fixture.path("trouble.json");
+        let file = std::fs::File::create(&path)?;
+        self.files.push(HistoryFile::of(path));
+        let mut maker = Troublemaker::new(self.fixture, self.round.keys, file);
+        let mut next = self.round.workers;
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(dice.roll(60) as u64));
+            let chosen = Trouble::any(&mut dice, self.round.place == Place::Processes);
+            let victim = dice.roll(self.jobs.len());
+            match chosen {
+                Trouble::Stop => {
+                    let pid = self.jobs[victim].pid();
+                    // It may have come to its end.
+                    if crate::os::suspend(pid).is_ok() {
+                        std::thread::sleep(Duration::from_millis(20 + dice.roll(200) as u64));
+                        crate::os::resume(pid)?;
+                        tally.stops += 1;
+                    }
+                }
+                Trouble::Kill => {
+                    next += 1;
+                    self.replace(victim, next, end.saturating_duration_since(Instant::now()))?;
+                    tally.kills += 1;
+                }
+                other => maker.make(other, &mut dice)?,
             }
-            let kept = fixture.keep();
-            format!("{self:?}\nhistory kept in {}\n{report}", kept.display())
-        })
+        }
+        (tally.troubles, tally.refused) = maker.tally;
+        Ok(())
+    }
+
+    /// Kills a worker and starts another one.
+    fn replace(&mut self, victim: usize, worker: u32, time: Duration) -> anyhow::Result<()> {
+        let mut job = self.jobs.remove(victim);
+        job.kill();
+        let (_, ending) = job.wait::<serde_json::Value>(Duration::from_secs(30))?;
+        anyhow::ensure!(!matches!(ending, Ending::Failed(_)), "a worker failed: {ending:?}");
+        let dead_ns = Some(monotonic_ns());
+        // Its file is the one of its number, which its place does not tell any more.
+        let number = self.numbers.remove(victim);
+        let path = self.fixture.path(&format!("worker-{number}.json"));
+        let file = self.files.iter_mut().find(|file| file.path == path);
+        file.expect("it has a file").dead_ns = dead_ns;
+        self.start(worker, time);
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Random transactions over a fixed universe of keys, each written down for the checker in [`crate::isolation`]; in one file, or in
 //! two that one connection has attached.
 
+use super::registers;
 use crate::isolation::history::{
     Operation, Row, SECOND_FILE, Seen, Status, Transaction, TransactionName,
 };
@@ -12,7 +13,7 @@ use crate::value::Value;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
@@ -40,7 +41,8 @@ impl Layout {
         let options = if self == Self::WithoutRowid { " WITHOUT ROWID" } else { "" };
         format!(
             "CREATE TABLE kv(id INTEGER PRIMARY KEY, grp INTEGER NOT NULL, val INTEGER NOT NULL UNIQUE, prev INTEGER){options};
-             CREATE INDEX kv_grp ON kv(grp);"
+             CREATE INDEX kv_grp ON kv(grp); {}",
+            registers::SCHEMA
         )
     }
 
@@ -53,7 +55,7 @@ impl Layout {
 
 /// A statement over the table of the first file, over that of the second.
 fn in_second(sql: &str) -> String {
-    sql.replace("kv", "kw")
+    sql.replace("kv", "kw").replace("register", "second_register")
 }
 
 /// Opens the first file with the second attached.
@@ -88,6 +90,10 @@ pub struct RandomTransactions {
     pub merge_every: u32,
     /// Empty the table, in an exclusive transaction, after about every so many transactions; never when 0.
     pub empty_every: u32,
+    /// Close the connection and open another after about every so many transactions; never when 0.
+    pub reopen_every: u32,
+    /// Work on the registers too.
+    pub registers: bool,
     /// A second file with a table of its own, which most transactions change as well.
     pub second: Option<PathBuf>,
     /// How long to wait for a lock; the suites' own time when absent.
@@ -98,18 +104,26 @@ pub struct RandomTransactions {
     pub file: PathBuf,
 }
 
+/// What it came to.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// Transactions that were committed.
+    pub committed: u32,
+    /// Those that were not.
+    pub aborted: u32,
+    /// Statements in all of them.
+    pub statements: u64,
+}
+
 impl RandomTransactions {
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
-        let connection = job.subject.open(&job.database)?;
-        attach_second(&connection, self.second.as_deref())?;
-        if let Some(timeout) = self.busy_timeout {
-            connection.busy_timeout(timeout)?;
-        }
-        connection.execute(&format!("PRAGMA synchronous={}", self.synchronous.number()))?;
+        let mut connection = self.open(job)?;
         let mut file = File::create(&self.file)?;
         let mut random = StdRng::seed_from_u64(self.seed);
         let end = Instant::now() + self.time;
-        let (mut committed, mut aborted) = (0u32, 0u32);
+        let mut done = Done::default();
+        // What this worker has last known of each.
+        let mut expected = [None; registers::COUNT as usize];
         for number in self.first_number..self.first_number + self.transactions {
             if reporter.should_stop() || Instant::now() >= end {
                 break;
@@ -118,34 +132,51 @@ impl RandomTransactions {
             let mut running = Run::new(&connection, name, self.keys);
             running.pretend = self.pretend;
             running.has_second = self.second.is_some();
+            running.has_registers = self.registers;
             let choice = random.random_range(0..self.begins.len() + usize::from(self.autocommit));
             let begin = self.begins.get(choice).map(|begin| job.subject.begin(*begin));
             let begin = begin.map(|begin| if self.pretend { "SELECT 'no BEGIN'" } else { begin });
-            let outcome = running.perform(begin, &mut random, &mut file);
+            let outcome = if self.registers && random.random_range(0..4) == 0 {
+                running.register_call(&mut expected, &mut random, &mut file)
+            } else {
+                running.perform(begin, &mut random, &mut file)
+            };
             if let Err(error) = &outcome {
                 anyhow::ensure!(error.is_busy(), "{name}: {error}");
             }
             let is_committed = outcome.is_ok() && !running.given_up;
             let status = if is_committed { Status::Committed } else { Status::Aborted };
             running.write_down(&mut file, status)?;
-            if is_committed {
-                committed += 1
-            } else {
-                aborted += 1
-            }
+            done.statements += running.transaction.statements.len() as u64;
+            *(if is_committed { &mut done.committed } else { &mut done.aborted }) += 1;
             if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
-                connection.execute("PRAGMA wal_checkpoint")?;
+                let merged = connection.execute("PRAGMA wal_checkpoint");
+                merged.or_else(|error| if error.is_busy() { Ok(()) } else { Err(error) })?;
+            }
+            if self.reopen_every > 0 && random.random_range(0..self.reopen_every) == 0 {
+                connection.close()?;
+                connection = self.open(job)?;
             }
             if self.empty_every > 0 && random.random_range(0..self.empty_every) == 0 {
                 self.empty(&connection, number, &mut file)?;
             }
         }
         connection.close()?;
-        Ok(json!({ "committed": committed, "aborted": aborted }))
+        Ok(serde_json::to_value(done)?)
     }
 }
 
 impl RandomTransactions {
+    fn open(&self, job: &Job) -> Result<Connection, SqlError> {
+        let connection = job.subject.open(&job.database)?;
+        attach_second(&connection, self.second.as_deref())?;
+        if let Some(timeout) = self.busy_timeout {
+            connection.busy_timeout(timeout)?;
+        }
+        connection.execute(&format!("PRAGMA synchronous={}", self.synchronous.number()))?;
+        Ok(connection)
+    }
+
     /// Deletes every row in an exclusive transaction: what follows reads a b-tree that has no row anywhere, and no tombstone.
     fn empty(&self, connection: &Connection, after: u32, file: &mut File) -> anyhow::Result<()> {
         let name = TransactionName { worker: self.worker, number: after | EMPTYING };
@@ -195,6 +226,7 @@ pub fn write_final(
     connection: &Connection,
     keys: i64,
     has_second: bool,
+    has_registers: bool,
     file: &Path,
 ) -> anyhow::Result<()> {
     let mut run = Run::new(connection, TransactionName { worker: 0, number: 1 }, keys);
@@ -202,20 +234,47 @@ pub fn write_final(
         run.in_second = second;
         run.range(1, keys, false)?;
     }
+    if has_registers {
+        run.in_second = false;
+        run.register_rows()?;
+    }
     run.write_down(&mut File::create(file)?, Status::Committed)?;
     Ok(())
 }
 
+/// A look at all keys that takes longer than a transaction: what it finds is from one moment of the time.
+pub struct Look(Transaction);
+
+impl Look {
+    /// It begins now, by these means.
+    #[must_use]
+    pub fn begin(how: &str, number: u32) -> Self {
+        // 0 and 1 are what a round begins and ends with.
+        let name = TransactionName { worker: 0, number: number + 2 };
+        Self(Transaction { begin: how.to_owned(), ..Transaction::begun_now(name) })
+    }
+
+    /// It ends with what this connection shows.
+    pub fn end(self, connection: &Connection, keys: i64, file: &mut File) -> anyhow::Result<()> {
+        let mut run = Run::new(connection, self.0.name, keys);
+        run.transaction = self.0;
+        run.range(1, keys, false)?;
+        run.write_down(file, Status::Committed)?;
+        Ok(())
+    }
+}
+
 /// One transaction under way: what it saw, and what it wrote itself.
-struct Run<'c> {
-    connection: &'c Connection,
-    transaction: Transaction,
+pub(super) struct Run<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) transaction: Transaction,
     keys: i64,
     /// Whether what it sees may contradict itself, because it is no real transaction.
     pretend: bool,
     /// Whether there is a second file, and whether the next operation is on it.
     has_second: bool,
     in_second: bool,
+    has_registers: bool,
     writes: u32,
     /// It was rolled back without need.
     given_up: bool,
@@ -224,26 +283,16 @@ struct Run<'c> {
 }
 
 impl<'c> Run<'c> {
-    fn new(connection: &'c Connection, name: TransactionName, keys: i64) -> Self {
-        let now = monotonic_ns();
-        let transaction = Transaction {
-            name,
-            begin: "autocommit".to_owned(),
-            start_ns: now,
-            commit_ns: now,
-            end_ns: now,
-            status: Status::Unknown,
-            operations: Vec::new(),
-            statements: Vec::new(),
-        };
+    pub(super) fn new(connection: &'c Connection, name: TransactionName, keys: i64) -> Self {
         let own = BTreeMap::new();
         Self {
             connection,
-            transaction,
+            transaction: Transaction::begun_now(name),
             keys,
             pretend: false,
             has_second: false,
             in_second: false,
+            has_registers: false,
             writes: 0,
             given_up: false,
             own,
@@ -262,7 +311,7 @@ impl<'c> Run<'c> {
         transaction
     }
 
-    fn write_down(&mut self, file: &mut File, status: Status) -> std::io::Result<()> {
+    pub(super) fn write_down(&mut self, file: &mut File, status: Status) -> std::io::Result<()> {
         self.transaction.end_ns = monotonic_ns();
         self.transaction.status = status;
         append(file, &self.finished())
@@ -297,7 +346,11 @@ impl<'c> Run<'c> {
     fn body(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
         for _ in 0..random.random_range(1..6) {
             if random.random_range(0..8) > 0 {
-                self.random_operation(random)?;
+                if self.has_registers && random.random_range(0..4) == 0 {
+                    self.register_operation(random)?;
+                } else {
+                    self.random_operation(random)?;
+                }
                 continue;
             }
             self.statement("SAVEPOINT s", &[])?;
@@ -370,7 +423,11 @@ impl<'c> Run<'c> {
         }
     }
 
-    fn statement(&mut self, sql: &str, parameters: &[i64]) -> Result<Vec<Vec<i64>>, SqlError> {
+    pub(super) fn statement(
+        &mut self,
+        sql: &str,
+        parameters: &[i64],
+    ) -> Result<Vec<Vec<i64>>, SqlError> {
         let values: Vec<Value> = parameters.iter().copied().map(Value::Integer).collect();
         let sql = if self.in_second { &in_second(sql) } else { sql };
         let outcome = self.connection.query_with(sql, &values);
@@ -387,7 +444,10 @@ impl<'c> Run<'c> {
     }
 
     fn saw(&mut self, key: i64, seen: Seen) {
-        let key = self.named(key);
+        self.saw_named(self.named(key), seen);
+    }
+
+    pub(super) fn saw_named(&mut self, key: i64, seen: Seen) {
         match (self.own.get(&key), seen) {
             (None, _) => self.transaction.operations.push(Operation::Read { key, seen }),
             (Some((_, Some(row))), Seen::Value(version)) => {
@@ -413,11 +473,15 @@ impl<'c> Run<'c> {
     }
 
     fn wrote(&mut self, key: i64, before: Option<i64>, after: Option<Row>) {
-        let entry = self.own.entry(self.named(key)).or_insert((before, None));
+        self.wrote_named(self.named(key), before, after);
+    }
+
+    pub(super) fn wrote_named(&mut self, key: i64, before: Option<i64>, after: Option<Row>) {
+        let entry = self.own.entry(key).or_insert((before, None));
         entry.1 = after;
     }
 
-    fn next_version(&mut self) -> i64 {
+    pub(super) fn next_version(&mut self) -> i64 {
         self.writes += 1;
         let TransactionName { worker, number } = self.transaction.name;
         (i64::from(worker) << 44) | (i64::from(number) << 16) | (i64::from(self.writes) << 6)

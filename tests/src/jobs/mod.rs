@@ -9,5 +9,6 @@ pub mod pairs;
 pub mod process_rules;
 pub mod queue;
 pub mod reader;
+pub mod registers;
 pub mod script;
 pub mod stranger;

@@ -115,6 +115,26 @@ impl<'a> Pairs<'a> {
         Ok(())
     }
 
+    /// A cut at each of the first `most` operations after so many commits were acknowledged, which keeps all of what was not synced, or nothing.
+    pub fn each_cut_behind(&mut self, commits: i64, most: usize) -> anyhow::Result<()> {
+        let operations = self.operations.clone();
+        let mut disk = Disk::new(&self.before, 1);
+        let mut looked = 0;
+        for (i, operation) in operations.iter().enumerate() {
+            disk.apply(operation)?;
+            if disk.acknowledged < commits || looked == most {
+                continue;
+            }
+            looked += 1;
+            for keep in [Keep::All, Keep::None] {
+                let name = format!("behind {i} of {} {operation:.60?} {keep:?}", operations.len());
+                self.look(&disk.cut(keep), disk.acknowledged, i % 2 == 0, &name)?;
+            }
+        }
+        ensure!(looked == most, "only {looked} operations follow");
+        Ok(())
+    }
+
     fn each_cut_of_recovery(
         &mut self,
         image: &Image,

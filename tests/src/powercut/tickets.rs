@@ -9,12 +9,9 @@
 //! | 7, 8 | NORMAL, while a descriptor has the thread sync | when `plait_durable()` has come to them, which nobody waits for |
 //! | 9 | NORMAL | when everybody has closed |
 
-use super::disk::Image;
 use super::explore::Explorer;
-use super::recording::Recording;
-use super::workload::{Recorded, SCHEMA, commit};
+use super::workload::{Recorded, begin, commit};
 use crate::actor::Actor;
-use crate::sqlite::Connection;
 use crate::subject::Subject;
 use crate::value::Value;
 use anyhow::ensure;
@@ -44,13 +41,8 @@ fn exclusive(n: i64) -> String {
 /// Makes the database, runs the commits and reads what was recorded.
 pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
     let folder = scratch.join("tickets");
-    std::fs::create_dir(&folder)?;
     let database = folder.join("app.db");
-    let connection: Connection = subject.create(&database)?;
-    connection.execute(SCHEMA)?;
-    connection.close()?;
-    let before = Image::of(&folder)?;
-    let recording = Recording::of(&folder);
+    let (before, recording) = begin(subject, &folder)?;
     recording.acknowledge(1)?;
     let [mut a, mut b] = ["a", "b"].map(|name| recording.actor(name, subject, None));
     for actor in [&mut a, &mut b] {

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The table, its index and commit 1.
-pub(super) const SCHEMA: &str =
+const SCHEMA: &str =
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, pad TEXT); CREATE INDEX t_v ON t(v);
     INSERT INTO t VALUES(1, 1, '')";
 /// The last commit.
@@ -53,17 +53,20 @@ pub struct Recorded {
     pub group_synced: usize,
 }
 
+/// A database at rest in a new folder, with commit 1, and who writes down what is done to it.
+pub(super) fn begin(subject: &Subject, folder: &Path) -> anyhow::Result<(Image, Recording)> {
+    std::fs::create_dir(folder)?;
+    let connection: Connection = subject.create(&folder.join("app.db"))?;
+    connection.execute(SCHEMA)?;
+    connection.close()?;
+    Ok((Image::of(folder)?, Recording::of(folder)))
+}
+
 /// Makes the database, runs the commits and reads what was recorded.
 pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
     for attempt in 0..ATTEMPTS {
         let folder = scratch.join(format!("workload-{attempt}"));
-        std::fs::create_dir(&folder)?;
-        let database = folder.join("app.db");
-        let connection: Connection = subject.create(&database)?;
-        connection.execute(SCHEMA)?;
-        connection.close()?;
-        let before = Image::of(&folder)?;
-        let recording = Recording::of(&folder);
+        let (before, recording) = begin(subject, &folder)?;
         if !run(subject, &recording, &folder)? {
             continue;
         }

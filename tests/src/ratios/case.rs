@@ -1,5 +1,6 @@
 //! The rows of the table: what is run, and what must come of it.
 
+use super::keyed::Keyed;
 use super::passer::Pass;
 use crate::place::Place;
 use crate::subject::{Begin, Synchronous};
@@ -38,6 +39,8 @@ pub enum Work {
     MostlyReads,
     /// Deletes all rows, then inserts some and looks for missing ones, while somebody reads.
     Remove,
+    /// By the key-value API, on stock by prepared statements.
+    Keyed(Keyed),
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
     Idle,
 }
@@ -117,6 +120,8 @@ pub struct Case {
     pub title: &'static str,
     /// What is measured.
     pub load: Load,
+    /// What it is held against on the library under test itself, in the place of the same load on stock.
+    pub against: Option<Load>,
     /// What is required of it.
     pub requirements: Vec<Requirement>,
 }
@@ -149,13 +154,15 @@ pub fn all() -> Vec<Case> {
     all.extend(queues());
     all.extend(visits());
     all.extend(reads());
+    all.extend(keys());
     all
 }
 
 fn hot_exclusive_and_long() -> Vec<Case> {
     use Requirement::{Conflicts, TimesStock};
     let immediate = |writers| select_update(writers, Begin::Immediate);
-    let case = |name, title, load, requirements| Case { name, title, load, requirements };
+    let case =
+        |name, title, load, requirements| Case { name, title, load, against: None, requirements };
     let of = |work, writers| Load { work, ..select_update(writers, Begin::Concurrent) };
     vec![
         case(
@@ -203,6 +210,7 @@ fn queues() -> Vec<Case> {
         name,
         title,
         load: Load { work, ..select_update(10, begin) },
+        against: None,
         requirements: vec![TimesStock(4.0)],
     };
     let alone = Load {
@@ -215,6 +223,7 @@ fn queues() -> Vec<Case> {
             name: "queue-one",
             title: "1 worker takes 8,000 jobs, NORMAL",
             load: alone,
+            against: None,
             requirements: vec![TimesStock(2.0), Steady(0.9)],
         },
         ten(
@@ -243,6 +252,7 @@ fn reads() -> Vec<Case> {
         name,
         title,
         load: Load { work, synchronous: Synchronous::Normal, ..select_update(1, Begin::Immediate) },
+        against: None,
         requirements: vec![Requirement::TimesStock(least)],
     };
     let passes = |name, title, pass, percent| {
@@ -283,12 +293,60 @@ fn reads() -> Vec<Case> {
     ]
 }
 
+fn keys() -> Vec<Case> {
+    let load = |work, writers, synchronous| Load {
+        work: Work::Keyed(work),
+        synchronous,
+        ..select_update(writers, Begin::Deferred)
+    };
+    let one = |work| load(work, 1, Synchronous::Normal);
+    let durable = |work, writers| load(work, writers, Synchronous::Full);
+    let case = |name, title, load, against, least| Case {
+        name,
+        title,
+        load,
+        against,
+        requirements: vec![Requirement::TimesStock(least)],
+    };
+    let singly = |synchronous| Some(load(Keyed::SinglePuts, 1, synchronous));
+    vec![
+        case("gets", "gets by number in a transaction", one(Keyed::Gets(0)), None, 1.3),
+        case("gets-long", "gets by 24-byte keys in a transaction", one(Keyed::LongGets), None, 1.5),
+        case("gets-single", "gets, each a transaction", one(Keyed::SingleGets), None, 3.0),
+        case(
+            "gets-unmerged",
+            "gets, a quarter in memtables; against merged",
+            one(Keyed::Gets(25)),
+            Some(one(Keyed::Gets(0))),
+            0.75,
+        ),
+        case("puts", "random puts, 1,000 a transaction, NORMAL", one(Keyed::Puts), None, 1.2),
+        case("walk", "all rows by a cursor", one(Keyed::Scan), None, 1.5),
+        case("adds", "16 threads add to one counter", durable(Keyed::Add, 16), None, 3.0),
+        case(
+            "tickets",
+            "durable puts, 1,000 in flight; against one by one",
+            one(Keyed::Tickets),
+            singly(Synchronous::Full),
+            20.0,
+        ),
+        case(
+            "tickets-normal",
+            "durable puts, 1,000 in flight; against NORMAL",
+            one(Keyed::Tickets),
+            singly(Synchronous::Normal),
+            0.5,
+        ),
+    ]
+}
+
 fn visits() -> Vec<Case> {
     use Requirement::{IdleMebibytes, TimesStock};
     let visit = |name, title, rows, beside, least| Case {
         name,
         title,
         load: Load { work: Work::Visit(rows), beside, ..select_update(1, Begin::Deferred) },
+        against: None,
         requirements: vec![TimesStock(least)],
     };
     // At most 1.3 times stock's time.
@@ -307,12 +365,14 @@ fn visits() -> Vec<Case> {
                 beside: false,
                 ..select_update(100, Begin::Deferred)
             },
+            against: None,
             requirements: vec![TimesStock(1.0)],
         },
         Case {
             name: "idle",
             title: "disk and memory of an idle open database",
             load: Load { work: Work::Idle, ..select_update(1, Begin::Deferred) },
+            against: None,
             requirements: vec![IdleMebibytes(2.0)],
         },
     ]
@@ -322,7 +382,8 @@ fn steady_work() -> Vec<Case> {
     use Requirement::{Conflicts, Fairness, PartOfOwnBest, TimesStock};
     let optimistic = |writers| select_update(writers, Begin::Concurrent);
     let immediate = |writers| select_update(writers, Begin::Immediate);
-    let case = |name, title, load, requirements| Case { name, title, load, requirements };
+    let case =
+        |name, title, load, requirements| Case { name, title, load, against: None, requirements };
     let of = |work, writers| Load { work, ..optimistic(writers) };
     vec![
         case("one", "1 writer, BEGIN CONCURRENT", optimistic(1), vec![TimesStock(1.0)]),

@@ -1,6 +1,7 @@
 //! Runs the members of a trial together: ready, warm-up, measured time, end; in threads or in processes.
 
 use super::case::{Load, Work};
+use super::keyed::KeyedLoop;
 use super::passer::Passer;
 use super::reader::Reader;
 use super::remover::Remover;
@@ -68,7 +69,7 @@ macro_rules! role {
         }
     )* };
 }
-role!(Writer, Reader, Worker, Visitor, Passer, Remover);
+role!(Writer, Reader, Worker, Visitor, Passer, Remover, KeyedLoop);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
@@ -80,6 +81,9 @@ impl Member {
             }
             (None, Work::Passes(pass, _)) => {
                 Box::new(Passer::connect(subject, database, pass, *seed)?)
+            }
+            (None, Work::Keyed(work)) => {
+                Box::new(KeyedLoop::connect(subject, database, work, load.synchronous, *seed)?)
             }
             (None, Work::Remove) => Box::new(Remover::connect(subject, database)?),
             (None, Work::Queue | Work::QueueReturning) => {

@@ -2,6 +2,7 @@
 
 use super::case::{Load, Work};
 use super::idle::Footprint;
+use super::keyed;
 use super::members::{self, Together};
 use super::passer::{self, Pass};
 use super::remover;
@@ -103,6 +104,11 @@ impl Trial {
                 passer::fill(&self.subject, &self.database(), &connection, percent)?;
                 return Ok(connection);
             }
+            Work::Keyed(work) => {
+                connection.execute("PRAGMA synchronous=NORMAL")?;
+                keyed::fill(&self.subject, &self.database(), &connection, work)?;
+                return Ok(connection);
+            }
             Work::Remove => remover::fill(&connection)?,
             Work::Append => connection.execute(
                 "CREATE TABLE log(id INTEGER PRIMARY KEY, k INTEGER, val BLOB); CREATE INDEX log_k ON log(k)",
@@ -168,6 +174,7 @@ impl Trial {
                 ("SELECT count(*) FROM removed", "SELECT count(val) FROM removed", commits)
             }
             Work::Queue | Work::QueueReturning => return self.verify_jobs(connection, together),
+            Work::Keyed(work) => return keyed::verify(connection, work, commits),
             Work::Visit(rows) => {
                 let rows = commits * u64::from(rows);
                 let (found, last) = (

@@ -232,6 +232,9 @@ type Out = *mut RawKeyValue;
 
 functions! {
     MapFunctions:
+    ticket = b"plait_ticket\0": fn(*mut RawDb, *const c_char, *mut i64) -> c_int;
+    durable = b"plait_durable\0": fn(*mut RawDb, *const c_char, *mut i64) -> c_int;
+    wait = b"plait_wait\0": fn(*mut RawDb, *const c_char, i64, c_int, *mut c_int) -> c_int;
     map_open = b"plait_map_open\0": fn(*mut RawDb, *const c_char, *const c_char, c_int, *mut *mut RawMap) -> c_int;
     map_close = b"plait_map_close\0": fn(*mut RawMap) -> c_int;
     get = b"plait_get\0": fn(*mut RawMap, RawKeyValue, Out) -> c_int;

@@ -320,6 +320,15 @@ impl Connection {
         self.check(code, "file_control")
     }
 
+    /// `SQLITE_FCNTL_DATA_VERSION` of the main database.
+    pub fn file_data_version(&self) -> Result<u32> {
+        let mut version = 0u32;
+        let (file, out) = (c"main".as_ptr(), (&raw mut version).cast());
+        // SAFETY: the connection is open, and the argument of this control is an unsigned int.
+        let code = unsafe { (self.functions().file_control)(self.inner.raw, file, 35, out) };
+        self.check(code, "file_control").map(|()| version)
+    }
+
     /// `sqlite3_db_cacheflush`.
     pub fn cache_flush(&self) -> Result<()> {
         // SAFETY: the connection is open.

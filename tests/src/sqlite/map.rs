@@ -2,7 +2,7 @@
 
 use super::api::{MapFunctions, RawCursor, RawItem, RawKeyValue, RawMap, RawRange};
 use super::connection::{Connection, Inner};
-use super::error::{MISUSE, Result, SqlError};
+use super::error::Result;
 use crate::value::Value;
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
@@ -168,15 +168,6 @@ fn functions(connection: &Inner) -> &'static MapFunctions {
     connection.library.0.maps.as_ref().expect("the library has the key-value API")
 }
 
-/// `SQLITE_MISUSE` leaves no text behind.
-fn check(connection: &Inner, code: c_int, context: &str) -> Result<()> {
-    if code == MISUSE {
-        let message = "misuse".to_owned();
-        return Err(SqlError { code, extended: code, message, context: context.to_owned() });
-    }
-    connection.check(code, context)
-}
-
 impl Connection {
     /// `plait_map_open` on the main database.
     pub fn open_map(&self, table: &str, flags: i32) -> Result<Map> {
@@ -210,6 +201,36 @@ impl Connection {
         unsafe { (self.functions().limit)(self.inner.raw, 0, bytes) };
     }
 
+    /// `plait_ticket` of the main database.
+    pub fn ticket(&self) -> Result<i64> {
+        let mut ticket = 0;
+        // SAFETY: the connection is open and the place is valid; NULL is the main database.
+        let code = unsafe {
+            (functions(&self.inner).ticket)(self.inner.raw, ptr::null(), &raw mut ticket)
+        };
+        self.inner.check(code, "ticket").map(|()| ticket)
+    }
+
+    /// `plait_durable`.
+    pub fn durable_ticket(&self) -> Result<i64> {
+        let mut ticket = 0;
+        // SAFETY: as in `ticket`.
+        let code = unsafe {
+            (functions(&self.inner).durable)(self.inner.raw, ptr::null(), &raw mut ticket)
+        };
+        self.inner.check(code, "durable").map(|()| ticket)
+    }
+
+    /// `plait_wait` without an end.
+    pub fn wait_for_ticket(&self, ticket: i64) -> Result<()> {
+        let mut durable = 0;
+        // SAFETY: as in `ticket`.
+        let code = unsafe {
+            (functions(&self.inner).wait)(self.inner.raw, ptr::null(), ticket, -1, &raw mut durable)
+        };
+        self.inner.check(code, "wait")
+    }
+
     /// `plait_map_open`.
     pub fn open_map_in(&self, schema: &str, table: &str, flags: i32) -> Result<Map> {
         let name = |text: &str| CString::new(text).expect("a name has no NUL byte");
@@ -225,7 +246,7 @@ impl Connection {
                 &raw mut raw,
             )
         };
-        check(&self.inner, code, "map_open")?;
+        self.inner.check(code, "map_open")?;
         Ok(Map { connection: self.inner.clone(), raw })
     }
 }
@@ -238,7 +259,7 @@ impl Map {
     }
 
     fn check(&self, code: c_int, context: &str) -> Result<()> {
-        check(&self.connection, code, context)
+        self.connection.check(code, context)
     }
 
     /// `plait_get`.
@@ -248,6 +269,17 @@ impl Map {
         let code = unsafe { (self.functions().get)(self.raw, raw(Some(key)), &raw mut out) };
         self.check(code, "get")?;
         Ok(cooked(&out))
+    }
+
+    /// `plait_get` of text or bytes: their size, without a copy of them.
+    pub fn size_of(&self, key: &Value) -> Result<Option<usize>> {
+        let mut out = NONE;
+        // SAFETY: as in `get`.
+        let code = unsafe { (self.functions().get)(self.raw, raw(Some(key)), &raw mut out) };
+        if code != 0 {
+            self.check(code, "get")?;
+        }
+        Ok((out.kind != NONE.kind).then_some(out.size as usize))
     }
 
     /// `plait_contains`.
@@ -519,7 +551,7 @@ impl MapCursor {
         match call(self.functions(), &raw mut key, &raw mut value) {
             ROW => Ok(cooked(&key).zip(cooked(&value))),
             DONE => Ok(None),
-            code => Err(check(&self.connection, code, "cursor").expect_err("it is an error")),
+            code => Err(self.connection.check(code, "cursor").expect_err("it is an error")),
         }
     }
 
@@ -543,6 +575,17 @@ impl MapCursor {
         let raw = self.raw;
         // SAFETY: as in `first`.
         self.moved(|f, key, value| unsafe { (f.cursor_next)(raw, key, value) })
+    }
+
+    /// `plait_cursor_next` by integer keys: the key, and the size of text or bytes.
+    pub fn next_size(&mut self) -> Result<Option<(i64, usize)>> {
+        let (mut key, mut value) = (NONE, NONE);
+        // SAFETY: as in `first`.
+        match unsafe { (self.functions().cursor_next)(self.raw, &raw mut key, &raw mut value) } {
+            ROW => Ok(Some((key.integer, value.size as usize))),
+            DONE => Ok(None),
+            code => Err(self.connection.check(code, "cursor").expect_err("it is an error")),
+        }
     }
 
     /// `plait_cursor_prev`.

@@ -1,0 +1,76 @@
+//! Faults planted in the library, which the suites must report.
+//!
+//! The engine names its faults in `fault.rs`; the library with crash points makes the one that `PLAIT_FAULT` names. A test runs another test
+//! of its own program again, over that library and with that variable, and looks at how it fails.
+
+use crate::paths;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a suite may take to find a fault.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The names of all faults, from the engine's source.
+///
+/// # Panics
+/// If the source does not look as expected.
+#[must_use]
+pub fn faults() -> Vec<&'static str> {
+    let source = include_str!("../../crates/engine/src/fault.rs");
+    let (_, list) = source.split_once("FAULTS: &[(&str, &str)] = &[").expect("there is a list");
+    let (list, _) = list.split_once("\n];").expect("the list ends");
+    list.split("(\"").skip(1).filter_map(|entry| entry.split('"').next()).collect()
+}
+
+/// Runs the test of this program again with the fault planted: it must fail, and say one of these words.
+///
+/// # Panics
+/// If it passes, says nothing of the kind, or takes too long.
+pub fn must_be_reported(fault: &str, test: &str, words: &[&str]) {
+    if paths::stand_in() {
+        return eprintln!("skipped: {fault}: stock SQLite stands in and has no faults planted");
+    }
+    assert!(faults().contains(&fault), "there is no fault {fault}");
+    let library = paths::crash_library().unwrap_or_else(|error| panic!("{error:#}"));
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut child = Command::new(program)
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
+        .env("PLAIT_LIB", library)
+        .env("PLAIT_FAULT", fault)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("this program can be started again");
+    let mut error = child.stderr.take().expect("it is piped");
+    let mut output = child.stdout.take().expect("it is piped");
+    let readers = [
+        std::thread::spawn(move || read(&mut error)),
+        std::thread::spawn(move || read(&mut output)),
+    ];
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            break status;
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{test} does not come to an end with {fault} planted");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let said: String = readers.map(|reader| reader.join().expect("no panic")).concat();
+    assert!(said.contains("running 1 test"), "there is no test {test}:\n{said}");
+    assert!(!status.success(), "{test} does not notice {fault}:\n{said}");
+    assert!(
+        words.iter().any(|word| said.contains(word)),
+        "{test} with {fault} planted fails in another way than {words:?}:\n{said}"
+    );
+}
+
+fn read(from: &mut impl std::io::Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = from.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
