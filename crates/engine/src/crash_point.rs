@@ -185,21 +185,31 @@ mod armed {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::CRASH_POINTS;
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    fn names_below(dir: &Path, found: &mut BTreeSet<String>) {
+    /// The names that follow `mark` in the sources.
+    pub(crate) fn names_behind(mark: &str) -> BTreeSet<String> {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut found = BTreeSet::new();
+        for name in ["engine", "sqlite"] {
+            names_below(&crates.join(name).join("src"), mark, &mut found);
+        }
+        found
+    }
+
+    fn names_below(dir: &Path, mark: &str, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(dir).expect("a readable source folder") {
             let path = entry.expect("a folder entry").path();
             if path.is_dir() {
-                names_below(&path, found);
+                names_below(&path, mark, found);
             } else if path.extension().is_some_and(|e| e == "rs")
-                && path.file_name().is_some_and(|n| n != "crash_point.rs")
+                && path.file_name().is_some_and(|n| n != "crash_point.rs" && n != "fault.rs")
             {
                 let text = std::fs::read_to_string(&path).expect("a readable source file");
-                for piece in text.split("crash_point!(\"").skip(1) {
+                for piece in text.split(mark).skip(1) {
                     found.insert(piece.split('"').next().unwrap_or_default().to_owned());
                 }
             }
@@ -208,11 +218,7 @@ mod tests {
 
     #[test]
     fn the_list_of_crash_points_is_exactly_what_the_sources_have() {
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut found = BTreeSet::new();
-        for name in ["engine", "sqlite"] {
-            names_below(&crates.join(name).join("src"), &mut found);
-        }
+        let found = names_behind("crash_point!(\"");
         let listed: BTreeSet<String> = CRASH_POINTS.iter().map(|s| (*s).to_owned()).collect();
         assert_eq!(listed.len(), CRASH_POINTS.len(), "a name is listed twice");
         assert_eq!(listed, found);

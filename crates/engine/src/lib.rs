@@ -16,6 +16,7 @@ pub mod crash_point;
 pub mod database;
 pub mod deleted;
 pub mod error;
+pub mod fault;
 mod filesystem;
 pub mod ids;
 pub mod log;

@@ -14,22 +14,22 @@
 //! A program gets descriptors of its own, which are the same eventfd. What it does with them, and when it closes them, is no concern of this thread.
 //!
 //! Invariants
-//! - N1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its connection has let go of it. So who reads it empty first and looks at `durable_ts` then
-//!   misses nothing.
+//! - N1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its connection has let go of it. So who reads
+//!   it empty first, and looks at `durable_ts` then, misses nothing.
 //! - N2 The thread is gone before the connection whose descriptor was the last one lets go of its database.
 //! - N3 A commit after which `wake` has been called is on disk, or has failed to be, after one sync that was begun later.
 
-#![allow(unsafe_code)]
-
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd as _, IntoRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -72,14 +72,10 @@ impl Notifier {
     /// # Errors
     /// No descriptor, or no thread, can be had.
     pub(crate) fn watch(&self, database: &Arc<Database>) -> Result<RawFd> {
-        // SAFETY: no pointers are passed.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            let e = std::io::Error::last_os_error();
-            return Err(Error::io("cannot make an eventfd", &e));
-        }
-        // SAFETY: it was just made, and nobody else has it.
-        let descriptor = unsafe { File::from_raw_fd(fd) };
+        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let descriptor =
+            File::from(made.map_err(|e| Error::io("cannot make an eventfd", &e.into()))?);
+        let fd = descriptor.as_raw_fd();
         let mut state = self.shared.lock();
         if state.thread.is_none() {
             let (shared, database, era) =
@@ -162,10 +158,13 @@ fn run(shared: &Shared, database: &Weak<Database>, era: u64) {
             // Before the look at what is to be synced (N3).
             state.wanted = false;
         }
-        // Only for a moment the last one to have it: `unwatch` waits for this thread (N2).
+        // Never the last one to have it: `unwatch` waits for this thread (N2).
         let Some(database) = database.upgrade() else { return };
-        // A panic has poisoned the database, and the thread goes on for whoever ends it.
         let synced = catch_unwind(AssertUnwindSafe(|| database.sync_commits()));
+        if synced.is_err() {
+            // As a panic in any call; the thread goes on for whoever ends it.
+            database.poison();
+        }
         let durable = database.durable_ts();
         drop(database);
         let failed = !matches!(synced, Ok(Ok(())));

@@ -59,6 +59,7 @@ use crate::crash_point;
 use crate::database::log_path;
 use crate::deleted;
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::ids::{Generation, Root};
 use crate::log::{
     DEFAULT_SLOT_LIMIT, Frame, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
@@ -187,6 +188,9 @@ fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHe
         let alone = claim_log(path, true)?;
         let header = replay(path, base, header)?;
         crash_point!("recovery.merged");
+        if fault::is_planted("log.removed_early") {
+            remove_log(path, alone.as_ref().and_then(identity_of))?;
+        }
         unfence(base)?;
         crash_point!("recovery.unfenced");
         remove_log(path, alone.as_ref().and_then(identity_of))?;

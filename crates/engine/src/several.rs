@@ -58,6 +58,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::crash_point;
 use crate::database::suffixed;
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::pages;
 use crate::storage::Storage as _;
 use crate::storage::os::OsStorage;
@@ -163,6 +164,9 @@ pub fn verdict(base: &Path, name: &[u8]) -> Result<Verdict> {
         _ => return Err(unknown(base, &super_journal, &database)),
     }
     OsStorage.sync_dir_of(&super_journal).map_err(|e| io(&e))?;
+    if fault::is_planted("several.taken_back") {
+        return Ok(Verdict::RolledBack);
+    }
     Ok(Verdict::Committed)
 }
 

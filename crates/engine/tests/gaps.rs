@@ -140,6 +140,7 @@ struct World {
     rows: Rows,
     seed: u64,
     walks: u64,
+    runs: u32,
 }
 
 impl World {
@@ -196,6 +197,33 @@ impl World {
         }
     }
 
+    /// A walk that deletes the rows which it comes to, beside which now and then something else is put or deleted.
+    fn delete_in_passing(&mut self, i: usize, random: &mut StdRng) {
+        let view = self.views[i].as_mut().unwrap();
+        if !view.writes_at_all {
+            return;
+        }
+        self.runs += 1;
+        let forward: bool = random.random();
+        let mut from = key(random);
+        for _ in 0..random.random_range(1..30) {
+            let Some(next) = expected(&view.rows, Some(&from), forward) else { return };
+            if random.random_bool(0.1) {
+                let (key, rec) = (key(random), [random.random::<u8>()]);
+                self.clients[i].put(&key, &rec);
+                view.write(&key, Some(&rec));
+            } else if random.random_bool(0.1) {
+                let key = key(random);
+                self.clients[i].conn().delete(TABLE, &key, b"gone").unwrap();
+                view.write(&key, None);
+            }
+            let conn = self.clients[i].conn();
+            conn.delete_in_passing(TABLE, &next, b"gone", self.runs).unwrap();
+            view.write(&next, None);
+            from = next;
+        }
+    }
+
     fn savepoint(&mut self, i: usize) {
         let view = self.views[i].as_mut().unwrap();
         let conn = self.clients[i].conn();
@@ -247,7 +275,7 @@ fn run(seed: u64, steps: u32) -> u64 {
     let mut random = StdRng::seed_from_u64(seed);
     let clients: Vec<Client> = (0..4).map(|_| Client::open(&path)).collect();
     let views = clients.iter().map(|_| None).collect();
-    let mut world = World { clients, views, rows: Rows::new(), seed, walks: 0 };
+    let mut world = World { clients, views, rows: Rows::new(), seed, walks: 0, runs: 0 };
     // The first write fences the base; what began before conflicts with nothing then.
     world.clients[0].write(&[0, 0], b"0", Sync::Normal).unwrap();
     world.rows.insert(vec![0, 0], b"0".to_vec());
@@ -259,7 +287,8 @@ fn run(seed: u64, steps: u32) -> u64 {
         }
         match random.random_range(0..20) {
             0..10 => world.walk(i, &mut random),
-            10..14 => world.write(i, &mut random),
+            10..13 => world.write(i, &mut random),
+            13 => world.delete_in_passing(i, &mut random),
             14 => world.savepoint(i),
             15 => {
                 world.views[i] = None;
@@ -305,6 +334,29 @@ fn a_queue_is_walked_in_a_few_steps_however_many_were_taken() {
             assert!(steps < 40, "{steps} steps over {n} tombstones");
         }
     }
+}
+
+#[test]
+fn rows_that_a_walk_has_deleted_are_passed_in_a_few_steps_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let mut client = Client::open(&path);
+    client.begin_immediate(1000).unwrap();
+    client.conn().stay_concurrent();
+    for n in 0..2000u32 {
+        client.conn().delete_in_passing(TABLE, &n.to_be_bytes(), b"row", 1).unwrap();
+    }
+    let steps = steps_over_tombstones(&mut client);
+    assert!(steps < 10, "{steps} steps over the rows that were deleted");
+    // A row that comes between two of a run ends it: nobody knows on which side of it the walk goes on.
+    client.conn().delete_in_passing(TABLE, &[5, 0], b"row", 2).unwrap();
+    client.put(&[5, 1], b"new");
+    for n in 2..20u8 {
+        client.conn().delete_in_passing(TABLE, &[5, n], b"row", 2).unwrap();
+    }
+    assert_eq!(walk(&mut client, Some(&[5, 0]), true), Some(vec![5, 1]));
+    assert_eq!(walk(&mut client, None, false), Some(vec![5, 1]));
+    client.rollback();
 }
 
 /// Steps of a walk from the first entry to the first row.

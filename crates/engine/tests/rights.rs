@@ -77,7 +77,7 @@ impl Scene {
             assert_eq!(self.holders(), (0, 0));
             let written = self.other.begin_immediate(60_000);
             assert!(matches!(written, Err(Error::Io { .. })), "{written:?}");
-            let merged = wait_ms(60_000, |w| self.other.conn().merge_all(w));
+            let merged = wait_ms(60_000, |w| self.other.conn().merge_all(true, w));
             assert!(merged.is_err());
         } else {
             self.victim.rollback();
@@ -114,8 +114,8 @@ fn a_merge_that_was_asked_for_gives_its_right_back() {
     for fault in BOTH {
         for call in ["begin", "put", "stamp", "commit", "checkpoint"] {
             let mut scene = Scene::new();
-            let error =
-                scene.meet(call, fault, |victim| wait_ms(1000, |w| victim.conn().merge_all(w)));
+            let error = scene
+                .meet(call, fault, |victim| wait_ms(1000, |w| victim.conn().merge_all(true, w)));
             assert_eq!(error.is_some(), fault == Fault::Error);
             scene.is_free_after(fault);
         }
@@ -127,7 +127,7 @@ fn a_checkpoint_that_was_asked_for_gives_its_right_back() {
     for fault in BOTH {
         let mut scene = Scene::new();
         scene.meet("put", fault, |victim| {
-            wait_ms(1000, |w| victim.conn().checkpoint(w, &mut |_| Ok(true)))
+            wait_ms(1000, |w| victim.conn().checkpoint(w, false, &mut |_| Ok(true)))
         });
         scene.is_free_after(fault);
         let mut scene = Scene::new();
@@ -136,7 +136,7 @@ fn a_checkpoint_that_was_asked_for_gives_its_right_back() {
             wait_ms(1000, |w| {
                 let attempt = |client: &Faults, path: &Path| client.open(path)?.header();
                 let path = victim.conn().database().path().to_owned();
-                victim.conn().checkpoint(w, &mut |_| attempt(&faults, &path).map(|_| true))
+                victim.conn().checkpoint(w, false, &mut |_| attempt(&faults, &path).map(|_| true))
             })
         });
         scene.is_free_after(fault);

@@ -1,4 +1,4 @@
-//! Transactions over a base that is a map: section 3 of the design, without SQLite.
+//! Transactions over a base that is a map: what docs/sql.md says of isolation, without SQLite.
 
 mod common;
 

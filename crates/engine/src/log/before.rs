@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::{LogError, OPEN};
 use super::file::LogFile;
-use super::group::{Log, one_at_a_time};
+use super::group::Log;
 use super::shared::LogShared;
 use crate::ids::Generation;
 use crate::storage::{Storage, StorageFile};
@@ -179,22 +179,6 @@ impl LogShared {
 }
 
 impl Log {
-    /// Brings what the base's WAL holds to disk.
-    pub(crate) fn sync_base_now(&self) -> Result<(), LogError> {
-        let shared = self.shared();
-        let one = one_at_a_time(&self.syncing_base);
-        let synced = if shared.base_is_unsynced() {
-            self.base_wal.sync_before(shared, &self.file)
-        } else {
-            self.base_wal.sync()
-        };
-        if let Err(e) = &synced {
-            shared.stop_after(e);
-        }
-        drop(one);
-        synced
-    }
-
     /// Notes in the file that the base, on disk, includes everything through `generation` (B5).
     pub(crate) fn note_base(&self, generation: Generation) -> Result<(), LogError> {
         let noted = self.shared().note_base(&self.file, generation);

@@ -258,6 +258,7 @@ impl LogShared {
 
     /// Commits through `ts` are on disk.
     pub(crate) fn note_durable_ts(&self, ts: u64) {
+        debug_assert!(ts <= self.newest_ts(), "T1: what nobody has committed is not on disk");
         // Release: after the sync.
         self.durable_ts.fetch_max(ts, Release);
     }

@@ -43,6 +43,7 @@ use super::group::{BESIDE_AFTER, Log, one_at_a_time};
 use super::segments::Segment;
 use super::shared::LogShared;
 use crate::crash_point;
+use crate::fault;
 use crate::ids::Lsn;
 use crate::shm::process::ProcessIndex;
 
@@ -78,9 +79,7 @@ impl Log {
         if shared.written_through() >= target {
             return Ok(());
         }
-        if shared.base_is_unsynced() {
-            self.sync_base(one_at_a_time(&self.syncing_base))?;
-        }
+        self.sync_base_commits()?;
         let (mut seen, mut since) = (shared.written_through(), Instant::now());
         loop {
             let end = Some(Instant::now() + LOOK);
@@ -123,6 +122,14 @@ impl Log {
     fn owner_stands(&self) -> bool {
         // Relaxed: a hint.
         self.standing.load(Relaxed) == turn_word(self.shared())
+    }
+
+    /// Brings to disk what was committed to the base before, and is not known to be there.
+    pub(crate) fn sync_base_commits(&self) -> Result<(), LogError> {
+        if !self.shared().base_is_unsynced() {
+            return Ok(());
+        }
+        self.sync_base(one_at_a_time(&self.syncing_base))
     }
 
     /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (B2).
@@ -171,7 +178,9 @@ impl Log {
             if stretch.from == shared.segment_start(stretch.segment.number) {
                 self.file.write_slot_header(stretch.slot, &stretch.segment)?;
             }
-            self.file.write_stream(stretch.slot, stretch.from, copy)?;
+            if !fault::is_planted("log.unwritten") {
+                self.file.write_stream(stretch.slot, stretch.from, copy)?;
+            }
             crash_point!("log.write.written");
             drop(intent);
             // Relaxed: a counter.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::insert::{Step, Version, insert};
+use super::insert::{Inserter, Step, Version, insert};
 use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, LINK_BYTES, height_at};
 use super::test_region::Region;
 use super::*;
@@ -121,7 +121,8 @@ fn a_share_can_be_used_on_after_an_insert_that_died_at_any_step() {
                 let rec = [i as u8; 100];
                 let at = CommitTs::new(i + 1);
                 table
-                    .insert_into(share, ROOT, &i.to_be_bytes(), at, EntryKind::Put, &rec)
+                    .inserter(share)
+                    .insert(ROOT, &i.to_be_bytes(), at, EntryKind::Put, &rec)
                     .expect("room");
             }
         }
@@ -130,6 +131,51 @@ fn a_share_can_be_used_on_after_an_insert_that_died_at_any_step() {
             let node = table.get(ROOT, &i.to_be_bytes(), SnapshotTs::MAX).expect("inserted");
             assert_eq!(node.rec(), [i as u8; 100], "{i} after {step:?}");
         }
+    }
+}
+
+/// A commit inserts many, and whoever comes next inserts all of them again.
+#[test]
+fn a_batch_killed_at_any_step_of_any_insert_is_finished_by_repeating_it() {
+    for step in steps() {
+        let mut region = Region::new(1 << 20);
+        let table = region.format();
+        let mut expected = BTreeSet::new();
+        for round in 0..60u64 {
+            let keys: Vec<u64> =
+                (0..12).map(|i| (i * (round % 7) * 64 + round * 3) % 4096).collect();
+            let batch = |deadly: Option<usize>| {
+                let mut share = Share::default();
+                let mut inserter = Inserter::new(&table.arena, &mut share);
+                for (i, key) in keys.iter().enumerate() {
+                    let key = key.to_be_bytes();
+                    let version = Version {
+                        root: ROOT,
+                        key: &key,
+                        ts: CommitTs::new(round + 1),
+                        kind: EntryKind::Put,
+                        rec: b"record",
+                    };
+                    let mut go_on = |now| match deadly == Some(i) && now == step {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    };
+                    if inserter.add(&version, &mut go_on).expect("room").is_break() {
+                        return;
+                    }
+                }
+            };
+            batch(Some(round as usize % keys.len()));
+            assert_eq!(table.check(), Ok(()), "after {step:?}");
+            batch(None);
+            expected.extend(&keys);
+            assert_eq!(table.check(), Ok(()), "after {step:?} and again");
+            for key in &keys {
+                let newest = table.newest_ts(ROOT, &key.to_be_bytes());
+                assert_eq!(newest, Some(CommitTs::new(round + 1)), "after {step:?}");
+            }
+        }
+        assert_eq!(self::keys(&table), expected.into_iter().collect::<Vec<_>>(), "{step:?}");
     }
 }
 

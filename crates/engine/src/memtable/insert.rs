@@ -4,10 +4,8 @@ use std::ops::ControlFlow;
 
 use super::arena::{Arena, Payload};
 use super::atomics::Ordering;
-use super::layout::{
-    HEIGHT_MAX, LINE_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, key_prefix, root_bit,
-};
-use super::search::{Splice, Target, find_splice};
+use super::layout::{HEAD, LINE_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, key_prefix, root_bit};
+use super::search::{Splice, Target, find_splice, move_splice};
 use super::shortcut::lead;
 use super::space::{Place, Share, place};
 use super::{ArenaFull, EntryKind};
@@ -46,27 +44,101 @@ pub(super) fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
     u32::try_from(total).unwrap_or(u32::MAX)
 }
 
-/// Adds a version; does nothing when it is there already. `go_on` is asked after each step.
+/// Adds versions one after the other, by one writer who keeps the commit mutex meanwhile. It remembers where the last one went:
+/// keys in ascending order are hardly searched for. The hint of the next writer is made when it is dropped.
+pub struct Inserter<'a> {
+    arena: &'a Arena,
+    share: &'a mut Share,
+    /// Around the last version that was added, or found, if `is_placed`.
+    last: Splice,
+    is_placed: bool,
+    /// The hint does not count: it has to be made anew.
+    dropped_hint: bool,
+}
+
+impl<'a> Inserter<'a> {
+    pub(super) fn new(arena: &'a Arena, share: &'a mut Share) -> Inserter<'a> {
+        Inserter { arena, share, last: Splice::at_head(), is_placed: false, dropped_hint: false }
+    }
+
+    /// Adds a version of a key; does nothing when (root, key, ts) is there already.
+    pub fn insert(
+        &mut self,
+        root: Root,
+        key: &[u8],
+        ts: CommitTs,
+        kind: EntryKind,
+        rec: &[u8],
+    ) -> Result<(), ArenaFull> {
+        let version = Version { root, key, ts, kind, rec };
+        self.add(&version, &mut |_| ControlFlow::Continue(())).map(drop)
+    }
+
+    /// The same. `go_on` is asked after each step; an early return is a simulated kill: what follows would not have run.
+    pub(super) fn add(
+        &mut self,
+        version: &Version<'_>,
+        go_on: &mut impl FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ArenaFull> {
+        let arena = self.arena;
+        let target = Target::version(version.root, version.key, version.ts.get());
+        let was_placed = std::mem::replace(&mut self.is_placed, false);
+        let before = self.last.prev[0];
+        if was_placed && before != HEAD && target.is_behind(arena, before) {
+            move_splice(arena, &target, &mut self.last);
+        } else {
+            self.last = find_splice(arena, &target);
+        }
+        let splice = &mut self.last;
+        if splice.next[0] != 0 && is_version(arena, splice.next[0], version) {
+            // A killed insert may not have come this far.
+            lead(arena, version.root, version.key, splice.prev[0], splice.next[0]);
+            self.is_placed = true;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let place = place(arena, self.share, version.key.len(), version.rec.len())?;
+        if !self.dropped_hint {
+            // Release: the links below must not become visible to the next writer before this.
+            arena.header().hint_valid.store(0, Ordering::Release);
+            self.dropped_hint = true;
+        }
+        let done = link_in(arena, self.share, version, splice, &place, go_on);
+        if done.is_continue() {
+            splice.prev[..place.height].fill(place.offset);
+            self.is_placed = true;
+        }
+        Ok(done)
+    }
+
+    fn set_hint(&mut self) {
+        if std::mem::replace(&mut self.is_placed, false) && self.dropped_hint {
+            set_hint(self.arena, &self.last);
+        }
+    }
+}
+
+impl Drop for Inserter<'_> {
+    fn drop(&mut self) {
+        self.set_hint();
+    }
+}
+
+/// Adds one version. `go_on` is asked after each step.
 pub(super) fn insert(
     arena: &Arena,
     share: &mut Share,
     version: &Version<'_>,
     mut go_on: impl FnMut(Step) -> ControlFlow<()>,
 ) -> Result<(), ArenaFull> {
-    let target = Target::version(version.root, version.key, version.ts.get());
-    let splice = find_splice(arena, &target);
-    if splice.next[0] != 0 && is_version(arena, splice.next[0], version) {
-        // A killed insert may not have come this far.
-        lead(arena, version.root, version.key, splice.prev[0], splice.next[0]);
-        return Ok(());
+    let mut inserter = Inserter::new(arena, share);
+    if inserter.add(version, &mut go_on)?.is_continue() {
+        inserter.set_hint();
+        let _ = go_on(Step::HintSet);
     }
-    let place = place(arena, share, version.key.len(), version.rec.len())?;
-    // An early return below is a simulated kill: what follows would not have run.
-    let _ = run(arena, share, version, &splice, &place, &mut go_on);
     Ok(())
 }
 
-fn run(
+fn link_in(
     arena: &Arena,
     share: &mut Share,
     version: &Version<'_>,
@@ -74,8 +146,6 @@ fn run(
     place: &Place,
     go_on: &mut impl FnMut(Step) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    // Release: the links below must not become visible to the next writer before this.
-    arena.header().hint_valid.store(0, Ordering::Release);
     go_on(Step::HintDropped)?;
     // The space is taken last: a writer killed while it copies a large record has lost none of it.
     write(arena, version, splice, place);
@@ -88,9 +158,7 @@ fn run(
         go_on(Step::Linked(level))?;
     }
     lead(arena, version.root, version.key, splice.prev[0], place.offset);
-    go_on(Step::Led)?;
-    set_hint(arena, splice, place);
-    go_on(Step::HintSet)
+    go_on(Step::Led)
 }
 
 /// Raises everything that must never lag behind a linked node.
@@ -136,12 +204,11 @@ fn link(arena: &Arena, prev: u32, level: usize, node: u32) {
     arena.link(prev, level).store(node, Ordering::Release);
 }
 
-fn set_hint(arena: &Arena, splice: &Splice, place: &Place) {
+fn set_hint(arena: &Arena, last: &Splice) {
     let header = arena.header();
-    for level in 0..HEIGHT_MAX {
-        let at = if level < place.height { place.offset } else { splice.prev[level] };
+    for (hint, at) in header.hint.iter().zip(last.prev) {
         // Relaxed: only writers look, and `hint_valid` below comes after.
-        header.hint[level].store(at, Ordering::Relaxed);
+        hint.store(at, Ordering::Relaxed);
     }
     // Release: a writer that finds 1 after a kill finds all of the hint.
     header.hint_valid.store(1, Ordering::Release);

@@ -53,6 +53,7 @@ use std::ops::ControlFlow;
 
 use self::arena::{Arena, damaged};
 use self::atomics::Ordering;
+pub use self::insert::Inserter;
 pub(crate) use self::layout::key_prefix;
 use self::layout::{HEAD, MAGIC, root_bit};
 use self::search::{Target, find, find_above, next_of};
@@ -252,21 +253,16 @@ impl Memtable {
         kind: EntryKind,
         rec: &[u8],
     ) -> Result<(), ArenaFull> {
-        self.insert_into(&mut Share::default(), root, key, ts, kind, rec)
+        let version = insert::Version { root, key, ts, kind, rec };
+        let go_on = |_| ControlFlow::Continue(());
+        insert::insert(&self.arena, &mut Share::default(), &version, go_on)
     }
 
-    /// As [`Memtable::insert`], into the share of the process if it fits.
-    pub fn insert_into(
-        &self,
-        share: &mut Share,
-        root: Root,
-        key: &[u8],
-        ts: CommitTs,
-        kind: EntryKind,
-        rec: &[u8],
-    ) -> Result<(), ArenaFull> {
-        let version = insert::Version { root, key, ts, kind, rec };
-        insert::insert(&self.arena, share, &version, |_| ControlFlow::Continue(()))
+    /// Adds versions one after the other, into the share of the process if they fit.
+    ///
+    /// The caller is the only writer as long as the inserter lives.
+    pub fn inserter<'a>(&'a self, share: &'a mut Share) -> Inserter<'a> {
+        Inserter::new(&self.arena, share)
     }
 
     /// The newest version of a key that the snapshot sees.
@@ -305,8 +301,14 @@ impl Memtable {
 
     /// The next key of the same root that has a version which the snapshot sees: the newest such.
     pub fn next_key(&self, node: &Node<'_>, at: SnapshotTs) -> Option<Node<'_>> {
-        let next = self.node(self.skip_versions(node.offset))?;
-        let next = self.visible_from(next, node.root(), at)?;
+        let mut next = self.node(next_of(&self.arena, node.offset, 0))?;
+        let (from, to) = (self.arena.fields(node.offset), self.arena.fields(next.offset));
+        // Mostly that is the only version of the next key, and the first bytes tell so.
+        let is_it = from.root == to.root && from.prefix < to.prefix && at.sees(next.ts());
+        if !is_it {
+            next = self.node(self.skip_versions(node.offset))?;
+            next = self.visible_from(next, node.root(), at)?;
+        }
         self.look_ahead(&next);
         Some(next)
     }
@@ -514,6 +516,11 @@ impl<'a> Node<'a> {
     /// The encoded key.
     pub fn key(&self) -> &'a [u8] {
         self.arena.key(self.offset)
+    }
+
+    /// Key and record.
+    pub fn key_and_rec(&self) -> (&'a [u8], &'a [u8]) {
+        self.arena.key_and_rec(self.offset)
     }
 
     /// The record: of a tombstone, the deleted one if it is known.

@@ -100,6 +100,13 @@ pub(super) struct Splice {
     pub(super) next: [u32; HEIGHT_MAX],
 }
 
+impl Splice {
+    /// Where nothing is known.
+    pub(super) fn at_head() -> Splice {
+        Splice { prev: [HEAD; HEIGHT_MAX], next: [0; HEIGHT_MAX] }
+    }
+}
+
 /// Counts the steps of one walk: more than the region could hold nodes means a cycle.
 struct Steps(u32);
 
@@ -170,17 +177,32 @@ pub(super) fn find_above(arena: &Arena, target: &Target<'_>) -> u32 {
 /// Like `find`, for the writer: the links around the cut at every level, searched from the last insert's
 /// position when the cut lies behind it.
 pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
-    let mut splice = Splice { prev: [HEAD; HEIGHT_MAX], next: [0; HEIGHT_MAX] };
-    let mut steps = Steps::new(arena);
-    let mut at = HEAD;
-    let mut level = search_height(arena);
-    if let Some(hint) = valid_hint(arena, target) {
-        level = climb(arena, target, &hint, &mut splice);
-        if level > 0 {
-            // The last link that `climb` followed below `level` still leads to a node before the cut.
-            at = splice.next[level - 1];
+    let mut splice = Splice::at_head();
+    match hinted_splice(arena, target) {
+        Some(hinted) => {
+            splice = hinted;
+            move_splice(arena, target, &mut splice);
         }
+        None => descend(arena, target, &mut splice, HEAD, search_height(arena)),
     }
+    splice
+}
+
+/// From the links around one cut to those around another, which lies behind it.
+pub(super) fn move_splice(arena: &Arena, target: &Target<'_>, splice: &mut Splice) {
+    // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it do.
+    let top = search_height(arena);
+    let is_passed = |next: u32| next != 0 && target.is_behind(arena, next);
+    let level = splice.next[..top].iter().take_while(|next| is_passed(**next)).count();
+    if level > 0 {
+        let at = splice.next[level - 1];
+        descend(arena, target, splice, at, level);
+    }
+}
+
+/// Fills a splice below `level`, from a node before the cut that is so high.
+fn descend(arena: &Arena, target: &Target<'_>, splice: &mut Splice, mut at: u32, mut level: usize) {
+    let mut steps = Steps::new(arena);
     let mut beyond = 0;
     while level > 0 {
         level -= 1;
@@ -194,37 +216,19 @@ pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
         splice.prev[level] = at;
         splice.next[level] = next;
     }
-    splice
 }
 
-fn valid_hint(arena: &Arena, target: &Target<'_>) -> Option<[u32; HEIGHT_MAX]> {
+/// The links around the last insert's position, if the cut lies behind it.
+fn hinted_splice(arena: &Arena, target: &Target<'_>) -> Option<Splice> {
     let header = arena.header();
     // Relaxed, here and below: only writers touch the hint, and the commit mutex orders writers.
     if header.hint_valid.load(Ordering::Relaxed) != 1 {
         return None;
     }
-    let hint = std::array::from_fn(|level| header.hint[level].load(Ordering::Relaxed));
-    (hint[0] != HEAD && target.is_behind(arena, hint[0])).then_some(hint)
-}
-
-/// Goes up from the hint until a link leads across the cut. Fills the splice from that level on and returns
-/// the level: those below it remain to be searched.
-fn climb(
-    arena: &Arena,
-    target: &Target<'_>,
-    hint: &[u32; HEIGHT_MAX],
-    splice: &mut Splice,
-) -> usize {
-    let top = search_height(arena);
-    let mut bracketed = top;
-    for (level, &prev) in hint.iter().enumerate() {
-        let next = next_of(arena, prev, level);
-        splice.prev[level] = prev;
-        splice.next[level] = next;
-        // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it do.
-        if level < bracketed && (next == 0 || !target.is_behind(arena, next)) {
-            bracketed = level;
-        }
+    let prev = std::array::from_fn(|level| header.hint[level].load(Ordering::Relaxed));
+    if prev[0] == HEAD || !target.is_behind(arena, prev[0]) {
+        return None;
     }
-    bracketed
+    let next = std::array::from_fn(|level| next_of(arena, prev[level], level));
+    Some(Splice { prev, next })
 }

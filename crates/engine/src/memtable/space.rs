@@ -110,13 +110,14 @@ pub(super) fn place(
     // Relaxed: as in `Place::take`.
     let free =
         header.nodes_end.load(Ordering::Relaxed)..header.records_start.load(Ordering::Relaxed);
-    let place = Finder { arena, free: free.clone(), left: share.left.clone() }
-        .find(share.sizes, key_len, rec_len)
+    let find = |sizes| {
+        Finder { arena, free: free.clone(), left: share.left.clone() }.find(sizes, key_len, rec_len)
+    };
+    let mut place = find(share.sizes);
+    if place.is_none() && share.sizes != Chunks::default() {
         // Too little for another chunk may still be enough for the piece.
-        .or_else(|| {
-            let finder = Finder { arena, free, left: share.left.clone() };
-            finder.find(Chunks::default(), key_len, rec_len)
-        });
+        place = find(Chunks::default());
+    }
     place.ok_or(ArenaFull { needed: bytes_needed(key_len, rec_len) })
 }
 
@@ -175,14 +176,13 @@ struct NodePlace {
 
 /// The place of a node at the start of `free`. Its fields and links share a cache line whenever they fit one.
 fn fit_node(free: &Range<u32>, key_len: usize) -> Option<NodePlace> {
-    let head_bytes = |offset| FIELDS_BYTES + LINK_BYTES * height_at(offset) as u32;
-    let in_line = free.start % LINE_BYTES;
-    let offset = if in_line + head_bytes(free.start) <= LINE_BYTES {
-        free.start
-    } else {
-        free.start.checked_next_multiple_of(LINE_BYTES)?
-    };
-    let end = u64::from(offset) + u64::from(head_bytes(offset) + REC_AT_BYTES) + key_len as u64;
+    let head_bytes = |height| FIELDS_BYTES + LINK_BYTES * height as u32;
+    let (mut offset, mut height) = (free.start, height_at(free.start));
+    if offset % LINE_BYTES + head_bytes(height) > LINE_BYTES {
+        offset = offset.checked_next_multiple_of(LINE_BYTES)?;
+        height = height_at(offset);
+    }
+    let end = u64::from(offset) + u64::from(head_bytes(height) + REC_AT_BYTES) + key_len as u64;
     let end = u32::try_from(end.next_multiple_of(8)).ok()?;
-    (end <= free.end).then(|| NodePlace { offset, height: height_at(offset), end })
+    (end <= free.end).then_some(NodePlace { offset, height, end })
 }

@@ -60,7 +60,7 @@ proptest! {
             let new: Vec<_> =
                 (0..).map(|i| rows.len() as u64 + i).zip(&commit.lengths).map(|(n, l)| row(n, *l)).collect();
             let insert = |share: &mut Share, (key, rec): &(Vec<u8>, Vec<u8>)| {
-                table.insert_into(share, ROOT, key, CommitTs::new(1), EntryKind::Put, rec).expect("promised")
+                table.inserter(share).insert(ROOT, key, CommitTs::new(1), EntryKind::Put, rec).expect("promised")
             };
             match commit.dies_after {
                 None => new.iter().for_each(|row| insert(share, row)),
@@ -90,7 +90,8 @@ fn pages_of_each(table: &Memtable, shares: &mut [Share], rows: u64) -> Vec<BTree
         let (key, rec) = row(n, (8, 400));
         let at = CommitTs::new(1);
         table
-            .insert_into(&mut shares[process], ROOT, &key, at, EntryKind::Put, &rec)
+            .inserter(&mut shares[process])
+            .insert(ROOT, &key, at, EntryKind::Put, &rec)
             .expect("room");
         let node = table.get(ROOT, &key, SnapshotTs::MAX).expect("inserted").offset();
         let fields = table.arena.fields(node);
@@ -126,7 +127,8 @@ fn a_lone_process_takes_nothing_ahead() {
     let before = table.used_bytes();
     let (key, rec) = row(1, (8, 400));
     table
-        .insert_into(&mut share, ROOT, &key, CommitTs::new(1), EntryKind::Put, &rec)
+        .inserter(&mut share)
+        .insert(ROOT, &key, CommitTs::new(1), EntryKind::Put, &rec)
         .expect("room");
     let taken = table.used_bytes() - before;
     assert!(taken <= Memtable::bytes_needed(8, 400), "{taken} bytes");
@@ -151,7 +153,8 @@ fn a_share_of_another_memtable_is_given_up() {
         pages_of_each(&table, &mut [other, share.clone()], 50);
         let (key, rec) = row(1000, (8, 400));
         table
-            .insert_into(&mut share, ROOT, &key, CommitTs::new(2), EntryKind::Put, &rec)
+            .inserter(&mut share)
+            .insert(ROOT, &key, CommitTs::new(2), EntryKind::Put, &rec)
             .expect("room");
         assert_eq!(table.check(), Ok(()));
         for n in 0..50 {

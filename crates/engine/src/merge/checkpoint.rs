@@ -10,7 +10,10 @@
 //!
 //! Invariants
 //! - K1 Whoever waits here holds neither a right nor a lock of the WAL.
-//! - K2 An attempt holds the right to merge, so that none of our connections writes to the WAL beside it.
+//! - K2 An attempt holds the right to merge, so that none of our connections writes to the WAL beside it. Only PASSIVE, which SQLite runs
+//!   beside a writer of the WAL, does without while an exclusive transaction has it and has left nothing to merge.
+//! - K3 One that is not PASSIVE is through only when everything committed before it is in the base: what a commit over several files, or
+//!   readers that hold every memtable, keep in memory is waited for as readers are.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -33,33 +36,50 @@ impl Conn {
     pub fn checkpoint(
         &mut self,
         wait: &mut Wait<'_>,
+        passive: bool,
         attempt: &mut dyn FnMut(Option<&ReadMarks>) -> Result<bool>,
     ) -> Result<()> {
         let mut patience = Patience::new(wait);
         let word = &self.db.control().merge_word;
         let mut merged = false;
+        let newest = self.db.newest_generation()?;
         for attempts in 1u32.. {
-            let seen = word.load(Acquire);
-            let right = self.db.own_merge_patiently(self.slot, &mut patience)?;
-            let outcome = if merged { Ok(()) } else { self.merge_beside_others() };
+            let right = match self.db.own_merge_patiently(self.slot, &mut patience) {
+                Ok(right) => Some(right),
+                Err(e) if !(passive && e.is_busy() && self.is_beside_exclusive()) => return Err(e),
+                Err(_) => None,
+            };
+            let outcome =
+                if merged || right.is_none() { Ok(()) } else { self.merge_beside_others() };
             let outcome = outcome.and_then(|()| {
-                merged = true;
-                attempt(self.db.read_marks())
+                merged = passive || self.db.is_merged_through(newest);
+                attempt(self.db.read_marks()).map(|is_through| is_through && merged)
             });
             drop(right);
+            // Giving the right back has changed the word: looked at before that, it would let nobody sleep.
+            let seen = word.load(Acquire);
             match outcome {
                 Ok(true) => return Ok(()),
                 Err(e) if !e.is_busy() => return Err(e),
                 in_the_way => {
                     if patience.is_over() {
-                        return Err(in_the_way.err().unwrap_or_else(|| self.readers_in_the_way()));
+                        return Err(in_the_way.err().unwrap_or_else(|| match merged {
+                            true => self.readers_in_the_way(),
+                            false => self.db.stays_in_memory(),
+                        }));
                     }
                 }
             }
             let nap = Duration::from_millis(attempts.into());
             patience.sleep(word, seen, nap.min(NAP_MAX))?;
+            self.db.settle_prepared_of_dead()?;
         }
         unreachable!("the loop ends by returning")
+    }
+
+    /// Somebody's exclusive transaction has begun: it changes the base alone, and nobody else commits.
+    fn is_beside_exclusive(&self) -> bool {
+        self.db.has_exclusive() && self.is_memory_empty()
     }
 
     fn merge_beside_others(&self) -> Result<()> {

@@ -18,7 +18,7 @@ use crate::txn::right::{Patience, TICK, Wait};
 use crate::txn::slots::SlotIndex;
 
 /// Between two looks at a lock of the base, which nobody gives a sign of giving back.
-const BASE_NAP: Duration = Duration::from_millis(10);
+pub(super) const BASE_NAP: Duration = Duration::from_millis(10);
 
 /// The right to merge of one slot, given back when this is dropped (O1).
 #[must_use = "the right is given back at once"]
@@ -109,12 +109,13 @@ impl Database {
     ) -> Result<T> {
         let word = &self.control().merge_word;
         loop {
-            let seen = word.load(Acquire);
             match work(patience) {
                 Err(e @ Error::Base { .. }) if e.is_busy() => {
                     if patience.is_over() {
                         return Err(e);
                     }
+                    // What `work` has given back has changed the word: looked at before that, it would let nobody sleep.
+                    let seen = word.load(Acquire);
                     patience.sleep(word, seen, BASE_NAP)?;
                 }
                 other => return other,

@@ -1,9 +1,10 @@
 //! One merge, from freezing to reuse.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::base::{Base, BaseHeader, Checkpoint};
 use super::freeze::SEES_FROZEN;
+use super::own::BASE_NAP;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -26,12 +27,62 @@ impl Database {
         }
     }
 
-    /// Merges everything committed before the call.
-    pub(crate) fn merge_all(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
-        self.while_base_is_busy(&mut Patience::new(wait), |patience| {
-            let _right = self.own_merge_patiently(slot, patience)?;
-            self.merge_owned(true)
-        })
+    /// Merges what can be merged of what was committed before the call; all of it, if it is to be `whole`.
+    ///
+    /// # Errors
+    /// Busy also where a part of it has to stay in memory for as long as the wait lasts.
+    pub(crate) fn merge_all(
+        &self,
+        slot: SlotIndex,
+        whole: bool,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
+        let newest = self.newest_generation()?;
+        let mut patience = match whole {
+            true => Patience::of_those_who_expect_no_wait(wait),
+            false => Patience::new(wait),
+        };
+        loop {
+            self.while_base_is_busy(&mut patience, |patience| {
+                let _right = self.own_merge_patiently(slot, patience)?;
+                self.merge_owned(true)
+            })?;
+            if !whole || self.is_merged_through(newest) {
+                return Ok(());
+            }
+            if patience.is_over() {
+                return Err(self.stays_in_memory());
+            }
+            patience.nap(BASE_NAP)?;
+            self.settle_prepared_of_dead()?;
+        }
+    }
+
+    /// The newest generation that holds something committed, or none in memory.
+    pub(crate) fn newest_generation(&self) -> Result<Generation> {
+        // With the mutex: what anybody was told of is in a memtable.
+        let _guard = self.lock_commit()?;
+        let active = self.active_generation().number.load(Relaxed);
+        let is_empty = self.memtable(self.active_arena()).is_empty();
+        Ok(Generation::new(if is_empty { active.saturating_sub(1) } else { active }))
+    }
+
+    /// Whether the base includes it.
+    pub(crate) fn is_merged_through(&self, generation: Generation) -> bool {
+        // Acquire pairs with the store in `settle_base`: whoever begins to read the base now finds it there.
+        self.control().base_generation.load(Acquire) >= generation.get()
+    }
+
+    /// Why a freeze has not come about: it was not to be while a commit over several files is undecided (J2), or found no arena.
+    pub(crate) fn stays_in_memory(&self) -> Error {
+        let why = match self.has_unresolved() {
+            true => "a commit over several files is being made".into(),
+            false => format!("readers hold every memtable{}", self.say_oldest_reader()),
+        };
+        self.control().counters.busy.fetch_add(1, Relaxed);
+        Error::Busy(format!(
+            "what is committed cannot be brought into the database file yet: {why}; retry or raise the busy timeout"
+        ))
     }
 
     /// The caller owns the right to merge. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.

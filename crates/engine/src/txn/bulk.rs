@@ -177,7 +177,7 @@ impl Conn {
     }
 
     /// Nothing is committed that the base does not include.
-    pub(super) fn is_memory_empty(&self) -> bool {
+    pub(crate) fn is_memory_empty(&self) -> bool {
         let gens = &self.db.control().generations;
         self.db.memtable(self.db.active_arena()).is_empty()
             && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)

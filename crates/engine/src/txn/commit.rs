@@ -27,9 +27,10 @@ use super::{Conn, Sync};
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, frame_len};
-use crate::memtable::{EntryKind, Memtable, Share};
+use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::merge::{Arena, Room as Space};
 use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
@@ -335,6 +336,11 @@ impl Conn {
         crash_point!("commit.appended");
         db.ring().publish_end(&guard, end);
         crash_point!("commit.published");
+        if fault::is_planted("shown.before_inserted") {
+            c.visible_ts.store(ts.get(), Release);
+            c.readable_ts.store(ts.get(), Release);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         self.insert_nodes(&memtable, &mut share, ts)?;
         drop(share);
         db.cut_gaps(&guard, &self.writes);
@@ -351,6 +357,9 @@ impl Conn {
         // Release pairs with the Acquire of snapshots: the nodes are there.
         c.visible_ts.store(ts.get(), Release);
         db.log_shared().note_newest_ts(ts.get());
+        if fault::is_planted("tickets.early") {
+            db.log_shared().note_durable_ts(ts.get());
+        }
         // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2). Release keeps
         // the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
@@ -428,13 +437,10 @@ impl Conn {
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
     /// may lose the space of one node, and the redo must still fit (C2).
     fn memtable_bytes(&self, share: &Share) -> u64 {
-        let mut sum = 0;
-        let mut largest = 0;
-        for (_, key, w) in self.writes.iter() {
+        let (sum, largest) = self.writes.iter().fold((0, 0), |(sum, largest), (_, key, w)| {
             let bytes = u64::from(Memtable::bytes_needed(key.len(), w.rec().len()));
-            sum += bytes;
-            largest = bytes.max(largest);
-        }
+            (sum + bytes, bytes.max(largest))
+        });
         share.bytes_needed(sum) + largest
     }
 
@@ -448,21 +454,21 @@ impl Conn {
 
     /// (M) Inserts the nodes; the room was checked.
     fn insert_nodes(&self, memtable: &Memtable, share: &mut Share, ts: CommitTs) -> Result<()> {
-        for (root, key, w) in self.writes.iter() {
+        let mut inserter = memtable.inserter(share);
+        let inserted = self.writes.iter().try_for_each(|(root, key, w)| {
             let kind = if w.kind() == WriteKind::Tombstone {
                 EntryKind::Tombstone
             } else {
                 EntryKind::Put
             };
-            if memtable.insert_into(share, root, key, ts, kind, w.rec()).is_err() {
-                self.db.log_shared().set_poison(libc::EIO);
-                return Err(Error::Corrupt(
-                    "a committed transaction does not fit its memtable".into(),
-                ));
-            }
+            inserter.insert(root, key, ts, kind, w.rec())?;
             crash_point!("commit.node_inserted");
-        }
-        Ok(())
+            Ok(())
+        });
+        inserted.map_err(|_: ArenaFull| {
+            self.db.log_shared().set_poison(libc::EIO);
+            Error::Corrupt("a committed transaction does not fit its memtable".into())
+        })
     }
 
     /// Writes ring bytes to the file or prepares space in it; merges when the log has reached its limit.
@@ -512,15 +518,18 @@ impl Conn {
 
     /// One try; the commit is tried again after it.
     fn merge_for_room(&mut self, room: &mut Room, wait: &mut Wait<'_>) -> Result<()> {
-        let seen = self.db.control().merge_word.load(Acquire);
+        let mut seen = self.db.control().merge_word.load(Acquire);
         let mut holder = self.db.control().merge_owner.load(Relaxed);
         let db = self.db.clone();
         if let Some(right) = db.try_own_merge(self.slot)? {
             let result = self.db.merge_owned(true);
             drop(right);
             match result {
-                // Somebody has a lock of the base, who may be stopped.
-                Err(e) if e.is_busy() => holder = 0,
+                // Somebody has a lock of the base, who may be stopped. Giving the right back has changed the word.
+                Err(e) if e.is_busy() => {
+                    holder = 0;
+                    seen = self.db.control().merge_word.load(Acquire);
+                }
                 Err(e) => return Err(e),
                 Ok(()) if self.db.prepare_arena()? => return Ok(()),
                 Ok(()) => return self.wait_for_readers(wait),

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::ids::Lsn;
 use crate::log::frame::BadFrame;
 use crate::log::{Frame, OpKind};
@@ -182,6 +183,9 @@ impl Database {
             memtable.insert(op.root, op.key, frame.commit_ts, kind, op.rec).map_err(|_| {
                 Error::Corrupt("a committed transaction does not fit its memtable".into())
             })?;
+            if fault::is_planted("dead.half_redone") {
+                break;
+            }
         }
         if frame.prepared().is_none() {
             gens[arena].max_ts.fetch_max(frame.commit_ts.get(), Release);

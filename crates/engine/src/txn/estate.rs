@@ -129,6 +129,12 @@ impl Database {
         }
     }
 
+    /// An exclusive transaction of somebody who lives has the right to merge.
+    pub(crate) fn has_exclusive(&self) -> bool {
+        let word = self.control().merge_owner.load(Acquire);
+        SlotIndex::from_word(word).is_some_and(|slot| self.is_exclusive(slot))
+    }
+
     fn is_exclusive(&self, slot: SlotIndex) -> bool {
         self.slot(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
     }

@@ -21,11 +21,12 @@
 //! - X1 (T4) What was read stays in the read set until the transaction ends, whatever savepoints do.
 //! - X2 While the right is held and the snapshot is `visible_ts`, nothing that is read can change:
 //!   reads are not recorded and the commit is not validated.
-//! - X3 A doomed transaction commits nothing, however often it is asked (trap 17).
+//! - X3 A doomed transaction commits nothing, however often it is asked.
 
 mod bulk;
 pub mod commit;
 pub(crate) mod commit_lock;
+mod counts;
 pub(crate) mod estate;
 pub mod exclusive;
 mod gaps;
@@ -43,6 +44,7 @@ pub mod snapshot;
 pub(crate) mod tickets;
 mod turns;
 mod validate;
+mod write_map;
 pub mod write_set;
 
 use std::cell::RefCell;
@@ -132,6 +134,8 @@ pub struct Conn {
     pub(crate) shown: readable::Shown,
     level: Sync,
     own_gaps: RefCell<OwnGaps>,
+    counts: counts::Counts,
+    greatest: Option<rowid::Greatest>,
 }
 
 impl Conn {
@@ -167,6 +171,8 @@ impl Conn {
             shown: readable::Shown::default(),
             level: Sync::Full,
             own_gaps: RefCell::default(),
+            counts: counts::Counts::default(),
+            greatest: None,
         })
     }
 
@@ -206,7 +212,7 @@ impl Conn {
     }
 
     /// Becomes a writer. With a snapshot and `Queued`, what was read is validated and the snapshot
-    /// moves to the newest commit (section 3: "succeeds unless a row or range that it read has changed").
+    /// moves to the newest commit: it succeeds unless a row or range that it read has changed ("Isolation" in docs/sql.md).
     ///
     /// # Errors
     /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of fencing.
@@ -358,15 +364,15 @@ impl Conn {
     /// Escalate past the budget or in a lone bulk load (nothing was written), Conflict when doomed.
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zeros: usize) -> Result<()> {
         self.admit(key, rec.len() + zeros)?;
-        self.own_gaps.get_mut().cut(root, key);
-        self.writes.put(root, key, rec, zeros);
+        self.cut_own_gaps(root, key);
+        self.write_noting_greatest(root, key, true, |writes| writes.put(root, key, rec, zeros));
         Ok(())
     }
 
     /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
-        self.own_gaps.get_mut().cut(root, key);
+        self.cut_own_gaps(root, key);
         self.writes.put_max(root, key, rec, 0);
         Ok(())
     }
@@ -390,7 +396,20 @@ impl Conn {
     /// Deletes an entry; `rec` is the deleted record of an index.
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
-        self.writes.delete(root, key, rec);
+        self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec));
+        Ok(())
+    }
+
+    /// The same of the row that a walk stands on, which has met no row since it deleted the one before of this `run`.
+    pub fn delete_in_passing(
+        &mut self,
+        root: Root,
+        key: &[u8],
+        rec: &[u8],
+        run: u32,
+    ) -> Result<()> {
+        self.delete(root, key, rec)?;
+        self.note_deleted(root, key, run);
         Ok(())
     }
 
@@ -459,9 +478,10 @@ impl Conn {
         })
     }
 
-    /// Merges everything committed before the call. Outside any transaction of this connection.
-    pub fn merge_all(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        self.db.merge_all(self.slot, wait)
+    /// Merges what was committed before the call: all of it if it is to be `whole`, which may mean to wait for others, and as
+    /// much as can be without that otherwise. Outside any transaction of this connection.
+    pub fn merge_all(&mut self, whole: bool, wait: &mut Wait<'_>) -> Result<()> {
+        self.db.merge_all(self.slot, whole, wait)
     }
 }
 

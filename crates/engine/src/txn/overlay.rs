@@ -5,7 +5,8 @@
 //! know what they hide. There is one entry per key, the newest one visible.
 
 use super::Conn;
-use super::write_set::WriteKind;
+use super::write_set::{OwnPlace, Write, WriteKind};
+use crate::fault;
 use crate::ids::{Root, SnapshotTs};
 use crate::memtable::{EntryKind, Memtable, Node, Seek};
 
@@ -39,13 +40,12 @@ impl Conn {
 
     /// The entry of one key, if the overlay has one.
     pub fn get(&self, root: Root, key: &[u8]) -> Option<Entry<'_>> {
-        if let Some(write) = self.writes.get(root, key) {
+        let is_seen = |write: &&Write| {
+            write.kind() != WriteKind::Tombstone || !fault::is_planted("deletes.unseen")
+        };
+        if let Some(write) = self.writes.get(root, key).filter(is_seen) {
             // The key handed back is the caller's own: nobody needs it twice.
-            return Some(Entry {
-                key: &[],
-                rec: write.rec(),
-                tombstone: write.kind() == WriteKind::Tombstone,
-            });
+            return Some(Entry { key: &[], ..own(write) });
         }
         let snapshot = self.snapshot.as_ref()?;
         snapshot.memtables.iter().filter(|(_, m)| m.may_hold_root(root)).find_map(|(_, m)| {
@@ -77,14 +77,7 @@ impl Conn {
     /// The entry of source `i` at `seek`: 0 is the write set, the others are memtables, newest first.
     fn source_seek(&self, i: usize, root: Root, seek: Seek<'_>) -> Option<Found<'_>> {
         if i == 0 {
-            return self.writes.seek(root, seek).map(|(key, write)| Found {
-                entry: Entry {
-                    key,
-                    rec: write.rec(),
-                    tombstone: write.kind() == WriteKind::Tombstone,
-                },
-                offset: 0,
-            });
+            return self.writes.seek_place(root, seek).map(found_own);
         }
         let snapshot = self.snapshot.as_ref()?;
         let (_, memtable) = snapshot.memtables.get(i - 1)?;
@@ -104,17 +97,29 @@ impl Conn {
     }
 }
 
+/// An entry, and the head that stands on it.
 struct Found<'a> {
     entry: Entry<'a>,
-    /// Node of a memtable; 0 for the write set.
-    offset: u32,
+    head: Head,
 }
 
+#[inline]
 fn found<'a>(n: &Node<'a>) -> Found<'a> {
+    let (key, rec) = n.key_and_rec();
     Found {
-        entry: Entry { key: n.key(), rec: n.rec(), tombstone: n.kind() == EntryKind::Tombstone },
-        offset: n.offset(),
+        entry: Entry { key, rec, tombstone: n.kind() == EntryKind::Tombstone },
+        head: Head::Node(n.offset()),
     }
+}
+
+#[inline]
+fn found_own((place, write): (OwnPlace, &Write)) -> Found<'_> {
+    Found { entry: own(write), head: Head::Own(place) }
+}
+
+#[inline]
+fn own(write: &Write) -> Entry<'_> {
+    Entry { key: write.key(), rec: write.rec(), tombstone: write.kind() == WriteKind::Tombstone }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +137,8 @@ enum Head {
     End,
     /// A memtable node beyond the current key, or at it.
     Node(u32),
+    /// The same of an own write.
+    Own(OwnPlace),
 }
 
 /// What is remembered of one source between two steps in one direction.
@@ -146,8 +153,8 @@ struct Source {
 ///
 /// The position is a key, so that writes of the transaction itself, before or
 /// behind it, are seen exactly as a walk over an ordered map would see them (T1).
-/// Candidates of memtables are remembered between steps in one direction, as memtables never
-/// change for a snapshot; the write set is asked anew at every step.
+/// Candidates are remembered between steps in one direction: those of memtables because they never
+/// change for a snapshot, that of the write set until the root has another version.
 pub struct OverlayIter {
     root: Root,
     key: Vec<u8>,
@@ -158,7 +165,11 @@ pub struct OverlayIter {
     sources: Vec<Source>,
     /// The source of the current entry: its head stands on it.
     current: usize,
+    /// The others have nothing further.
+    alone: bool,
     view: u32,
+    /// The version of the root for which the head of the write set is right.
+    own_version: u64,
     run: Run,
 }
 
@@ -195,9 +206,17 @@ impl OverlayIter {
             direction: Direction::Forward,
             sources: Vec::new(),
             current: 0,
+            alone: false,
             view: 0,
+            own_version: 0,
             run: Run::default(),
         }
+    }
+
+    /// As a new walk over `root`, with the memory of this one.
+    pub fn begin_again(&mut self, root: Root) {
+        self.root = root;
+        self.positioned = false;
     }
 
     /// Moves to the first (or last) entry that `seek` asks for.
@@ -268,6 +287,10 @@ impl OverlayIter {
             self.direction = direction;
             self.forget(conn);
         }
+        self.follow_writes(conn);
+        if let Some(entry) = self.step_alone(conn) {
+            return entry;
+        }
         std::mem::swap(&mut self.key, &mut self.from);
         let from = std::mem::take(&mut self.from);
         let seek = if direction == Direction::Forward { Seek::Gt(&from) } else { Seek::Lt(&from) };
@@ -281,9 +304,56 @@ impl OverlayIter {
         entry
     }
 
+    /// The step while nothing is left but in the source of the current entry, as for most walks: there is nothing to choose. None: there
+    /// is more.
+    fn step_alone<'c>(&mut self, conn: &'c Conn) -> Option<Option<Entry<'c>>> {
+        let current = self.current;
+        if !self.alone && !self.is_alone() {
+            return None;
+        }
+        self.alone = true;
+        let next = self.after_head(conn, current)?;
+        if let Some(next) = &next {
+            self.key.clear();
+            self.key.extend_from_slice(next.entry.key);
+        }
+        self.sources[current].head = next.as_ref().map_or(Head::End, |f| f.head);
+        Some(next.map(|f| f.entry))
+    }
+
+    fn is_alone(&self) -> bool {
+        let current = self.current;
+        let has_nothing_else = |(i, source): (usize, &Source)| match source.head {
+            Head::End => i != current,
+            Head::Node(_) | Head::Own(_) => i == current,
+            Head::Unknown => false,
+        };
+        current < self.sources.len() && self.sources.iter().enumerate().all(has_nothing_else)
+    }
+
+    /// What a source has beyond its head, which stands on an entry; None if it does not.
+    #[inline]
+    fn after_head<'c>(&mut self, conn: &'c Conn, i: usize) -> Option<Option<Found<'c>>> {
+        let forward = self.direction == Direction::Forward;
+        match self.sources[i].head {
+            Head::Node(offset) => {
+                let (memtable, at) = conn.source_memtable(i)?;
+                let node = memtable.node_at(offset);
+                Some(match forward {
+                    true => memtable.next_key(&node, at).map(|n| found(&n)),
+                    false => self.sources[i].step_back(memtable, &node, at),
+                })
+            }
+            Head::Own(place) => Some(conn.writes.step(self.root, place, forward).map(found_own)),
+            Head::End | Head::Unknown => None,
+        }
+    }
+
     fn forget(&mut self, conn: &Conn) {
         self.view = conn.view();
-        self.current = 0;
+        self.own_version = conn.writes.root_version(self.root);
+        self.current = usize::MAX;
+        self.alone = false;
         for source in &mut self.sources {
             source.head = Head::Unknown;
             source.before.clear();
@@ -295,6 +365,7 @@ impl OverlayIter {
     /// The best candidate of all sources at `seek`; the newest source wins a tie.
     fn pick<'c>(&mut self, conn: &'c Conn, seek: Seek<'_>) -> Option<Entry<'c>> {
         let mut best: Option<(usize, Entry<'c>)> = None;
+        self.alone = false;
         for i in 0..self.sources.len() {
             let Some(candidate) = self.candidate(conn, i, seek) else { continue };
             let wins = best.as_ref().is_none_or(|(_, b)| match self.direction {
@@ -314,33 +385,52 @@ impl OverlayIter {
     }
 
     fn candidate<'c>(&mut self, conn: &'c Conn, i: usize, seek: Seek<'_>) -> Option<Entry<'c>> {
-        if i == 0 {
-            return conn.source_seek(0, self.root, seek).map(|f| f.entry);
-        }
         let next = match self.sources[i].head {
             Head::End => return None,
             Head::Node(offset) => {
-                let (memtable, at) = conn.source_memtable(i)?;
-                let node = memtable.node_at(offset);
-                // The current entry has been passed, and so has what it hides in older memtables.
-                let is_passed = i == self.current
-                    || match seek {
-                        Seek::Gt(key) => node.key() <= key,
-                        Seek::Lt(key) => node.key() >= key,
-                        _ => true,
-                    };
-                if !is_passed {
+                let node = conn.source_memtable(i)?.0.node_at(offset);
+                if !self.is_passed(i, || node.key(), seek) {
                     return Some(found(&node).entry);
                 }
-                match self.direction {
-                    Direction::Forward => memtable.next_key(&node, at).map(|n| found(&n)),
-                    Direction::Backward => self.sources[i].step_back(memtable, &node, at),
+                self.after_head(conn, i)?
+            }
+            Head::Own(place) => {
+                let write = conn.writes.at(self.root, place)?;
+                if !self.is_passed(i, || write.key(), seek) {
+                    return Some(own(write));
                 }
+                self.after_head(conn, i)?
             }
             Head::Unknown => conn.source_seek(i, self.root, seek),
         };
-        self.sources[i].head = next.as_ref().map_or(Head::End, |f| Head::Node(f.offset));
+        self.sources[i].head = next.as_ref().map_or(Head::End, |f| f.head);
         next.map(|f| f.entry)
+    }
+
+    /// Whether the walk is past the head of a source: the current entry has been passed, and so has what it hides in older sources.
+    #[inline]
+    fn is_passed<'k>(&self, i: usize, key: impl Fn() -> &'k [u8], seek: Seek<'_>) -> bool {
+        i == self.current
+            || match seek {
+                Seek::Gt(from) => key() <= from,
+                Seek::Lt(from) => key() >= from,
+                _ => true,
+            }
+    }
+
+    /// Own writes have come or gone: where their head stood nobody knows.
+    #[inline]
+    fn follow_writes(&mut self, conn: &Conn) {
+        let version = conn.writes.root_version(self.root);
+        if self.own_version != version {
+            self.own_version = version;
+            self.sources[0].head = Head::Unknown;
+            self.alone = false;
+            if self.current == 0 {
+                // The current entry may be a write that is gone: what the memtables have at its key is passed by comparing.
+                self.current = usize::MAX;
+            }
+        }
     }
 }
 

@@ -488,7 +488,7 @@ impl Database {
     ///
     /// # Errors
     /// K9.
-    pub(super) fn settle_prepared_of_dead(&self) -> Result<()> {
+    pub(crate) fn settle_prepared_of_dead(&self) -> Result<()> {
         // Acquire pairs with the Release of who prepares. Not 0 for the moment between P and what resolves it.
         if self.control().prepared_end.load(Acquire) == 0 {
             return Ok(());

@@ -45,6 +45,7 @@ use super::slots::SlotIndex;
 use super::{Conn, Sync};
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::ids::{Lsn, SnapshotTs};
 use crate::shm::cancel::Uncancelled;
 use crate::shm::layout::ProcessSlot;
@@ -91,6 +92,9 @@ impl Database {
         let needs = Lsn::new(c.readable_needs.load(Acquire));
         self.bring_to_disk(needs)?;
         debug_assert!(self.log_shared().durable_through() >= needs, "V2");
+        if fault::is_planted("readers.lag") {
+            return Ok(SnapshotTs::new(readable.saturating_sub(1)));
+        }
         Ok(SnapshotTs::new(readable))
     }
 
@@ -139,7 +143,8 @@ impl Database {
             // Acquire pairs with the Release of those who clear it: what it stood for is settled.
             let newest = slot.commit_ts.load(Acquire);
             let index = ProcessIndex(i as u32);
-            if newest > known && !self.has_living_author(index) {
+            let is_ignored = fault::is_planted("dead.unsettled");
+            if newest > known && !is_ignored && !self.has_living_author(index) {
                 self.settle_commits_of(index)?;
             }
         }

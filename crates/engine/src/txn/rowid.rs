@@ -4,14 +4,84 @@
 //! get the same one, so the counter remembers the largest rowid handed out, too. It only
 //! counts while some other transaction is writing or has committed since the snapshot: otherwise, after a
 //! rollback or a delete at the end, the next rowid is the one that stock SQLite would give.
+//!
+//! # The greatest rowid
+//! To find the greatest rowid in its view costs a transaction a search in base and overlay, past what was deleted there. So
+//! it remembers that of the table to which it gave a rowid last.
+//!
+//! - R1 What is remembered is of one table in one view: snapshot, and own writes by their version (W3). The transaction's own puts
+//!   raise it, and a delete of that very row ends it; whatever else changes the view or those writes does, too.
+//! - R2 Nothing is remembered without own writes in the table: so it ends with the transaction.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::Conn;
+use super::write_set::WriteSet;
 use crate::ids::Root;
 use crate::shm::layout::{ROWID_SLOTS, RowidSlot, txn_state};
 
+/// Key of a table's row.
+pub type TableKey = [u8; 8];
+
+/// The greatest key of a table in a view (R1).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Greatest {
+    view: View,
+    /// None: it has no row.
+    key: Option<TableKey>,
+}
+
+/// What it is right for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct View {
+    root: Root,
+    number: u32,
+    ts: u64,
+    own: u64,
+}
+
 impl Conn {
+    fn table_view(&self, root: Root) -> Option<View> {
+        let snapshot = self.snapshot.as_ref().filter(|_| !self.exclusive)?;
+        self.writes.has_root(root).then(|| View {
+            root,
+            number: self.view,
+            ts: snapshot.ts.get(),
+            own: self.writes.root_version(root),
+        })
+    }
+
+    /// The greatest key of a table in this transaction's view, if it is known; `Some(None)`: there is no row.
+    pub fn greatest_key(&self, root: Root) -> Option<Option<TableKey>> {
+        let known = self.greatest.as_ref().filter(|known| known.view.root == root)?;
+        (Some(known.view) == self.table_view(root)).then_some(known.key)
+    }
+
+    /// It was looked for.
+    pub fn note_greatest_key(&mut self, root: Root, key: Option<TableKey>) {
+        self.greatest = self.table_view(root).map(|view| Greatest { view, key });
+    }
+
+    /// Makes a write, and notes what becomes of the greatest key by it.
+    pub(super) fn write_noting_greatest(
+        &mut self,
+        root: Root,
+        key: &[u8],
+        is_put: bool,
+        write: impl FnOnce(&mut WriteSet),
+    ) {
+        let before = self.greatest_key(root);
+        write(&mut self.writes);
+        let Some(before) = before else { return };
+        // Whatever is not put here is no key of a table: its view is another one by now.
+        let Ok(key) = TableKey::try_from(key) else { return };
+        match is_put {
+            true => self.note_greatest_key(root, before.max(Some(key))),
+            false if before == Some(key) => self.greatest = None,
+            false => self.note_greatest_key(root, before),
+        }
+    }
+
     /// The next automatic rowid of table `root`. `visible_max` is the largest in this transaction's view, `None` for
     /// an empty table; the result exceeds `floor`. `None` when the largest integer is taken.
     pub fn new_rowid(

@@ -133,6 +133,7 @@ impl Conn {
                 if self.mode.is_some() { txn_state::OPTIMISTIC } else { txn_state::READING };
             slot.state.store(state, Relaxed);
         }
+        self.count_view(ts.get(), snapshot.resting.then_some(snapshot.base_cookie));
         self.snapshot = Some(snapshot);
         Ok(Taken::Yes)
     }
@@ -211,37 +212,40 @@ impl Conn {
         self.seen = Some(Seen { foreign_commits, resting });
     }
 
-    /// A number that changes when a commit of another connection came into view since the last call.
-    pub fn data_version(&mut self) -> u32 {
-        let c = self.db.control();
-        let ts = match &self.snapshot {
-            Some(s) => s.ts.get(),
-            None => c.readable_ts.load(Acquire),
-        };
-        let resting = self.snapshot.as_ref().filter(|s| s.resting).map(|s| s.base_cookie);
-        let now = Seen { foreign_commits: ts.wrapping_sub(self.own_commits), resting };
-        if let Some(then) = self.seen.replace(now) {
-            // A file at rest may be written by stock programs. Who fenced it first says what it was then.
-            let base_is_other = match (then.resting, resting) {
-                (Some(then), Some(now)) => then != now,
-                // Relaxed: stored before the commit that made this snapshot one of a fenced file.
-                (Some(then), None) if self.snapshot.is_some() => {
-                    then != c.fence_cookie.load(Relaxed)
-                }
-                _ => false,
-            };
-            if base_is_other || then.foreign_commits != now.foreign_commits {
-                self.data_version = self.data_version.wrapping_add(1);
-            } else if self.snapshot.is_none() {
-                // Without a snapshot nothing is known of a base at rest.
-                self.seen = Some(then);
-            }
+    /// A number that changes when a snapshot, or who asks with `now` outside of one, finds a commit of another connection that
+    /// the one before did not have in view.
+    pub fn data_version(&mut self, now: bool) -> u32 {
+        if let Some(snapshot) = &self.snapshot {
+            let (ts, resting) =
+                (snapshot.ts.get(), snapshot.resting.then_some(snapshot.base_cookie));
+            self.count_view(ts, resting);
+        } else if now {
+            // Without a snapshot nothing is known of a base at rest.
+            let resting = self.seen.and_then(|then| then.resting);
+            let ts = self.db.control().readable_ts.load(Acquire);
+            self.count_view(ts, resting);
         }
         self.data_version
     }
+
+    /// What is in view now: commits through `ts`, and a base at rest if `resting` names one.
+    fn count_view(&mut self, ts: u64, resting: Option<u64>) {
+        let now = Seen { foreign_commits: ts.wrapping_sub(self.own_commits), resting };
+        let Some(then) = self.seen.replace(now) else { return };
+        // A file at rest may be written by stock programs. Who fenced it first says what it was then.
+        let base_is_other = match (then.resting, resting) {
+            (Some(then), Some(now)) => then != now,
+            // Relaxed: stored before the commit that made this view one of a fenced file.
+            (Some(then), None) => then != self.db.control().fence_cookie.load(Relaxed),
+            _ => false,
+        };
+        if base_is_other || then.foreign_commits != now.foreign_commits {
+            self.data_version = self.data_version.wrapping_add(1);
+        }
+    }
 }
 
-/// What [`Conn::data_version`] found at its last call.
+/// What was in view when [`Conn::data_version`] was counted last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     /// Commits that came into view, but for those of this connection.

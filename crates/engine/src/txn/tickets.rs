@@ -11,7 +11,7 @@
 //! | exclusive, else | the base's WAL has been synced after it | the leader of the next sync of the log, which it precedes (log/before.rs), or who waits for it |
 //! | of a connection alone, before the session | the fence is up | who waits for it |
 //!
-//! Sessions: timestamps begin above those of all earlier sessions ([`first_timestamp`]), so that numbers which a program
+//! Sessions: timestamps begin above those of all earlier sessions, unless the clock is put back ([`first_timestamp`]), so that numbers which a program
 //! has kept are still in order. What they say ends with their session: after a power cut nobody knows which of its commits
 //! were lost. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
 //!
@@ -38,11 +38,11 @@ const PER_GENERATION: u64 = 1 << 24;
 const LEAST_BYTES: u64 = 32;
 const _: () = assert!(ARENA_BYTES as u64 / LEAST_BYTES < PER_GENERATION / 16);
 
-/// Timestamps of a millisecond: more than are used in one.
+/// Timestamps of a millisecond: so many commits a session cannot make on average.
 const PER_MILLISECOND: u64 = 1 << 10;
 
-/// The timestamp that stands for what is in the base when a session begins now whose first generation is `first`. By the clock it is
-/// above those of sessions that have left no generation behind; should the clock have been put back the generation still grows.
+/// The timestamp that stands for what is in the base when a session begins now whose first generation is `first`: above those of all
+/// earlier sessions as long as the clock goes on, and on machines without one, above those that have left a generation behind.
 pub(crate) fn first_timestamp(first: Generation) -> u64 {
     let by_generation = u64::from(first.get()) * PER_GENERATION + 1;
     by_generation.max(super::unix_ms().saturating_mul(PER_MILLISECOND))
@@ -205,7 +205,7 @@ impl Database {
             // What lies before it in the base was synced before its frame was written (B2 in log/before.rs).
             shared.note_durable_ts(ticket);
         } else if shared.durable_ts() < ticket {
-            log.sync_base_now()?;
+            log.sync_base_commits()?;
             shared.note_durable_ts(newest);
         }
         Ok(true)

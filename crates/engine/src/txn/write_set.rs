@@ -1,9 +1,8 @@
 //! What one transaction has written and nobody else can see yet.
 //!
 //! # Layout
-//! Per root an ordered map from key to the newest own write; beside it an undo log with what each key held when
-//! the open savepoints were opened. Keys and records are boxed: their bytes stay where they are until that
-//! very write is changed or taken back.
+//! Per root the newest own write of each key, in order (write_map.rs); beside it an undo log with what each key held when
+//! the open savepoints were opened. The bytes of a write stay where they are until that very write is changed or taken back.
 //!
 //! # Threads
 //! Private to its transaction.
@@ -18,9 +17,10 @@
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use super::maximum::Move;
+pub use super::write_map::Write;
+use super::write_map::{Place, WriteMap};
 use crate::ids::Root;
 use crate::memtable::Seek;
 
@@ -44,27 +44,6 @@ pub enum WriteKind {
     PutMax,
 }
 
-/// An own write.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Write {
-    kind: WriteKind,
-    rec: Box<[u8]>,
-    /// The clock when this write was made.
-    changed_at: u64,
-}
-
-impl Write {
-    /// What it does to its key.
-    pub fn kind(&self) -> WriteKind {
-        self.kind
-    }
-
-    /// Its record.
-    pub fn rec(&self) -> &[u8] {
-        &self.rec
-    }
-}
-
 /// A step of [`WriteSet::replay`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
@@ -74,22 +53,71 @@ pub enum Step<'a> {
     Write(Root, &'a [u8], &'a Write),
 }
 
-type Map = BTreeMap<Box<[u8]>, Write>;
-
 #[derive(Debug)]
 struct RootWrites {
     root: Root,
     version: u64,
-    writes: Map,
+    writes: WriteMap,
 }
 
 /// What a key held before a write.
 #[derive(Debug)]
 struct Undo {
     root: Root,
-    key: Box<[u8]>,
-    old: Option<Write>,
+    held: Held,
 }
+
+#[derive(Debug)]
+enum Held {
+    /// This.
+    Write(Write),
+    /// Nothing. Most keys are short, and there is one for each row of a statement.
+    Nothing { short: [u8; Held::SHORT_MAX], len: u8 },
+    /// Nothing, and the key is longer.
+    NothingLong(Box<[u8]>),
+}
+
+impl Held {
+    const SHORT_MAX: usize = 38;
+
+    fn nothing(key: &[u8]) -> Held {
+        if key.len() > Held::SHORT_MAX {
+            return Held::NothingLong(key.into());
+        }
+        let mut short = [0; Held::SHORT_MAX];
+        short[..key.len()].copy_from_slice(key);
+        Held::Nothing { short, len: key.len() as u8 }
+    }
+
+    fn write(&self) -> Option<&Write> {
+        match self {
+            Held::Write(write) => Some(write),
+            _ => None,
+        }
+    }
+}
+
+impl Undo {
+    fn key(&self) -> &[u8] {
+        match &self.held {
+            Held::Write(write) => write.key(),
+            Held::Nothing { short, len } => &short[..usize::from(*len)],
+            Held::NothingLong(key) => key,
+        }
+    }
+
+    /// The same of another key.
+    fn move_to(&mut self, key: &[u8]) {
+        self.held = match self.held.write() {
+            Some(write) => Held::Write(write.moved_to(key)),
+            None => Held::nothing(key),
+        };
+    }
+}
+
+/// Where a walk stands on an own write. It leads there as long as the root has the same version.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnPlace(Place);
 
 #[derive(Clone, Copy, Debug)]
 struct Savepoint {
@@ -125,21 +153,21 @@ impl WriteSet {
 
     /// Sets the record of a key: `rec` and `zero_tail` zero bytes after it.
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
-        self.set(root, key, WriteKind::Put, with_zeros(rec, zero_tail));
+        self.set(root, key, WriteKind::Put, rec, zero_tail);
     }
 
     /// Deletes a key; `rec` is the deleted record where the base needs it to find the entry, else empty.
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) {
-        self.set(root, key, WriteKind::Tombstone, rec.into());
+        self.set(root, key, WriteKind::Tombstone, rec, 0);
     }
 
     /// Sets a record whose last eight bytes only grow, see [`WriteKind::PutMax`]. Over an own put or delete of
     /// the key it is an ordinary put: this transaction has decided the value itself.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
-        let decided = self.get(root, key).is_some_and(|write| write.kind != WriteKind::PutMax);
+        let decided = self.get(root, key).is_some_and(|write| write.kind() != WriteKind::PutMax);
         let kind = if decided { WriteKind::Put } else { WriteKind::PutMax };
         self.has_put_max |= !decided;
-        self.set(root, key, kind, with_zeros(rec, zero_tail));
+        self.set(root, key, kind, rec, zero_tail);
     }
 
     /// Whether a [`WriteKind::PutMax`] may be among the writes.
@@ -150,24 +178,24 @@ impl WriteSet {
     /// Raises the last eight bytes of each [`WriteKind::PutMax`] record to what `committed` says of its key. May be
     /// repeated: it only ever raises.
     pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8], &[u8]) -> Option<i64>) {
-        let mut raise = |root: Root, key: &[u8], write: &mut Write| {
-            if write.kind != WriteKind::PutMax {
+        let mut raise = |root: Root, write: &mut Write| {
+            if write.kind() != WriteKind::PutMax {
                 return;
             }
-            let value = committed(root, key, &write.rec);
-            if let (Some(value), Some(own)) = (value, write.rec.last_chunk_mut::<8>()) {
+            let value = committed(root, write.key(), write.rec());
+            if let (Some(value), Some(own)) = (value, write.rec_mut().last_chunk_mut::<8>()) {
                 *own = i64::from_be_bytes(*own).max(value).to_be_bytes();
             }
         };
         for of in &mut self.roots {
-            for (key, write) in &mut of.writes {
-                raise(of.root, key, write);
+            for write in of.writes.iter_mut() {
+                raise(of.root, write);
             }
         }
         // What a savepoint comes back to, too: it is replayed, and may become the newest again.
         for undo in &mut self.undo {
-            if let Some(old) = &mut undo.old {
-                raise(undo.root, &undo.key, old);
+            if let Held::Write(old) = &mut undo.held {
+                raise(undo.root, old);
             }
         }
     }
@@ -178,15 +206,15 @@ impl WriteSet {
         let clock = self.clock;
         let of = self.root_mut(root);
         of.version = clock;
-        let moving: Vec<_> = moves.iter().map(|step| of.writes.remove(&*step.from)).collect();
+        let moving: Vec<_> = moves.iter().map(|step| of.writes.remove(&step.from)).collect();
         for (step, write) in moves.iter().zip(moving) {
             let Some(write) = write else { continue };
-            let in_the_way = of.writes.insert(step.to.as_slice().into(), write);
+            let in_the_way = of.writes.put(write.moved_to(&step.to));
             debug_assert!(in_the_way.is_none(), "W2: a write was lost");
         }
         for undo in self.undo.iter_mut().filter(|undo| undo.root == root) {
-            if let Some(step) = moves.iter().find(|step| *step.from == *undo.key) {
-                undo.key = step.to.as_slice().into();
+            if let Some(step) = moves.iter().find(|step| *step.from == *undo.key()) {
+                undo.move_to(&step.to);
             }
         }
     }
@@ -198,24 +226,43 @@ impl WriteSet {
 
     /// The nearest own write in the direction of `seek`, tombstones included.
     pub fn seek(&self, root: Root, seek: Seek<'_>) -> Option<(&[u8], &Write)> {
-        use Bound::{Excluded, Included, Unbounded};
+        self.seek_place(root, seek).map(|(_, write)| (write.key(), write))
+    }
+
+    /// The same, and where it is.
+    pub fn seek_place(&self, root: Root, seek: Seek<'_>) -> Option<(OwnPlace, &Write)> {
         let map = self.map(root)?;
-        let forward = |lo: Bound<&[u8]>| map.range::<[u8], _>((lo, Unbounded)).next();
-        let backward = |hi: Bound<&[u8]>| map.range::<[u8], _>((Unbounded, hi)).next_back();
-        let found = match seek {
-            Seek::First => map.first_key_value(),
-            Seek::Ge(key) => forward(Included(key)),
-            Seek::Gt(key) => forward(Excluded(key)),
-            Seek::PrefixGt(prefix) => forward(Included(&after_prefix(prefix)?)),
-            Seek::Last => map.last_key_value(),
-            Seek::Le(key) => backward(Included(key)),
-            Seek::Lt(key) => backward(Excluded(key)),
-            Seek::PrefixLe(prefix) => match after_prefix(prefix) {
-                Some(end) => backward(Excluded(&end)),
-                None => map.last_key_value(),
-            },
+        let from = |key: &[u8]| map.find(key).0;
+        let behind = |key: &[u8]| match map.find(key) {
+            (place, true) => map.after(place),
+            (place, false) => place,
         };
-        found.map(|(key, write)| (&**key, write))
+        let place = match seek {
+            Seek::First => Place::default(),
+            Seek::Ge(key) => from(key),
+            Seek::Gt(key) => behind(key),
+            Seek::PrefixGt(prefix) => from(&after_prefix(prefix)?),
+            Seek::Last => map.before(map.end())?,
+            Seek::Le(key) => map.before(behind(key))?,
+            Seek::Lt(key) => map.before(from(key))?,
+            Seek::PrefixLe(prefix) => {
+                let end = after_prefix(prefix);
+                map.before(end.map_or_else(|| map.end(), |end| from(&end)))?
+            }
+        };
+        map.at(place).map(|write| (OwnPlace(place), write))
+    }
+
+    /// The own write at a place.
+    pub fn at(&self, root: Root, place: OwnPlace) -> Option<&Write> {
+        self.map(root)?.at(place.0)
+    }
+
+    /// The own write after that at a place, or before it.
+    pub fn step(&self, root: Root, from: OwnPlace, forward: bool) -> Option<(OwnPlace, &Write)> {
+        let map = self.map(root)?;
+        let place = if forward { map.after(from.0) } else { map.before(from.0)? };
+        map.at(place).map(|write| (OwnPlace(place), write))
     }
 
     /// The own writes from `lo` to `hi`, exclusive, ascending.
@@ -226,9 +273,8 @@ impl WriteSet {
         hi: &[u8],
     ) -> impl DoubleEndedIterator<Item = (&[u8], &Write)> + use<'_> {
         let map = self.map(root).filter(|_| lo < hi);
-        let range = (Bound::Included(lo), Bound::Excluded(hi));
-        let writes = map.map(|map| map.range::<[u8], _>(range));
-        writes.into_iter().flatten().map(|(key, write)| (&**key, write))
+        let writes = map.map(|map| map.between(map.find(lo).0, map.find(hi).0));
+        writes.into_iter().flatten().map(|write| (write.key(), write))
     }
 
     /// Those of them after which the key has a row.
@@ -239,7 +285,7 @@ impl WriteSet {
         hi: &[u8],
     ) -> impl Iterator<Item = &[u8]> + use<'_> {
         let is_put =
-            |(key, write): (_, &Write)| (write.kind != WriteKind::Tombstone).then_some(key);
+            |(key, write): (_, &Write)| (write.kind() != WriteKind::Tombstone).then_some(key);
         self.between(root, lo, hi).filter_map(is_put)
     }
 
@@ -293,7 +339,7 @@ impl WriteSet {
         // W1: of the released entries only those count whose key the outer savepoint has no entry for.
         let tail = self.undo.split_off(released.undo_len);
         let first_of_outer =
-            |undo: &Undo| undo.old.as_ref().is_none_or(|old| old.changed_at <= outer.opened_at);
+            |undo: &Undo| undo.held.write().is_none_or(|old| old.changed_at <= outer.opened_at);
         self.undo.extend(tail.into_iter().filter(first_of_outer));
     }
 
@@ -322,9 +368,7 @@ impl WriteSet {
 
     /// All writes, ascending by root and key.
     pub fn iter(&self) -> impl Iterator<Item = (Root, &[u8], &Write)> + Clone {
-        self.roots
-            .iter()
-            .flat_map(|of| of.writes.iter().map(|(key, write)| (of.root, &**key, write)))
+        self.roots.iter().flat_map(|of| of.writes.iter().map(|write| (of.root, write.key(), write)))
     }
 
     /// The writes again, savepoint by savepoint: what was there when each open savepoint was opened, then the
@@ -364,61 +408,52 @@ impl WriteSet {
         self.roots.binary_search_by_key(&root, |of| of.root)
     }
 
-    fn map(&self, root: Root) -> Option<&Map> {
+    fn map(&self, root: Root) -> Option<&WriteMap> {
         self.find_root(root).ok().map(|i| &self.roots[i].writes)
     }
 
     fn root_mut(&mut self, root: Root) -> &mut RootWrites {
         let i = self.find_root(root).unwrap_or_else(|i| {
-            self.roots.insert(i, RootWrites { root, version: 0, writes: Map::new() });
+            self.roots.insert(i, RootWrites { root, version: 0, writes: WriteMap::default() });
             i
         });
         &mut self.roots[i]
     }
 
-    fn set(&mut self, root: Root, key: &[u8], kind: WriteKind, rec: Box<[u8]>) {
+    fn set(&mut self, root: Root, key: &[u8], kind: WriteKind, rec: &[u8], zero_tail: usize) {
         self.clock += 1;
         let clock = self.clock;
-        let bytes = op_frame_bytes(key.len(), rec.len());
-        let write = Write { kind, rec, changed_at: clock };
+        let write = Write::new(kind, key, rec, zero_tail, clock);
+        let bytes = frame_bytes_of(&write);
         let of = self.root_mut(root);
         of.version = clock;
-        let old = match of.writes.get_mut(key) {
-            Some(slot) => Some(std::mem::replace(slot, write)),
-            None => {
-                of.writes.insert(key.into(), write);
-                None
-            }
-        };
+        let old = of.writes.put(write);
         self.frame_bytes += bytes;
         match &old {
-            Some(old) => self.frame_bytes -= op_frame_bytes(key.len(), old.rec.len()),
+            Some(old) => self.frame_bytes -= frame_bytes_of(old),
             None => self.len += 1,
         }
         let Some(top) = self.savepoints.last() else {
             return;
         };
         if old.as_ref().is_none_or(|old| old.changed_at <= top.opened_at) {
-            self.undo.push(Undo { root, key: key.into(), old });
+            let held = old.map_or_else(|| Held::nothing(key), Held::Write);
+            self.undo.push(Undo { root, held });
         }
     }
 
     fn take_back(&mut self, undo: Undo) {
         self.clock += 1;
         let clock = self.clock;
-        let key_len = undo.key.len();
-        let restored = undo.old.as_ref().map(|old| op_frame_bytes(key_len, old.rec.len()));
         let of = self.root_mut(undo.root);
         of.version = clock;
-        let gone = match undo.old {
-            Some(old) => match of.writes.get_mut(&undo.key) {
-                Some(slot) => Some(std::mem::replace(slot, old)),
-                None => of.writes.insert(undo.key, old),
-            },
-            None => of.writes.remove(&undo.key),
+        let restored = undo.held.write().map(frame_bytes_of);
+        let gone = match undo.held {
+            Held::Write(old) => of.writes.put(old),
+            _ => of.writes.remove(undo.key()),
         };
         match gone {
-            Some(gone) => self.frame_bytes -= op_frame_bytes(key_len, gone.rec.len()),
+            Some(gone) => self.frame_bytes -= frame_bytes_of(&gone),
             None => self.len += 1,
         }
         match restored {
@@ -440,15 +475,15 @@ impl WriteSet {
             end = savepoint.undo_len;
             let mut layer = BTreeMap::new();
             for undo in entries {
-                let at = (undo.root, &*undo.key);
+                let at = (undo.root, undo.key());
                 let after =
-                    before.get(&at).copied().unwrap_or_else(|| self.get(undo.root, &undo.key));
+                    before.get(&at).copied().unwrap_or_else(|| self.get(undo.root, undo.key()));
                 if let Some(after) = after {
                     layer.insert(at, after);
                 }
             }
             for undo in entries.iter().rev() {
-                before.insert((undo.root, &*undo.key), undo.old.as_ref());
+                before.insert((undo.root, undo.key()), undo.held.write());
             }
             layers.push(layer);
         }
@@ -456,11 +491,8 @@ impl WriteSet {
     }
 }
 
-fn with_zeros(rec: &[u8], zero_tail: usize) -> Box<[u8]> {
-    let mut whole = Vec::with_capacity(rec.len() + zero_tail);
-    whole.extend_from_slice(rec);
-    whole.resize(rec.len() + zero_tail, 0);
-    whole.into_boxed_slice()
+fn frame_bytes_of(write: &Write) -> usize {
+    op_frame_bytes(write.key().len(), write.rec().len())
 }
 
 /// The least byte string that is greater than all that start with `prefix`; none if there is no such.

@@ -136,7 +136,7 @@ fn check_undo(set: &WriteSet) -> Result<(), TestCaseError> {
     ends.push(set.undo.len());
     for (savepoint, end) in set.savepoints.iter().zip(ends) {
         let keys: Vec<_> =
-            set.undo[savepoint.undo_len..end].iter().map(|u| (u.root, &u.key)).collect();
+            set.undo[savepoint.undo_len..end].iter().map(|u| (u.root, u.key())).collect();
         let mut unique = keys.clone();
         unique.sort();
         unique.dedup();

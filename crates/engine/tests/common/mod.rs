@@ -329,7 +329,7 @@ impl Client {
         value
     }
     pub fn merge(&mut self) {
-        wait_ms(10_000, |w| self.conn().merge_all(w)).unwrap();
+        wait_ms(10_000, |w| self.conn().merge_all(false, w)).unwrap();
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! | where | says it of | made by | ends |
 //! |---|---|---|---|
-//! | `own.rs`, private to a connection | its view: snapshot and own writes | each walk over several deleted rows | with the view; a put cuts it |
+//! | `own.rs`, private to a connection | its view: snapshot and own writes | each walk over several deleted rows, and each that deletes the rows it comes to | with the view; a put cuts it |
 //! | `shared.rs`, in shared memory | committed rows | the same, if the snapshot is the newest commit | cut by commits with puts, by exclusive transactions, by a fence, by a repair |
 //!
 //! # Use
@@ -30,6 +30,8 @@
 //!   of the base until it is settled, and stock programs while the file is at rest.
 //! - G5 An own gap is right for the view that it was made in. A put cuts it, a delete cannot harm it, and everything else that
 //!   changes the view (its number, its timestamp, writes that were taken back) ends it.
+//! - G7 A run that a walk deletes becomes a gap when somebody asks. It is as right as an own gap from its first row on: a put of its
+//!   b-tree ends it, wherever it is, since the walk may come to it before the next row of the run; so does a change of the view.
 //! - G6 Readers take no lock for gaps and wait for nobody: one that meets a change of the table knows of no gap.
 //!
 //! # Old snapshots

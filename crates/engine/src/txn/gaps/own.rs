@@ -8,6 +8,9 @@ use crate::txn::write_set::WriteKind;
 /// Own writes that are passed to see whether one of them is a row in a shared gap.
 const OWN_WRITES_MAX: usize = 64;
 
+/// Rows deleted one behind the other from which on a gap is made of them.
+const RUN_MIN: u32 = 4;
+
 /// A view: its number, its timestamp, and how often writes were taken back in it.
 type View = (u32, u64, u64);
 
@@ -18,15 +21,82 @@ pub(crate) struct OwnGaps {
     set: Option<Box<GapSet>>,
     /// Counts questions and answers.
     clock: u64,
+    run: Run,
+}
+
+/// Rows of one b-tree that a walk has deleted while it passed them, and nothing else is between them: a gap that nobody has
+/// asked for yet (G7).
+#[derive(Default)]
+struct Run {
+    /// 0: there is none.
+    count: u32,
+    /// The number that the walk gave it.
+    number: u32,
+    root: u32,
+    view: View,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Run {
+    fn covers(&self, root: Root, key: &[u8]) -> bool {
+        self.count >= RUN_MIN
+            && self.root == root.get()
+            && *self.first <= *key
+            && *key <= *self.last
+    }
 }
 
 impl OwnGaps {
     fn end(&mut self, view: Option<View>, root: Root, key: &[u8], forward: bool) -> Option<Bound> {
-        if view.is_none() || self.view != view {
+        let view = view?;
+        let known = self.known_end(view, root, key, forward);
+        if known.is_none() && self.run.covers(root, key) {
+            self.note_run(view);
+            return self.known_end(view, root, key, forward);
+        }
+        known
+    }
+
+    fn known_end(&mut self, view: View, root: Root, key: &[u8], forward: bool) -> Option<Bound> {
+        if self.view != Some(view) {
             return None;
         }
         self.clock += 1;
         self.set.as_mut()?.end(root, key, forward, self.clock)
+    }
+
+    /// A walk has deleted the row that it stood on. Of one run are those with its number: from one to the next the walk has met
+    /// no row.
+    fn deleted(&mut self, view: View, root: Root, key: &[u8], number: u32) {
+        let run = &mut self.run;
+        let goes_on =
+            run.count > 0 && run.number == number && run.root == root.get() && run.view == view;
+        if !goes_on {
+            self.note_run(view);
+            let run = &mut self.run;
+            (run.count, run.number, run.root, run.view) = (1, number, root.get(), view);
+            for end in [&mut run.first, &mut run.last] {
+                end.clear();
+                end.extend_from_slice(key);
+            }
+            return;
+        }
+        run.count += 1;
+        let end = if *key < *run.first { &mut run.first } else { &mut run.last };
+        end.clear();
+        end.extend_from_slice(key);
+    }
+
+    /// Makes a gap of the run, if it is of this view and long enough.
+    fn note_run(&mut self, view: View) {
+        let run = &self.run;
+        if run.count >= RUN_MIN
+            && run.view == view
+            && let Some(gap) = Gap::of(Root::new(run.root), &run.first, &run.last)
+        {
+            self.add(view, gap);
+        }
     }
 
     fn add(&mut self, view: View, gap: Gap) {
@@ -40,11 +110,16 @@ impl OwnGaps {
         set.add(gap);
     }
 
-    /// The key gets a row.
-    pub(crate) fn cut(&mut self, root: Root, key: &[u8]) {
-        let Some(set) = &mut self.set else { return };
-        if set.as_slice().iter().any(|gap| gap.covers(root, key)) {
-            set.cut(|gap| gap.covers(root, key).then_some(key).into_iter());
+    /// The key gets a row. A run of its b-tree ends with that.
+    fn cut(&mut self, view: Option<View>, root: Root, key: &[u8]) {
+        if self.run.count > 0 && self.run.root == root.get() {
+            if let Some(view) = view {
+                self.note_run(view);
+            }
+            self.run.count = 0;
+        }
+        if let Some(set) = &mut self.set {
+            set.cut_key(root, key);
         }
     }
 }
@@ -53,6 +128,19 @@ impl Conn {
     fn gap_view(&self) -> Option<View> {
         let snapshot = self.snapshot.as_ref().filter(|_| !self.exclusive)?;
         Some((self.view, snapshot.ts.get(), self.writes.taken_back()))
+    }
+
+    /// The key gets a row of this transaction.
+    pub(crate) fn cut_own_gaps(&mut self, root: Root, key: &[u8]) {
+        let view = self.gap_view();
+        self.own_gaps.get_mut().cut(view, root, key);
+    }
+
+    /// The row of this key, on which a walk stands, is deleted. Between it and the one before of the same `run` there is no row.
+    pub(crate) fn note_deleted(&mut self, root: Root, key: &[u8], run: u32) {
+        if let Some(view) = self.gap_view() {
+            self.own_gaps.get_mut().deleted(view, root, key, run);
+        }
     }
 
     /// How far, in one direction, there is known to be no row around a key that has none.

@@ -1,6 +1,7 @@
 //! A small set of gaps, and what becomes of it when rows come and go.
 
 use crate::ids::Root;
+use crate::memtable::key_prefix;
 use crate::shm::layout::{GAP_BOUND_WORDS, GAP_SLOTS as GAPS_MAX};
 
 /// Bytes of a key that a bound keeps: all but one, which says how many they are.
@@ -72,6 +73,12 @@ impl Bound {
         &self.raw[..len]
     }
 
+    /// The first eight bytes as an ordered number.
+    #[inline]
+    fn prefix(&self) -> u64 {
+        self.raw.first_chunk::<8>().map_or(0, |first| u64::from_be_bytes(*first))
+    }
+
     /// As it lies in shared memory.
     pub(super) fn words(&self) -> [u64; GAP_BOUND_WORDS] {
         let (chunks, _) = self.raw.as_chunks::<8>();
@@ -130,12 +137,30 @@ impl Gap {
 
     /// Whether it covers a key.
     pub(crate) fn covers(&self, root: Root, key: &[u8]) -> bool {
-        self.root == root && self.lo.bytes() <= key && key < self.hi.bytes()
+        if self.root != root {
+            return false;
+        }
+        let prefix = key_prefix(key);
+        // Most keys end here, before bytes are compared.
+        self.lo.prefix() <= prefix
+            && prefix <= self.hi.prefix()
+            && self.lo.bytes() <= key
+            && key < self.hi.bytes()
     }
 
     /// Its end in one direction.
     pub(super) fn end(&self, forward: bool) -> Bound {
         if forward { self.hi } else { self.lo }
+    }
+
+    /// Whether it is what lies between a number and the next one, as keys of eight bytes. Rows that are appended to a table would leave such
+    /// a gap each, in which nothing is ever passed.
+    fn is_between_numbers(&self) -> bool {
+        let (lo, hi) = (self.lo.bytes(), self.hi.bytes());
+        lo.len() == 9
+            && lo[8] == 0
+            && hi.len() == 8
+            && self.lo.prefix().checked_add(1) == Some(self.hi.prefix())
     }
 
     fn contains(&self, other: &Gap) -> bool {
@@ -246,10 +271,41 @@ impl GapSet {
                     rest = None;
                 }
                 let Some(whole) = rest else { break };
-                self.push_some(whole.before(key));
+                self.push_some(whole.before(key).filter(|piece| !piece.is_between_numbers()));
                 rest = whole.behind(key);
             }
             self.push_some(rest);
+        }
+    }
+
+    /// The same of one key.
+    pub(crate) fn cut_key(&mut self, root: Root, key: &[u8]) {
+        // Backwards: what is added or moved to the place of one that goes does not cover the key.
+        for i in (0..self.len).rev() {
+            let gap = &mut self.list[i];
+            if !gap.covers(root, key) {
+                continue;
+            }
+            // Mostly it is the first of a gap: rows come in order.
+            let rest = match Bound::at_least_behind(key).filter(|lo| lo.bytes() < gap.hi.bytes()) {
+                Some(lo) if gap.lo.bytes() == key => {
+                    gap.lo = lo;
+                    continue;
+                }
+                lo => lo.map(|lo| Gap { lo, ..*gap }),
+            };
+            let before = gap.before(key).filter(|piece| !piece.is_between_numbers());
+            match (before, rest) {
+                (Some(before), rest) => {
+                    *gap = before;
+                    self.push_some(rest);
+                }
+                (None, Some(rest)) => *gap = rest,
+                (None, None) => {
+                    self.len -= 1;
+                    self.list.swap(i, self.len);
+                }
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, fence};
 use super::set::{Bound, Gap, GapSet, farther};
 use crate::crash_point;
 use crate::database::Database;
+use crate::fault;
 use crate::ids::{Root, SnapshotTs};
 use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, txn_state};
 use crate::shm::mutex::Guard;
@@ -175,6 +176,9 @@ impl Database {
     /// (M) Takes the puts of a commit out of the gaps (G2).
     pub(crate) fn cut_gaps(&self, guard: &Guard<'_>, writes: &WriteSet) {
         debug_assert!(guard.holds(&self.control().commit_mutex), "gaps change under the mutex");
+        if fault::is_planted("gaps.uncut") {
+            return;
+        }
         let table = self.gap_table();
         let is_hit = |slot: &GapSlot| {
             // Most commits end here: nothing of theirs is where a gap is.

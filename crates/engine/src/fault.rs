@@ -1,0 +1,68 @@
+//! Faults that a test plants in the engine, to see that the checkers report them.
+//!
+//! With the feature `crash-points`, the environment variable `PLAIT_FAULT="name"` makes the library of that process do one thing
+//! wrong: the place that asks [`is_planted`] then leaves out, or does too early, what the name says. Without the feature the answer is a constant
+//! and nothing of it is compiled.
+//!
+//! [`FAULTS`] lists every name; a test holds the list and the sources together, and another one the list and the tests that plant them.
+
+/// Every fault of the sources, in alphabetical order, with what the library does wrong.
+pub const FAULTS: &[(&str, &str)] = &[
+    ("conflicts.unchecked", "nothing that a transaction has read counts as changed"),
+    ("conflicts.unchecked_ranges", "a new row where a transaction found none is no conflict"),
+    ("counts.kept_too_long", "a connection answers count(*) as it has counted earlier"),
+    ("dead.half_redone", "of what a killed committer published one row alone is put in place"),
+    ("dead.unsettled", "what a killed committer has published is shown when somebody else commits"),
+    ("deletes.unseen", "a transaction finds a row by its key that it has deleted"),
+    ("gaps.uncut", "a row that is put among deleted ones is not looked for"),
+    ("log.removed_early", "a recovery removes the log before the database file is at rest"),
+    ("log.unsynced", "what is written to the log counts as synced"),
+    ("log.unwritten", "what is published counts as written to the log"),
+    ("processes.known_by_id", "a process that has the caller's id counts as dead"),
+    ("readers.lag", "readers see all but the newest commit"),
+    ("several.taken_back", "a recovery takes back what a super-journal says is committed"),
+    ("shown.before_inserted", "a commit is shown before its rows are in memory"),
+    ("tickets.early", "a ticket counts as on disk when its commit is in memory"),
+];
+
+/// Whether this fault is planted.
+#[inline(always)]
+pub fn is_planted(name: &'static str) -> bool {
+    #[cfg(feature = "crash-points")]
+    return planted::is(name);
+    #[cfg(not(feature = "crash-points"))]
+    {
+        let _ = name;
+        false
+    }
+}
+
+#[cfg(feature = "crash-points")]
+mod planted {
+    use std::sync::OnceLock;
+
+    static PLANTED: OnceLock<Option<String>> = OnceLock::new();
+
+    pub(super) fn is(name: &str) -> bool {
+        let planted = PLANTED.get_or_init(|| {
+            let asked = std::env::var("PLAIT_FAULT").ok()?;
+            let is_known = super::FAULTS.iter().any(|(name, _)| *name == asked);
+            assert!(is_known, "PLAIT_FAULT names no fault: {asked}");
+            Some(asked)
+        });
+        planted.as_deref() == Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FAULTS;
+    use crate::crash_point::tests::names_behind;
+
+    #[test]
+    fn the_list_of_faults_is_exactly_what_the_sources_have() {
+        let names: Vec<&str> = FAULTS.iter().map(|fault| fault.0).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        assert!(names.into_iter().eq(names_behind("is_planted(\"").iter().map(String::as_str)));
+    }
+}
