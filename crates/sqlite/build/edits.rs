@@ -212,7 +212,7 @@ pub const EDITS: &[Edit] = &[
         section: "vdbeInt.h",
         anchor: "  u8 eVdbeState;          /* On of the VDBE_*_STATE values */",
         place: After,
-        text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */",
+        text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */",
         why: "zeroed by sqlite3VdbeCreate",
     },
     Edit {
@@ -333,6 +333,41 @@ pub const EDITS: &[Edit] = &[
         text: "#include \"map.c\" /* [plait] */",
         why: "maps are built like incremental blob handles: they see what the machine's own API files see, \
               and call what later ones define",
+    },
+    Edit {
+        section: "sqliteInt.h",
+        anchor: "  struct Vdbe *pVdbe;           /* List of active virtual machines */",
+        place: After,
+        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */",
+        why: "zeroed when a connection is opened. PL_LET_GO(sqlite3*) ends that for all of them, and costs a look where there are none",
+    },
+    Edit {
+        section: "vdbeapi.c",
+        anchor: "      if( db->nVdbeActive==0 ){",
+        place: Before,
+        text: "      if( !p->bPlRead ) PL_LET_GO(db); /* [plait] */",
+        why: "a statement begins",
+    },
+    Edit {
+        section: "btree.c",
+        anchor: "static void btreeEndTransaction(Btree *p){",
+        place: After,
+        text: "  PL_LET_GO(p->db); /* [plait] */",
+        why: "a transaction ends, by whatever way: no cursor outlives it",
+    },
+    Edit {
+        section: "backup.c",
+        anchor: "  rc = p->rc;",
+        place: Before,
+        text: "  PL_LET_GO(p->pSrcDb); /* [plait] */\n  if( p->pDestDb ) PL_LET_GO(p->pDestDb); /* [plait] */",
+        why: "a backup steps, which begins no statement: it may write over the pages of one database and make the other exclusive",
+    },
+    Edit {
+        section: "main.c",
+        anchor: "  for(i=0; rc==SQLITE_OK && i<db->nDb; i++){",
+        place: Before,
+        text: "  PL_LET_GO(db); /* [plait] */",
+        why: "sqlite3_db_cacheflush() leaves out pages that are in use",
     },
     // ---- code that looks at the file page by page
     Edit {
@@ -488,7 +523,7 @@ pub const EDITS: &[Edit] = &[
         section: "wal.c",
         anchor: "struct Wal {",
         place: After,
-        text: "  const struct PlMarks *pPlMarks; /* [plait] locks on read marks, or 0: see marks.c */\n  u8 bPlShared;              /* [plait] the read lock is counted there */\n  u8 ePlFence;               /* [plait] PLF_x */\n  struct PlFrames *pPlFrames; /* [plait] frame.c */",
+        text: "  const struct PlMarks *pPlMarks; /* [plait] locks on read marks, or 0: see marks.c */\n  u8 bPlShared;              /* [plait] the read lock is counted there */\n  u8 ePlFence;               /* [plait] PLF_x */\n  struct PlFrames *pPlFrames; /* [plait] frame.c */\n  struct PlFirstPages { u32 aSalt[2], mxFrame, nBackfill, iFirst, iLast, iBrought; } plFirstPages; /* [plait] fits.c */",
         why: "zeroed by sqlite3WalOpen",
     },
     Edit {

@@ -23,7 +23,9 @@
 **     One that has begun to read alone and then wants to write finds that the WAL has grown, if only by the fence, and is told so
 **     (plNoLongerAlone()).
 **  L3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
-**  L4 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
+**  L4 The locks of SQLite's are what others see of a transaction. If a second copy of SQLite in the process has dropped them, with which
+**     others could take the WAL away, the next transaction fails, and close leaves the WAL as it is (plLocksGone()).
+**  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
 */
 #define PL_ALONE_WRITES 256
 
@@ -90,6 +92,7 @@ static int plAlone(Btree *p, int wrflag){
   pPl->nAlone += wrflag!=0;
   if( pPl->iAlonePid==0 ){
     pPl->iAlonePid = osGetpid(0);
+    pPl->bAsksLocks = !plLocksGone(pPager);
     if( pPager->noSync ){
       sqlite3BtreeSetPagerFlags(p, db->aDb[plDbIndex(p)].safety_level | (db->flags & PAGER_FLAGS_MASK));
     }
@@ -106,7 +109,7 @@ SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);
 }
 
-/* L4. SQLITE_MISUSE in the child of a fork, as a member has it. */
+/* L5. SQLITE_MISUSE in the child of a fork, as a member has it. */
 static int plAloneForked(Btree *p){
   PlBtree *pPl = p->pPl;
   if( pPl->iAlonePid==0 || pPl->iAlonePid==osGetpid(0) ) return SQLITE_OK;

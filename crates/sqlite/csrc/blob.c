@@ -2,7 +2,7 @@
 ** blob.c - incremental blobs: sqlite3_blob_read and sqlite3_blob_write.
 **
 ** A blob handle is a cursor that stays on its row across statements. Writing that row through anything else, or
-** clearing the table, invalidates it for good; writing other rows only makes it seek again (trap 6).
+** clearing the table, invalidates it for good; writing other rows only makes it seek again.
 ** In the write set rows are whole, so a write through a handle replaces the row.
 */
 

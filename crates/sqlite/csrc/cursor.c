@@ -25,6 +25,7 @@ static void plFreeCursor(PlCursor *pX){
   pl_buf_free(&pX->newKey);
   pl_buf_free(&pX->rd.lo);
   pl_buf_free(&pX->rd.hi);
+  pl_iter_free(pX->pSpare);
   sqlite3_free(pX->aRec);
   sqlite3_free(pX->aTmp);
   sqlite3_free(pX->aShape);
@@ -64,6 +65,7 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pX->eOver = PLO_UNSYNC;
   pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
   pX->bLook = 0;
+  pX->eRun = RUN_NONE;
   pX->bQuiet = pX->bSeeked = pX->bNewRowid = pX->bTripRow = 0;
   pX->rd.eKind = PLR_NONE;
   pX->rd.bLoose = 0;
@@ -87,7 +89,7 @@ static int plBtreeCloseCursor(BtCursor *pCur){
   PlBtree *pPl = pX->pPl;
   plRdFlush(pX);
   if( pX->pIn ) sqlite3StockBtreeCloseCursor(pX->pIn);
-  plDropIter(pX);
+  plSpareIter(pX);
   sqlite3DbFree(pPl->pBtree->db, pX->pLook);
   pX->pLook = 0;
   *pX->ppPrev = pX->pNext;

@@ -78,9 +78,11 @@ struct PlBtree {
   u8 bLocal;              /* looked at once: nothing about the file keeps it from being alone */
   int iAlonePid;          /* process in which it has worked alone, or 0 */
   u16 nAlone;             /* transactions written alone */
+  u8 bAsksLocks;          /* the system tells whether locks of this process are gone (fits.c) */
   u8 bAway;               /* the file is not under its name any more (fits.c) */
   u32 msFile, msName;     /* when the file and its name were looked at last */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
+  u32 iRun;               /* number of the last run of rows that a cursor has deleted in passing */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle since it was attached */
   u32 iJoined;            /* data_version when it was attached */
@@ -147,6 +149,8 @@ struct PlCursor {
   u8 bQuiet;              /* AUTOINCREMENT reads sqlite_sequence: not recorded */
   u8 bSeeked;             /* PLC_PASS: positioned by a seek of this mode */
   u8 bTripRow;            /* blob handle that was tripped: iKey is the row it was on */
+  u8 eRun;                /* RUN_x: where it is by the rows that it deletes in passing */
+  u32 iRun;               /* and their number */
   i64 iKey;               /* K of a table */
   u8 bNewRowid;           /* iNewRowid came from the shared counter */
   i64 iNewRowid;          /* last automatic rowid given out through this cursor */
@@ -157,6 +161,7 @@ struct PlCursor {
   RecordCompare xLook;    /* compares a record with it */
   u8 bLook;               /* it is unpacked */
   PlIter *pIter;
+  PlIter *pSpare;         /* that of the facade before, to be used again */
   PlBuf key;              /* encoded K of an index */
   PlBuf baseKey;          /* encoded key of the stock cursor's row */
   PlBuf newKey;           /* encoded key of an entry being inserted */
@@ -192,6 +197,10 @@ struct PlFacade {
 #define POS_GONE   2      /* where K would be; there is no such row (any more) */
 #define POS_BEFORE 3      /* before everything that has K as prefix */
 #define POS_AFTER  4      /* behind everything that has K as prefix */
+
+#define RUN_NONE   0      /* nowhere known */
+#define RUN_GONE   1      /* where it has deleted the last of them */
+#define RUN_NEXT   2      /* on the row beside that */
 
 #define SRC_BASE   0
 #define SRC_OVER   1
@@ -230,6 +239,10 @@ struct PlFacade {
 
 /* Small functions of SQLite with one or two callers, which GCC therefore inlines. Our calls of the first three and our tests
 ** in the last must not change its mind: they are on the way of every statement. */
+/* No map of a connection goes on where it is from here on (map_hold.c). */
+static void plMapLetGo(sqlite3 *db);
+#define PL_LET_GO(DB) do{ if( PL_UNLIKELY((DB)->pPlSeen!=0) ) plMapLetGo(DB); }while(0)
+
 static SQLITE_INLINE void clearAllSharedCacheTableLocks(Btree*);
 static SQLITE_INLINE int fillInCell(MemPage*, unsigned char*, const BtreePayload*, int*);
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3StockBtreeCloseCursor(BtCursor*);

@@ -147,7 +147,8 @@ int  pl_snapshot_pin(PlConn *);
 /* PL_RETRY: end the base read transaction and start over from pin.  forWrite: newest visible commit instead of newest readable. */
 int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
 void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin. Settles as pl_settle_shown */
-int  pl_data_version(PlConn *, uint32_t *pOut);   /* changes when another connection's commit came into view */
+/* Changes when another connection's commit has come into view of a snapshot, or bNow: of this call outside of one. */
+int  pl_data_version(PlConn *, int bNow, uint32_t *pOut);
 /* Right after attaching: it goes on from iVersion. pCookie: PlHeader.cookie at that version, or 0 if the base was fenced then. */
 int  pl_data_version_from(PlConn *, uint32_t iVersion, const uint64_t *pCookie);
 
@@ -160,7 +161,9 @@ int  pl_write_begin(PlConn *, int how, const PlWait *);
 /* ---- writes ---------------------------------------------------------------- */
 #define PL_ESCALATE 0x7fff0002           /* past the memory budget, or a lone bulk load: become exclusive, then do it on the stock path; nothing was written */
 int  pl_put(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec, uint32_t nZero);
-int  pl_delete(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
+/* iRun: 0, or the number of a run of rows that a walk deletes while it stands on them: it has met no row since the one before. */
+int  pl_delete(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec,
+               uint32_t iRun);
 /* Like pl_put, but at commit the last 8 bytes of the record (big-endian signed integer) become the
 ** maximum of what is there and what is committed: sqlite_sequence without a hot row. */
 int  pl_put_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
@@ -171,6 +174,8 @@ int  pl_make_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, c
 int  pl_savepoint_open(PlConn *, int n);
 int  pl_savepoint_release(PlConn *, int i);
 int  pl_savepoint_rollback(PlConn *, int i);
+/* The largest rowid in this transaction's view, if it is known without a search (INT64_MIN: empty table); else SQLITE_DONE. */
+int  pl_greatest_rowid(PlConn *, uint32_t iRoot, int64_t *pOut);
 /* Next automatic rowid of a table. visibleMax: largest rowid in this transaction's view (INT64_MIN: empty table); floor: result must exceed it.
 ** SQLITE_FULL when none is left (the shim then goes the random way of stock SQLite). */
 int  pl_new_rowid(PlConn *, uint32_t iRoot, int64_t visibleMax, int64_t floor, int64_t *pOut);
@@ -179,8 +184,10 @@ int  pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id
 /* ---- reads ------------------------------------------------------------------ */
 int  pl_has_overlay(PlConn *);                     /* SQLITE_DONE: the base of this snapshot is all that it sees */
 int  pl_root_overlay(PlConn *, uint32_t iRoot);    /* SQLITE_DONE: the overlay of this root is empty for this snapshot (own writes included) */
+int  pl_counted(PlConn *, uint32_t iRoot, int64_t *pnRow);      /* SQLITE_OK: so many rows, counted in this very state before */
+int  pl_note_counted(PlConn *, uint32_t iRoot, int64_t nRow);
 int  pl_get(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);   /* SQLITE_OK: entry (maybe tombstone) */
-int  pl_iter_new(PlConn *, uint32_t iRoot, PlIter **ppIter);
+int  pl_iter_new(PlConn *, uint32_t iRoot, PlIter **ppIter);   /* *ppIter: 0, or an iterator of any root that is used again */
 void pl_iter_free(PlIter *);
 #define PL_SEEK_GE 0
 #define PL_SEEK_GT 1
@@ -265,10 +272,12 @@ int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, Pl
 void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
 void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
 void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */
-/* Merge everything that is readable now, outside a transaction (wal_checkpoint, backup, dbstat, serialize...). */
-int  pl_merge_all(PlConn *, const PlWait *);
+/* Merge what is committed now, outside a transaction (backup, dbstat, serialize...): if bWhole all of it, which may be refused with BUSY while
+** others keep some of it in memory, and otherwise as much as can be. */
+int  pl_merge_all(PlConn *, int bWhole, const PlWait *);
 /* The same, and then xTry with the right to merge held: a checkpoint that waits for nobody. While it returns SQLITE_BUSY it is called
-** again, with nothing held in between, until the wait ends: SQLITE_BUSY. Any other code of it but SQLITE_OK is returned. */
+** again, with nothing held in between, until the wait ends: SQLITE_BUSY. Any other code of it but SQLITE_OK is returned. Without
+** PlWait xTry has to be PASSIVE: beside an exclusive transaction, which has left nothing to merge, it is called without the right. */
 int  pl_checkpoint(PlConn *, const PlWait *, int (*xTry)(void*, const PlMarks*), void *pCtx);
 
 /* ---- key encoding ---------------------------------------------------------------- */

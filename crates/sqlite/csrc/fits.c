@@ -8,11 +8,15 @@
 **                    hidden connection or an exclusive transaction writes, or a checkpoint brings pages into the file.
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
+**   plLocksGone()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
 **   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (deleted.rs).
 **
 ** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
 */
 #define PL_FIT_TRIES  20      /* milliseconds: another process may be at page 1 just now */
+#ifndef F_OFD_GETLK
+# define F_OFD_GETLK 36       /* of Linux; <fcntl.h> shows it with _GNU_SOURCE */
+#endif
 #define PL_LOOK_MS    10      /* between two looks of a handle at its file */
 
 static u32 plCoarseMs(void){
@@ -26,11 +30,9 @@ static SQLITE_INLINE int plIndexFenced(Pager *pPager){
   return pPager->pWal && pPager->pWal->hdr.iVersion==PL_WALINDEX_VERSION;
 }
 
-/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file. */
+/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file; and
+** of which WAL, how many of its frames were looked at, and how many of them brought. */
 typedef struct PlFirstPages PlFirstPages;
-struct PlFirstPages {
-  u32 iFirst, iLast, iBrought;
-};
 
 static int plReadFirstPage(Wal *pWal, u32 iFrame, sqlite3_str *pOut){
   u8 a[PL_FIRST_BYTES];
@@ -39,25 +41,67 @@ static int plReadFirstPage(Wal *pWal, u32 iFrame, sqlite3_str *pOut){
   return rc;
 }
 
-/* Finds them. pAll, if asked for: page 1 of each frame that has it, 100 bytes each, oldest first. */
-static int plFirstPagesInWal(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sqlite3_str *pAll){
-  u32 mxFrame = walIndexHdr(pWal)->mxFrame;
-  int iHash, rc = SQLITE_OK;
-  memset(pFound, 0, sizeof(*pFound));
-  for(iHash=0; mxFrame>0 && rc==SQLITE_OK && iHash<=walFramePage(mxFrame); iHash++){
+/* The header of the WAL-index as it is now; 0 if that is just being written. */
+static int plIndexHdrNow(Wal *pWal, WalIndexHdr *pOut){
+  volatile WalIndexHdr *aHdr = walIndexHdr(pWal);
+  WalIndexHdr other;
+  u32 aCksum[2];
+  memcpy(pOut, (void*)&aHdr[0], sizeof(*pOut));
+  walShmBarrier(pWal);
+  memcpy(&other, (void*)&aHdr[1], sizeof(other));
+  if( memcmp(pOut, &other, sizeof(other))!=0 || pOut->isInit==0 ) return 0;
+  walChecksumBytes(1, (u8*)pOut, sizeof(*pOut) - sizeof(pOut->aCksum), 0, aCksum);
+  return memcmp(aCksum, pOut->aCksum, sizeof(aCksum))==0;
+}
+
+/* The first and the last frame that has page 1 among those behind iFrom up to iTo; both stay as they are if none has. pAll, if
+** asked for: page 1 of each, 100 bytes each, oldest first. */
+static int plFirstPagesIn(Wal *pWal, u32 iFrom, u32 iTo, u32 *piFirst, u32 *piLast, sqlite3_str *pAll){
+  int iHash = walFramePage(iFrom + 1);
+  int rc = SQLITE_OK;
+  u32 iFrame = iFrom;
+  while( iFrame<iTo && rc==SQLITE_OK ){
     WalHashLoc loc;
-    u32 i, n;
+    u32 iEnd;
     rc = walHashGet(pWal, iHash, &loc);
     if( rc ) break;
-    n = MIN(mxFrame - loc.iZero, iHash==0 ? (u32)HASHTABLE_NPAGE_ONE : (u32)HASHTABLE_NPAGE);
-    for(i=0; i<n && rc==SQLITE_OK; i++){
-      u32 iFrame = loc.iZero + i + 1;
-      if( loc.aPgno[i]!=1 ) continue;
+    iEnd = MIN(iTo, loc.iZero + (iHash==0 ? (u32)HASHTABLE_NPAGE_ONE : (u32)HASHTABLE_NPAGE));
+    while( iFrame<iEnd && rc==SQLITE_OK ){
+      if( loc.aPgno[iFrame++ - loc.iZero]!=1 ) continue;
       if( pAll ) rc = plReadFirstPage(pWal, iFrame, pAll);
-      if( pFound->iFirst==0 ) pFound->iFirst = iFrame;
-      if( iFrame<=nBackfill ) pFound->iBrought = iFrame;
-      pFound->iLast = iFrame;
+      if( *piFirst==0 ) *piFirst = iFrame;
+      *piLast = iFrame;
     }
+    iHash++;
+  }
+  return rc;
+}
+
+/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file. A
+** commit in the WAL stays what it is until the WAL starts over, with other salts: so what was found is kept with the handle, and only
+** what has come since is looked at. Of a WAL-index that changes under the look nothing is kept. Who is told of a misfit by that asks again. */
+static int plFindFirstPages(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sqlite3_str *pAll){
+  PlFirstPages *pKnown = &pWal->plFirstPages;
+  WalIndexHdr hdr, after;
+  u32 iIgnored = 0;
+  int bWhole = plIndexHdrNow(pWal, &hdr);
+  u32 mxFrame = bWhole ? hdr.mxFrame : walIndexHdr(pWal)->mxFrame;
+  int rc;
+  if( pAll || !bWhole || memcmp(hdr.aSalt, pKnown->aSalt, sizeof(hdr.aSalt))!=0
+   || mxFrame<pKnown->mxFrame || nBackfill<pKnown->nBackfill
+  ){
+    memset(pKnown, 0, sizeof(*pKnown));
+    memcpy(pKnown->aSalt, hdr.aSalt, sizeof(hdr.aSalt));
+  }
+  nBackfill = MIN(nBackfill, mxFrame);
+  rc = plFirstPagesIn(pWal, pKnown->mxFrame, mxFrame, &pKnown->iFirst, &pKnown->iLast, pAll);
+  if( rc==SQLITE_OK ) rc = plFirstPagesIn(pWal, pKnown->nBackfill, nBackfill, &iIgnored, &pKnown->iBrought, 0);
+  pKnown->mxFrame = mxFrame;
+  pKnown->nBackfill = nBackfill;
+  *pFound = *pKnown;
+  walShmBarrier(pWal);
+  if( rc || !bWhole || !plIndexHdrNow(pWal, &after) || memcmp(hdr.aSalt, after.aSalt, sizeof(hdr.aSalt))!=0 ){
+    memset(pKnown, 0, sizeof(*pKnown));
   }
   return rc;
 }
@@ -67,7 +111,7 @@ static int plFirstPagesInWal(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sql
 static int plFitsFrames(Wal *pWal, u32 nBackfill, const u8 *a, int bAll, int *pbNone){
   PlFirstPages found;
   sqlite3_str *pPages = sqlite3_str_new(0);
-  int rc = plFirstPagesInWal(pWal, nBackfill, &found, bAll ? pPages : 0);
+  int rc = plFindFirstPages(pWal, nBackfill, &found, bAll ? pPages : 0);
   if( !bAll && rc==SQLITE_OK && found.iFirst ){
     rc = plReadFirstPage(pWal, found.iFirst, pPages);
     if( rc==SQLITE_OK && found.iBrought>found.iFirst ) rc = plReadFirstPage(pWal, found.iBrought, pPages);
@@ -159,11 +203,42 @@ static int plRefuseFile(Btree *p, int rc){
   return plSayMisfit(p);
 }
 
-/* A stock handle has begun a transaction on a marked file: does it go with its WAL? One that works alone on a resting file has only to
-** know once. */
+/* Are the locks of this process on the WAL-index gone? POSIX gives them up when any descriptor of the file is closed, and so a second
+** copy of SQLite in the process takes them away. Others then take the WAL for unused, and remove it with what is committed here. Locks of
+** a description, with which is asked, meet those of the own process as well; a system on which they do not (plAlone() finds
+** out) is not asked. */
+static int plLocksGone(Pager *pPager){
+  sqlite3_file *pFd = pPager->fd;
+  struct flock f;
+  unixShmNode *pNode;
+  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return 0;
+  pNode = ((unixFile*)pFd)->pShm->pShmNode;
+  if( pNode->hShm<0 || pNode->isUnlocked ) return 0;
+  memset(&f, 0, sizeof(f));
+  f.l_type = F_WRLCK;
+  f.l_whence = SEEK_SET;
+  f.l_start = UNIX_SHM_DMS;
+  f.l_len = 1;
+  return osFcntl(pNode->hShm, F_OFD_GETLK, &f)==0 && f.l_type==F_UNLCK;
+}
+
+/* They are: nothing was done yet, and the next transaction opens the WAL again, with locks. */
+static int plRefuseUnlocked(Btree *p){
+  plBaseEnd(p);
+  plForgetWal(p);
+  p->bPlLooked = 0;
+  return plStash(p, SQLITE_IOERR_LOCK, sqlite3_mprintf("the locks of this process on %s were dropped, as its files were opened and closed by something else "
+      "in it, a second copy of SQLite perhaps; this transaction did nothing, try again; let one copy of SQLite alone use the file",
+      sqlite3PagerFilename(p->pBt->pPager, 0)));
+}
+
+/* A stock handle has begun a transaction on a marked file: does it go with its WAL, and is it still locked? That it fits one that works
+** alone on a resting file has only to know once. */
 static int plLookOnce(Btree *p){
   int rc;
-  if( p->bPlLooked && !PL_FENCED(p->pBt->pPage1->aData) ) return SQLITE_OK;
+  if( p->bPlLooked && !PL_FENCED(p->pBt->pPage1->aData) ){
+    return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) ? plRefuseUnlocked(p) : SQLITE_OK;
+  }
   rc = plFits(p->pBt->pPager, 0);
   if( rc ) return plRefuseFile(p, rc);
   p->bPlLooked = 1;
@@ -174,7 +249,9 @@ static int plLookOnce(Btree *p){
 ** nobody. */
 static void plBeforeClose(Btree *p){
   BusyHandler saved = p->db->busyHandler;
-  if( p->inTrans!=TRANS_NONE || !plIndexFenced(p->pBt->pPager) ) return;
+  if( p->inTrans!=TRANS_NONE ) return;
+  if( p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) ) plForgetWal(p);
+  if( !plIndexFenced(p->pBt->pPager) ) return;
   p->db->busyHandler.xBusyHandler = 0;
   if( plFitsNow(p)==PL_MISFIT ) plForgetWal(p);
   p->db->busyHandler = saved;

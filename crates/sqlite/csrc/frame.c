@@ -36,7 +36,7 @@ static int plWriteFrame(WalWriter *p, const u8 *aHeader, const void *pData, sqli
   struct PlFrames *pF = p->pPlFrames;
   int sz = WAL_FRAME_HDRSIZE + p->szPage;
   assert( p->iSyncPoint==0 );
-  if( pF->n + sz>(int)sizeof(pF->a) || pF->iOffset + pF->n!=iOffset ){
+  if( pF->n>0 && (pF->n + sz>(int)sizeof(pF->a) || pF->iOffset + pF->n!=iOffset) ){
     int rc = plFlushFrames(p);
     if( rc ) return rc;
   }

@@ -19,6 +19,17 @@ static void plDropIter(PlCursor *pX){
   pX->eOver = PLO_UNSYNC;
 }
 
+/* The same when the facade closes: the next one of this PlCursor gets it. */
+static void plSpareIter(PlCursor *pX){
+  if( pX->pSpare ){
+    plDropIter(pX);
+    return;
+  }
+  pX->pSpare = pX->pIter;
+  pX->pIter = 0;
+  pX->eOver = PLO_UNSYNC;
+}
+
 /* Makes the facade a front without stock cursor. eState and skipNext stay. */
 static void plFront(PlCursor *pX){
   BtCursor *pOut = pX->pOut;
@@ -218,7 +229,14 @@ static int plInnerVsLook(PlCursor *pX, int *pc){
   }
   n = sqlite3StockBtreePayloadSize(pX->pIn);    /* before the fetch, which relies on it */
   a = sqlite3StockBtreePayloadFetch(pX->pIn, &nLocal);
-  if( nLocal==n && pX->look.nRec>0 ) return plInnerVsRecord(pX, a, n, pc);
+  if( nLocal==n && pX->look.nRec>0 ){
+    /* A deleted entry comes with the record that it hides, as it is. */
+    if( n==pX->look.nRec && memcmp(a, pX->look.rec, n)==0 ){
+      *pc = 0;
+      return SQLITE_OK;
+    }
+    return plInnerVsRecord(pX, a, n, pc);
+  }
   rc = plInnerKey(pX);
   if( rc==SQLITE_OK ) *pc = plCompareBytes(pX->baseKey.p, pX->baseKey.n, pX->look.key, pX->look.nKey);
   return rc;

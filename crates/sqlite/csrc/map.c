@@ -18,6 +18,7 @@
 **          map_row.c    keys, rows, records
 **          map_range.c  ranges and steps
 **          map_write.c  one row is written, directly or through SQL
+**          map_hold.c   reads that follow each other in a transaction
 **          map_call.c   the operations on one key, and many
 **          map_walk.c   the operations on ranges; cursors
 **          map_load.c   the bulk loader
@@ -31,7 +32,7 @@
 **
 ** Invariants
 **  K1 A program is used only if it is not expired, and its Transaction finds cookie and generation of the schema that it was made
-**     from: SQLITE_SCHEMA makes it anew. No root page outlives that check.
+**     from: SQLITE_SCHEMA makes it anew. No root page outlives that check but in the transaction of that check (map_hold.c).
 **  K2 There is a program as long as there is a map, be it an expired one: it keeps the connection from being freed.
 **  K3 bBusy while a program of the map runs: a call from within is refused. A cursor that rests on a row is not running.
 **  K4 Nothing is written before all that may refuse the operation for its own reasons (type, size, condition) has been asked, or the
@@ -52,6 +53,8 @@ typedef struct PlBounds PlBounds;
 #define PLM_DONE   0
 #define PLM_AGAIN  1
 #define PLM_ROWID  (-1)
+
+#define PLM_STRIDE 256   /* rows between two looks for an interrupt */
 
 #define PLM_ROWIDS 0     /* PlShape.eForm: INTEGER PRIMARY KEY. Cursor 0: the table */
 #define PLM_KEYED  1     /* WITHOUT ROWID. Cursor 0: the primary key, which holds the row */
@@ -76,9 +79,18 @@ struct PlShape {
   sqlite3_value *pDefault;      /* value of rows from before the column was added, or 0 */
 };
 
+#define PLK_NONE 0       /* plait_map.eHold: see map_hold.c */
+#define PLK_SEEN 1
+#define PLK_OPEN 2
+
 /* One program, and what it is doing. */
 struct PlProg {
   Vdbe *v;
+  int iDb;
+  int nCsr;              /* its cursors: their root pages, and keys if they are indexes */
+  Pgno aRoot[2];
+  KeyInfo *apKeyInfo[2]; /* the program's */
+  BtCursor *apCsr[2];    /* those of the run in progress */
   FuncDef fn;            /* its Function; pUserData is this */
   plait_map *pMap;
   PlOp *pOp;             /* operation in progress */
@@ -102,6 +114,9 @@ struct plait_map {
   i64 nMany, nManyAlloc;
   u8 *aRec;              /* the record being made */
   i64 nRecAlloc;
+  u8 eHold;              /* PLK_x */
+  plait_map *pNextSeen;  /* in sqlite3.pPlSeen */
+  BtCursor *apHeld[2];   /* one allocation */
 };
 
 /* A key that is looked for, converted as the column asks. */
@@ -135,6 +150,8 @@ struct PlOp {
   u8 bJournal;           /* several b-tree changes: see K4 */
   u8 bRowid;             /* register 2 is a new rowid */
   u8 bStarted;
+  u8 bShort;             /* reads a few rows and is done */
+  int rcMoved;           /* a cursor's move has failed with this: see map_walk.c */
   char *zErr;            /* text for the code that xDo returns, or 0 */
   PlKey key;
   PlBounds b;
@@ -147,10 +164,13 @@ struct PlOp {
 
 /* The Function of a program. */
 static void plMapCall(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg){
-  PlOp *pOp = ((PlProg*)pCtx->pFunc->pUserData)->pOp;
+  PlProg *g = pCtx->pFunc->pUserData;
+  PlOp *pOp = g->pOp;
   int eNext = PLM_DONE;
-  int rc = pOp->xDo(pOp, &eNext);
+  int i, rc;
   UNUSED_PARAMETER2(nArg, apArg);
+  for(i=0; i<g->nCsr; i++) g->apCsr[i] = g->v->apCsr[i]->uc.pCursor;
+  rc = pOp->xDo(pOp, &eNext);
   pOp->bRowid = eNext==PLM_ROWID;
   if( rc==SQLITE_OK ){
     sqlite3VdbeMemSetInt64(pCtx->pOut, eNext);
@@ -164,6 +184,20 @@ static void plMapCall(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg){
   pOp->zErr = 0;
 }
 
+static void plMapOpenCode(Parse *pParse, PlProg *g, int eOpen, Pgno iRoot, int nCol, Index *pPk){
+  Vdbe *v = pParse->pVdbe;
+  int i = g->nCsr++;
+  g->aRoot[i] = iRoot;
+  g->apKeyInfo[i] = 0;
+  if( pPk==0 ){
+    sqlite3VdbeAddOp4Int(v, eOpen, i, (int)iRoot, g->iDb, nCol);
+    return;
+  }
+  sqlite3VdbeAddOp3(v, eOpen, i, (int)iRoot, g->iDb);
+  sqlite3VdbeSetP4KeyInfo(pParse, pPk);
+  if( !pParse->db->mallocFailed ) g->apKeyInfo[i] = sqlite3VdbeGetLastOp(v)->p4.pKeyInfo;
+}
+
 static void plMapCode(Parse *pParse, PlProg *g, int eKind, int iDb, Table *pTab, Index *pPk){
   Vdbe *v = pParse->pVdbe;
   int bWrite = eKind==PLP_WRITE;
@@ -173,16 +207,10 @@ static void plMapCode(Parse *pParse, PlProg *g, int eKind, int iDb, Table *pTab,
   sqlite3VdbeChangeP5(v, 1);
   sqlite3VdbeUsesBtree(v, iDb);
   sqlite3VdbeAddOp4(v, OP_TableLock, iDb, pTab->tnum, bWrite, pTab->zName, P4_TRANSIENT);
-  if( g->s.eForm==PLM_KEYED ){
-    sqlite3VdbeAddOp3(v, eOpen, 0, pPk->tnum, iDb);
-    sqlite3VdbeSetP4KeyInfo(pParse, pPk);
-  }else{
-    sqlite3VdbeAddOp4Int(v, eOpen, 0, pTab->tnum, iDb, pTab->nCol);
-  }
-  if( g->s.eForm==PLM_INDEX ){
-    sqlite3VdbeAddOp3(v, eOpen, 1, pPk->tnum, iDb);
-    sqlite3VdbeSetP4KeyInfo(pParse, pPk);
-  }
+  g->iDb = iDb;
+  g->nCsr = 0;
+  if( g->s.eForm!=PLM_KEYED ) plMapOpenCode(pParse, g, eOpen, pTab->tnum, pTab->nCol, 0);
+  if( g->s.eForm!=PLM_ROWIDS ) plMapOpenCode(pParse, g, eOpen, pPk->tnum, 0, pPk);
   iCall = sqlite3VdbeAddFunctionCall(pParse, 0, 1, 1, 0, &g->fn, 0);
   if( eKind==PLP_CURSOR ){
     sqlite3VdbeAddOp2(v, OP_ResultRow, 1, 1);
@@ -198,6 +226,7 @@ static void plMapCode(Parse *pParse, PlProg *g, int eKind, int iDb, Table *pTab,
   sqlite3VdbeAddOp0(v, OP_Halt);
   if( pParse->db->mallocFailed ) return;
   if( bWrite ) sqlite3VdbeCountChanges(v);
+  v->bPlRead = eKind==PLP_READ;
   pParse->nVar = 0;
   pParse->nMem = 2;
   pParse->nTab = 2;
@@ -278,8 +307,7 @@ static int plMapBuild(PlProg *g, int eKind){
     if( nTry==0 && (rc = plMapAskSql(m))!=SQLITE_OK ) break;
   }
   if( rc ){
-    g->v = old.v;
-    g->s = old.s;
+    *g = old;
     if( g->v ) g->v->expired = 1;
   }else{
     plProgClear(&old);
@@ -301,11 +329,27 @@ static void plOpClear(PlOp *pOp){
   plKeyClear(&pOp->b.hi);
 }
 
+#include "map_hold.c"
+
+/* An argument that no call takes; m may be 0. Nothing has been done. */
+static int plMapMisuse(plait_map *m){
+  if( m ){
+    sqlite3_mutex_enter(m->db->mutex);
+    sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "bad argument: a key is not NULL, a number not NaN, a size not negative, a pointer not"
+                        " NULL where something is behind it; kinds and flags are those of plait.h");
+    sqlite3_mutex_leave(m->db->mutex);
+  }
+  return SQLITE_MISUSE_BKPT;
+}
+
 /* Runs an operation as a statement. What it needs of memory is given back by then. */
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
   int nTry, rc;
-  if( m->bBusy ) return SQLITE_MISUSE_BKPT;
+  if( m->bBusy ){
+    sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "map of \"%s\" is in the middle of another call", m->zTable);
+    return SQLITE_MISUSE_BKPT;
+  }
   if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
     sqlite3ErrorWithMsg(m->db, SQLITE_READONLY, "map of \"%s\" was opened with PLAIT_MAP_READONLY", m->zTable);
     return SQLITE_READONLY;
@@ -313,9 +357,15 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   m->bBusy = 1;
   pOp->db = m->db;
   pOp->g = g;
+  if( eKind==PLP_READ && m->eHold!=PLK_NONE && plMapGoOn(m, pOp) ){
+    plOpClear(pOp);
+    m->bBusy = 0;
+    return SQLITE_OK;
+  }
   for(nTry=0; nTry<SQLITE_MAX_SCHEMA_RETRY; nTry++){
     rc = SQLITE_OK;
     if( g->v==0 || g->v->expired ){
+      plMapLetGo(m->db);
       plMapDropSql(m);
       rc = plMapBuild(g, eKind);
       if( rc ) break;
@@ -331,6 +381,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     pOp->b.bReady = pOp->bStarted = pOp->bRowid = 0;
   }
   plOpClear(pOp);
+  if( eKind==PLP_READ && rc==SQLITE_OK ) plMapSeen(m);
   m->bBusy = 0;
   return rc;
 }
@@ -368,6 +419,8 @@ static void plMapRelease(plait_map *m){
   sqlite3_stmt *pLast = 0;
   int bLast = --m->nRef==0;
   if( bLast ){
+    plMapLetGo(db);
+    sqlite3_free(m->apHeld[0]);
     plMapDropSql(m);
     pLast = (sqlite3_stmt*)m->aProg[PLP_READ].v;
     m->aProg[PLP_READ].v = 0;
@@ -414,7 +467,12 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
   }else{
     memset(&op, 0, sizeof(op));
     op.xDo = plNoRow;
-    rc = plMapRun(m, PLP_READ, &op);
+    if( sqlite3FindDbName(db, m->zDb)<0 ){
+      rc = SQLITE_ERROR;
+      sqlite3ErrorWithMsg(db, rc, "unknown database %s", m->zDb);
+    }else{
+      rc = plMapRun(m, PLP_READ, &op);
+    }
     if( rc==SQLITE_ERROR && zForm && plMapAskSql(m)!=SQLITE_OK ){
       char *z = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS \"%w\".\"%w\"%s", m->zDb, m->zTable, zForm);
       rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;

@@ -159,9 +159,10 @@ static int plReadCall(plait_map *m, PlOp *pOp, int *pbDone){
 SQLITE_API int plait_get(plait_map *m, plait_value key, plait_value *pValue){
   PlOp op;
   int bFound = 0, rc;
-  if( pValue==0 || plValueBad(&key, 1) ) return SQLITE_MISUSE_BKPT;
+  if( pValue==0 || plValueBad(&key, 1) ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = plDoGet;
+  op.bShort = 1;
   op.pKey = &key;
   op.pValueOut = pValue;
   rc = plReadCall(m, &op, &bFound);
@@ -171,16 +172,17 @@ SQLITE_API int plait_get(plait_map *m, plait_value key, plait_value *pValue){
 
 SQLITE_API int plait_contains(plait_map *m, plait_value key, int *pbFound){
   PlOp op;
-  if( plValueBad(&key, 1) ) return SQLITE_MISUSE_BKPT;
+  if( plValueBad(&key, 1) ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = plDoGet;
+  op.bShort = 1;
   op.pKey = &key;
   return plReadCall(m, &op, pbFound);
 }
 
 static int plPutCall(plait_map *m, int eMode, const plait_value *pKey, const plait_value *pValue, int *pbDone){
   PlOp op;
-  if( plValueBad(pKey, 1) ) return SQLITE_MISUSE_BKPT;
+  if( plValueBad(pKey, 1) ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = plDoWrite;
   op.eMode = eMode;
@@ -189,13 +191,13 @@ static int plPutCall(plait_map *m, int eMode, const plait_value *pKey, const pla
   return plWriteCall(m, &op, pbDone);
 }
 SQLITE_API int plait_put(plait_map *m, plait_value key, plait_value value){
-  return plValueBad(&value, 0) ? SQLITE_MISUSE_BKPT : plPutCall(m, PLW_ALWAYS, &key, &value, 0);
+  return plValueBad(&value, 0) ? plMapMisuse(m) : plPutCall(m, PLW_ALWAYS, &key, &value, 0);
 }
 SQLITE_API int plait_insert(plait_map *m, plait_value key, plait_value value, int *pbDone){
-  return plValueBad(&value, 0) ? SQLITE_MISUSE_BKPT : plPutCall(m, PLW_ABSENT, &key, &value, pbDone);
+  return plValueBad(&value, 0) ? plMapMisuse(m) : plPutCall(m, PLW_ABSENT, &key, &value, pbDone);
 }
 SQLITE_API int plait_update(plait_map *m, plait_value key, plait_value value, int *pbDone){
-  return plValueBad(&value, 0) ? SQLITE_MISUSE_BKPT : plPutCall(m, PLW_THERE, &key, &value, pbDone);
+  return plValueBad(&value, 0) ? plMapMisuse(m) : plPutCall(m, PLW_THERE, &key, &value, pbDone);
 }
 SQLITE_API int plait_delete(plait_map *m, plait_value key, int *pbDone){
   plait_value none = plait_none();
@@ -209,7 +211,7 @@ SQLITE_API int plait_compare_and_swap(
   if( plValueBad(&key, 1) || (expected.type!=PLAIT_NONE && plValueBad(&expected, 0))
    || (value.type!=PLAIT_NONE && plValueBad(&value, 0))
   ){
-    return SQLITE_MISUSE_BKPT;
+    return plMapMisuse(m);
   }
   memset(&op, 0, sizeof(op));
   op.xDo = plDoSwap;
@@ -223,7 +225,7 @@ SQLITE_API int plait_add(plait_map *m, plait_value key, sqlite3_int64 delta, sql
   plait_value v = plait_int(delta);
   PlOp op;
   int rc;
-  if( plValueBad(&key, 1) ) return SQLITE_MISUSE_BKPT;
+  if( plValueBad(&key, 1) ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = plDoAdd;
   op.pKey = &key;
@@ -236,8 +238,8 @@ SQLITE_API int plait_add(plait_map *m, plait_value key, sqlite3_int64 delta, sql
 SQLITE_API int plait_append(plait_map *m, plait_value key, plait_value tail, sqlite3_int64 *pnSize){
   PlOp op;
   int rc;
-  if( plValueBad(&key, 1) || plValueBad(&tail, 0) ) return SQLITE_MISUSE_BKPT;
-  if( tail.type!=SQLITE_TEXT && tail.type!=SQLITE_BLOB ) return SQLITE_MISUSE_BKPT;
+  if( plValueBad(&key, 1) || plValueBad(&tail, 0) ) return plMapMisuse(m);
+  if( tail.type!=SQLITE_TEXT && tail.type!=SQLITE_BLOB ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = plDoAppend;
   op.pKey = &key;
@@ -269,7 +271,7 @@ static int plKeepMany(plait_map *m, plait_value *p){
 
 static int plDoGetMany(PlOp *pOp, int *pNext){
   plait_map *m = pOp->g->pMap;
-  int nLeft = 256, rc = SQLITE_OK;
+  int nLeft = PLM_STRIDE, rc = SQLITE_OK;
   if( !pOp->bStarted ){
     pOp->bStarted = 1;
     pOp->i = 0;
@@ -295,12 +297,13 @@ static int plDoGetMany(PlOp *pOp, int *pNext){
 SQLITE_API int plait_get_many(plait_map *m, int n, const plait_value *aKey, plait_value *aValue){
   PlOp op;
   int i, rc;
-  if( m==0 || n<0 || (n>0 && (aKey==0 || aValue==0)) ) return SQLITE_MISUSE_BKPT;
+  if( m==0 || n<0 || (n>0 && (aKey==0 || aValue==0)) ) return plMapMisuse(m);
   for(i=0; i<n; i++){
-    if( plValueBad(&aKey[i], 1) ) return SQLITE_MISUSE_BKPT;
+    if( plValueBad(&aKey[i], 1) ) return plMapMisuse(m);
   }
   memset(&op, 0, sizeof(op));
   op.xDo = plDoGetMany;
+  op.bShort = n<=PLM_STRIDE;
   op.pKey = aKey;
   op.pValueOut = aValue;
   op.n = n;
@@ -338,7 +341,7 @@ static int plBatchTest(PlOp *pOp, const plait_batch_item *aItem, int n){
 
 static int plDoBatch(PlOp *pOp, int *pNext){
   const plait_batch_item *aItem = pOp->pArg;
-  int n = pOp->eMode, nLeft = 256, res, rc = SQLITE_OK;
+  int n = pOp->eMode, nLeft = PLM_STRIDE, res, rc = SQLITE_OK;
   i64 iSum;
   if( !pOp->bStarted ){
     pOp->bStarted = 1;
@@ -377,9 +380,9 @@ static int plItemBad(const plait_batch_item *p){
 SQLITE_API int plait_batch(plait_map *m, int n, const plait_batch_item *aItem, int *piFailed){
   PlOp op;
   int i, rc;
-  if( n<0 || (n>0 && aItem==0) ) return SQLITE_MISUSE_BKPT;
+  if( n<0 || (n>0 && aItem==0) ) return plMapMisuse(m);
   for(i=0; i<n; i++){
-    if( plItemBad(&aItem[i]) ) return SQLITE_MISUSE_BKPT;
+    if( plItemBad(&aItem[i]) ) return plMapMisuse(m);
   }
   memset(&op, 0, sizeof(op));
   op.xDo = plDoBatch;

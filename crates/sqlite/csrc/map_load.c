@@ -169,7 +169,7 @@ SQLITE_API int plait_load(
   PlLoad load;
   PlOp op;
   int rc;
-  if( m==0 || xNext==0 || (flags & ~PLAIT_LOAD_SORTED) ) return SQLITE_MISUSE_BKPT;
+  if( m==0 || xNext==0 || (flags & ~PLAIT_LOAD_SORTED) ) return plMapMisuse(m);
   memset(&load, 0, sizeof(load));
   load.xNext = xNext;
   load.pCtx = pCtx;

@@ -109,7 +109,7 @@ static int plPast(PlOp *pOp, PlBounds *b, int dir, int *pbPast){
     Mem hold, m;
     sqlite3VdbeMemInit(&hold, pOp->db, MEM_Null);
     rc = plKeyHere(pOp, &hold, &m);
-    c = rc ? 0 : sqlite3MemCompare(&m, &k->m, g->v->apCsr[g->s.eForm==PLM_INDEX]->pKeyInfo->aColl[0]);
+    c = rc ? 0 : sqlite3MemCompare(&m, &k->m, g->apKeyInfo[g->s.eForm==PLM_INDEX]->aColl[0]);
     sqlite3VdbeMemRelease(&hold);
     if( pOp->db->mallocFailed ) rc = SQLITE_NOMEM_BKPT;
   }
@@ -149,7 +149,7 @@ static int plSeekKey(PlOp *pOp, PlKey *k, int dir, int bOpen, int *pbRow){
   }else{
     UnpackedRecord r;
     memset(&r, 0, sizeof(r));
-    r.pKeyInfo = g->v->apCsr[g->s.eForm==PLM_INDEX]->pKeyInfo;
+    r.pKeyInfo = g->apKeyInfo[g->s.eForm==PLM_INDEX];
     r.aMem = &k->m;
     r.nField = 1;
     r.default_rc = (i8)((dir>0)==(bOpen!=0) ? -1 : +1);

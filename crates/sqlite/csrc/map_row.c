@@ -75,7 +75,7 @@ static int plKeySet(PlOp *pOp, PlKey *k, const plait_value *p){
 }
 
 static BtCursor *plCursorOf(PlProg *g, int i){
-  return g->v->apCsr[i]->uc.pCursor;
+  return g->apCsr[i];
 }
 
 /* The cursor that is in the order of keys. */
@@ -102,7 +102,7 @@ static int plFind(PlOp *pOp, PlKey *k, int *pRes){
     return sqlite3BtreeTableMoveto(plCursorOf(g, 0), k->i, 0, pRes);
   }
   memset(&r, 0, sizeof(r));
-  r.pKeyInfo = g->v->apCsr[g->s.eForm==PLM_INDEX]->pKeyInfo;
+  r.pKeyInfo = g->apKeyInfo[g->s.eForm==PLM_INDEX];
   r.aMem = &k->m;
   r.nField = 1;
   return sqlite3BtreeIndexMoveto(plKeyCursor(g), &r, pRes);
@@ -207,7 +207,7 @@ static int plAnswer(PlOp *pOp, Mem *pIn, Mem *pHold, int bInPlace, plait_value *
     pOut->real = pIn->u.r;
   }else{
     int bText = (pIn->flags & MEM_Str)!=0;
-    int bHeld = pIn->z==pHold->z && (pHold->flags & (MEM_Str|MEM_Blob))!=0;
+    int bHeld = (pHold->flags & (MEM_Str|MEM_Blob))!=0 && pIn->z==pHold->z;
     pOut->type = bText ? SQLITE_TEXT : SQLITE_BLOB;
     if( bText && pIn->enc!=SQLITE_UTF8 ){
       Mem t;

@@ -52,7 +52,7 @@ static void plShapeOf(Parse *pParse, plait_map *m, Table *pTab, PlShape *s, Inde
   if( IsVirtual(pTab) ) zWhy = "it is a virtual table";
   else if( IsView(pTab) ) zWhy = "it is a view";
   else if( (m->flags & PLAIT_MAP_READONLY)==0 && plShapeOwn(db, pTab) ){
-    zWhy = "it is SQLite's own; open it with PLAIT_MAP_READONLY";
+    zWhy = "it is SQLite's own, and not to be written";
   }
   if( zWhy ) goto refuse;
   *ppPk = pPk = plPrimaryKey(pTab);

@@ -4,20 +4,23 @@
 ** A cursor has a program of its own, which rests at a ResultRow between moves, as a SELECT does between steps: each move steps it,
 ** and its function moves the b-tree cursor. What it answers may point into a page; whatever changes pages takes the
 ** position from all cursors first, and gives the page up.
+**
+** While the program rests, the machine would do nothing for a move but call the function, so a move calls it itself: plCursorGoOn(). The
+** statement is open all the same. What fails is handed to the machine, whose business failures are: PlOp.rcMoved.
 */
-#define PLM_STRIDE 256      /* rows between two looks for an interrupt */
+/* Called for the first time, or again: the first time it goes to the first row. */
+static int plStartRange(PlOp *pOp, int *pbRow){
+  int rc = plBounds(pOp, &pOp->b, pOp->pRange);
+  if( rc || pOp->bStarted ) return rc;
+  pOp->n = 0;
+  pOp->bStarted = 1;
+  return plEndRange(pOp, &pOp->b, +1, pbRow);
+}
 
 static int plDoCount(PlOp *pOp, int *pNext){
-  int nLeft = PLM_STRIDE, bRow = 1, rc;
-  rc = plBounds(pOp, &pOp->b, pOp->pRange);
-  if( rc ) return rc;
-  if( !pOp->bStarted ){
-    pOp->n = 0;
-    rc = plEndRange(pOp, &pOp->b, +1, &bRow);
-    pOp->bStarted = 1;
-  }else{
-    rc = plStepRange(pOp, &pOp->b, +1, &bRow);
-  }
+  int nLeft = PLM_STRIDE, bRow = 1, bAgain = pOp->bStarted;
+  int rc = plStartRange(pOp, &bRow);
+  if( rc==SQLITE_OK && bAgain ) rc = plStepRange(pOp, &pOp->b, +1, &bRow);
   while( rc==SQLITE_OK && bRow ){
     pOp->n++;
     if( --nLeft==0 ){
@@ -52,14 +55,8 @@ static int plDropHere(PlOp *pOp, int *pbRow){
 }
 
 static int plDoDeleteRange(PlOp *pOp, int *pNext){
-  int nLeft = PLM_STRIDE, bRow = 1, rc;
-  rc = plBounds(pOp, &pOp->b, pOp->pRange);
-  if( rc ) return rc;
-  if( !pOp->bStarted ){
-    pOp->n = 0;
-    rc = plEndRange(pOp, &pOp->b, +1, &bRow);
-    pOp->bStarted = 1;
-  }
+  int nLeft = PLM_STRIDE, bRow = 1;
+  int rc = plStartRange(pOp, &bRow);
   while( rc==SQLITE_OK && bRow ){
     if( nLeft--==0 ){
       *pNext = PLM_AGAIN;
@@ -102,7 +99,7 @@ static int plRangeCall(
 ){
   PlOp op;
   int rc;
-  if( m==0 || plRangeBad(pRange) ) return SQLITE_MISUSE_BKPT;
+  if( m==0 || plRangeBad(pRange) ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = xDo;
   op.pRange = pRange;
@@ -121,9 +118,10 @@ SQLITE_API int plait_delete_range(plait_map *m, const plait_range *pRange, sqlit
 static int plEndCall(plait_map *m, const plait_range *pRange, int dir, plait_value *pKey, plait_value *pValue){
   PlOp op;
   int bRow = 0, rc;
-  if( m==0 || plRangeBad(pRange) ) return SQLITE_MISUSE_BKPT;
+  if( m==0 || plRangeBad(pRange) ) return plMapMisuse(m);
   memset(&op, 0, sizeof(op));
   op.xDo = plDoEnd;
+  op.bShort = 1;
   op.pRange = pRange;
   op.eMode = dir;
   op.pKeyOut = pKey;
@@ -240,8 +238,11 @@ static int plDoMove(PlOp *pOp, int *pNext){
   plait_cursor *c = pOp->pArg;
   int eMove = c->eMove, dir = eMove==PLC_FIRST || eMove==PLC_NEXT ? +1 : -1;
   int bRow = 0;
-  int rc = plBounds(pOp, &pOp->b, c->bRange ? &c->range : 0);
+  int rc = pOp->rcMoved;
   (void)pNext;
+  pOp->rcMoved = SQLITE_OK;
+  if( rc ) return rc;
+  rc = plBounds(pOp, &pOp->b, c->bRange ? &c->range : 0);
   pOp->bDone = 0;
   if( rc ) return rc;
   if( eMove==PLC_SEEK ){
@@ -280,7 +281,7 @@ SQLITE_API int plait_cursor_open(plait_map *m, const plait_range *pRange, plait_
   int rc = SQLITE_OK;
   if( ppCursor==0 ) return SQLITE_MISUSE_BKPT;
   *ppCursor = 0;
-  if( m==0 || plRangeBad(pRange) ) return SQLITE_MISUSE_BKPT;
+  if( m==0 || plRangeBad(pRange) ) return plMapMisuse(m);
   sqlite3_mutex_enter(m->db->mutex);
   c = sqlite3MallocZero(sizeof(*c));
   if( c==0 ){
@@ -317,12 +318,31 @@ static int plCursorReset(plait_cursor *c){
   plOpClear(&c->op);
   plKeyClear(&c->last);
   c->op.b.bReady = 0;
+  c->op.rcMoved = SQLITE_OK;
   return rc;
+}
+
+/* A move of a program that rests. False: it is the machine's, and done already if rcMoved is an error. */
+static int plCursorGoOn(plait_cursor *c){
+  sqlite3 *db = c->op.db;
+  Vdbe *v = c->g.v;
+  int eNext = PLM_DONE;
+  if( v==0 || v->eVdbeState!=VDBE_RUN_STATE || AtomicLoad(&db->u1.isInterrupted) ) return 0;
+  if( db->xProgress || db->mTrace || db->mallocFailed ) return 0;
+  sqlite3VdbeEnter(v);
+  c->op.rcMoved = plDoMove(&c->op, &eNext);
+  sqlite3VdbeLeave(v);
+  if( db->mallocFailed ) c->op.rcMoved = SQLITE_NOMEM_BKPT;
+  if( c->op.rcMoved ) return 0;
+  sqlite3Error(db, SQLITE_OK);
+  db->errCode = SQLITE_ROW;
+  return 1;
 }
 
 /* One move; the statement is begun by the first. */
 static int plCursorRun(plait_cursor *c){
   int nTry, rc = SQLITE_OK;
+  if( plCursorGoOn(c) ) return SQLITE_OK;
   for(nTry=0; nTry<SQLITE_MAX_SCHEMA_RETRY; nTry++){
     if( c->g.v==0 || (c->g.v->expired && c->g.v->eVdbeState!=VDBE_RUN_STATE) ){
       rc = plMapBuild(&c->g, PLP_CURSOR);
@@ -382,7 +402,7 @@ SQLITE_API int plait_cursor_prev(plait_cursor *c, plait_value *pKey, plait_value
   return plCursorMove(c, PLC_PREV, 0, 0, pKey, pValue);
 }
 SQLITE_API int plait_cursor_seek(plait_cursor *c, plait_value key, int how, plait_value *pKey, plait_value *pValue){
-  if( c==0 || how<PLAIT_EQ || how>PLAIT_LT || plValueBad(&key, 1) ) return SQLITE_MISUSE_BKPT;
+  if( c==0 || how<PLAIT_EQ || how>PLAIT_LT || plValueBad(&key, 1) ) return plMapMisuse(c ? c->g.pMap : 0);
   return plCursorMove(c, PLC_SEEK, how, &key, pKey, pValue);
 }
 

@@ -62,6 +62,7 @@ static int plSqlPrepare(PlOp *pOp, int eWhat, sqlite3_stmt **pp){
 
 /* Its changes are counted once, by the statement around it. */
 static int plSqlWrite(PlOp *pOp, int eWhat, const plait_value *pKey, const plait_value *pValue){
+  sqlite3 *db = pOp->db;
   sqlite3_stmt *p = 0;
   i64 nChange;
   int rc = plSqlPrepare(pOp, eWhat, &p);
@@ -72,6 +73,11 @@ static int plSqlWrite(PlOp *pOp, int eWhat, const plait_value *pKey, const plait
   ((Vdbe*)p)->changeCntOn = 0;
   (void)sqlite3_step(p);
   nChange = ((Vdbe*)p)->nChange;
+  if( ((Vdbe*)p)->changeCntOn ){
+    /* The schema was read again and it with it: it has counted them itself. */
+    nChange = db->nChange;
+    db->nTotalChange -= nChange;
+  }
   rc = sqlite3_reset(p);
   if( rc ) rc = plSqlFailed(pOp, rc);
   else pOp->g->v->nChange += nChange;

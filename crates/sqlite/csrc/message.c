@@ -93,8 +93,14 @@ static void plKeyText(sqlite3_str *pOut, const u8 *aKey, u32 nKey, int bRowid){
   sqlite3_str_appendall(pOut, i<nKey ? "...'" : "'");
 }
 
+/* A write outside of BEGIN that was refused because of what other statements, still open, have begun to read. COMMIT writes nothing. */
+static int plBesideOpen(sqlite3 *db){
+  return db->autoCommit && db->nVdbeWrite>0 && db->nVdbeActive>1;
+}
+
 static char *plConflictText(Btree *p, const PlConflict *pC){
   sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *zRead = "after this transaction read it";
   int bRowid = 0;
   sqlite3_str_appendall(pOut, "database is locked: ");
   if( pC->isSchema & 1 ){
@@ -105,13 +111,15 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
     sqlite3_str_appendall(pOut, "conflict on ");
     plRootName(pOut, p, pC->iRoot, &bRowid);
     plKeyText(pOut, pC->key, MIN(pC->nKey, (u32)sizeof(pC->key)), bRowid);
-    sqlite3_str_appendf(pOut, ": %s was changed", pC->isRange ? "a range around it" : "row");
+    sqlite3_str_appendall(pOut, ": row was changed");
+    if( pC->isRange ) zRead = "after this transaction read, or began to read, a range with it";
   }
   if( pC->winnerPid ){
     sqlite3_str_appendf(pOut, " by process %d%s (transaction %llu)", pC->winnerPid,
       pC->isSchema & 4 ? " of another pid namespace" : "", pC->winnerTxn);
   }
-  sqlite3_str_appendall(pOut, " after this transaction read it; ROLLBACK and retry");
+  sqlite3_str_appendf(pOut, " %s; %s", zRead,
+    plBesideOpen(p->db) ? "reset or finish the statements that are open, and retry" : "ROLLBACK and retry");
   return sqlite3_str_finish(pOut);
 }
 

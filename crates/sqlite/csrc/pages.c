@@ -9,7 +9,8 @@
 **             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
 **             compares what it finds with merged counts. Never refused to a transaction that only reads. What was looked at is
 **             not known row by row: every b-tree counts as read as a whole.
-**   PLV_COPY  backup, serialize: the pages must be everything. For the rest of the read transaction the overlay is left out of
+**   PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is BUSY: while a commit over several
+**             files is undecided, or readers hold every memtable, some of it stays in memory. For the rest of the read transaction the overlay is left out of
 **             sight (bBaseOnly). A transaction that has already read tables cannot move: it becomes exclusive.
 **
 ** Neither merges where the base of the snapshot is whole: everything has just been merged, by an exclusive transaction of others say,
@@ -54,8 +55,9 @@ static int plReadEverything(Btree *p){
   return rc;
 }
 
-/* Merges, and starts a read transaction in which nothing was read over at the merged base. *prcMerge: what hindered the merge. */
-static int plMergeAndMove(Btree *p, int *prcMerge){
+/* Merges, all that is committed if bWhole, and starts a read transaction in which nothing was read over at the merged base.
+** *prcMerge: what hindered the merge. */
+static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   PlBtree *pPl = p->pPl;
   int bForWrite = pPl->bForWrite;
   PlWait wait;
@@ -63,7 +65,7 @@ static int plMergeAndMove(Btree *p, int *prcMerge){
   if( rc ) return rc;
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
-  *prcMerge = plFail(p, pl_merge_all(pPl->pConn, plWait(p->db, &wait)));
+  *prcMerge = plFail(p, pl_merge_all(pPl->pConn, bWhole, plWait(p->db, &wait)));
   rc = plBeginRead(p, bForWrite, 0);
   if( rc ) (void)plTripAll(pPl, rc, 0);
   return rc;
@@ -93,7 +95,7 @@ static int plWholeView(Btree *p, int eView){
   if( eView==PLV_LOOK && pPl->bLooked ) return SQLITE_OK;
   if( !pPl->bUsed && !bOnlyOthers && !bWhole ){
     iCookie = get4byte(&p->pBt->pPage1->aData[40]);
-    rc = plMergeAndMove(p, &rcMerge);
+    rc = plMergeAndMove(p, eView==PLV_COPY, &rcMerge);
     if( rc || pPl->pConn==0 ) return rc;
     if( rcMerge!=SQLITE_OK && (eView==PLV_COPY || ((rcMerge & 0xff)!=SQLITE_BUSY && rcMerge!=SQLITE_FULL)) ){
       (void)plTripAll(pPl, rcMerge, 0);
@@ -292,7 +294,7 @@ static int plPagerWalCallback(Pager *pPager){
 
 /* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; what is free is known when everything is merged. */
 static int plReadMeta(Btree *p, int idx, u32 *pMeta){
-  if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, pMeta));
+  if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, 0, pMeta));
   if( idx==BTREE_FREE_PAGE_COUNT && PL_BT(p) ){
     int rc = plWholeView(p, PLV_LOOK);
     if( rc ) return rc;
@@ -306,7 +308,7 @@ static int plDataVersion(Btree *p, Pager *pPager, u32 *pOut){
   u32 i = 0;
   int rc = SQLITE_OK;
   if( PL_BT(p) ){
-    rc = plFail(p, pl_data_version(p->pPl->pConn, &i));
+    rc = plFail(p, pl_data_version(p->pPl->pConn, 0, &i));
     i += p->pPl->nCommit - p->pPl->iJoined;
   }
   *pOut = sqlite3PagerDataVersion(pPager) + i;
@@ -327,7 +329,7 @@ static void plVersionLeaves(Btree *p, PlConn *pConn, u32 nOther){
   Pager *pPager = p->pBt->pPager;
   u32 i;
   /* An engine that has stopped can tell no number: any but the last. */
-  if( pl_data_version(pConn, &i) ) i = p->pPl->iJoined + p->pPl->nCommit + 1;
+  if( pl_data_version(pConn, 1, &i) ) i = p->pPl->iJoined + p->pPl->nCommit + 1;
   i += nOther;
   pPager->iDataVersion += i - p->pPl->iJoined + p->pPl->nCommit;
   p->iBDataVersion = i - pPager->iDataVersion;

@@ -130,6 +130,7 @@ static int plHardPass(PlCursor *pX){
 /* Before the base transaction ends: every row position becomes a key, every stock cursor closes. */
 static int plHardSave(PlCursor *pX){
   int rc = SQLITE_OK;
+  pX->eRun = RUN_NONE;
   if( pX->eMode==PLC_PASS ){
     rc = plHardPass(pX);
   }else if( pX->pOut->eState!=CURSOR_FAULT ){
@@ -166,6 +167,7 @@ static int plHardSaveAll(PlBtree *pPl){
 static void plForget(PlCursor *pX){
   plRdFlush(pX);
   pX->ePos = POS_NONE;
+  pX->eRun = RUN_NONE;
   pX->bKey = pX->bRec = 0;
   pX->eOver = PLO_UNSYNC;
   if( pX->pIn==pX->pOut ) sqlite3StockBtreeClearCursor(pX->pOut);

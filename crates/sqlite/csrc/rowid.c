@@ -61,22 +61,28 @@ static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayl
   return pl_put(pConn, iRoot, aKey, 8, a, (u32)pPayload->nData, (u32)pPayload->nZero);
 }
 
-/* OP_NewRowid, first half: the largest visible rowid plus one, 1 for an empty table. */
+/* OP_NewRowid, first half: the largest visible rowid plus one, 1 for an empty table. The cursor is on that row afterwards, or, if the engine
+** knows which it is, where it was: what comes next is a seek or an insert. */
 static int plNewRowidCandidate(VdbeCursor *pC, i64 *piRowid){
   PlCursor *pX = PL_X(pC->uc.pCursor);
-  int bEmpty = 0, rc;
+  int rc = SQLITE_DONE;
   if( pC->useRandomRowid ) return SQLITE_OK;
-  rc = plSeekEnd(pX, -1, &bEmpty);
+  if( pX->eMode==PLC_MERGE && pX->pOut->eState!=CURSOR_FAULT ){
+    int64_t iMax = 0;
+    rc = plFound(pX->pPl, pl_greatest_rowid(pX->pPl->pConn, pX->pOut->pgnoRoot, &iMax));
+    pX->iMaxRowid = iMax;
+  }
+  if( rc==SQLITE_DONE ){
+    int bEmpty = 0;
+    rc = plSeekEnd(pX, -1, &bEmpty);
+    if( rc==SQLITE_OK ) pX->iMaxRowid = bEmpty ? SMALLEST_INT64 : sqlite3BtreeIntegerKey(pC->uc.pCursor);
+  }
   if( rc ) return rc;
-  pX->iMaxRowid = SMALLEST_INT64;
   *piRowid = 1;
-  if( !bEmpty ){
-    pX->iMaxRowid = sqlite3BtreeIntegerKey(pC->uc.pCursor);
-    if( pX->iMaxRowid==LARGEST_INT64 ){
-      pC->useRandomRowid = 1;
-    }else{
-      *piRowid = pX->iMaxRowid + 1;
-    }
+  if( pX->iMaxRowid==LARGEST_INT64 ){
+    pC->useRandomRowid = 1;
+  }else if( pX->iMaxRowid!=SMALLEST_INT64 ){
+    *piRowid = pX->iMaxRowid + 1;
   }
   return SQLITE_OK;
 }

@@ -25,6 +25,7 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
   pX->bQuiet = 0;
+  pX->eRun = RUN_NONE;
   rc = plOverlay(pX);
   if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
@@ -167,6 +168,7 @@ static int plBtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pKey, int *pRes){
   }
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
+  pX->eRun = RUN_NONE;
   rc = plOverlay(pX);
   if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);

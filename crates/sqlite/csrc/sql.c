@@ -117,6 +117,7 @@ static i64 plPragmaNumber(const char *z){
 */
 static int plPragma(sqlite3 *db, const char *zDb, char **aFcntl){
   const char *zName = aFcntl[1];
+  PL_LET_GO(db);    /* some do their work while they are compiled */
   if( sqlite3StrNICmp(zName, "plait_", 6)==0 ){
     Btree *p = sqlite3DbNameToBtree(db, zDb);
     if( sqlite3StrICmp(zName, "plait_begin")==0 ) return plPragmaBegin(db, aFcntl[2], aFcntl);

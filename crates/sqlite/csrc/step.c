@@ -27,9 +27,14 @@ static SQLITE_INLINE int plOverGet(PlCursor *pX, const u8 *aKey, u32 nKey, PlEnt
 }
 
 static int plIterOpen(PlCursor *pX){
+  int rc;
   if( pX->pIter ) return SQLITE_OK;
   pX->eOver = PLO_UNSYNC;
-  return plFail(pX->pPl->pBtree, pl_iter_new(pX->pPl->pConn, pX->pOut->pgnoRoot, &pX->pIter));
+  rc = pl_iter_new(pX->pPl->pConn, pX->pOut->pgnoRoot, &pX->pSpare);
+  if( rc ) return plFail(pX->pPl->pBtree, rc);
+  pX->pIter = pX->pSpare;
+  pX->pSpare = 0;
+  return SQLITE_OK;
 }
 
 /* Brings the iterator to its first entry beyond the position. */
@@ -123,6 +128,7 @@ static int plBaseAhead(PlCursor *pX, int dir){
 
 /* A walk asks the engine about the run of deleted rows that it stands in after each so many of them. */
 #define PL_SKIP_STEP 4
+#define PL_SKIP_FIRST 2    /* for the first time after so many */
 
 /* The walk stands on a deleted row, one of several in a row: goes to the last that is known to have only deleted ones before it. */
 static int plSkipRun(PlCursor *pX, int dir, int bFirst){
@@ -191,8 +197,8 @@ static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipp
       return SQLITE_OK;
     }
     pX->ePos = POS_GONE;
-    if( (++*pnSkipped % PL_SKIP_STEP)==0 ){
-      rc = plSkipRun(pX, dir, *pnSkipped==PL_SKIP_STEP);
+    if( (++*pnSkipped % PL_SKIP_STEP)==PL_SKIP_FIRST ){
+      rc = plSkipRun(pX, dir, *pnSkipped==PL_SKIP_FIRST);
       if( rc ) return rc;
       if( pPrefix && !plStartsWith(&pX->cur, pPrefix) ) return plBeyond(pX);
       if( AtomicLoad(&pOut->pBtree->db->u1.isInterrupted) ){
@@ -230,16 +236,19 @@ static SQLITE_INLINE int plGoesOnInBase(PlCursor *pX, int dir){
 static int plMergeStep(PlCursor *pX, int dir, const PlBuf *pPrefix){
   u32 nSkipped = 0;
   int rc;
+  u8 eRun = pX->eRun==RUN_GONE && pX->ePos==POS_GONE ? RUN_NEXT : RUN_NONE;
+  pX->eRun = RUN_NONE;
   if( pX->ePos==POS_NONE ) return SQLITE_DONE;
   if( plGoesOnInBase(pX, dir) ){
     rc = plStepBase(pX, dir);
     if( rc!=SQLITE_DONE ) return rc;
   }
   rc = plMergeWalk(pX, dir, pPrefix, &nSkipped);
-  if( nSkipped>=PL_SKIP_STEP ){
+  if( nSkipped>=PL_SKIP_FIRST ){
     int rc2 = pl_iter_skipped(pX->pIter);
     if( rc2 ) rc = plFail(pX->pPl->pBtree, rc2);
   }
+  if( rc==SQLITE_OK ) pX->eRun = eRun;
   return rc;
 }
 
@@ -278,6 +287,7 @@ static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   }
   if( pOut->eState==CURSOR_FAULT ) return pOut->skipNext;
   plRdFlush(pX);
+  pX->eRun = RUN_NONE;
   rc = plOverlay(pX);
   if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);

@@ -15,15 +15,15 @@ static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *pi
   uint64_t own, durable;
   int fd, rc;
   *pzErr = 0;
-  if( p==0 ){
+  if( sqlite3FindDbName(db, zDb ? zDb : "main")<0 ){
     *pzErr = "unknown database name";
     return SQLITE_ERROR;
   }
   /* As the first sqlite3_step() of a statement does. */
   if( db->nVdbeActive==0 ) AtomicStore(&db->u1.isInterrupted, 0);
-  rc = plJoin(p);
-  if( rc==SQLITE_OK && !PL_BT(p) ){
-    *pzErr = sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE && plMarked(p->pBt)
+  rc = p ? plJoin(p) : SQLITE_OK;
+  if( rc==SQLITE_OK && (p==0 || !PL_BT(p)) ){
+    *pzErr = p && sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE && plMarked(p->pBt)
         ? "tickets begin with the next transaction: in this one the connection was alone"
         : "there are tickets in journal_mode=concurrent only: in other modes a commit is on disk when COMMIT returns if"
           " synchronous is FULL or EXTRA";

@@ -11,7 +11,7 @@
 **   any -> exclusive    exclusive.c
 **
 ** Failures: SQLITE_BUSY leaves everything as it was. After SQLITE_BUSY_SNAPSHOT in a write transaction the engine dooms
-** it: every further write and COMMIT fails with the same code until ROLLBACK (trap 17).
+** it: every further write and COMMIT fails with the same code until ROLLBACK.
 */
 
 #define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
@@ -109,10 +109,14 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     plBaseEnd(p);
     if( rc!=PL_RETRY ){
       pl_snapshot_end(pPl->pConn);
-      if( rc==SQLITE_BUSY && plPause(p->db, &p->db->busyHandler, plAsksHandler(p->db), &nWaited)==SQLITE_OK ){
-        /* Somebody brings in what may not be seen by half. */
-        nTry--;
-        continue;
+      if( rc==SQLITE_BUSY ){
+        int rcWait = plPause(p->db, &p->db->busyHandler, plAsksHandler(p->db), &nWaited);
+        if( rcWait==SQLITE_OK ){
+          /* Somebody brings in what may not be seen by half. */
+          nTry--;
+          continue;
+        }
+        rc = rcWait;
       }
       return plFail(p, rc);
     }
@@ -147,6 +151,7 @@ static int plRenewSnapshot(Btree *p){
 /* read -> none. */
 static void plEndRead(Btree *p){
   PlBtree *pPl = p->pPl;
+  PL_LET_GO(p->db);
   if( pPl->pCsr ) (void)plHardSaveAll(pPl);
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
@@ -278,8 +283,8 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
   if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
-  /* BEGIN EXCLUSIVE within a transaction comes here before SQLite refuses it. */
-  if( wrflag>1 && !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_Vacuum)==0 ) wrflag = 0;
+  /* BEGIN EXCLUSIVE within a transaction comes here before SQLite refuses it: with SQLite too it leaves a write transaction. */
+  if( wrflag>1 && !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_Vacuum)==0 ) wrflag = 1;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
   }else if( wrflag ){

@@ -140,6 +140,9 @@ static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags
     plToMerge(pX);
     rc = plKeepKey(pX, 0);
     if( rc ) return rc;
+  }else{
+    /* What is pending may lie in the cursor's row, which may be an own one that this replaces. */
+    plRdFlush(pX);
   }
   rc = plPut(pX, pPayload);
   if( rc==PL_ESCALATE ) return plInsertExclusive(pX, pPayload, flags);
@@ -152,8 +155,9 @@ static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags
   return SQLITE_OK;
 }
 
-/* Puts a tombstone at the row that a PLC_MERGE cursor is on. */
-static int plDeleteRow(PlCursor *pX){
+/* Puts a tombstone at the row that a PLC_MERGE cursor is on. bPass: the cursor stays there, and goes on to the next row. Where rows are
+** deleted one behind the other the engine knows then that there is none between them, and nobody has to find out. */
+static int plDeleteRow(PlCursor *pX, int bPass){
   BtCursor *pCur = pX->pOut;
   const u8 *aKey, *aRec = 0;
   u8 aRowid[8];
@@ -175,7 +179,9 @@ static int plDeleteRow(PlCursor *pX){
     if( rc==SQLITE_OK ) rc = plKey(pX, &aKey, &nKey);
     if( rc ) return rc;
   }
-  rc = pl_delete(pX->pPl->pConn, pCur->pgnoRoot, aKey, nKey, aRec, nRec);
+  if( bPass && pX->eRun!=RUN_NEXT && (pX->iRun = ++pX->pPl->iRun)==0 ) pX->iRun = ++pX->pPl->iRun;
+  rc = pl_delete(pX->pPl->pConn, pCur->pgnoRoot, aKey, nKey, aRec, nRec, bPass ? pX->iRun : 0);
+  pX->eRun = bPass && rc==SQLITE_OK ? RUN_GONE : RUN_NONE;
   if( rc==SQLITE_OK ) pX->pPl->bWrote = 1;
   return rc;
 }
@@ -199,7 +205,7 @@ static int plBtreeDelete(BtCursor *pCur, u8 flags){
   if( rc==SQLITE_OK ) rc = plSaveAll(pPl, pCur->pgnoRoot, pX);
   if( rc ) return rc;
   if( pCur->pKeyInfo==0 ) plInvalidateBlobs(pPl, pCur->pgnoRoot, pX->iKey, 0);
-  rc = plDeleteRow(pX);
+  rc = plDeleteRow(pX, (flags & BTREE_SAVEPOSITION)!=0);
   if( rc==PL_ESCALATE ){
     rc = plEscalate(p);
     return rc ? rc : plPassDelete(pX, flags);
@@ -265,7 +271,7 @@ static int plClearRows(PlCursor *pX, i64 *pnRow){
   while( rc==SQLITE_OK && !bEmpty ){
     plToMerge(pX);
     rc = plKeepKey(pX, 0);
-    if( rc==SQLITE_OK ) rc = plDeleteRow(pX);
+    if( rc==SQLITE_OK ) rc = plDeleteRow(pX, 1);
     if( rc ) return rc;
     ++*pnRow;
     pX->ePos = POS_GONE;

@@ -25,7 +25,7 @@ extern "C" {
 ** look the symbol up with dlsym(), or ask "SELECT plait_version()", which other builds answer with
 ** "no such function".
 */
-const char *plait_version(void);
+SQLITE_API const char *plait_version(void);
 
 /*
 ** ==================================================================================================
@@ -63,13 +63,13 @@ const char *plait_version(void);
 ** A connection that has been alone so far becomes a member of a session by this call, which fails inside a transaction that
 ** it began alone; call it, or plait_notify_fd(), once after opening.
 */
-int plait_ticket(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
+SQLITE_API int plait_ticket(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
 
 /*
 ** Every commit, of whichever connection, whose ticket is at most this is on disk. 0 until that is known of any. It never goes back. It costs no system call, and starts
 ** no sync: it moves when somebody commits under FULL, calls plait_wait(), has a descriptor of plait_notify_fd(), or merges.
 */
-int plait_durable(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
+SQLITE_API int plait_durable(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
 
 /*
 ** Waits until the commit of a ticket is on disk, and all before it; leads the sync if nobody does, for all who wait. After ms
@@ -80,7 +80,7 @@ int plait_durable(sqlite3 *db, const char *zSchema, sqlite3_int64 *piTicket);
 ** others. SQLITE_IOERR: a write or sync of the log has failed, and whether the commit is on disk is not known; all
 ** connections have to be closed, and what is there can be read then.
 */
-int plait_wait(sqlite3 *db, const char *zSchema, sqlite3_int64 iTicket, int ms, int *pbDurable);
+SQLITE_API int plait_wait(sqlite3 *db, const char *zSchema, sqlite3_int64 iTicket, int ms, int *pbDurable);
 
 /*
 ** A descriptor, an eventfd, that becomes readable when plait_durable() has moved or the log has failed. Read its eight bytes, then look at
@@ -92,7 +92,7 @@ int plait_wait(sqlite3 *db, const char *zSchema, sqlite3_int64 iTicket, int ms, 
 ** the file leaves the mode: the descriptor becomes readable once more then, and never again. What was committed until then is not waited for.
 ** SQLITE_MISUSE: the program has configured SQLite without threads. SQLITE_IOERR, SQLITE_CANTOPEN: no descriptor or thread can be had.
 */
-int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
+SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
 
 /*
 ** ==================================================================================================
@@ -232,7 +232,7 @@ PLAIT_UNUSED PLAIT_INLINE plait_value plait_none(void){
 ** DELETE. All that hangs on them happens and may fail as it does in SQL. Views, virtual tables, tables of another form and (for
 ** writing) SQLite's own are refused with SQLITE_ERROR and the reason.
 **
-** PLAIT_MAP_READONLY: every write fails with SQLITE_READONLY, and the authorizer is not asked for any.
+** PLAIT_MAP_READONLY: every write through the map fails with SQLITE_READONLY (together with a flag that creates, a missing table is made), and the authorizer is not asked for any.
 ** PLAIT_MAP_CREATE_INTEGER, _BYTES, _TEXT: creates the table first if it is not there, with keys of that type; a
 ** table that is there stays as it is, whatever its keys are. That is DDL: it waits for, and may fail because of, other writers like
 ** CREATE TABLE, and belongs to the open transaction if there is one.

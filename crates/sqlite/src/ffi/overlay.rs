@@ -42,6 +42,34 @@ pub unsafe extern "C" fn pl_has_overlay(conn: *mut PlConn) -> c_int {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_counted(conn: *mut PlConn, root: u32, out: *mut i64) -> c_int {
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        look(conn, "pl_counted", |c| match c.counted(Root::new(root)) {
+            Some(rows) => {
+                *out = rows;
+                SQLITE_OK
+            }
+            None => SQLITE_DONE,
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_note_counted(conn: *mut PlConn, root: u32, rows: i64) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { told(conn, "pl_note_counted", |c| c.note_counted(Root::new(root), rows)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_get(
     conn: *mut PlConn,
     root: u32,
@@ -69,11 +97,19 @@ pub unsafe extern "C" fn pl_get(
 /// As engine.h says; the iterator is freed before the connection is detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_iter_new(conn: *mut PlConn, root: u32, out: *mut *mut PlIter) -> c_int {
-    // SAFETY: engine.h: `out` is writable.
+    let root = Root::new(root);
+    // SAFETY: engine.h: `out` is writable, and holds null or an iterator that nobody uses.
     unsafe {
         look(conn, "pl_iter_new", |_| {
-            *out =
-                Box::into_raw(Box::new(PlIter { conn, iter: OverlayIter::new(Root::new(root)) }));
+            match (*out).as_mut() {
+                Some(again) => {
+                    again.conn = conn;
+                    again.iter.begin_again(root);
+                }
+                None => {
+                    *out = Box::into_raw(Box::new(PlIter { conn, iter: OverlayIter::new(root) }));
+                }
+            }
             SQLITE_OK
         })
     }

@@ -15,6 +15,7 @@ use super::codes::{
 };
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
 use super::{bytes, end, look, with, with_memory};
+use crate::key::{decode_rowid, encode_rowid};
 
 const PL_WRITE_OPTIMISTIC: c_int = 2;
 
@@ -66,11 +67,11 @@ pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_data_version(conn: *mut PlConn, out: *mut u32) -> c_int {
+pub unsafe extern "C" fn pl_data_version(conn: *mut PlConn, now: c_int, out: *mut u32) -> c_int {
     // SAFETY: engine.h: `out` is writable.
     unsafe {
         look(conn, "pl_data_version", |c| {
-            *out = c.data_version();
+            *out = c.data_version(now != 0);
             SQLITE_OK
         })
     }
@@ -150,12 +151,20 @@ pub unsafe extern "C" fn pl_delete(
     n_key: u32,
     rec: *const u8,
     n_rec: u32,
+    run: u32,
 ) -> c_int {
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
     unsafe {
-        with_memory(conn, "pl_delete", |c| c.delete(Root::new(root), key, rec).map(|()| SQLITE_OK))
+        with_memory(conn, "pl_delete", |c| {
+            let root = Root::new(root);
+            let deleted = match run {
+                0 => c.delete(root, key, rec),
+                _ => c.delete_in_passing(root, key, rec, run),
+            };
+            deleted.map(|()| SQLITE_OK)
+        })
     }
 }
 
@@ -255,6 +264,24 @@ pub unsafe extern "C" fn pl_savepoint_rollback(conn: *mut PlConn, i: c_int) -> c
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_greatest_rowid(conn: *mut PlConn, root: u32, out: *mut i64) -> c_int {
+    // SAFETY: engine.h: `out` is writable.
+    unsafe {
+        look(conn, "pl_greatest_rowid", |c| match c.greatest_key(Root::new(root)) {
+            Some(key) => {
+                *out = key.and_then(|key| decode_rowid(&key)).unwrap_or(i64::MIN);
+                SQLITE_OK
+            }
+            None => SQLITE_DONE,
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_new_rowid(
     conn: *mut PlConn,
     root: u32,
@@ -266,10 +293,11 @@ pub unsafe extern "C" fn pl_new_rowid(
     // SAFETY: engine.h: `out` is writable.
     unsafe {
         with_memory(conn, "pl_new_rowid", |c| {
+            c.note_greatest_key(Root::new(root), known(visible_max).map(encode_rowid));
             match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
                 Some(rowid) => {
                     // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
-                    c.read_point(Root::new(root), &crate::key::encode_rowid(rowid));
+                    c.read_point(Root::new(root), &encode_rowid(rowid));
                     *out = rowid;
                     Ok(SQLITE_OK)
                 }
@@ -545,10 +573,16 @@ pub unsafe extern "C" fn pl_exclusive_end(conn: *mut PlConn, committed: c_int) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_merge_all(conn: *mut PlConn, wait: *const PlWait) -> c_int {
+pub unsafe extern "C" fn pl_merge_all(
+    conn: *mut PlConn,
+    whole: c_int,
+    wait: *const PlWait,
+) -> c_int {
     // SAFETY: engine.h.
     unsafe {
-        with(conn, "pl_merge_all", |c| with_wait(wait, |w| c.merge_all(w)).map(|()| SQLITE_OK))
+        with(conn, "pl_merge_all", |c| {
+            with_wait(wait, |w| c.merge_all(whole != 0, w)).map(|()| SQLITE_OK)
+        })
     }
 }
 
@@ -575,7 +609,7 @@ pub unsafe extern "C" fn pl_checkpoint(
     // SAFETY: engine.h.
     unsafe {
         with(conn, "pl_checkpoint", |c| {
-            with_wait(wait, |w| c.checkpoint(w, &mut attempt)).map(|()| SQLITE_OK)
+            with_wait(wait, |w| c.checkpoint(w, wait.is_null(), &mut attempt)).map(|()| SQLITE_OK)
         })
     }
 }
