@@ -1,8 +1,8 @@
 # Thin: the tasks themselves are in crates/xtask.
 CARGO ?= cargo
-XTASK = $(CARGO) run --quiet --package xtask --
+XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check test torture fuzz sanitize tcl suites bench-ratios bench-peers
+.PHONY: all dist demo check test wheel wheel-test torture fuzz sanitize tcl suites bench-ratios bench-peers
 
 all: dist
 
@@ -11,7 +11,8 @@ dist:
 	$(XTASK) dist
 
 # The main job on a real file, beside stock SQLite: about a minute after the build.
-demo: dist
+demo:
+	$(XTASK) dist --no-suite
 	dist/bin/plait demo
 
 # Formatting, lints, house rules.
@@ -23,16 +24,28 @@ test:
 	$(XTASK) dist --crash-points
 	$(CARGO) test --workspace
 
-# The random suites for DURATION seconds each; a failure prints its seed and a small script.
-DURATION ?= 600
+# The Python package: dist/plait-*.whl, with the library inside. pip fetches the pinned setuptools.
+PYTHON ?= python3
+wheel: dist
+	rm -rf dist/plait-*.whl python/build
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./python
+
+# Its tests, in an empty virtual environment without the network and without a compiler.
+wheel-test: wheel
+	sh python/tests/installed.sh $(PYTHON) $(ARGS)
+
+# The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
+# TALLY. SUITES="isolation crash" runs some of them, for DURATION each.
+DURATION ?= 3600
 SEED ?= 1
+SUITES ?= all
+TALLY ?= target/torture.jsonl
 torture:
 	$(XTASK) dist --crash-points
 	$(CARGO) build --release --package plait-tests --bins
 	for suite in $(SUITES); do \
-		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) || exit 1; \
+		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) --tally $(TALLY) || exit 1; \
 	done
-SUITES ?= differential isolation crash powercut
 
 # Logs, shared memory and databases changed at random, ROUNDS of each, after the corpus.
 ROUNDS ?= 20000
@@ -42,7 +55,7 @@ fuzz: dist
 	PLAIT_FUZZ_ROUNDS=$(ROUNDS) $(CARGO) test --release --package plait-tests --test hostile_log --test hostile_base
 
 # The suites that reach most of the shim, on a library whose C part looks for faults of memory and undefined behaviour. Slow.
-SANITIZED ?= maps map_model cursors statements interfaces exclusive hostile_log hostile_base large_values differential
+SANITIZED ?= maps maps_in_transactions map_model cursors statements interfaces exclusive hostile_log hostile_base large_values differential
 RUNTIMES = $(foreach lib,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(lib)))
 sanitize:
 	$(XTASK) dist --sanitizers
@@ -55,7 +68,7 @@ sanitize:
 tcl:
 	python3 tests/suites/tcl.py $(ARGS)
 
-# Other people's test suites, in WAL mode and in concurrent mode: about 5 minutes. ARGS="go-sqlite3 ...".
+# Other people's test suites, in WAL mode and in concurrent mode: about 15 minutes. ARGS="go-sqlite3 ...".
 suites: dist
 	python3 tests/suites/suites.py $(ARGS)
 

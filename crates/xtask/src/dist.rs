@@ -23,7 +23,9 @@ mod shell;
 mod stock;
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::Result;
 use plait_splice::upstream::{self, Amalgamation};
@@ -40,6 +42,8 @@ pub struct Request {
     pub sanitizers: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
+    /// Without the evaluation suite, which takes longest to build.
+    pub no_suite: bool,
     /// Cargo features of the evaluation suite: peers that take long to build. Those of the last time when left out.
     pub peers: Option<String>,
 }
@@ -67,22 +71,33 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
         amalgamation: upstream::amalgamation(&workspace.root)?,
         shell_source: upstream::shell(&workspace.root)?,
         out: workspace.root.join(out),
-        peers: remembered_peers(&cache, request.peers)?,
+        peers: remembered_peers(&cache, request.peers.clone())?,
         cache,
         workspace,
     };
-    let shell = stock::build(&context)?;
     if request.stock_only {
-        return Ok(());
+        return stock::build(&context).map(drop);
     }
-    library::build(&context)?;
+    // The stock library is one call of the compiler for a minute: beside it cargo has the other processors.
+    let shell = thread::scope(|scope| {
+        let stock = scope.spawn(|| stock::build(&context));
+        let ours = ours(&context, &request);
+        let shell = stock.join().unwrap_or_else(|panic| resume_unwind(panic));
+        ours.and(shell)
+    })?;
+    programs::shell(&context, &shell)
+}
+
+fn ours(context: &Context, request: &Request) -> Result<()> {
+    library::build(context)?;
     if request.crash_points {
-        library::build_with_crash_points(&context)?;
+        library::build_with_crash_points(context)?;
     }
     if request.sanitizers {
-        library::build_with_sanitizers(&context)?;
+        library::build_with_sanitizers(context)?;
     }
-    programs::build(&context, &shell)
+    programs::command(context)?;
+    if request.no_suite { Ok(()) } else { programs::suite(context) }
 }
 
 /// The peers that are asked for, or those that were the last time: none at first.

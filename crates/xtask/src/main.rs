@@ -35,6 +35,9 @@ enum Task {
         /// Build the unspliced library and its shell alone.
         #[arg(long, conflicts_with_all = ["crash_points", "sanitizers"])]
         stock_only: bool,
+        /// Leave out the evaluation suite, which takes longest to build.
+        #[arg(long)]
+        no_suite: bool,
         /// Cargo features of the evaluation suite: peers that take long to build. Remembered.
         #[arg(long)]
         peers: Option<String>,
@@ -44,8 +47,8 @@ enum Task {
 fn main() -> Result<()> {
     match Cli::parse().task {
         Task::Check => check::run(),
-        Task::Dist { out, crash_points, sanitizers, stock_only, peers } => {
-            let what = dist::Request { crash_points, sanitizers, stock_only, peers };
+        Task::Dist { out, crash_points, sanitizers, stock_only, no_suite, peers } => {
+            let what = dist::Request { crash_points, sanitizers, stock_only, no_suite, peers };
             dist::run(&out, what)
         }
     }

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plait-splice", &[]),
     ("plait-sqlite", &["plait-engine"]),
     ("plait-cli", &["plait-sqlite", "plait-engine"]),
+    ("plait", &["plait-sqlite"]),
     ("plait-bench", &[]),
     ("plait-tests", &[]),
     ("xtask", &["plait-splice"]),

@@ -8,13 +8,18 @@ use anyhow::Result;
 use super::{Context, install};
 use crate::toolchain::run_visibly;
 
-/// Installs the `sqlite3` shell and builds the `plait` command and the evaluation suite.
-///
-/// The shell is the very file that runs on the stock library: both find theirs beside them.
-pub fn build(context: &Context, shell: &Path) -> Result<()> {
-    let bin = context.out.join("bin");
-    install::file(shell, &bin, "sqlite3")?;
-    build_and_install(context, &["--package", "plait-cli"], "plait")?;
+/// Installs the `sqlite3` shell: the very file that runs on the stock library, both find theirs beside them.
+pub fn shell(context: &Context, shell: &Path) -> Result<()> {
+    install::file(shell, &context.out.join("bin"), "sqlite3")
+}
+
+/// Builds the `plait` command.
+pub fn command(context: &Context) -> Result<()> {
+    build_and_install(context, &["--package", "plait-cli"], "plait")
+}
+
+/// Builds the evaluation suite.
+pub fn suite(context: &Context) -> Result<()> {
     let suite = ["--package", "plait-bench", "--features", &context.peers];
     build_and_install(context, &suite, "plait-bench")
 }
