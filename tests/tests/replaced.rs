@@ -4,6 +4,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::crash::image::Image;
 use plait_tests::place::Place;
+use plait_tests::powercut::recording::{Recording, await_file};
 use plait_tests::sqlite::{CANTOPEN, READONLY, SqlError};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::path::{Path, PathBuf};
@@ -195,6 +196,48 @@ fn a_backup_copied_over_a_live_database_stops_its_members_and_newcomers_until_it
             let connection = fixture.open();
             assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{what}");
             connection.execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
+        }
+    }
+}
+
+/// A checkpoint merges, and syncs the WAL before it writes pages: meanwhile somebody may have put another file there.
+#[test]
+fn a_checkpoint_that_was_waiting_for_a_sync_writes_nothing_into_a_file_that_was_copied_over_its_own()
+ {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    for (sql, syncs) in [("PRAGMA wal_checkpoint(TRUNCATE)", 2), ("PRAGMA wal_checkpoint", 1)] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let database = fixture.database();
+        let recording = Recording::of(fixture.directory());
+        let (hold, inside) = (fixture.path("hold"), fixture.path("hold.inside"));
+        for (what, backup) in backups(&fixture) {
+            for sync in 0..syncs {
+                let before = count(&subject, &database).expect("it opens");
+                let mut writer = recording.actor_held_at_wal("writer", &subject, &hold);
+                writer.open(&database).expect("it opens");
+                writer.ok("UPDATE t SET val=val||'!' WHERE id%7=0; CREATE TABLE more(a)");
+                writer.ok("INSERT INTO t(val) VALUES('only in the log')");
+                std::fs::write(&hold, sync.to_string()).expect("held");
+                writer.send(sql);
+                await_file(&inside).expect("it syncs the WAL");
+                let newest = std::fs::read(&database).expect("the newest");
+                std::fs::write(&database, &backup).expect("copied over it");
+                std::fs::remove_file(&hold).expect("it goes on");
+                let error = writer.finish().error;
+                let error = error.unwrap_or_else(|| panic!("{what}: {sql} succeeds"));
+                assert_eq!(error.code, CANTOPEN, "{what}: {error}");
+                assert!(error.message.contains("written over"), "{what}: {error}");
+                let _ = writer.close();
+                let now = std::fs::read(&database).expect("the backup");
+                assert!(now == backup, "{what}: it was written into");
+                std::fs::remove_file(&inside).expect("for the next");
+                std::fs::write(&database, &newest).expect("put right");
+                assert_eq!(count(&subject, &database), Ok(before + 1), "{what}");
+                let connection = fixture.open();
+                let fine = connection.text("PRAGMA integrity_check");
+                assert_eq!(fine.as_deref(), Ok("ok"), "{what}");
+                connection.execute("DROP TABLE more").expect("for the next");
+            }
         }
     }
 }

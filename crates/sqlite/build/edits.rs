@@ -598,6 +598,13 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "wal.c",
+        anchor: "        /* If the database may grow as a result of this checkpoint, hint",
+        place: Before,
+        text: "        if( rc==SQLITE_OK ) rc = plStillFits(pWal); /* [plait] */",
+        why: "the sync has taken its time, in which somebody may have put another file in place of this one",
+    },
+    Edit {
+        section: "wal.c",
         anchor: "          iOffset = (iDbpage-1)*(i64)szPage;",
         place: After,
         text: "          if( iDbpage==1 ) plKeepFence(pWal, zBuf); /* [plait] */",

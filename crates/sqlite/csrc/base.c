@@ -312,7 +312,7 @@ static int plRaiseFence(Pager *pPager){
   if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 ){
     /* A checkpoint that has brought everything has synced the file. */
     bSynced = AtomicLoad(&walCkptInfo(pWal)->nBackfill)==walIndexHdr(pWal)->mxFrame;
-  }else if( rc==SQLITE_OK ){
+  }else if( rc==SQLITE_OK && (rc = plFits(pPager, 0))==SQLITE_OK ){
     aVersion[0] = aVersion[1] = 3;
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }

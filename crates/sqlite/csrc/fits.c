@@ -5,7 +5,9 @@
 ** would be read, and written, with those of another.
 **
 **   plFits()         the file and the WAL, by page 1 (belongs.rs). Before a stock handle goes on with a marked file, and before a
-**                    hidden connection or an exclusive transaction writes, or a checkpoint brings pages into the file.
+**                    hidden connection or an exclusive transaction writes, a checkpoint brings pages into the file, or the fence is raised
+**                    in it.
+**   plStillFits()    the same once more within a checkpoint, between its sync of the WAL and the pages.
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
 **   plLocksGone()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
@@ -26,8 +28,11 @@ static u32 plCoarseMs(void){
 }
 
 /* Does the WAL-index say that the base is fenced? */
+static SQLITE_INLINE int plWalFenced(Wal *pWal){
+  return pWal->hdr.iVersion==PL_WALINDEX_VERSION;
+}
 static SQLITE_INLINE int plIndexFenced(Pager *pPager){
-  return pPager->pWal && pPager->pWal->hdr.iVersion==PL_WALINDEX_VERSION;
+  return pPager->pWal && plWalFenced(pPager->pWal);
 }
 
 /* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file; and
@@ -129,15 +134,14 @@ static int plFitsFrames(Wal *pWal, u32 nBackfill, const u8 *a, int bAll, int *pb
   return rc;
 }
 
-static int plFitsOnce(Pager *pPager, u8 *pbFenced){
-  Wal *pWal = pPager->pWal;
+static int plFitsOnce(Wal *pWal, u8 *pbFenced){
   u8 a[PL_FIRST_BYTES];
   u32 nBackfill;
   int rc, bNone;
   /* In this order: a checkpoint writes the file first and says so then. */
   nBackfill = AtomicLoad(&walCkptInfo(pWal)->nBackfill);
   sqlite3MemoryBarrier();
-  rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
+  rc = sqlite3OsRead(pWal->pDbFd, a, sizeof(a), 0);
   if( rc==SQLITE_IOERR_SHORT_READ ) rc = SQLITE_OK;   /* the rest is zeros */
   if( rc ) return rc;
   *pbFenced = a[18]==3 && a[19]==3;
@@ -147,22 +151,30 @@ static int plFitsOnce(Pager *pPager, u8 *pbFenced){
   /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
   if( rc==SQLITE_IOERR_SHORT_READ ) return SQLITE_OK;
   /* Its page 1 is all that there is, and it has to have the fence. */
-  if( rc==SQLITE_OK && bNone && plIndexFenced(pPager) && !*pbFenced ) rc = PL_MISFIT;
+  if( rc==SQLITE_OK && bNone && plWalFenced(pWal) && !*pbFenced ) rc = PL_MISFIT;
+  return rc;
+}
+
+static int plWalFits(Wal *pWal, u8 *pbFenced){
+  int nTry = 0;
+  int rc;
+  while( (rc = plFitsOnce(pWal, pbFenced))!=SQLITE_OK && nTry++<PL_FIT_TRIES ) sqlite3OsSleep(pWal->pVfs, 1000);
   return rc;
 }
 
 /* SQLITE_OK, PL_MISFIT, or a failure. A transaction is open. *pbFenced, if asked for: the file itself has the fence. */
 static int plFits(Pager *pPager, u8 *pbFenced){
   u8 bFenced = 0;
-  int nTry = 0;
-  int rc = SQLITE_OK;
-  if( pPager->pWal ){
-    while( (rc = plFitsOnce(pPager, &bFenced))!=SQLITE_OK && nTry++<PL_FIT_TRIES ){
-      sqlite3OsSleep(pPager->pVfs, 1000);
-    }
-  }
+  int rc = pPager->pWal ? plWalFits(pPager->pWal, &bFenced) : SQLITE_OK;
   if( pbFenced ) *pbFenced = bFenced;
   return rc;
+}
+
+/* A checkpoint is about to write pages into the file, and has just waited for a sync of the WAL: long enough for somebody to have put
+** another file there since plFits(). */
+static int plStillFits(Wal *pWal){
+  u8 bFenced;
+  return plWalFenced(pWal) ? plWalFits(pWal, &bFenced) : SQLITE_OK;
 }
 
 /* The same outside of a transaction. */

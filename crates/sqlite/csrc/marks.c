@@ -28,6 +28,8 @@ static u32 plWalIndexVersion(Wal *pWal){
   return bUp ? PL_WALINDEX_VERSION : WALINDEX_MAX_VERSION;
 }
 
+static int plStillFits(Wal *pWal);      /* fits.c */
+
 /* Page 1 on its way from the WAL into the database file. A reader from before the fence may hold the checkpoint back at a
 ** page 1 from before it; the file keeps the fence that it has (base.c). */
 static void plKeepFence(Wal *pWal, u8 *aPage1){

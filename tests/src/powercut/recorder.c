@@ -8,7 +8,8 @@
 ** sync began stands before it.
 **
 ** PLAIT_RECORD_HOLD names a file: while it exists, a sync of a file ending in "-plait" that has begun does not go on, and the
-** file with ".inside" added tells so.
+** file with ".inside" added tells so. PLAIT_RECORD_HOLD_WAL does the same with files ending in "-wal", from
+** the sync on whose number, from 0, is in the file.
 **
 ** PLAIT_RECORD_FAIL names another: while it exists, the sync of the folder that follows the removal of a super-journal fails.
 ** PLAIT_RECORD_FAIL_WAL likewise: while it exists, writes to files ending in "-wal" fail.
@@ -30,6 +31,7 @@ enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN 
 static int record = -1;
 static char folder[1024];
 static const char *hold;
+static const char *hold_wal;
 static const char *fail;
 static const char *fail_wal;
 static int super_removed;
@@ -38,6 +40,7 @@ __attribute__((constructor)) static void begin(void){
   const char *to = getenv("PLAIT_RECORD");
   const char *in = getenv("PLAIT_RECORD_FOLDER");
   hold = getenv("PLAIT_RECORD_HOLD");
+  hold_wal = getenv("PLAIT_RECORD_HOLD_WAL");
   fail = getenv("PLAIT_RECORD_FAIL");
   fail_wal = getenv("PLAIT_RECORD_FAIL_WAL");
   if( to==0 || in==0 || strlen(in)>=sizeof(folder) ) return;
@@ -78,10 +81,15 @@ static const char *name_of(int fd, char *buf){
   return inside(buf);
 }
 
+static int ends_with(const char *name, const char *end){
+  size_t n = strlen(name), m = strlen(end);
+  return n>m && strcmp(name+n-m, end)==0;
+}
+
 ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at){
   char buf[1024];
   const char *name = name_of(fd, buf);
-  if( name && fail_wal && strlen(name)>4 && strcmp(name+strlen(name)-4, "-wal")==0 && access(fail_wal, F_OK)==0 ){
+  if( name && fail_wal && ends_with(name, "-wal") && access(fail_wal, F_OK)==0 ){
     errno = EIO;
     return -1;
   }
@@ -105,20 +113,37 @@ int ftruncate64(int fd, off64_t n){
 }
 int ftruncate(int fd, off_t n){ return ftruncate64(fd, n); }
 
+static void wait_while(const char *held){
+  char told[1024];
+  if( held==0 || access(held, F_OK)!=0 ) return;
+  snprintf(told, sizeof(told), "%s.inside", held);
+  close((int)syscall(SYS_openat, AT_FDCWD, told, O_WRONLY|O_CREAT|O_CLOEXEC, 0600));
+  while( access(held, F_OK)==0 ) usleep(1000);
+}
+
+static int is_let_through(void){
+  static int passed;
+  char number[16];
+  int in = hold_wal ? (int)syscall(SYS_openat, AT_FDCWD, hold_wal, O_RDONLY|O_CLOEXEC) : -1;
+  ssize_t n;
+  if( in<0 ) return 1;
+  n = read(in, number, sizeof(number)-1);
+  close(in);
+  number[n<0 ? 0 : n] = 0;
+  return passed++ < atoi(number);
+}
+
 static int synced(int fd, long call){
   static uint64_t last;
-  char buf[1024], told[1024];
+  char buf[1024];
   const char *name = name_of(fd, buf);
   uint64_t id;
   int rc;
   if( name==0 ) return (int)syscall(call, fd);
   id = (uint64_t)getpid()<<32 | __atomic_add_fetch(&last, 1, __ATOMIC_SEQ_CST);
   note(SYNC_BEGIN, name, id, 0, 0);
-  if( hold && strlen(name)>6 && strcmp(name+strlen(name)-6, "-plait")==0 && access(hold, F_OK)==0 ){
-    snprintf(told, sizeof(told), "%s.inside", hold);
-    close((int)syscall(SYS_openat, AT_FDCWD, told, O_WRONLY|O_CREAT|O_CLOEXEC, 0600));
-    while( access(hold, F_OK)==0 ) usleep(1000);
-  }
+  if( ends_with(name, "-plait") ) wait_while(hold);
+  if( ends_with(name, "-wal") && !is_let_through() ) wait_while(hold_wal);
   if( super_removed && name[0]==0 ){
     super_removed = 0;
     errno = EIO;

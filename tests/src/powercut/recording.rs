@@ -75,6 +75,13 @@ impl Recording {
         self.actor_with(name, subject, "PLAIT_RECORD_FAIL_WAL", fail)
     }
 
+    /// An actor whose syncs of WAL files wait while `hold` exists, those after as many as the file says; the file with `.inside` added
+    /// tells that one waits.
+    #[must_use]
+    pub fn actor_held_at_wal(&self, name: &str, subject: &Subject, hold: &Path) -> Actor {
+        self.actor_with(name, subject, "PLAIT_RECORD_HOLD_WAL", hold)
+    }
+
     fn actor_with(&self, name: &str, subject: &Subject, what: &str, when: &Path) -> Actor {
         let text = |path: &Path| path.to_str().expect("a temporary folder is text").to_owned();
         let (file, folder, when) = (text(&self.file), text(&self.folder), text(when));
