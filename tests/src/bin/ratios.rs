@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use plait_tests::differential::dice::Dice;
 use plait_tests::os;
 use plait_tests::paths;
-use plait_tests::ratios::case::{self, Case, Load, OWN_BEST_WRITERS, Requirement};
+use plait_tests::ratios::case::{self, Case, Load, OWN_BEST_WRITERS, Requirement, Work};
 use plait_tests::ratios::idle::Footprint;
 use plait_tests::ratios::members::{Member, serve};
 use plait_tests::ratios::overhead::{self, Loop, Overhead};
@@ -29,7 +29,7 @@ struct Arguments {
     /// Trials of each engine on each case.
     #[arg(long, default_value_t = 5)]
     repeats: u32,
-    /// Measured seconds of each trial.
+    /// Measured seconds of each trial; ten times as many of long runs.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Where the databases are made: a directory on the disk to be measured.
@@ -97,7 +97,8 @@ struct Bench<'a> {
     stock: Subject,
     plait: Subject,
     directory: PathBuf,
-    million: Option<PathBuf>,
+    /// With a million rows: for reads, and for long runs.
+    millions: [Option<PathBuf>; 2],
     dice: Dice,
     trials: u32,
 }
@@ -111,7 +112,7 @@ impl<'a> Bench<'a> {
         let directory = directory.canonicalize()?;
         let dice = Dice::new(arguments.seed);
         let (stock, plait) = (Subject::stock(), Subject::plait());
-        Ok(Self { arguments, stock, plait, directory, million: None, dice, trials: 0 })
+        Ok(Self { arguments, stock, plait, directory, millions: [None, None], dice, trials: 0 })
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -191,10 +192,12 @@ impl<'a> Bench<'a> {
     }
 
     fn trial(&mut self, subject: &Subject, load: &Load) -> anyhow::Result<Outcome> {
-        if load.work.reads_million() && self.million.is_none() {
-            let path = self.directory.join(format!("million-{}.db", std::process::id()));
-            make_million(&self.stock, &path)?;
-            self.million = Some(path);
+        let which = usize::from(load.work == Work::Long);
+        if load.work.begins_with_million() && self.millions[which].is_none() {
+            let name = format!("million-{}-{which}.db", std::process::id());
+            let path = self.directory.join(name);
+            make_million(&self.stock, &path, load.work)?;
+            self.millions[which] = Some(path);
         }
         self.trials += 1;
         let directory =
@@ -204,9 +207,9 @@ impl<'a> Bench<'a> {
             subject: subject.clone(),
             load: load.clone(),
             directory: directory.clone(),
-            million: self.million.clone(),
+            million: self.millions[which].clone(),
             seed: self.arguments.seed.wrapping_mul(7919).wrapping_add(self.trials.into()),
-            time: Duration::from_secs_f64(self.arguments.seconds),
+            time: Duration::from_secs_f64(self.arguments.seconds) * load.work.times_as_long(),
         };
         let outcome: Outcome = in_child("trial", &serde_json::to_string(&trial)?)
             .with_context(|| format!("{} on {load:?}", subject.library.display()))?;
@@ -249,7 +252,7 @@ impl<'a> Bench<'a> {
 
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
-        if let Some(path) = &self.million {
+        for path in self.millions.iter().flatten() {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -302,6 +305,19 @@ fn judge(case: &Case, outcomes: Measured, own: &[Median]) -> Vec<Line> {
                 };
                 let ((text, larger), (stock, _)) = (say(&plait), say(&stock));
                 (format!("{most} MiB"), format!("{text} MiB, stock {stock}"), larger <= *most)
+            }
+            Requirement::WrittenTimesStock(most) => {
+                let [stock, plait] = [&stock, &plait].map(|of| of.outcome.written_per_commit);
+                (
+                    format!("{most:.2} x written"),
+                    format!(
+                        "{:.2} x, {:.1} of {:.1} KiB",
+                        plait / stock,
+                        plait / 1024.0,
+                        stock / 1024.0
+                    ),
+                    plait <= stock * most,
+                )
             }
             Requirement::Conflicts(most) => {
                 let rate = plait.outcome.conflict_rate;

@@ -2,9 +2,11 @@
 
 use super::keyed::Keyed;
 use super::passer::Pass;
+use super::writer::ROWS;
 use crate::place::Place;
 use crate::subject::{Begin, Synchronous};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// What a writer does in each of its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,8 @@ pub enum Work {
     Remove,
     /// By the key-value API, on stock by prepared statements.
     Keyed(Keyed),
+    /// [`Work::SelectUpdate`] of a million rows that lie in the base, over many merges.
+    Long,
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
     Idle,
 }
@@ -53,10 +57,28 @@ impl Work {
             || matches!(self, Self::Queue | Self::QueueReturning | Self::Idle | Self::Remove)
     }
 
-    /// Whether it reads the million rows that are made once for all trials.
+    /// Whether it begins with a million rows, which are made once for all trials.
     #[must_use]
-    pub fn reads_million(self) -> bool {
-        matches!(self, Self::Read | Self::ReadMapped | Self::Passes(Pass::Million, _))
+    pub fn begins_with_million(self) -> bool {
+        matches!(self, Self::Read | Self::ReadMapped | Self::Long | Self::Passes(Pass::Million, _))
+    }
+
+    /// Rows of the table that is selected from and updated.
+    #[must_use]
+    pub fn rows(self) -> i64 {
+        if self == Self::Long { 1_000_000 } else { ROWS }
+    }
+
+    /// Time before measuring starts: for long runs until merging goes on.
+    #[must_use]
+    pub fn warm_up(self) -> Duration {
+        if self == Self::Long { Duration::from_secs(8) } else { Duration::from_millis(500) }
+    }
+
+    /// So many times as long is measured.
+    #[must_use]
+    pub fn times_as_long(self) -> u32 {
+        if self == Self::Long { 10 } else { 1 }
     }
 
     /// Whether one writer inserts a given number of rows.
@@ -103,6 +125,8 @@ pub enum Requirement {
     PartOfOwnBest(f64),
     /// The slowest writer gets at least this part of the fastest's commits.
     Fairness(f64),
+    /// At most so many times the bytes that stock writes to disk for each commit.
+    WrittenTimesStock(f64),
     /// At most this part of the transactions conflict.
     Conflicts(f64),
     /// A worker's last tenth of jobs goes at least so many times as fast as its first.
@@ -150,7 +174,8 @@ pub fn own_best_load(writers: u32) -> Load {
 #[must_use]
 pub fn all() -> Vec<Case> {
     let mut all = steady_work();
-    all.extend(hot_exclusive_and_long());
+    all.extend(hot_exclusive_and_values());
+    all.extend(long_runs());
     all.extend(queues());
     all.extend(visits());
     all.extend(reads());
@@ -158,7 +183,27 @@ pub fn all() -> Vec<Case> {
     all
 }
 
-fn hot_exclusive_and_long() -> Vec<Case> {
+fn long_runs() -> Vec<Case> {
+    use Requirement::{Fairness, TimesStock, WrittenTimesStock};
+    let case = |name, title, writers, synchronous, least, more: &[Requirement]| {
+        let begin = select_update(writers, Begin::Concurrent);
+        let load = Load { work: Work::Long, synchronous, ..begin };
+        let mut requirements = vec![TimesStock(least), WrittenTimesStock(1.0)];
+        requirements.extend(more);
+        Case { name, title, load, against: None, requirements }
+    };
+    let (full, normal) = (Synchronous::Full, Synchronous::Normal);
+    let fair = &[Fairness(0.5)];
+    vec![
+        case("long-1-normal", "1,000,000 rows, 1 writer, NORMAL", 1, normal, 2.0, &[]),
+        case("long-100-normal", "1,000,000 rows, 100 writers, NORMAL", 100, normal, 1.5, fair),
+        case("long-1", "1,000,000 rows, 1 writer", 1, full, 1.0, &[]),
+        case("long-10", "1,000,000 rows, 10 writers", 10, full, 4.0, &[]),
+        case("long-100", "1,000,000 rows, 100 writers", 100, full, 9.0, fair),
+    ]
+}
+
+fn hot_exclusive_and_values() -> Vec<Case> {
     use Requirement::{Conflicts, TimesStock};
     let immediate = |writers| select_update(writers, Begin::Immediate);
     let case =

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::remover::Remover;
 use super::visitor::Visitor;
 use super::worker::Worker;
-use super::writer::{Count, ROWS, Settings, Writer};
+use super::writer::{Count, Settings, Writer};
 use crate::sqlite::Result;
 use crate::subject::Subject;
 use anyhow::{Context as _, bail};
@@ -18,9 +18,6 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
-
-/// Time before measuring starts.
-const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Who a member is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,7 +116,7 @@ pub fn of(
         Work::Read | Work::ReadMapped => vec![member(0, reads("million", 1_000_000))],
         Work::ReadBesideWriters => {
             let writers = (1..=load.writers).map(|index| member(index, None));
-            writers.chain([member(0, reads("t", ROWS))]).collect()
+            writers.chain([member(0, reads("t", load.work.rows()))]).collect()
         }
         _ => (1..=load.writers).map(|index| member(index, None)).collect(),
     }
@@ -131,7 +128,7 @@ const ENDED: u8 = 2;
 
 /// Runs members as threads of this process.
 pub fn in_threads(members: Vec<Member>) -> anyhow::Result<Together> {
-    let (time, is_finite) = (members[0].time, members[0].load.work.is_finite());
+    let (time, work) = (members[0].time, members[0].load.work);
     let phase = Arc::new(AtomicU8::new(WARMING));
     let ready = Arc::new(Barrier::new(members.len() + 1));
     let threads: Vec<_> = members
@@ -150,8 +147,8 @@ pub fn in_threads(members: Vec<Member>) -> anyhow::Result<Together> {
         })
         .collect();
     ready.wait();
-    if !is_finite {
-        std::thread::sleep(WARM_UP);
+    if !work.is_finite() {
+        std::thread::sleep(work.warm_up());
         phase.store(MEASURING, Ordering::Relaxed);
         std::thread::sleep(time);
         phase.store(ENDED, Ordering::Relaxed);
@@ -216,7 +213,7 @@ pub fn serve(member: &Member) -> anyhow::Result<()> {
     println!("ready");
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
-    let begin = Instant::now() + WARM_UP;
+    let begin = Instant::now() + member.load.work.warm_up();
     let end = begin + member.time;
     let count = role.run(&|| Instant::now() >= end, &|| {
         let now = Instant::now();

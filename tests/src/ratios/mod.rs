@@ -2,7 +2,7 @@
 //!
 //! [`case`] names each row of the table, [`trial`] runs one engine on one case in a process and directory of its own,
 //! [`writer`], [`reader`], [`worker`] (of a queue), [`visitor`] (who opens and closes), [`passer`] (who reads much),
-//! [`keyed`] (by the key-value API, and on stock by prepared statements) and [`remover`] are the loops, the same for both engines, [`idle`] looks at what lies there when nothing happens, [`overhead`] compares the two libraries on
+//! [`keyed`] (by the key-value API, and on stock by prepared statements) and [`remover`] are the loops, the same for both engines, [`written`] counts what goes to disk, [`idle`] looks at what lies there when nothing happens, [`overhead`] compares the two libraries on
 //! SQLite's own path in alternating slices of one process, and [`table`] prints what was required and what was measured.
 //!
 //! A figure counts only when the database proves it: after every trial the rows are counted and a counter in each row,
@@ -23,3 +23,4 @@ pub mod trial;
 pub mod visitor;
 pub mod worker;
 pub mod writer;
+pub mod written;

@@ -7,7 +7,8 @@ use super::members::{self, Together};
 use super::passer::{self, Pass};
 use super::remover;
 use super::worker;
-use super::writer::{Count, ROWS, Settings, VALUE_BYTES, Writer, shape};
+use super::writer::{Count, Settings, VALUE_BYTES, Writer, shape};
+use super::written::bytes_written;
 use crate::place::Place;
 use crate::sqlite::Connection;
 use crate::subject::Subject;
@@ -25,7 +26,7 @@ pub struct Trial {
     pub load: Load,
     /// An empty directory.
     pub directory: PathBuf,
-    /// A database at rest with a million rows, for the reads.
+    /// A database at rest with a million rows, for those that begin with one.
     pub million: Option<PathBuf>,
     /// Seed.
     pub seed: u64,
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub close: Duration,
     /// The first tenth's time of a worker's jobs over that of its last tenth.
     pub steady: f64,
+    /// Bytes that were sent to disk for each commit, those of the warm-up and of closing included.
+    pub written_per_commit: f64,
     /// What lies beside the database, where that is what counts.
     pub footprint: Footprint,
 }
@@ -73,6 +76,7 @@ impl Trial {
         if !self.load.beside {
             keeper.take().map_or(Ok(()), Connection::close)?;
         }
+        let written = bytes_written()?;
         let start = Instant::now();
         let mut footprint = Footprint::default();
         let together = match self.load.work {
@@ -86,11 +90,14 @@ impl Trial {
         let close = Instant::now();
         keeper.close()?;
         let close = close.elapsed();
-        Ok(Outcome { footprint, ..self.outcome(&together, elapsed, close) })
+        let commits: u64 = together.writers.iter().map(|count| count.total).sum();
+        let written_per_commit = (bytes_written()? - written) as f64 / commits.max(1) as f64;
+        let outcome = self.outcome(&together, elapsed, close);
+        Ok(Outcome { footprint, written_per_commit, ..outcome })
     }
 
     fn set_up(&self) -> anyhow::Result<Connection> {
-        if self.load.work.reads_million() {
+        if self.load.work.begins_with_million() {
             let million = self.million.as_ref().expect("reads are given their rows");
             std::fs::copy(million, self.database())?;
         }
@@ -98,7 +105,7 @@ impl Trial {
         connection.execute("PRAGMA page_size=4096")?;
         self.subject.convert(&connection)?;
         match self.load.work {
-            Work::Read | Work::ReadMapped | Work::Passes(Pass::Million, _) => {}
+            Work::Read | Work::ReadMapped | Work::Long | Work::Passes(Pass::Million, _) => {}
             Work::Passes(_, percent) => {
                 connection.execute("PRAGMA synchronous=NORMAL")?;
                 passer::fill(&self.subject, &self.database(), &connection, percent)?;
@@ -191,14 +198,21 @@ impl Trial {
                 let rows = shape(&self.load).0;
                 ("SELECT count(*) FROM bulk", "SELECT max(id) FROM bulk", rows)
             }
-            _ => ("SELECT count(*) FROM t", "SELECT sum(n) FROM t", ROWS.unsigned_abs()),
+            work => {
+                let rows = work.rows().unsigned_abs();
+                ("SELECT count(*) FROM t", "SELECT sum(n) FROM t", rows)
+            }
         };
         let (rows, sum) = (connection.integer(rows)?, connection.integer(sum)?);
         ensure!(rows.unsigned_abs() == expected_rows, "{rows} rows instead of {expected_rows}");
         ensure!(sum.unsigned_abs() == commits, "the sum is {sum}, but {commits} were acknowledged");
         let is_updated = matches!(
             self.load.work,
-            Work::SelectUpdate | Work::HotRow | Work::HotRowInTransaction | Work::ReadBesideWriters
+            Work::SelectUpdate
+                | Work::Long
+                | Work::HotRow
+                | Work::HotRowInTransaction
+                | Work::ReadBesideWriters
         );
         if is_updated {
             let short = connection
@@ -264,6 +278,7 @@ impl Trial {
             max_ns: counted.iter().map(|count| count.max_ns).max().unwrap_or(0),
             settings: together.settings.clone(),
             close,
+            written_per_commit: 0.0,
             steady: together.writers.first().map_or(0.0, |count| count.steady),
             footprint: Footprint::default(),
         }
@@ -271,20 +286,29 @@ impl Trial {
 }
 
 fn fill(connection: &Connection) -> anyhow::Result<()> {
+    fill_rows(connection, Work::SelectUpdate)
+}
+
+fn fill_rows(connection: &Connection, work: Work) -> anyhow::Result<()> {
+    let rows = work.rows();
     connection.execute(&format!(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER NOT NULL, val BLOB NOT NULL);
-         WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<{ROWS})
+         WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<{rows})
          INSERT INTO t SELECT x, 0, randomblob({VALUE_BYTES}) FROM i"
     ))?;
     Ok(())
 }
 
-/// Makes the database with a million rows that the reads start from, at rest, with stock SQLite.
-pub fn make_million(stock: &Subject, path: &Path) -> anyhow::Result<()> {
+/// Makes the database with a million rows that a load begins with, at rest, with stock SQLite.
+pub fn make_million(stock: &Subject, path: &Path, work: Work) -> anyhow::Result<()> {
     let connection = stock.open(path)?;
+    connection.execute("PRAGMA page_size=4096; PRAGMA journal_mode=wal; PRAGMA synchronous=OFF")?;
+    if work == Work::Long {
+        fill_rows(&connection, work)?;
+        return Ok(connection.close()?);
+    }
     connection.execute(&format!(
-        "PRAGMA page_size=4096; PRAGMA journal_mode=wal; PRAGMA synchronous=OFF;
-         CREATE TABLE million(id INTEGER PRIMARY KEY, val BLOB NOT NULL);
+        "CREATE TABLE million(id INTEGER PRIMARY KEY, val BLOB NOT NULL);
          WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<1000000)
          INSERT INTO million SELECT x, randomblob({VALUE_BYTES}) FROM i;"
     ))?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Rows of the tables that are selected from and updated.
+/// Rows of the tables that are selected from and updated, but for long runs.
 pub const ROWS: i64 = 10_000;
 /// Bytes of each value.
 pub const VALUE_BYTES: usize = 400;
@@ -193,7 +193,10 @@ impl Writer {
     fn transaction(&mut self) -> Result<()> {
         let (read, write) = match self.load.work {
             Work::HotRowInTransaction => (1, 1),
-            _ => (self.random.random_range(1..=ROWS), self.random.random_range(1..=ROWS)),
+            work => {
+                let rows = 1..=work.rows();
+                (self.random.random_range(rows.clone()), self.random.random_range(rows))
+            }
         };
         self.random.fill_bytes(&mut self.value);
         let inserted = self.inserted;
@@ -232,7 +235,7 @@ impl Writer {
             Work::MostlyReads => {
                 for n in 0..READS_BEFORE_WRITE {
                     // Any row, of which `read` is the first.
-                    self.read_row(1 + (read + n * 7919) % ROWS)?;
+                    self.read_row(1 + (read + n * 7919) % self.load.work.rows())?;
                 }
                 self.write_row(write)
             }
