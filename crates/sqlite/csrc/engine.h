@@ -223,12 +223,12 @@ int  pl_set_level(PlConn *, int sync);
 /* The transaction has ended, but the snapshot stays for statements that read: what it was shown is there from now on for whoever begins,
 ** and under FULL on disk. Cheap when there is nothing of that kind. */
 int  pl_settle_shown(PlConn *);
-/* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). */
+/* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). PL_RETRY: as pl_commit. */
 int  pl_commit_prepare(PlConn *, const PlWait *);
 /* SQLITE_OK: committed, and on disk when sync is FULL.  SQLITE_BUSY: may be repeated.  SQLITE_BUSY_SNAPSHOT: conflict, doomed until rollback.
 ** keepReading: open SELECTs go on; the snapshot moves to this commit. A transaction without writes just ends (waits until what it read is durable).
-** PL_RETRY: the own snapshot holds memory that is needed, and the writer's right is held. With all positions saved: end the base
-** read transaction, start over from pin, take (forWrite=1; it sees the same), and call again. */
+** PL_RETRY: the own snapshot holds memory that is needed. With all positions saved: end the base read transaction, start over from pin, take
+** (forWrite=1; what was read before is the same in it, or it fails with SQLITE_BUSY_SNAPSHOT), and call again. */
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 /* A commit over several files (several.rs), instead of pl_commit. pl_part_begin on each of them: the right, validation, room; results as of
 ** pl_commit. pl_part_undo takes it back. pl_part_prepare: on disk, and undecided while the super-journal of this name is there. When that

@@ -133,8 +133,8 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   return SQLITE_OK;
 }
 
-/* PL_RETRY: the same snapshot over the newest base, so that memory which only an older base needs can be used again. The
-** writer's right keeps others from committing meanwhile. */
+/* PL_RETRY: a snapshot over the newest base, so that memory which only an older base needs can be used again. What was read is the same
+** in it. */
 static int plRenewSnapshot(Btree *p){
   PlBtree *pPl = p->pPl;
   u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked;
@@ -319,7 +319,11 @@ static int plCommitPrepare(Btree *p, Pager *pPager){
   if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bPart && plNeedsPages(p, 0) ) return plEscalate(p);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;
   plRdFlushAll(pPl);
-  return plFail(p, pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)));
+  while( (rc = pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)))==PL_RETRY ){
+    rc = plRenewSnapshot(p);
+    if( rc ) return rc;
+  }
+  return plFail(p, rc);
 }
 
 static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){

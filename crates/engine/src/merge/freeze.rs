@@ -17,7 +17,7 @@ use crate::txn::slots::SlotIndex;
 pub(crate) enum Arena {
     /// One has become free, or another transaction holds the writer's right and comes first.
     LookAgain,
-    /// The caller's own snapshot alone holds one of them.
+    /// The caller's own snapshot holds one of them.
     HeldByOwnSnapshot,
     /// The wait is over; the oldest of those who hold them, for an error text.
     HeldByReaders(String),
@@ -248,7 +248,7 @@ impl Database {
                 if self.free_merged(false) || (owner != 0 && owner != me.word()) {
                     return Ok(Arena::LookAgain);
                 }
-                if self.is_own_snapshot_in_the_way(me) {
+                if self.is_held_by_snapshot_of(me) {
                     return Ok(Arena::HeldByOwnSnapshot);
                 }
                 if owner == 0 { Vec::new() } else { self.refuse_waiters(is_in_the_way) }
@@ -273,12 +273,9 @@ impl Database {
         self.control().generations.iter().filter(|g| g.state.load(Relaxed) == generation::MERGED)
     }
 
-    /// (M) The snapshot of `me`, and no other, holds a merged generation: to take it anew helps at once.
-    fn is_own_snapshot_in_the_way(&self, me: SlotIndex) -> bool {
-        let mine = |slot: &GenSlot| is_read_by(slot, self.slot(me));
-        let others =
-            |slot: &GenSlot| self.slots_in_use().any(|(i, s)| i != me && is_read_by(slot, s));
-        self.merged().any(|slot| mine(slot) && !others(slot))
+    /// The snapshot of `me` holds a merged generation. A newer one would not: the base has it.
+    pub(crate) fn is_held_by_snapshot_of(&self, me: SlotIndex) -> bool {
+        self.merged().any(|slot| is_read_by(slot, self.slot(me)))
     }
 
     /// (M) Brings the generations in line with what the base says it includes. `exclusive`: the last

@@ -138,7 +138,11 @@ impl Conn {
     /// As [`Conn::commit_prepare`], also for a transaction that has written nothing yet.
     pub(crate) fn commit_prepare_always(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
-        if self.has_right { Ok(()) } else { self.write_from_now(wait) }
+        if self.has_right {
+            return Ok(());
+        }
+        self.take_right_to_commit(wait)?;
+        self.go_on_from_now()
     }
 
     /// Commits. `keep_reading`: open readers go on at a snapshot that includes this commit.
@@ -158,7 +162,9 @@ impl Conn {
                 if matches!(e, Error::RenewSnapshot) {
                     self.view = self.view.wrapping_add(1);
                 }
-                self.relax_pin();
+                if !self.renews {
+                    self.relax_pin();
+                }
                 return Err(self.note_conflict(e));
             }
         };
@@ -254,7 +260,7 @@ impl Conn {
         wait: &mut Wait<'_>,
     ) -> Result<()> {
         match blocked {
-            Blocked::RightTaken => self.take_right(wait),
+            Blocked::RightTaken => self.take_right_to_commit(wait),
             Blocked::ValidateAgain => {
                 self.pass_again(passes, PASSES_BESIDE_OTHERS, wait)?;
                 *first_pass = Some(self.first_pass()?);
@@ -275,7 +281,7 @@ impl Conn {
     fn pass_again(&mut self, passes: &mut u32, most: u32, wait: &mut Wait<'_>) -> Result<()> {
         *passes += 1;
         if *passes > most && !self.has_right {
-            self.take_right(wait)?;
+            self.take_right_to_commit(wait)?;
         }
         Ok(())
     }
@@ -306,12 +312,12 @@ impl Conn {
         let c = db.control();
         let guard = db.lock_commit()?;
         let _poison_on_panic = PoisonOnPanic(&db);
+        // Kept until the commit is settled: open readers of this connection go on behind it. And who waits keeps what it will validate by.
+        db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
         let owner = c.right_owner.load(Relaxed);
         if owner != 0 && owner != self.slot.word() {
             return Ok(Err(Blocked::RightTaken));
         }
-        // Kept until the commit is settled: open readers of this connection go on behind it.
-        db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
         if c.fence.load(Acquire) != fence::FENCED {
             return Err(Error::Left);
         }
@@ -504,7 +510,8 @@ impl Conn {
         }
     }
 
-    /// Merges, or waits for whoever merges, so that an arena becomes free (S4).
+    /// Merges, or waits for whoever merges, so that an arena becomes free (S4). A transaction that holds one by its snapshot takes a newer
+    /// one first: others who wait here may hold the same arenas, and would wait for each other (S6).
     pub(super) fn make_memtable_room(
         &mut self,
         room: &mut Room,
@@ -512,6 +519,9 @@ impl Conn {
     ) -> Result<()> {
         if self.db.prepare_arena()? {
             return Ok(());
+        }
+        if self.db.is_held_by_snapshot_of(self.slot) {
+            return Err(self.renew());
         }
         self.merge_for_room(room, wait)
     }
@@ -561,14 +571,7 @@ impl Conn {
     fn wait_for_readers(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         match self.db.wait_for_arena(self.slot, &mut Patience::new(wait))? {
             Arena::LookAgain => Ok(()),
-            Arena::HeldByOwnSnapshot => {
-                if !self.has_right {
-                    // From here on it is a queued writer, which nothing that others do can make fail.
-                    self.write_from_now(wait)?;
-                    self.mode = Some(super::WriteMode::Queued);
-                }
-                Err(Error::RenewSnapshot)
-            }
+            Arena::HeldByOwnSnapshot => Err(self.renew()),
             Arena::HeldByReaders(_) => {
                 Err(self.db.no_room("commits cannot be kept in shared memory any longer"))
             }

@@ -105,6 +105,8 @@ pub struct Conn {
     pub(crate) db: Arc<Database>,
     pub(crate) slot: SlotIndex,
     pub(crate) snapshot: Option<Snapshot>,
+    /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
+    pub(crate) renews: bool,
     pub(crate) mode: Option<WriteMode>,
     pub(crate) has_right: bool,
     pub(crate) doomed: bool,
@@ -148,6 +150,7 @@ impl Conn {
             db,
             slot,
             snapshot: None,
+            renews: false,
             mode: None,
             has_right: false,
             doomed: false,
@@ -284,12 +287,30 @@ impl Conn {
         self.has_right
     }
 
+    /// As [`Conn::take_right`], for a transaction that is about to commit: sent away because somebody waits for the end of its snapshot (R5),
+    /// it takes a newer one.
+    ///
+    /// # Errors
+    /// `RenewSnapshot` then, which has to be done.
+    pub(super) fn take_right_to_commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        let taken = self.take_right(wait);
+        if taken.is_err() && self.snapshot.is_some() && self.db.was_refused(self.slot) {
+            return Err(self.renew());
+        }
+        taken
+    }
+
     /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (X2).
     ///
     /// # Errors
     /// Those of both, after which the right is not held.
     pub(crate) fn write_from_now(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.take_right(wait)?;
+        self.go_on_from_now()
+    }
+
+    /// With the right, which is given back if that fails.
+    pub(super) fn go_on_from_now(&mut self) -> Result<()> {
         if let Err(e) = self.move_snapshot_to_now() {
             self.relax_pin();
             self.give_right_back();

@@ -29,7 +29,7 @@
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
 //! - R5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
-//!   refused, at once and without asking its busy handler.
+//!   refused, at once and without asking its busy handler. In a COMMIT it takes a newer snapshot and comes again (S6 in snapshot.rs).
 //! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release hands the right
 //!   to the first of it.
 //! - R7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
@@ -204,7 +204,7 @@ impl Database {
             match self.acquire_right_within(slot, stay, wait.interrupted) {
                 Err(Error::Busy(text)) => {
                     // As in stock SQLite the handler is not asked where waiting would be a deadlock (R5).
-                    let refused = self.slot(slot).granted.load(Relaxed) == answer::REFUSED;
+                    let refused = self.was_refused(slot);
                     let asked = Instant::now();
                     let again = !refused && wait.busy.as_mut().is_some_and(|busy| busy(calls));
                     if !again {
@@ -549,6 +549,11 @@ impl Database {
             }
         };
         self.wake_answered(next);
+    }
+
+    /// Whether the last wait of `slot` for the right ended because its snapshot was in the way (R5).
+    pub(crate) fn was_refused(&self, slot: SlotIndex) -> bool {
+        self.slot(slot).granted.load(Relaxed) == answer::REFUSED
     }
 
     fn right_holder(&self) -> Who {

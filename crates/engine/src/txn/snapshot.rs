@@ -15,6 +15,10 @@
 //!   is still in memory.
 //! - S1' The timestamp is read after the base: it is at least the largest timestamp the base includes,
 //!   because a merge raises `readable_ts` before it commits to the base.
+//! - S6 Who waits for memory that snapshots hold holds none by an own snapshot, or two could wait for each other. A transaction in its COMMIT takes
+//!   a newer one, over a base that has what it held. With the right nothing has changed since it was validated. Without it the pin stays
+//!   until what was read is validated up to the newer timestamp, and the maxima are raised: by the history above the *older* base, all of
+//!   which is in memory. Later validations begin at the newer timestamp.
 //! - S3 `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
 //!   only commits newer than the snapshot and matter for validation alone.
 
@@ -80,8 +84,10 @@ impl Conn {
         self.start_transaction();
         let slot = self.db.slot(self.slot);
         slot.pin_high.store(NO_PIN, Relaxed);
-        let base = self.db.control().base_generation.load(Acquire);
-        slot.pin_low.store(base, Release);
+        if !self.renews {
+            let base = self.db.control().base_generation.load(Acquire);
+            slot.pin_low.store(base, Release);
+        }
         // SeqCst pairs with the fence in `free_merged` (S1).
         memory_fence(SeqCst);
         Ok(())
@@ -110,12 +116,16 @@ impl Conn {
         } else {
             self.db.readable()?
         };
-        let (c, slot) = (self.db.control(), self.db.slot(self.slot));
         // Acquire pairs with the Release in `settle_base`. What an exclusive transaction changed is in no memtable: a base
         // read before its commit does not go with a timestamp after it.
-        if c.exclusive_generation.load(Acquire) > base.generation.get() {
+        if self.db.control().exclusive_generation.load(Acquire) > base.generation.get() {
             return Ok(Taken::Retry);
         }
+        if self.renews {
+            self.carry_over().map_err(|e| self.note_conflict(e))?;
+            self.renews = false;
+        }
+        let (c, slot) = (self.db.control(), self.db.slot(self.slot));
         let memtables = self.memtables_above(base.generation);
         slot.pin_low.store(base.generation.get(), Release);
         let snapshot = Snapshot {
@@ -136,6 +146,21 @@ impl Conn {
         self.count_view(ts.get(), snapshot.resting.then_some(snapshot.base_cookie));
         self.snapshot = Some(snapshot);
         Ok(Taken::Yes)
+    }
+
+    /// S6: the next snapshot goes on for the one there is.
+    pub(super) fn renew(&mut self) -> Error {
+        self.renews = !self.has_right;
+        Error::RenewSnapshot
+    }
+
+    /// S6: what was read before is still so at the timestamp that was loaded for the next snapshot.
+    fn carry_over(&mut self) -> Result<()> {
+        self.pin_history()?;
+        self.validate_all()?;
+        let db = self.db.clone();
+        let _guard = db.lock_commit()?;
+        self.resolve_maxima()
     }
 
     /// Generations in memory above `base`, newest first.
@@ -162,6 +187,7 @@ impl Conn {
     /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in readable.rs).
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
+        self.renews = false;
         if self.mode.is_none() {
             self.reads.clear();
             self.txn = crate::ids::TxnId::ZERO;

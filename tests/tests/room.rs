@@ -1,0 +1,132 @@
+//! Commits that wait for shared memory which snapshots hold: they hold none themselves, and nobody waits for each other.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::place::Place;
+use plait_tests::sqlite::{BUSY_SNAPSHOT, FULL};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use std::time::Duration;
+
+const SCHEMA: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, filler BLOB);
+    CREATE TABLE numbered(id INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT);
+    WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<100) INSERT INTO t SELECT x, 0, NULL FROM i;
+    INSERT INTO numbered(who) VALUES('first')";
+/// More generations than there are memtables.
+const GENERATIONS: i64 = 12;
+/// So that no memtable is held by one transaction alone.
+const OF_EACH: i64 = 2;
+/// A commit waits for room for five seconds at least: this is less, and far more than anybody needs.
+const SOON: Duration = Duration::from_secs(4);
+
+/// Optimistic transactions that are about to commit, with snapshots of so many generations that there is no room for a commit.
+struct Crowd {
+    fixture: Fixture,
+    members: Vec<Actor>,
+    filler: Actor,
+}
+
+impl Crowd {
+    /// Each member has read and changed the row of its number, from 1, and added one to `numbered`.
+    fn gather(subject: &Subject, place: Place) -> Self {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let start = |name: &str| Actor::start(place, name, &fixture.subject, &fixture.database());
+        let mut filler = start("filler");
+        let mut members = Vec::new();
+        for generation in 0..GENERATIONS {
+            filler.ok("INSERT INTO numbered(who) VALUES('filler')");
+            for of_each in 0..OF_EACH {
+                let number = generation * OF_EACH + of_each + 1;
+                let mut member = start(&format!("member {number}"));
+                member.ok(&format!(
+                    "BEGIN CONCURRENT; SELECT n FROM t WHERE id={number}; UPDATE t SET n=n+1 WHERE id={number}"
+                ));
+                member.ok(&format!("INSERT INTO numbered(who) VALUES('member {number}')"));
+                members.push(member);
+            }
+            filler.ok("PRAGMA wal_checkpoint");
+        }
+        Self { fixture, members, filler }
+    }
+
+    /// Fills the memtable that takes commits.
+    fn fill(&mut self) {
+        self.filler.busy_timeout(Duration::ZERO);
+        for _ in 0..200 {
+            let reply = self.filler.run("INSERT INTO t(filler) VALUES(zeroblob(1000000))");
+            if let Some(error) = reply.error {
+                assert_eq!(error.code, FULL, "{error}");
+                return;
+            }
+        }
+        panic!("there is room for everything");
+    }
+
+    /// All commit at once, and those that are refused roll back: by number.
+    fn commit(&mut self) -> Vec<i64> {
+        for member in &mut self.members {
+            member.send("COMMIT");
+        }
+        let finish =
+            |member: &mut Actor| member.finish_within(SOON).expect("they wait for each other");
+        let replies: Vec<_> = self.members.iter_mut().map(finish).collect();
+        let mut refused = Vec::new();
+        for ((number, member), reply) in (1..).zip(&mut self.members).zip(replies) {
+            let Some(error) = reply.error else { continue };
+            // What it would be checked by has gone, to make room; or it has lost.
+            assert_eq!(error.extended, BUSY_SNAPSHOT, "member {number}: {error}");
+            member.ok("ROLLBACK");
+            refused.push(number);
+        }
+        let all = i64::try_from(self.members.len()).expect("a few");
+        assert!(refused.len() * 2 < self.members.len(), "of {all} these are refused: {refused:?}");
+        refused
+    }
+
+    fn is_whole(&mut self, refused: &[i64]) {
+        let committed = GENERATIONS * OF_EACH - i64::try_from(refused.len()).expect("a few");
+        let filler = &mut self.filler;
+        filler.busy_timeout(Duration::from_secs(30));
+        filler.ok("INSERT INTO t(filler) VALUES(zeroblob(1000000))");
+        let sum = format!("SELECT sum(n) FROM t WHERE id<={}", GENERATIONS * OF_EACH);
+        assert_eq!(filler.integer(&sum), committed);
+        let numbered = "SELECT count(*) FROM numbered WHERE who LIKE 'member%'";
+        assert_eq!(filler.integer(numbered), committed);
+        let behind = "SELECT max(id)-(SELECT seq FROM sqlite_sequence) FROM numbered";
+        assert_eq!(filler.integer(behind), 0, "the sequence is where the table ends");
+        let connection = self.fixture.open();
+        assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+}
+
+in_threads_and_processes! {
+    fn transactions_that_hold_each_others_memory_commit_when_it_is_full(place) {
+        let Some(subject) = real_plait("memory that transactions hold") else { return };
+        let mut crowd = Crowd::gather(&subject, place);
+        crowd.fill();
+        let refused = crowd.commit();
+        crowd.is_whole(&refused);
+    }
+
+    fn they_make_room_for_one_who_waits_with_the_right(place) {
+        let Some(subject) = real_plait("memory that transactions hold") else { return };
+        let mut crowd = Crowd::gather(&subject, place);
+        crowd.fill();
+        crowd.filler.busy_timeout(Duration::from_secs(30));
+        crowd.filler.send("INSERT INTO t(filler) VALUES(zeroblob(1000000))");
+        assert!(crowd.filler.still_waits_after(Duration::from_millis(100)));
+        let refused = crowd.commit();
+        assert_eq!(crowd.filler.finish().error, None);
+        crowd.is_whole(&refused);
+    }
+
+    fn what_they_have_read_is_checked_all_the_same(place) {
+        let Some(subject) = real_plait("memory that transactions hold") else { return };
+        let mut crowd = Crowd::gather(&subject, place);
+        crowd.filler.ok("UPDATE t SET n=n+10 WHERE id=3; DELETE FROM t WHERE id=4");
+        crowd.fill();
+        let refused = crowd.commit();
+        assert!([3, 4].iter().all(|lost| refused.contains(lost)), "{refused:?}");
+        crowd.filler.ok("UPDATE t SET n=0 WHERE id=3");
+        crowd.is_whole(&refused);
+    }
+}
