@@ -9,7 +9,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn};
-use crate::memtable::EntryKind;
+use crate::memtable::{EntryKind, newest_of};
 use crate::shm::layout::{fence, generation};
 use crate::txn::right::{Patience, Wait};
 use crate::txn::slots::SlotIndex;
@@ -184,23 +184,16 @@ impl Database {
             let applied = (|| {
                 self.refuse_older_base(base)?;
                 let mut entries = 0;
-                for (i, &(arena, _)) in frozen.iter().enumerate() {
-                    let newer: Vec<_> =
-                        frozen[i + 1..].iter().map(|&(arena, _)| self.memtable(arena)).collect();
-                    for node in self.memtable(arena).iter_newest() {
-                        if newer.iter().any(|m| m.newest_ts(node.root(), node.key()).is_some()) {
-                            continue;
-                        }
-                        match node.kind() {
-                            EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
-                            EntryKind::Tombstone => {
-                                base.delete(node.root(), node.key(), node.rec())?
-                            }
-                        }
-                        entries += 1;
+                let memtables: Vec<_> =
+                    frozen.iter().map(|&(arena, _)| self.memtable(arena)).collect();
+                for node in newest_of(&memtables) {
+                    match node.kind() {
+                        EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
+                        EntryKind::Tombstone => base.delete(node.root(), node.key(), node.rec())?,
                     }
-                    crash_point!("merge.applied");
+                    entries += 1;
                 }
+                crash_point!("merge.applied");
                 base.stamp(&header)?;
                 Ok::<u64, Error>(entries)
             })();
