@@ -2,7 +2,7 @@
 //! SQLite's own path. What they do, what they answer and what hooks are told equals stock SQLite.
 
 use plait_tests::differential::run::contents;
-use plait_tests::sqlite::{Blob, Connection, RowBefore, RowChange};
+use plait_tests::sqlite::{Blob, Connection, RowBefore, RowChange, Step};
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::sync::{Arc, Mutex};
@@ -395,5 +395,34 @@ fn a_blob_is_written_while_replace_waits_for_its_trigger() {
             assert!(got.2 == expected.2, "{begin:?}, {prepare}; {body}");
             assert!(!expected.1.is_empty(), "the trigger ran");
         }
+    }
+}
+
+/// Its cursor stands where a row was looked for that the transaction itself has deleted. That deletion's memory goes with the COMMIT.
+#[test]
+fn a_select_that_found_nothing_but_a_deletion_outlives_its_transaction() {
+    let many = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c WHERE i<130)";
+    for table in
+        ["t0(k TEXT PRIMARY KEY, v UNIQUE)", "t0(k TEXT PRIMARY KEY, v UNIQUE) WITHOUT ROWID"]
+    {
+        // Nobody else has ever been here: so a transaction that grows large goes over to SQLite's own path.
+        let fixture = Fixture::empty(Subject::plait());
+        let connection = fixture.open();
+        fixture.subject.convert(&connection).expect("its mode");
+        let execute =
+            |sql: &str| connection.execute(sql).unwrap_or_else(|e| panic!("{table}, {sql}: {e}"));
+        execute(&format!("CREATE TABLE {table}; CREATE TABLE t1(k INT PRIMARY KEY, v)"));
+        execute("INSERT INTO t0 VALUES('1.5', replace(hex(zeroblob(2500)), '0', 'q'))");
+        execute(&format!("BEGIN IMMEDIATE; INSERT INTO t1 {many} SELECT i, i%9 FROM c"));
+        execute("INSERT INTO t0 VALUES('aB', x'42'); DELETE FROM t0 WHERE k>=''");
+        let sql = "SELECT k, v FROM t0 WHERE k='1.5' UNION ALL SELECT name, sql FROM sqlite_schema";
+        let mut open = connection.prepare(sql).expect("a query");
+        assert_eq!(open.step(), Ok(Step::Row));
+        execute("INSERT INTO t0 VALUES('3.0', zeroblob(3000)); COMMIT");
+        execute(&format!("INSERT INTO t1 {many} SELECT i+1000, i%9 FROM c"));
+        while open.step().expect("the other rows") == Step::Row {}
+        drop(open);
+        assert_eq!(connection.integer("SELECT count(*) FROM t1"), Ok(260));
+        assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 }

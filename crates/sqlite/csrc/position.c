@@ -136,12 +136,12 @@ static int plHardSave(PlCursor *pX){
   }else if( pX->pOut->eState!=CURSOR_FAULT ){
     u8 eState = pX->pOut->eState;
     plToMerge(pX);
-    rc = plKeepKey(pX, 1);
-    if( eState==CURSOR_VALID ){
-      pX->pOut->eState = CURSOR_REQUIRESEEK;
-    }else if( pX->pOut->pKeyInfo && !pX->bRec ){
-      /* A failed seek leaves a place without a record: nobody moves from there. */
+    if( eState==CURSOR_INVALID && pX->pOut->pKeyInfo && !pX->bRec ){
+      /* A failed seek leaves a place from which nobody moves. What it has found may be an own write that is gone since. */
       pX->ePos = POS_NONE;
+    }else{
+      rc = plKeepKey(pX, 1);
+      if( eState==CURSOR_VALID ) pX->pOut->eState = CURSOR_REQUIRESEEK;
     }
   }
   plStockClose(pX);
