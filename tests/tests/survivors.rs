@@ -4,7 +4,7 @@ use plait_tests::actor::Actor;
 use plait_tests::crash::disk::SmallDisk;
 use plait_tests::os::{self, Limited};
 use plait_tests::place::Place;
-use plait_tests::sqlite::{BUSY, Connection, FULL};
+use plait_tests::sqlite::{BUSY, Connection, FULL, IOERR};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -243,8 +243,14 @@ fn a_process_with_a_small_file_size_limit_stops_nobody() {
     assert_eq!(error.code, FULL, "{error}");
     assert!(error.message.contains("RLIMIT_FSIZE"), "{error}");
     assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(2));
-    // Met at the sync: the commit is there, and on disk with the next that another process makes.
-    early.run("INSERT INTO t(n) VALUES(0)").error.expect("it cannot write the log");
+    // Met at the sync: the commit is there, and on disk with the next that another process makes or reads.
+    let error = early.run("INSERT INTO t(n) VALUES(0)").error.expect("it cannot write the log");
+    assert!(error.message.contains("look before it is repeated"), "{error}");
+    // Who cannot bring it to disk does not see an older state, in which it is missing.
+    let error = early.run("SELECT count(*) FROM t").error.expect("it cannot write the log");
+    assert_eq!(error.code, IOERR, "{error}");
+    assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(3));
+    assert_eq!(early.integer("SELECT count(*) FROM t"), 3);
     goes_on(&other, 4);
     for actor in [&mut early, &mut late] {
         os::limit(actor.pid(), Limited::FileSize, None).expect("no limit");

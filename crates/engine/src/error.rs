@@ -80,9 +80,8 @@ pub enum Error {
     /// The transaction outgrew its memory budget and has to become exclusive.
     #[error("the transaction outgrew its memory budget")]
     Escalate,
-    /// The transaction's own snapshot, of an old base, holds memtables that it needs itself. It has the writer's right and
-    /// is as it was: save all positions, end the base read transaction, take the snapshot anew from `Conn::pin` on
-    /// (it sees the same, since nobody else commits), and call again.
+    /// The transaction's own snapshot, of an old base, holds memtables that it needs itself. It is as it was: save all positions, end the
+    /// base read transaction, take the snapshot anew from `Conn::pin` on (what was read is the same in it, S6), and call again.
     #[error("the snapshot has to be taken anew")]
     RenewSnapshot,
     /// A call on the base database failed with this SQLite result code.

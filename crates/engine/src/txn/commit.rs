@@ -195,11 +195,16 @@ impl Conn {
     }
 
     fn settle_durability(&self, committed: &Committed, sync: Sync) -> Result<()> {
+        let mut synced = Ok(());
         if sync == Sync::Full {
-            self.db.log()?.sync_through(committed.end)?;
+            synced = self.db.log().and_then(|log| Ok(log.sync_through(committed.end)?));
+        }
+        // Also if that failed: it is published, and another process may bring it to disk. Who reads from now on has to, or fails (V1).
+        self.db.settle(committed.ts.get(), committed.needs);
+        synced.map_err(say_published)?;
+        if sync == Sync::Full {
             self.note_own_durable();
         }
-        self.db.settle(committed.ts.get(), committed.needs);
         if sync != Sync::Full {
             self.db.log()?.relaxed_commit(committed.end)?;
             self.write_now_and_then()?;
@@ -600,6 +605,21 @@ impl Conn {
             // Release: nothing above is used after this.
             self.db.slot(self.slot).pin_high.store(high, Release);
         }
+    }
+}
+
+/// What a COMMIT says that is published and could not be brought to disk.
+fn say_published(e: Error) -> Error {
+    match e {
+        Error::Io { what, source_text, errno } => Error::Io {
+            what,
+            source_text: format!(
+                "{source_text}; whether this transaction is committed shows when the log can be written or the database is opened again: look \
+                 before it is repeated"
+            ),
+            errno,
+        },
+        other => other,
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | who | settles | when | waits for the disk |
 //! |---|---|---|---|
-//! | COMMIT under FULL | itself | when it is on disk | yes |
+//! | COMMIT under FULL | itself | when it is on disk, or could not be brought there | yes |
 //! | COMMIT under NORMAL or OFF | itself | when it is in shared memory | no |
 //! | any end of a transaction that was shown commits which are not settled | those | before it returns | under FULL, for what of them is FULL |
 //! | a merge | what it merges | before the base shows it | yes |
