@@ -426,3 +426,28 @@ fn a_select_that_found_nothing_but_a_deletion_outlives_its_transaction() {
         assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 }
+
+/// ROLLBACK TO forgets the schemas of all files when any of them was changed, and these pragmas write without a look at one.
+#[test]
+fn pragmas_that_write_behind_a_rollback_of_another_files_schema_do_as_in_stock() {
+    let pragmas = ["user_version=5", "application_id=5", "schema_version=77", "incremental_vacuum"];
+    for begin in Begin::ALL.map(|begin| Subject::plait().begin(begin)) {
+        for (table, pragma) in ["temp.q", "x.q"].into_iter().flat_map(|t| pragmas.map(|p| (t, p))) {
+            let fixture = Fixture::new(
+                Subject::plait(),
+                "CREATE TABLE t(a PRIMARY KEY, b); CREATE TABLE w(a PRIMARY KEY, b) WITHOUT ROWID; INSERT INTO t VALUES(1, 1)",
+            );
+            let connection = fixture.open();
+            connection.execute("ATTACH ':memory:' AS x").expect("another file");
+            let sql = format!(
+                "{begin}; INSERT INTO t VALUES(2, 2); INSERT INTO w VALUES(2, 2); SAVEPOINT s; CREATE TABLE {table}(a);
+                 ROLLBACK TO s; PRAGMA {pragma}; COMMIT"
+            );
+            let done = connection.execute(&sql);
+            assert_eq!(done, Ok(()), "{begin}, {table}, {pragma}");
+            let rows = "SELECT (SELECT count(*) FROM t) * 10 + (SELECT count(*) FROM w)";
+            assert_eq!(connection.integer(rows), Ok(21), "{begin}, {table}, {pragma}");
+            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        }
+    }
+}

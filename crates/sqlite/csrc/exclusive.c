@@ -69,6 +69,8 @@ static int plEscalate(Btree *p){
   int rc;
   if( pPl->bExcl ) return SQLITE_OK;
   if( pPl->bReadonly ) return SQLITE_READONLY;
+  rc = plNeedSchema(p);                   /* for the replay */
+  if( rc ) return rc;
   plRdFlushAll(pPl);
   rc = plHardSaveAll(pPl);
   if( rc ) return rc;

@@ -17,6 +17,19 @@ static Index *plIndexOfRoot(Schema *pSchema, Pgno iRoot){
   return 0;
 }
 
+/* Loads the schema of this file if the connection has forgotten it, as it does in a ROLLBACK TO behind a change of any schema; some pragmas
+** then write without a look at it. */
+static int plNeedSchema(Btree *p){
+  sqlite3 *db = p->db;
+  int iDb = plDbIndex(p);
+  char *zErr = 0;
+  int rc;
+  if( DbHasProperty(db, iDb, DB_SchemaLoaded) || db->init.busy ) return SQLITE_OK;
+  rc = sqlite3InitOne(db, iDb, &zErr, 0);
+  sqlite3DbFree(db, zErr);
+  return rc;
+}
+
 /* Sets *ppInfo to the KeyInfo of a root (a reference for the caller), or to 0 for a rowid table. */
 static int plKeyInfoOfRoot(sqlite3 *db, int iDb, Pgno iRoot, KeyInfo **ppInfo){
   Schema *pSchema = db->aDb[iDb].pSchema;
