@@ -420,6 +420,20 @@ pub const EDITS: &[Edit] = &[
         why: "so does sqlite_dbpage",
     },
     Edit {
+        section: "dbstat.c",
+        anchor: "    pCsr->iPage = -1;",
+        place: After,
+        text: "    rc = plStatLook(pTab->db, pCsr->iDb); /* [plait] */\n    if( rc ) return rc; /* [plait] */",
+        why: "and dbstat, before it reads the schema for the roots of the pages. int plStatLook(sqlite3*, int iDb)",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "    p->expired = 1;",
+        place: Before,
+        text: "    plStatementStale(pBt); /* [plait] */",
+        why: "a statement that began in a snapshot has read in it, unless it is to be prepared again. void plStatementStale(Btree*)",
+    },
+    Edit {
         section: "backup.c",
         anchor: "    if( p->pDestDb && p->pSrc->pBt->inTransaction==TRANS_WRITE ){",
         place: Replace,

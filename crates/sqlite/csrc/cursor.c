@@ -74,7 +74,7 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   if( pX->pNext ) pX->pNext->ppPrev = &pX->pNext;
   pX->ppPrev = &pPl->pCsr;
   pPl->pCsr = pX;
-  if( iTable!=SCHEMA_ROOT ) pPl->bUsed = 1;
+  if( !p->db->init.busy ) pPl->bUsed = 1;     /* SQLite loads the schema for itself */
   if( pPl->bExcl ){
     int rc = plStockOpen(pX, pCur);
     if( rc==SQLITE_OK ) pX->eMode = PLC_PASS;

@@ -63,7 +63,7 @@ struct PlBtree {
   u8 bWrote;              /* this transaction has changed something */
   u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
   u8 bTrack;              /* record reads point by point and range by range */
-  u8 bUsed;               /* a table other than the schema was opened in this snapshot */
+  u8 bUsed;               /* something has been read in this snapshot: it stays (pages.c) */
   u8 bCopies;             /* exclusive because of a backup or an image (pages.c) */
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
@@ -76,6 +76,7 @@ struct PlBtree {
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */
   u8 bLocal;              /* looked at once: nothing about the file keeps it from being alone */
+  int nBegun;             /* statements running when one began in this snapshot last, itself included, and 1; 0: none has */
   int iAlonePid;          /* process in which it has worked alone, or 0 */
   u16 nAlone;             /* transactions written alone */
   u8 bAsksLocks;          /* the system tells whether locks of this process are gone (fits.c) */

@@ -180,6 +180,7 @@ static int plLeaveExclusive(Btree *p, int bCommitted){
   if( rc ){
     (void)plTripAll(pPl, rc, 0);
   }else{
+    pPl->bUsed = 1;
     rc = plMoveView(pPl);
   }
   return rc;

@@ -3,7 +3,8 @@
 ** serialize, checkpoint; and header values.
 **
 ** Pages hold the base alone. Before such code runs, plWholeView() merges what is committed and starts the read transaction over
-** at the merged base, if nothing has been read in it yet. What then must be true depends on what is asked for:
+** at the merged base, if nothing has been read in it yet (bUsed): by a cursor, on the schema too, by a value of the header, or by a
+** statement that began in it before. What SQLite reads to load the schema is not counted. What then must be true depends on what is asked for:
 **
 **   PLV_LOOK  integrity_check, page_count, dbstat, dbpage: an answer from the snapshot. Pages are those of the base as the snapshot
 **             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
@@ -11,7 +12,7 @@
 **             not known row by row: every b-tree counts as read as a whole.
 **   PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is BUSY: while a commit over several
 **             files is undecided, or readers hold every memtable, some of it stays in memory. For the rest of the read transaction the overlay is left out of
-**             sight (bBaseOnly). A transaction that has already read tables cannot move: it becomes exclusive.
+**             sight (bBaseOnly). A transaction that has already read cannot move: it becomes exclusive.
 **
 ** Neither merges where the base of the snapshot is whole: everything has just been merged, by an exclusive transaction of others say,
 ** beside which nobody can.
@@ -59,7 +60,7 @@ static int plReadEverything(Btree *p){
 ** *prcMerge: what hindered the merge. */
 static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   PlBtree *pPl = p->pPl;
-  int bForWrite = pPl->bForWrite;
+  int bForWrite = pPl->bForWrite, nBegun = pPl->nBegun;
   PlWait wait;
   int rc = plHardSaveAll(pPl);
   if( rc ) return rc;
@@ -67,6 +68,7 @@ static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   pl_snapshot_end(pPl->pConn);
   *prcMerge = plFail(p, pl_merge_all(pPl->pConn, bWhole, plWait(p->db, &wait)));
   rc = plBeginRead(p, bForWrite, 0);
+  pPl->nBegun = nBegun;
   if( rc ) (void)plTripAll(pPl, rc, 0);
   return rc;
 }
@@ -180,6 +182,7 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int nPage, int *pRc){
     PlBtree *pPl = pSrc->pPl;
     int bFirst = pSrc->pBt->pPager->pBackup==0;
     int bLast = nPage<0 || (i64)iNext+nPage>(i64)sqlite3BtreeLastPage(pSrc);
+    if( pPl->nBegun ) pPl->bUsed = 1;      /* not the step has begun this transaction */
     if( pSrc->nBackup>0 && pPl->eWrite && !plOnlyCopies(pSrc) ){
       *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
     }else if( bFirst || bLast || pPl->eWrite ){
@@ -230,6 +233,17 @@ static int plPagerWrite(DbPage *pPg){
     p->pPl->bWrote = 1;
   }
   return sqlite3PagerWrite(pPg);
+}
+
+/* dbstat is about to read the schema, to look at the pages of its b-trees: what it reads has to be that of those pages. Where the
+** schema in memory is another one, the statement that reads it finds out. */
+static int plStatLook(sqlite3 *db, int iDb){
+  Btree *p = db->aDb[iDb].pBt;
+  int rc = SQLITE_OK;
+  if( p==0 ) return SQLITE_OK;
+  if( p->inTrans==TRANS_NONE ) rc = sqlite3BtreeBeginTrans(p, 0, 0);
+  if( rc || !PL_BT(p) || (u32)db->aDb[iDb].pSchema->schema_cookie!=get4byte(&p->pBt->pPage1->aData[40]) ) return rc;
+  return plWholeView(p, PLV_LOOK);
 }
 
 /* Is the file marked, as far as it shows without locks and without its WAL? */
@@ -294,6 +308,7 @@ static int plPagerWalCallback(Pager *pPager){
 
 /* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; what is free is known when everything is merged. */
 static int plReadMeta(Btree *p, int idx, u32 *pMeta){
+  if( idx!=BTREE_FREE_PAGE_COUNT && PL_BT(p) ) p->pPl->bUsed = 1;
   if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, 0, pMeta));
   if( idx==BTREE_FREE_PAGE_COUNT && PL_BT(p) ){
     int rc = plWholeView(p, PLV_LOOK);

@@ -128,7 +128,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   }
   pPl->bForWrite = (u8)forWrite;
   pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = 0;
-  pPl->nCoarse = pPl->nRowid = 0;
+  pPl->nCoarse = pPl->nRowid = pPl->nBegun = 0;
   plSetTrack(p);
   return SQLITE_OK;
 }
@@ -138,6 +138,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
 static int plRenewSnapshot(Btree *p){
   PlBtree *pPl = p->pPl;
   u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked;
+  int nBegun = pPl->nBegun;
   int rc = plHardSaveAll(pPl);
   if( rc ) return rc;
   plBaseEnd(p);
@@ -145,6 +146,7 @@ static int plRenewSnapshot(Btree *p){
   pPl->bUsed = bUsed;
   pPl->bBaseOnly = bBaseOnly;
   pPl->bLooked = bLooked;
+  pPl->nBegun = nBegun;
   return rc ? plBreak(p, rc) : SQLITE_OK;
 }
 
@@ -275,6 +277,22 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   return SQLITE_OK;
 }
 
+/* A statement of the application begins in the open snapshot. Where another one has begun in it before, that one has read: what it
+** opened, or no more than the schema that SQLite has in memory, or a value of the header. Unless it still runs, and this one for it,
+** as those of a virtual table do. */
+static void plStatementBegins(Btree *p){
+  PlBtree *pPl = p->pPl;
+  int nDepth = p->db->nVdbeExec + 1;
+  if( p->db->init.busy ) return;
+  if( pPl->nBegun>=nDepth ) pPl->bUsed = 1;
+  pPl->nBegun = nDepth;
+}
+
+/* OP_Transaction: the statement that has just begun is to be prepared again, and has read nothing. */
+static void plStatementStale(Btree *p){
+  if( p && PL_BT(p) ) p->pPl->nBegun = 0;
+}
+
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
@@ -292,7 +310,10 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   }else{
     plSetTrack(p);
   }
-  if( rc==SQLITE_OK && pSchemaVersion ) *pSchemaVersion = (int)get4byte(&p->pBt->pPage1->aData[40]);
+  if( rc==SQLITE_OK && pSchemaVersion ){
+    *pSchemaVersion = (int)get4byte(&p->pBt->pPage1->aData[40]);
+    if( PL_BT(p) ) plStatementBegins(p);     /* nobody else asks for the version */
+  }
   return rc;
 }
 
