@@ -112,6 +112,52 @@ in_threads_and_processes! {
         }
     }
 
+    fn what_was_deleted_by_hand_stays_so_beside_others_first_inserts(place) {
+        let some = "CREATE TABLE g(id INTEGER PRIMARY KEY AUTOINCREMENT, v); CREATE TABLE other(a)";
+        for by_hand in [
+            "DELETE FROM sqlite_sequence WHERE rowid=1; INSERT INTO f(v) VALUES('one')",
+            "UPDATE sqlite_sequence SET name='zz' WHERE rowid=1; INSERT INTO e(v) VALUES('one')",
+            "INSERT INTO f(v) VALUES('one'); UPDATE sqlite_sequence SET seq=70 WHERE rowid=2",
+            "INSERT INTO sqlite_sequence VALUES('f', 70); INSERT INTO f(v) VALUES('one')",
+            "INSERT INTO f(v) VALUES('one'); DELETE FROM sqlite_sequence WHERE rowid=2; INSERT INTO f(v) VALUES('two')",
+        ] {
+            for meanwhile in [
+                "SELECT 1",
+                "INSERT INTO other VALUES(1)",
+                "INSERT INTO e(v) VALUES('two')",
+                "INSERT INTO f(v) VALUES('two')",
+                "INSERT INTO g(v) VALUES('two')",
+            ] {
+                let Some((mut one, mut two, _fixture)) = begun(place, some) else { return };
+                // Committed, and not merged.
+                one.ok("ROLLBACK; INSERT INTO e(v) VALUES('x'), ('y'), ('z')");
+                two.ok("ROLLBACK");
+                for actor in [&mut one, &mut two] {
+                    actor.ok("BEGIN CONCURRENT; SELECT * FROM plain");
+                }
+                one.ok(by_hand);
+                let rows = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq";
+                let seen = one.ok(rows);
+                two.ok(meanwhile);
+                two.ok("COMMIT");
+                let outcome = one.run("COMMIT");
+                let what = format!("{by_hand}; others {meanwhile}");
+                match outcome.error {
+                    // Who was first has changed nothing that it has seen.
+                    None if !meanwhile.contains("(v)") => assert_eq!(one.ok(rows), seen, "{what}"),
+                    None => {
+                        let names = "SELECT count(*)-count(DISTINCT name) FROM sqlite_sequence";
+                        assert_eq!(one.integer(names), 0, "{what}: {:?}", one.ok(rows));
+                    }
+                    Some(error) => {
+                        assert_eq!(error.extended, BUSY_SNAPSHOT, "{what}: {error}");
+                        assert!(meanwhile.contains("(v)"), "{what}: {error}");
+                    }
+                }
+            }
+        }
+    }
+
     fn a_transaction_that_leaves_the_concurrent_path_lowers_no_sequence(place) {
         for extra in ["", "INSERT INTO e(v) VALUES('x')"] {
             let Some((mut one, mut two, _fixture)) = begun(place, extra) else { return };
@@ -127,6 +173,70 @@ in_threads_and_processes! {
             assert!(highest >= 6, "{highest}");
             two.ok("INSERT INTO e(v) VALUES('new')");
             assert!(two.integer("SELECT id FROM e") > highest);
+        }
+    }
+}
+
+/// A step of a transaction that uses AUTOINCREMENT, or writes `sqlite_sequence` by hand.
+fn sequence_step(random: &mut StdRng) -> String {
+    let name = ["e", "f", "zz"][random.random_range(0..3)];
+    let table = ["e", "f"][random.random_range(0..2)];
+    let (rowid, seq) = (random.random_range(1..5), random.random_range(-2..40));
+    let seq = if random.random_bool(0.1) { 1_i64 << 50 } else { seq };
+    match random.random_range(0..16) {
+        0..5 => format!("INSERT INTO {table}(v) VALUES(1)"),
+        5 => format!("INSERT OR REPLACE INTO {table}(id, v) VALUES({}, 2)", seq % 40),
+        6 => format!("DELETE FROM {table}"),
+        7 => format!("DELETE FROM sqlite_sequence WHERE name='{name}'"),
+        8 => format!("DELETE FROM sqlite_sequence WHERE rowid={rowid}"),
+        9 => "DELETE FROM sqlite_sequence".to_owned(),
+        10 => format!("UPDATE sqlite_sequence SET name='{name}' WHERE rowid={rowid}"),
+        11 => format!("UPDATE sqlite_sequence SET seq={seq} WHERE name='{name}'"),
+        12 => format!(
+            "INSERT OR REPLACE INTO sqlite_sequence(rowid, name, seq) VALUES({rowid}, '{name}', {seq})"
+        ),
+        13 => "SAVEPOINT s".to_owned(),
+        14 => "ROLLBACK TO s".to_owned(),
+        _ => "RELEASE s".to_owned(),
+    }
+}
+
+#[test]
+fn sequences_that_are_written_by_hand_too_are_those_of_sqlite_before_commit_and_after_it() {
+    let Some(subject) = real_plait("sequences") else { return };
+    let rows = "SELECT rowid, name, seq, (SELECT group_concat(id) FROM e), (SELECT group_concat(id) FROM f) FROM sqlite_sequence";
+    for seed in 0..60 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let fixtures =
+            [subject.clone(), Subject::stock()].map(|subject| Fixture::new(subject, SCHEMA));
+        let connections = fixtures.each_ref().map(Fixture::open);
+        let _others = fixtures.each_ref().map(|fixture| {
+            let other = fixture.open();
+            other.execute("INSERT INTO plain VALUES(0)").expect("somebody is there");
+            other
+        });
+        for _ in 0..12 {
+            let merged = random.random_bool(0.2);
+            let begin = if random.random_bool(0.8) { "BEGIN CONCURRENT" } else { "BEGIN" };
+            let end = if random.random_bool(0.8) { "COMMIT" } else { "ROLLBACK" };
+            let count = random.random_range(1..8);
+            let steps: Vec<_> = (0..count).map(|_| sequence_step(&mut random)).collect();
+            for (at, connection) in connections.iter().enumerate() {
+                if merged {
+                    connection.execute("PRAGMA wal_checkpoint").expect("a merge");
+                }
+                connection.execute(if at == 0 { begin } else { "BEGIN" }).expect("it begins");
+            }
+            for sql in steps.iter().map(String::as_str).chain([end]) {
+                let outcomes = connections.each_ref().map(|c| {
+                    let done = c.execute(sql).map_err(|error| error.code);
+                    (done, c.query(rows))
+                });
+                assert_eq!(
+                    outcomes[0], outcomes[1],
+                    "after {sql} of {begin} {steps:?} (seed {seed})"
+                );
+            }
         }
     }
 }

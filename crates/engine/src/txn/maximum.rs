@@ -7,10 +7,16 @@
 //! this name or of another. Nothing refers to a maximum but by its name, so a commit moves it: to the key under which its
 //! name is committed, or behind all others if its place is taken ([`places`]).
 //!
+//! Who writes such a b-tree by hand, a record of any shape or a tombstone, has decided what is under that key: it hides what is committed
+//! there, and a maximum that is put over it is an ordinary record, which stays where it is. What makes that right is what was read: who
+//! has written by hand what a maximum goes over, or the other way round, counts as a reader of the whole b-tree.
+//!
 //! # Invariants
 //! - **MX1** Of a name there is never more than one committed maximum, as long as nobody writes them by hand.
 //! - **MX2** A maximum is moved where nobody else commits any more before this transaction does: under the commit mutex, or with the
 //!   writer's right. What was committed since the snapshot is in memory then.
+//! - **MX3** Where nobody else has committed since the snapshot nothing moves: what the transaction sees before its COMMIT is there
+//!   after it. A maximum is made where it sees no row, so what is committed under that key or name is what it has hidden by hand.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +24,7 @@ use super::Conn;
 use crate::error::{Conflict, Error, Result};
 use crate::ids::{CommitTs, Generation, Root, SnapshotTs};
 use crate::memtable::EntryKind;
+use crate::txn::write_set::{Write, WriteKind};
 
 /// All but the integer of a record that is a maximum: a header of at most 127 bytes which ends in the type of an
 /// eight-byte integer, the name, and that integer.
@@ -89,6 +96,40 @@ pub fn places(
 }
 
 impl Conn {
+    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
+    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.admit(key, rec.len())?;
+        self.cut_own_gaps(root, key);
+        if self.writes.is_decided(root, key) {
+            self.read_range(root, None, None);
+        }
+        self.writes.put_max(root, key, rec, 0);
+        Ok(())
+    }
+
+    /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
+    pub fn make_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.put_max(root, key, rec)?;
+        if self.records_reads() {
+            match name_of(rec) {
+                Some(name) => self.reads.missing_maximum(Missing {
+                    root,
+                    key: key.to_vec(),
+                    name: name.to_vec(),
+                }),
+                None => self.reads.range(root, None, None),
+            }
+        }
+        Ok(())
+    }
+
+    /// A key is about to be written by hand: over a maximum that was made it is for who has read all of them.
+    pub(super) fn note_by_hand(&mut self, root: Root, key: &[u8]) {
+        if self.reads.missing().iter().any(|made| made.root == root && made.key == key) {
+            self.read_range(root, None, None);
+        }
+    }
+
     /// (MX2) Moves the maxima that this transaction has made to where they go, and raises all of its maxima to what is committed.
     pub(crate) fn resolve_maxima(&mut self) -> Result<()> {
         if !self.writes.has_put_max() {
@@ -114,13 +155,18 @@ impl Conn {
         for root in roots {
             let is_here = |made: &&Missing| {
                 let write = self.writes.get(root, &made.key);
-                // One that a ROLLBACK TO took back is not.
-                made.root == root && write.is_some_and(|w| name_of(w.rec()) == Some(&made.name))
+                // One that a ROLLBACK TO took back is not, nor one that was written over by hand.
+                let is_max = |w: &Write| {
+                    w.kind() == WriteKind::PutMax && name_of(w.rec()) == Some(&made.name)
+                };
+                made.root == root && write.is_some_and(is_max)
             };
             let made: Vec<_> = self.reads.missing().iter().filter(is_here).cloned().collect();
             let last = self.writes.seek(root, crate::memtable::Seek::Last);
             let last = last.map_or_else(Vec::new, |(key, _)| key.to_vec());
-            let moves = places(&made, &self.committed_maxima(root), &last).ok_or_else(|| {
+            let mut committed = self.committed_maxima(root);
+            committed.retain(|key, _| !self.writes.is_decided(root, key));
+            let moves = places(&made, &committed, &last).ok_or_else(|| {
                 Error::Conflict(Box::new(Conflict { root, key: last, ..Conflict::default() }))
             })?;
             if !moves.is_empty() {

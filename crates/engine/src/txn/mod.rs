@@ -386,37 +386,15 @@ impl Conn {
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zeros: usize) -> Result<()> {
         self.admit(key, rec.len() + zeros)?;
         self.cut_own_gaps(root, key);
+        self.note_by_hand(root, key);
         self.write_noting_greatest(root, key, true, |writes| writes.put(root, key, rec, zeros));
-        Ok(())
-    }
-
-    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
-    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
-        self.admit(key, rec.len())?;
-        self.cut_own_gaps(root, key);
-        self.writes.put_max(root, key, rec, 0);
-        Ok(())
-    }
-
-    /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
-    pub fn make_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
-        self.put_max(root, key, rec)?;
-        if self.records_reads() {
-            match maximum::name_of(rec) {
-                Some(name) => self.reads.missing_maximum(maximum::Missing {
-                    root,
-                    key: key.to_vec(),
-                    name: name.to_vec(),
-                }),
-                None => self.reads.range(root, None, None),
-            }
-        }
         Ok(())
     }
 
     /// Deletes an entry; `rec` is the deleted record of an index.
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
+        self.note_by_hand(root, key);
         self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec));
         Ok(())
     }

@@ -164,10 +164,15 @@ impl WriteSet {
     /// Sets a record whose last eight bytes only grow, see [`WriteKind::PutMax`]. Over an own put or delete of
     /// the key it is an ordinary put: this transaction has decided the value itself.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
-        let decided = self.get(root, key).is_some_and(|write| write.kind() != WriteKind::PutMax);
+        let decided = self.is_decided(root, key);
         let kind = if decided { WriteKind::Put } else { WriteKind::PutMax };
         self.has_put_max |= !decided;
         self.set(root, key, kind, rec, zero_tail);
+    }
+
+    /// Whether this transaction has decided what is under the key, by a put or a delete.
+    pub fn is_decided(&self, root: Root, key: &[u8]) -> bool {
+        self.get(root, key).is_some_and(|write| write.kind() != WriteKind::PutMax)
     }
 
     /// Whether a [`WriteKind::PutMax`] may be among the writes.

@@ -227,6 +227,7 @@ fn a_maximum_over_an_own_put_is_a_put() {
     set.put_max(root, b"a", b"1", 0);
     set.put_max(root, b"a", b"2", 0);
     assert_eq!(set.get(root, b"a").expect("written").kind(), WriteKind::PutMax);
+    assert!(!set.is_decided(root, b"a") && !set.is_decided(root, b"b"));
     set.delete(root, b"a", b"");
     set.put_max(root, b"a", b"3", 0);
     assert_eq!(set.get(root, b"a").expect("written").kind(), WriteKind::Put);
