@@ -266,6 +266,37 @@ class Refused(Case):
             db.map("numbers")
         self.assertEqual(list(db.map("numbers", key=int)), [])
 
+    def test_a_kind_of_keys_is_refused_by_exactly_the_columns_that_turn_it_into_something_else(self):
+        """A key of a map that is made is found again as it was."""
+        db = self.open()
+        keys = {str: ["5", "5.0", "x"], int: [5, 2**53, 2**53 + 1, -(2**63)], bytes: [b"5"]}
+        free, text = [str, int, bytes], [str, bytes]
+        columns = {
+            "": free, "BLOB": free, "REALBLOB": free, "TEXT": text, "VARCHAR(9)": text, "REALCHAR": text, "INTEGER": [int], "INT": [int, bytes],
+            "FLOATING POINT": [int, bytes], "CHARINT": [int, bytes], "NUMERIC": [int, bytes], "ANY": [int, bytes], "DATE": [int, bytes],
+            "REAL": [bytes], "DOUBLE": [bytes], "float": [bytes],
+        }
+        strict = {"ANY": free, "TEXT": [str], "INT": [int], "REAL": [], "BLOB": [bytes]}
+        for kind, all in (("", columns), ("STRICT", strict)):
+            for n, (declared, possible) in enumerate(all.items()):
+                table = f"t{n}{kind}"
+                db.execute(f"CREATE TABLE {table}(k {declared} PRIMARY KEY, v) {kind}".replace(", v)", ", v ANY)"))
+                for key, some in keys.items():
+                    with self.subTest(declared=declared, kind=kind, key=key):
+                        try:
+                            map = db.map(table, key=key)
+                            map.update(dict.fromkeys(some, 1))
+                        except ValueError as e:
+                            self.assertNotIn(key, possible, e)
+                            self.assertIn(f"declared {declared.upper()}, as which SQLite stores {key.__name__} as ", str(e))
+                            continue
+                        except plait.Error as e:
+                            self.assertNotIn(key, possible, e)
+                            continue
+                        self.assertIn(key, possible)
+                        self.assertEqual(list(map), sorted(some))
+                        map.clear()
+
     def test_what_sql_has_stored_otherwise_is_said_and_not_converted(self):
         db = self.open()
         map = db.map("m", value=bytes)

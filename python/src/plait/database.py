@@ -20,6 +20,9 @@ _FLAGS = {"r": 0x1, "w": 0x2, "c": 0x2 | 0x4}
 _URI = 0x40
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 _JOURNAL_MODES = ("concurrent", "wal", "delete", "truncate", "persist", "memory", "off")
+# Affinities by what is in the declared type, the first that fits; which turn a kind of key into something else.
+_AFFINITIES = (("integer", ("INT",)), ("text", ("CHAR", "CLOB", "TEXT")), ("none", ("BLOB",)), ("real", ("REAL", "FLOA", "DOUB")))
+_CONVERTING = {"str": ("integer", "real", "numeric"), "int": ("text", "real"), "bytes": (), "any": ()}
 
 _open = weakref.WeakSet()
 
@@ -172,15 +175,25 @@ class Database:
         if answer != asked and not self._private:
             raise _plait.Error(f"the database is in journal mode {answer} and cannot be brought into {asked}")
 
-    def _check_key(self, schema, table, kind):
-        """A key that the column's affinity turns into another type could be written, and not be read."""
+    def _column(self, schema, table):
+        """The declared type of a map's key, and its affinity as SQLite has it; none: what is written stays as it is."""
         rows = self.execute("SELECT upper(type) FROM pragma_table_xinfo(?, ?) WHERE pk = 1", (table, schema)).fetchall()
         declared = rows[0][0] if rows else ""
-        is_integer = "INT" in declared
-        is_text = not is_integer and any(word in declared for word in ("CHAR", "CLOB", "TEXT"))
-        is_free = not is_integer and not is_text and ("BLOB" in declared or declared == "")
-        if kind == "str" and not (is_text or is_free) or kind == "int" and is_text:
-            raise ValueError(f"the keys of {table} are {declared}, which turns {kind} into something else: say key= of that type, or key=None")
+        if declared == "ANY" and (1,) in self.execute("SELECT strict FROM pragma_table_list(?) WHERE schema = ? COLLATE NOCASE", (table, schema)).fetchall():
+            return declared, "none"
+        for affinity, words in _AFFINITIES:
+            if any(word in declared for word in words):
+                return declared, affinity
+        return declared, "numeric" if declared else "none"
+
+    def _check_key(self, schema, table, kind):
+        """A key that the column's affinity turns into another type could be written, and not be read."""
+        declared, affinity = self._column(schema, table)
+        if affinity in _CONVERTING[kind]:
+            raise ValueError(
+                f"the keys of {table} are declared {declared or 'without a type'}, as which SQLite stores {kind} as {affinity}"
+                f"{' where it looks like a number' if kind == 'str' else ''}: say key= of that type, or key=None"
+            )
 
     def close(self):
         """Closes the connections of all threads; a call in progress ends first. Open transactions are rolled back."""
