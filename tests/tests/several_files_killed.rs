@@ -3,6 +3,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::crash::points::crash_points;
+use plait_tests::os;
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::Recording;
 use plait_tests::sqlite::{BUSY, IOERR};
@@ -474,6 +475,38 @@ fn who_cleans_up_may_die_at_any_step_too() {
                 assert_eq!(stage.audit(there, true), decided, "{}", stage.name);
             }
         }
+    }
+}
+
+/// It is there for all who begin after the death, and who cleans up is not through: they wait for him, or are told so.
+#[test]
+fn who_begins_to_read_waits_for_who_cleans_up() {
+    let Some(subject) = real_plait("kills") else { return };
+    for (point, is_through) in [("several.inherited", false), ("several.resolved", true)] {
+        let stage = Stage::new(&subject, Other::Concurrent, format!("heir at {point}"));
+        let there = witnesses(&stage, Scene::Beside);
+        stage.kill_at("several.decided", 1);
+        let crash = Subject::plait_with_crash_points();
+        let mut heir = Actor::in_process_with("heir", &crash, &[("PLAIT_STOP_AT", point)]);
+        heir.send_open(&stage.fixture.database());
+        heir.await_stop();
+        let count = "SELECT count(*) FROM t WHERE id=2";
+        let mut newcomer = Actor::idle(Place::Processes, "newcomer", &subject);
+        newcomer.open(&stage.fixture.database()).expect("it opens");
+        newcomer.busy_timeout(std::time::Duration::from_secs(60));
+        if is_through {
+            assert_eq!(newcomer.integer(count), 1, "{point}: it is missing at first");
+            os::resume(heir.pid()).expect("it goes on");
+        } else {
+            newcomer.send(count);
+            assert!(newcomer.still_waits_after(std::time::Duration::from_millis(300)), "{point}");
+            os::resume(heir.pid()).expect("it goes on");
+            let reply = newcomer.finish();
+            assert_eq!(reply.rows, [[1.into()]], "{point}: {:?}", reply.error);
+        }
+        assert_eq!(heir.finish().error, None, "{point}");
+        drop((heir, newcomer));
+        assert!(stage.audit(there, true), "{}", stage.name);
     }
 }
 

@@ -342,14 +342,17 @@ static int plMapMisuse(plait_map *m){
   return SQLITE_MISUSE_BKPT;
 }
 
+/* K3 */
+static int plMapBusy(plait_map *m){
+  sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "map of \"%s\" is in the middle of another call", m->zTable);
+  return SQLITE_MISUSE_BKPT;
+}
+
 /* Runs an operation as a statement. What it needs of memory is given back by then. */
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
   int nTry, rc;
-  if( m->bBusy ){
-    sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "map of \"%s\" is in the middle of another call", m->zTable);
-    return SQLITE_MISUSE_BKPT;
-  }
+  if( m->bBusy ) return plMapBusy(m);
   if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
     sqlite3ErrorWithMsg(m->db, SQLITE_READONLY, "map of \"%s\" was opened with PLAIT_MAP_READONLY", m->zTable);
     return SQLITE_READONLY;
@@ -438,6 +441,23 @@ static void plMapRelease(plait_map *m){
   if( bLast ) sqlite3_free(m);
 }
 
+/* A map that failed to open: makes its table if there is none, and else leaves the text of why it failed. */
+static int plMapMake(plait_map *m, const char *zForm, PlOp *pOp){
+  sqlite3 *db = m->db;
+  char *zWhy = sqlite3_mprintf("%s", sqlite3_errmsg(db));
+  int rc = SQLITE_ERROR;
+  if( plMapAskSql(m)!=SQLITE_OK ){
+    char *z = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS \"%w\".\"%w\"%s", m->zDb, m->zTable, zForm);
+    rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
+    sqlite3_free(z);
+    if( rc==SQLITE_OK ) rc = plMapRun(m, PLP_READ, pOp);
+  }else{
+    sqlite3ErrorWithMsg(db, rc, "%s", zWhy ? zWhy : sqlite3ErrStr(rc));
+  }
+  sqlite3_free(zWhy);
+  return rc;
+}
+
 SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, int flags, plait_map **ppMap){
   plait_map *m;
   PlOp op;
@@ -473,12 +493,7 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
     }else{
       rc = plMapRun(m, PLP_READ, &op);
     }
-    if( rc==SQLITE_ERROR && zForm && plMapAskSql(m)!=SQLITE_OK ){
-      char *z = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS \"%w\".\"%w\"%s", m->zDb, m->zTable, zForm);
-      rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
-      sqlite3_free(z);
-      if( rc==SQLITE_OK ) rc = plMapRun(m, PLP_READ, &op);
-    }
+    if( rc==SQLITE_ERROR && zForm ) rc = plMapMake(m, zForm, &op);
   }
   rc = sqlite3ApiExit(db, rc);
   if( rc && m ){
@@ -493,6 +508,11 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
 SQLITE_API int plait_map_close(plait_map *m){
   if( m==0 ) return SQLITE_OK;
   sqlite3_mutex_enter(m->db->mutex);
+  if( m->bBusy ){
+    int rc = plMapBusy(m);
+    sqlite3_mutex_leave(m->db->mutex);
+    return rc;
+  }
   plMapRelease(m);
   return SQLITE_OK;
 }

@@ -258,7 +258,7 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
 
 /*
 ** Close a map, and free all that it has answered. Closing NULL does nothing. A map with open cursors lives, for them alone, until
-** the last of them is closed. Always SQLITE_OK.
+** the last of them is closed. SQLITE_OK, or SQLITE_MISUSE from within a call on this map, which then stays open.
 */
 SQLITE_API int plait_map_close(plait_map *pMap);
 

@@ -17,7 +17,7 @@
 //!   of the table, with the kind of what is left in the word or in the state of the slot.
 //! - N2 While `UNSETTLED` stands in `right_owner` nobody commits, and while a word of `merge_owner` says unsettled nobody
 //!   writes to the base but who settles. So doing it again after a failure meets the same base.
-//! - N3 Readers need none of it and go on, but for what is known to be committed (K9 in prepared.rs).
+//! - N3 Readers need none of it and go on, but for what is known to be committed, or prepared and about to be resolved (K9, K10 in prepared.rs).
 //! - N4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

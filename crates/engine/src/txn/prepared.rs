@@ -30,9 +30,12 @@
 //! - K9 Once somebody knows that it is committed and has failed to apply it, nobody begins to read without it: `prepared_withheld`
 //!   says so to all, and each tries before he gives up. So whoever was told of the commit, or has seen its other files, meets
 //!   the whole transaction here or an error. Before that first failure it is as if its author were still at it.
+//! - K10 Who begins to read after the death of its author waits for who resolves it, or is told BUSY: it is there for all who begin then, or
+//!   for none. What resolves it is settled before it is seen to be resolved.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
 
 use super::commit::{PoisonOnPanic, Room};
 use super::commit_lock::damaged_ring;
@@ -51,6 +54,11 @@ use crate::merge::Room as Space;
 use crate::several::{self, Verdict};
 use crate::shm::layout::{fence, txn_state};
 use crate::shm::mutex::Guard;
+
+/// How long a reader waits for who resolves what a dead author has left; he is done in a moment if he is not stopped.
+const HEIR_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks whether he is.
+const HEIR_NAP: Duration = Duration::from_millis(1);
 
 /// Room for the name of a super-journal in a frame that is not made yet.
 const MARK_BYTES_MAX: u64 = 8192;
@@ -413,6 +421,8 @@ impl Database {
             // The order of a commit (commit.rs).
             c.visible_ts.store(ts.get(), Release);
             self.log_shared().note_newest_ts(ts.get());
+            // K10: before anybody finds it resolved.
+            self.settle(ts.get(), needs);
             c.prepared_end.store(0, Release);
             c.applied_lsn.store(end.get(), Release);
             if ops.clone().next().is_some() {
@@ -493,11 +503,38 @@ impl Database {
         if self.control().prepared_end.load(Acquire) == 0 {
             return Ok(());
         }
+        let begun = Instant::now();
         let mut tried = Ok(());
-        if !self.is_owner_alive(self.control().right_owner.load(Acquire)) {
-            tried = self.reap_and_settle().and_then(|(_, settled)| settled);
+        while self.has_unresolved() && !self.is_withheld() {
+            let owner = self.control().right_owner.load(Acquire);
+            if !self.is_owner_alive(owner) {
+                tried = self.reap_and_settle().and_then(|(_, settled)| settled);
+                if tried.is_err() || !self.has_unresolved() {
+                    break;
+                }
+            } else if !self.is_heir(owner) {
+                // Its author lives, and nobody was told of it.
+                break;
+            }
+            // K10: somebody else is at it.
+            if begun.elapsed() >= HEIR_PATIENCE {
+                return Err(self.say_inherited(owner));
+            }
+            std::thread::sleep(HEIR_NAP);
         }
         if self.is_withheld() { Err(self.say_withheld(tried.err())) } else { Ok(()) }
+    }
+
+    /// Whether the holder of the right resolves, or settles, what somebody dead has left: it has no transaction of its own.
+    fn is_heir(&self, owner: u32) -> bool {
+        SlotIndex::from_word(owner).is_some_and(|slot| self.slot(slot).txn.load(Relaxed) == 0)
+    }
+
+    fn say_inherited(&self, owner: u32) -> Error {
+        Error::Busy(format!(
+            "{} brings in, or takes back, a transaction over several files of a process that died, and what others read depends on it; retry",
+            self.say_owner(owner)
+        ))
     }
 
     /// What is prepared is committed, and could not be applied (K9). The caller has its right.
