@@ -416,11 +416,14 @@ static int bound_from(Map *map, PyObject *o, Value *out){
   return 0;
 }
 
+/* Besides the flags of plait.h: the range ends where texts do, at the first of all bytes. */
+#define IN_TEXT 0x100
+
 static int range_enter(Map *map, Op *op, PyObject *lo, PyObject *hi, int flags, plait_range *range){
   if( bound_from(map, lo, &op->key) || bound_from(map, hi, &op->other) || op_enter(op, map) ) return -1;
   range->lo = op->key.v;
-  range->hi = op->other.v;
-  range->flags = flags;
+  range->hi = flags & IN_TEXT ? plait_bytes("", 0) : op->other.v;
+  range->flags = flags & IN_TEXT ? PLAIT_HI_OPEN : flags;
   return 0;
 }
 

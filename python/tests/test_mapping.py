@@ -128,6 +128,80 @@ class Views(Case):
         map["a1"] = 1
         self.assertEqual(list(keys), ["a1"])
 
+    def refused(self, map, text, **asked):
+        before = list(map.items())
+        for attempt in (map.keys, map.items, map.values, map.first, map.last, map.delete_range):
+            with self.assertRaisesRegex(plait.Error, text):
+                list(attempt(**asked) or ())
+        self.assertEqual(list(map.items()), before)
+
+    def test_bounds_beside_a_prefix_are_refused_where_the_prefix_alone_is(self):
+        """Under such a collation what lies between two bounds need not begin with what they begin with."""
+        db = self.open()
+        columns = {"TEXT COLLATE NOCASE PRIMARY KEY": ["apple", "Avocado", "banana"], "TEXT COLLATE RTRIM PRIMARY KEY": ["a", "a b"],
+                   "BLOB COLLATE NOCASE PRIMARY KEY": [b"a", b"A"], "INTEGER PRIMARY KEY": [1, 2]}
+        for n, (declared, keys) in enumerate(columns.items()):
+            db.execute(f"CREATE TABLE m{n}(k {declared}, v)")
+            map = db.map(f"m{n}", key=type(keys[0]) if n < 2 else None)
+            map.update(dict.fromkeys(keys, 1))
+            prefix = b"a" if isinstance(keys[0], bytes) else "a"
+            for bounds in ({}, {"start": prefix}, {"stop": prefix * 2}, {"start": prefix, "stop": prefix * 2}):
+                with self.subTest(declared=declared, **bounds):
+                    self.refused(map, "a prefix must be text or bytes, and the collation of the key BINARY", prefix=prefix, **bounds)
+
+    def test_bounds_beside_a_prefix_of_text_are_refused_where_order_is_not_pythons(self):
+        db = self.open()
+        db.execute("CREATE TABLE n(k NUMERIC PRIMARY KEY, v)")
+        map = db.map("n", key=None)
+        map.update({"a": 1, "5": 2, b"a": 3, b"b": 4})
+        self.assertEqual(list(map), [5, "a", b"a", b"b"])
+        self.refused(map, "stored as a number", prefix="", start="5")
+        self.refused(map, "stored as a number", prefix="/", stop="0")
+        self.assertEqual(list(map.keys(prefix="", reverse=True)), ["a"])
+        self.assertEqual(list(map.keys(prefix=b"", start=b"b")), [b"b"])
+        other = self.open(self.path + "16", journal_mode="wal")
+        other.execute("PRAGMA encoding='UTF-16le'")
+        map = other.map("m")
+        map.update(dict.fromkeys(["a", "\u0100", "a\u0100"], 1))
+        self.refused(map, "UTF-16", prefix="a", start="a")
+        self.assertEqual(list(map.keys(prefix="a")), ["a", "a\u0100"])
+
+    def test_bounds_beside_a_prefix_take_no_keys_of_another_type(self):
+        db = self.open(synchronous="off")
+        keys = [5, 7.5, "", "x", "\U0010ffff", "\U0010ffffa", b"", b"x", b"\xff", b"\xffa"]
+        map = db.map("m", key=None)
+        for prefix in ["", "x", "\U0010ffff", b"", b"x", b"\xff"]:
+            for start in [None, *keys]:
+                for stop in [None, *keys]:
+                    map.update(dict.fromkeys(keys, 1))
+                    asked = {"prefix": prefix, "start": start, "stop": stop}
+                    if not all(bound is None or type(bound) is type(prefix) for bound in (start, stop)):
+                        with self.assertRaisesRegex(TypeError, "keys that begin with the prefix are"):
+                            map.delete_range(**asked)
+                        continue
+                    inside = [
+                        k for k in keys if type(k) is type(prefix) and k.startswith(prefix)
+                        and (start is None or k >= start) and (stop is None or k < stop)
+                    ]
+                    self.assertEqual(list(map.keys(**asked)), inside, asked)
+                    self.assertEqual(map.delete_range(**asked), len(inside), asked)
+                    self.assertEqual(list(map), [k for k in keys if k not in inside], asked)
+        texts = db.map("t")
+        texts["a"] = 1
+        db.execute("INSERT INTO t VALUES(x'61', 2)")
+        self.assertEqual(list(texts.keys(prefix="", start="a")), ["a"])
+        self.assertEqual(texts.delete_range(prefix="", start="a"), 1)
+        self.assertEqual(db.execute("SELECT typeof(k), v FROM t").fetchall(), [("blob", 2)])
+
+    def test_every_bound_beside_a_prefix_is_looked_at(self):
+        map = self.open().map("m")
+        for asked in ({"start": "\ud800"}, {"stop": "\ud800"}, {"start": "\udfff", "stop": "b"}):
+            with self.assertRaises(UnicodeEncodeError):
+                map.keys(prefix="a", **asked)
+        bytes_of = self.open().map("b", key=bytes)
+        bytes_of.update({b"a": 1, b"ab": 2, b"b": 3})
+        self.assertEqual(list(bytes_of.keys(prefix=bytearray(b"a"), start=memoryview(b"ab"), stop=bytearray(b"b"))), [b"ab"])
+
     def test_rows_may_be_written_and_removed_while_they_are_walked_over(self):
         map = self.open().map("m", key=int)
         map.update({i: 0 for i in range(100)})

@@ -11,6 +11,8 @@ _READONLY = 0x01
 _CREATE = {"int": 0x10, "bytes": 0x20, "any": 0x20, "str": 0x40}
 _HI_OPEN = 0x2
 _PREFIX = 0x4
+# One of map.c: up to the end of all texts, behind which bytes begin.
+_IN_TEXT = 0x100
 
 _NO_BOUND = ...
 _KEYS, _VALUES, _ITEMS = 0, 1, 2
@@ -45,21 +47,40 @@ def _after_prefix(prefix):
     return kept[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
-def _range(prefix, start, stop):
+def _bytes(o):
+    return bytes(o) if isinstance(o, (bytearray, memoryview)) else o
+
+
+def _range(mapping, prefix, start, stop):
     """(low, high, flags) for C."""
     if prefix is None:
         return (_NO_BOUND if start is None else start, _NO_BOUND if stop is None else stop, _HI_OPEN)
-    if isinstance(prefix, (bytearray, memoryview)):
-        prefix = bytes(prefix)
+    prefix = _bytes(prefix)
     if not isinstance(prefix, (str, bytes)):
         raise TypeError(f"a prefix is str or bytes, not {type(prefix).__name__}")
     if start is None and stop is None:
         return (prefix, _NO_BOUND, _PREFIX)
+    return _range_within(mapping, prefix, _bytes(start), _bytes(stop))
+
+
+def _range_within(mapping, prefix, start, stop):
+    """The bounds of what begins with prefix and lies in a range: in Python's order, which has to be that of the keys."""
+    kind = str if isinstance(prefix, str) else bytes
+    for name, bound in (("start", start), ("stop", stop)):
+        if bound is not None and not isinstance(bound, kind):
+            raise TypeError(f"{name} is {type(bound).__name__}, and keys that begin with the prefix are {kind.__name__}")
+        if isinstance(bound, str):
+            bound.encode()  # a lone surrogate is refused also where the other bound is taken
+    mapping._has(prefix, _NO_BOUND, _PREFIX, prefix)  # refuses where the prefix alone is refused
+    if kind is str:
+        mapping._check_text_order()
     high = _after_prefix(prefix)
     if stop is not None:
         high = stop if high is None else min(high, stop)
     low = prefix if start is None else max(prefix, start)
-    return (low, _NO_BOUND if high is None else high, _HI_OPEN)
+    if high is None:
+        return (low, _NO_BOUND, _IN_TEXT if kind is str else 0)
+    return (low, high, _HI_OPEN)
 
 
 class _View:
@@ -69,7 +90,7 @@ class _View:
 
     def __init__(self, mapping, prefix=None, start=None, stop=None, reverse=False):
         super().__init__(mapping)
-        self._bounds = _range(prefix, start, stop)
+        self._bounds = _range(mapping, prefix, start, stop)
         self._reverse = bool(reverse)
 
     def __len__(self):
@@ -119,6 +140,8 @@ class Items(_View, ItemsView):
 class Map(_plait.Map, MutableMapping):
     """A table of one key and one value as a mapping. Made by Database.map(); any thread may use it."""
 
+    _has_text_order = False
+
     def __init__(self, db, table, key, value, schema, create):
         kind = key_kind(key)
         value, codec = value_kind(value)
@@ -146,6 +169,18 @@ class Map(_plait.Map, MutableMapping):
         if handle is None:
             handle = mine.handles[self._place] = _plait.Handle(mine.conn, *self._place)
         return handle
+
+    def _check_text_order(self):
+        """Python has texts in the order of UTF-8, and a bound may be stored as a number."""
+        if self._has_text_order:
+            return
+        schema, table, _ = self._place
+        declared, affinity = self._db._column(schema, table)
+        if affinity not in ("none", "text"):
+            raise _plait.Error(f"the keys of {table} are declared {declared}, where a text may be stored as a number: prefix= goes without start= and stop= there")
+        if self._db.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
+            raise _plait.Error("the database has its texts in UTF-16, in another order than Python's: prefix= goes without start= and stop= there")
+        self._has_text_order = True
 
     def __repr__(self):
         return f"<plait.Map {self.name!r} of {self._db!r}>"
@@ -179,11 +214,11 @@ class Map(_plait.Map, MutableMapping):
 
     def first(self, prefix=None, start=None, stop=None):
         """The pair with the least of these keys, or None."""
-        return self._end(*_range(prefix, start, stop), False)
+        return self._end(*_range(self, prefix, start, stop), False)
 
     def last(self, prefix=None, start=None, stop=None):
         """The pair with the greatest of these keys, or None."""
-        return self._end(*_range(prefix, start, stop), True)
+        return self._end(*_range(self, prefix, start, stop), True)
 
     def get_many(self, keys, default=None):
         """The values of several keys, in one snapshot: a list."""
@@ -240,7 +275,7 @@ class Map(_plait.Map, MutableMapping):
 
     def delete_range(self, prefix=None, start=None, stop=None):
         """Removes the rows of a range, all or nothing; how many they were."""
-        return self._delete_range(*_range(prefix, start, stop))
+        return self._delete_range(*_range(self, prefix, start, stop))
 
     def compare_and_swap(self, key, expected, value):
         """Writes value if the stored one is expected, and says whether. ABSENT as expected: no such key; as value: removes it.
