@@ -312,7 +312,7 @@ static void conn_dealloc(PyObject *self){
   object_free(self);
 }
 
-/* From any thread: what is in progress in another one ends first, and the connection with it. */
+/* From any thread: what is in progress in another one ends first, and the connection with it, after this has returned (is_gone). */
 static PyObject *conn_close(PyObject *self, PyObject *unused){
   Connection *c = (Connection*)self;
   (void)unused;
@@ -411,6 +411,20 @@ static PyObject *conn_closed(PyObject *self, void *unused){
   return PyBool_FromLong(c->db==NULL || c->closing);
 }
 
+/* In a call, which a close that comes now does not end. */
+static PyObject *conn_is_busy(PyObject *self, void *unused){
+  Connection *c = (Connection*)self;
+  (void)unused;
+  return PyBool_FromLong(c->users && c->fork_count==fork_count);
+}
+
+/* Its close has come to its end: until then db is NULL in the middle of it. */
+static PyObject *conn_is_gone(PyObject *self, void *unused){
+  Connection *c = (Connection*)self;
+  (void)unused;
+  return PyBool_FromLong(c->db==NULL && !c->users);
+}
+
 static PyMethodDef methods[] = {
   {"close", conn_close, METH_NOARGS, NULL},
   {"interrupt", conn_interrupt, METH_NOARGS, NULL},
@@ -429,6 +443,8 @@ static PyGetSetDef attributes[] = {
   {"last_insert_rowid", conn_number, NULL, NULL, (void*)2},
   {"in_transaction", conn_in_transaction, NULL, NULL, NULL},
   {"closed", conn_closed, NULL, NULL, NULL},
+  {"is_busy", conn_is_busy, NULL, NULL, NULL},
+  {"is_gone", conn_is_gone, NULL, NULL, NULL},
   {NULL, NULL, NULL, NULL, NULL},
 };
 

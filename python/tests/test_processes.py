@@ -118,6 +118,69 @@ class Processes(Case):
         self.assertEqual(self.beside(), [])
         self.assertEqual(self.open().map("m"), {"a": 1, "b": 2, "c": 3})
 
+    def test_the_end_of_the_interpreter_closes_what_daemon_threads_are_writing(self):
+        program = """
+            import sys, threading, plait
+            db = plait.open(sys.argv[1], synchronous="normal")
+            map = db.map("m")
+            started = threading.Barrier(4)
+            def write(i):
+                map.add(i, 1)
+                started.wait()
+                while True:
+                    map.add(i, 1)
+                    if i == "again":
+                        with plait.open(sys.argv[1]) as another:
+                            another.map("m").add("another", 1)
+            for i in ("a", "b", "again"):
+                threading.Thread(target=write, args=(i,), daemon=True).start()
+            started.wait()
+        """
+        for _ in range(5):
+            self.ends_well(self.python(program, self.path))
+            self.assertEqual(self.beside(), [])
+            stock = sqlite3.connect(self.path)
+            self.assertGreaterEqual(stock.execute("SELECT count(*) FROM m").fetchone()[0], 3)
+            stock.close()
+
+    def test_the_end_of_the_interpreter_is_not_held_up_by_daemon_threads(self):
+        """What the library runs or waits for is interrupted; for Python inside of a call there is a limit."""
+        program = """
+            import sys, threading, time, plait
+            db = plait.open(sys.argv[1], timeout=None)
+            map = db.map("m")
+            if sys.argv[2] != "wait":
+                map["a"] = 1
+            started = threading.Event()
+            class Slow:
+                def __len__(self):
+                    return 1
+                def __getitem__(self, i):
+                    started.set()
+                    time.sleep(3600)
+            def run():
+                started.set()
+                db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n")
+            def wait():
+                started.set()
+                map["a"] = 2
+            def sleep():
+                db.execute("SELECT ?", Slow())
+            threading.Thread(target={"run": run, "wait": wait, "sleep": sleep}[sys.argv[2]], daemon=True).start()
+            started.wait()
+            time.sleep(0.3)
+        """
+        self.ends_well(self.python(program, self.path, "run"), 30)
+        self.assertEqual(self.beside(), [])
+        self.ends_well(self.python(program, self.path, "sleep"), 30)
+        db = self.open()
+        with db.transaction():
+            db.map("m")["held"] = 1
+            self.ends_well(self.python(program, self.path, "wait"), 30)
+        self.assertEqual(db.map("m"), {"a": 1, "held": 1})
+        db.close()
+        self.assertEqual(self.beside(), [])
+
     def test_what_was_reported_durable_outlives_kill_9(self):
         program = """
             import asyncio, sys, plait

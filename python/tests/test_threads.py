@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sqlite3
 import threading
+from unittest import mock
 
 import plait
 from place import Case
@@ -174,25 +176,147 @@ class Threads(Case):
         self.assertEqual(told, ["the database is closed"] * 3)
         self.assertEqual(self.beside(), [])
 
-    def test_close_waits_for_nobody_and_a_call_in_progress_closes_behind_itself(self):
+    def test_after_close_the_file_is_plain_though_other_threads_were_writing(self):
+        for _ in range(5):
+            db = self.open(synchronous="normal")
+            map = db.map("m")
+            counts, started = [map.get(str(i), 0) for i in range(3)], threading.Barrier(4)
+
+            def work(i):
+                try:
+                    while True:
+                        counts[i] = map.add(str(i), 1)
+                        if counts[i] % 100 == 1:
+                            started.wait(60)
+                except (plait.Error, threading.BrokenBarrierError):
+                    pass
+
+            threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+            for thread in threads:
+                thread.start()
+            started.wait(60)
+            db.close()
+            left, acknowledged = self.beside(), list(counts)
+            started.abort()
+            stock = sqlite3.connect(self.path)
+            stored = dict(stock.execute("SELECT k, v FROM m"))
+            stock.close()
+            for thread in threads:
+                thread.join(60)
+            self.assertEqual(left, [])
+            self.assertTrue(all(stored[str(i)] >= n for i, n in enumerate(acknowledged)), (stored, acknowledged))
+            self.assertEqual(stored, {str(i): n for i, n in enumerate(counts)})
+
+    def test_every_close_waits_also_beside_another_and_beside_threads_that_begin(self):
+        for _ in range(20):
+            db = self.open(synchronous="off")
+            map = db.map("m")
+            map["a"] = 1
+            together, left = threading.Barrier(5), []
+
+            def close():
+                together.wait(60)
+                db.close()
+                left.append(self.beside())
+
+            def begin():
+                together.wait(60)
+                self.refused(map, [])
+
+            self.all(close, close, begin, begin, begin)
+            self.assertEqual(left, [[], []])
+
+    def waiting(self, map, *others):
+        """A thread whose write waits for a transaction that another database object has, and what became of it."""
+        failed = []
+        thread = threading.Thread(target=self.refused, args=(map, failed))
+        thread.start()
+        self.until(lambda: self.is_waiting(*others))
+        return thread, failed
+
+    def test_close_waits_for_a_call_that_waits_for_a_lock(self):
         db, other = self.open(), self.open()
         map = db.map("m")
-        failed = []
-        hold = other.transaction()
-        hold.__enter__()
-        waiting = threading.Thread(target=lambda: self.refused(map, failed))
-        waiting.start()
-        self.until(lambda: self.is_waiting(other))
-        db.close()
-        hold.__exit__(None, None, None)
-        waiting.join(60)
-        self.assertFalse(waiting.is_alive())
-        self.assertEqual(failed, [None])
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold():
+            with other.transaction():
+                held.set()
+                go_on.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        waiting, failed = self.waiting(map, other)
+        closing = threading.Thread(target=db.close)
+        closing.start()
+        closing.join(0.3)
+        self.assertEqual((closing.is_alive(), failed), (True, []))
         with self.assertRaisesRegex(plait.Error, "closed"):
             map["a"]
+        go_on.set()
+        closing.join(60)
+        self.assertEqual((closing.is_alive(), failed), (False, [None]))
+        for thread in (holder, waiting):
+            thread.join(60)
         self.assertEqual(other.map("m")["a"], 1)
         other.close()
         self.assertEqual(self.beside(), [])
+
+    def test_close_does_not_wait_without_end_for_a_call_that_waits_for_its_own_thread(self):
+        for timeout, seen in ((0.5, plait.Busy), (None, plait.Interrupted)):
+            db, other = self.open(timeout=timeout), self.open()
+            map = db.map("m")
+            with other.transaction():
+                waiting, failed = self.waiting(map, other)
+                with mock.patch("plait.database._OWN_INTERRUPT", 1.0):
+                    db.close()
+                self.until(lambda: failed)
+                self.assertIn(failed, [[seen], [plait.Interrupted]])
+            waiting.join(60)
+            other.close()
+            self.assertEqual(self.beside(), [])
+
+    def test_close_within_a_call_of_its_own_thread_does_not_wait(self):
+        """Else two threads could wait for each other's calls."""
+        db, other = self.open(), self.open()
+        map = db.map("m")
+
+        class Closing:
+            def __del__(self):
+                db.close()
+
+        class Parameters:
+            def __len__(self):
+                return 1
+
+            def __getitem__(self, i):
+                Closing()
+                return 1
+
+        with other.transaction():
+            waiting, failed = self.waiting(map, other)
+            with self.assertRaises(plait.Error):
+                db.execute("SELECT ?", Parameters()).fetchall(), db.execute("SELECT 1")
+            self.assertEqual((failed, waiting.is_alive(), db.closed), ([], True, True))
+        waiting.join(60)
+        self.assertEqual(failed, [None])
+        other.close()
+        self.assertEqual(self.beside(), [])
+
+    def test_close_within_a_generator_whose_pairs_are_being_written_ends_it(self):
+        def pairs(closes):
+            for i in range(5000):
+                if i == 3000:
+                    closes()
+                yield str(i), i
+
+        db = self.open()
+        map = db.map("m")
+        with self.assertRaisesRegex(plait.Error, "closed"):
+            map.update(pairs(db.close))
+        self.assertEqual(self.beside(), [])
+        self.assertEqual(len(self.open().map("m")), 0)
 
     @staticmethod
     def refused(map, failed):

@@ -24,17 +24,31 @@ _JOURNAL_MODES = ("concurrent", "wal", "delete", "truncate", "persist", "memory"
 _AFFINITIES = (("integer", ("INT",)), ("text", ("CHAR", "CLOB", "TEXT")), ("none", ("BLOB",)), ("real", ("REAL", "FLOA", "DOUB")))
 _CONVERTING = {"str": ("integer", "real", "numeric"), "int": ("text", "real"), "bytes": (), "any": ()}
 
+# Those whose connections are not all known to be closed.
 _open = weakref.WeakSet()
+_is_ending = False
+
+# In seconds: how long the end of the process waits for calls of daemon threads, and when it begins to interrupt them.
+_END_WAIT, _END_INTERRUPT = 5.0, 3.0
+# When a close interrupts calls that may wait for a transaction of the thread that closes, at the latest.
+_OWN_INTERRUPT = 10.0
 
 
 @atexit.register
 def _close_all():
-    """The last close of a database leaves one plain file: not to be left to the end of the process."""
-    for db in list(_open):
+    """The last close of a database leaves one plain file: not to be left to the end of the process. Daemon threads are still running."""
+    global _is_ending
+    _is_ending = True
+    every = [db for db in list(_open) if db._pid == os.getpid()]
+    left = []
+    for db in every:
         try:
-            db.close()
+            left.append((db, db._begin_close()))
         except _plait.Error:
             pass
+    began = time.monotonic()
+    for db, connections in left:
+        db._wait_until_closed(connections, began + _END_INTERRUPT, began + _END_WAIT)
 
 
 class _Mine:
@@ -85,18 +99,20 @@ class Database:
         self._pid = os.getpid()
         self._owner = threading.get_ident()
         self._local = threading.local()
-        self._lock = threading.Lock()
+        # Taken again by a close() that a signal handler or __del__ makes in between.
+        self._lock = threading.RLock()
         self._all = weakref.WeakSet()
+        self._opening = []  # threads
         self._closed = False
         self.readonly = flag == "r"
         if not self._private:
             beside.refuse_others(self._path, uri)
+        _open.add(self)
         try:
             self._set_journal_mode(self._mine().conn, journal_mode)
         except BaseException:
             self.close()
             raise
-        _open.add(self)
 
     # ---- connections ----
 
@@ -112,20 +128,38 @@ class Database:
             raise _plait.Error("this database was opened before fork(), by the parent of this process: open it again here")
         if self._private and self._owner != threading.get_ident():
             raise _plait.Error("a database in memory belongs to the thread that has opened it")
+        if _is_ending and threading.current_thread() is not threading.main_thread():
+            raise _plait.Error("the interpreter is ending")
+        me = threading.get_ident()
         try:
-            conn = _plait.Connection(self._path, self._flags, int(self._timeout * 1000))
-            mine = _Mine(conn)
-            conn.script(self._pragmas)
-        except _plait.Error as e:
-            if (what := self._cannot_be_opened(e.sqlite_errorname)) is None:
-                raise
-            raise _again(e, f"{os.fsdecode(self._path)}: {e}: {what}") from None
-        with self._lock:
-            if self._closed:
-                raise _plait.Error("the database is closed")
-            self._all.add(mine)
+            with self._lock:
+                if self._closed:
+                    raise _plait.Error("the database is closed")
+                self._opening.append(me)
+            mine = self._connect()
+        finally:
+            with self._lock:
+                if me in self._opening:
+                    self._opening.remove(me)
         self._local.mine = mine
         return mine
+
+    def _connect(self):
+        mine = None
+        try:
+            mine = _Mine(_plait.Connection(self._path, self._flags, int(self._timeout * 1000)))
+            mine.conn.script(self._pragmas)
+            with self._lock:
+                self._all.add(mine)
+            if self._closed:
+                raise _plait.Error("the database is closed")
+            return mine
+        except BaseException as e:
+            if mine is not None:
+                mine.close()
+            if not isinstance(e, _plait.Error) or (what := self._cannot_be_opened(getattr(e, "sqlite_errorname", ""))) is None:
+                raise
+            raise _again(e, f"{os.fsdecode(self._path)}: {e}: {what}") from None
 
     def _cannot_be_opened(self, name):
         """What is wrong with the file, and what to do; None if that is not the matter."""
@@ -196,13 +230,44 @@ class Database:
             )
 
     def close(self):
-        """Closes the connections of all threads; a call in progress ends first. Open transactions are rolled back."""
+        """Closes the connections of all threads; calls in progress end first, and it waits for them. Open transactions are rolled back.
+
+        From within a call of its own thread (a signal handler, __del__) it does not wait: then the calls close behind themselves.
+        """
+        if self._pid != os.getpid():
+            if self._closed:
+                return
+            raise _plait.Error("this database was opened before fork(), by the parent of this process: open it again here")
+        connections = self._begin_close()
+        mine = [(db, own.conn) for db in {self, *_open} if (own := getattr(db._local, "mine", None)) is not None]
+        if any(conn.is_busy for _, conn in mine) or any(threading.get_ident() in db._opening for db in {self, *_open}):
+            return
+        # Calls may wait for a transaction that this thread has in another database object, and with it for this thread.
+        holds = any(conn.in_transaction for _, conn in mine)
+        self._wait_until_closed(connections, time.monotonic() + min(self._timeout, _OWN_INTERRUPT) if holds else None, None)
+
+    def _begin_close(self):
+        """Closes the connections that are idle; the others will close behind their calls. All of them."""
         with self._lock:
             self._closed = True
             everybody = list(self._all)
-        _open.discard(self)
         for mine in everybody:
             mine.close()
+        return [mine.conn for mine in everybody]
+
+    def _wait_until_closed(self, connections, interrupt_at, deadline):
+        """Waits, also for those that are being opened, which find the database closed. Times are those of monotonic(), or None."""
+        me, pause = threading.get_ident(), 0.0005
+        while any(thread != me for thread in self._opening) or not all(conn.is_gone for conn in connections):
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return
+            if interrupt_at is not None and now >= interrupt_at:
+                for conn in connections:
+                    conn.interrupt()
+            time.sleep(pause)
+            pause = min(2 * pause, 0.01)
+        _open.discard(self)
 
     @property
     def closed(self):
@@ -296,6 +361,8 @@ class Database:
 
     def interrupt(self):
         """Ends what the other threads are doing, as far as it waits or runs in SQL: they get Interrupted."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             everybody = list(self._all)
         for mine in everybody:
