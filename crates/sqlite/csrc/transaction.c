@@ -171,7 +171,7 @@ static void plEndRead(Btree *p){
 
 /* The write transaction is over. */
 static void plEndWrite(PlBtree *pPl){
-  pPl->eWrite = pPl->bWrote = pPl->bPart = pPl->bPrepared = 0;
+  pPl->eWrite = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
   pPl->nSavepoint = 0;
   pPl->rcBroken = 0;
 }
@@ -376,7 +376,7 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
   }
   if( rc ) return plFail(p, rc);
   pPl->bMaintain = pPl->bWrote;
-  pPl->bTellHook = pPl->bWrote && p->db->xWalCallback!=sqlite3WalDefaultHook;
+  pPl->bTellHook = (pPl->bWrote || pPl->bCleared) && p->db->xWalCallback!=sqlite3WalDefaultHook;
   pPl->nCommit++;
   pPl->bForWrite = 0;
   plEndWrite(pPl);

@@ -312,6 +312,7 @@ static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   int rc = plWritable(p, plNeedsPages(p, 0));
   if( rc ) return rc;
   if( !pPl->bExcl ){
+    pPl->bCleared = 1;
     rc = plClearOverlay(p, (Pgno)iTable, &nRow);
     if( rc==PL_ESCALATE ) rc = plEscalate(p);
     if( rc ) return plFail(p, rc);
