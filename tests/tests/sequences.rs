@@ -299,3 +299,48 @@ fn automatic_rowids_are_those_of_sqlite_where_nobody_else_writes_whatever_the_tr
         }
     }
 }
+
+#[test]
+fn the_rowid_after_the_smallest_is_that_of_sqlite() {
+    let Some(subject) = real_plait("sequences") else { return };
+    let [ours, theirs] = [subject, Subject::stock()].map(|subject| {
+        let fixture = Fixture::new(subject, SCHEMA);
+        let (one, other) = (fixture.open(), fixture.open());
+        other.execute("INSERT INTO f(v) VALUES('somebody is there')").expect("a row");
+        let least = "INSERT INTO plain(rowid, a) VALUES(-9223372036854775808, 0)";
+        let mut found = Vec::new();
+        for sql in [
+            least,
+            "INSERT INTO plain VALUES(1)",
+            "DELETE FROM plain WHERE a=1",
+            // In one transaction, which remembers the greatest.
+            "BEGIN; SELECT * FROM plain",
+            "INSERT INTO plain VALUES(2), (3)",
+            "DELETE FROM plain WHERE a>0",
+            "SAVEPOINT s; INSERT INTO plain VALUES(4); ROLLBACK TO s",
+            "INSERT INTO plain VALUES(5)",
+            "ROLLBACK",
+            "BEGIN; DELETE FROM plain",
+            "INSERT INTO plain VALUES(6)",
+            "DELETE FROM plain",
+            least,
+            "INSERT INTO plain SELECT a+7 FROM plain",
+            "COMMIT",
+            // On the exclusive path.
+            "BEGIN EXCLUSIVE; DELETE FROM plain WHERE a>0",
+            "INSERT INTO plain VALUES(8)",
+            "COMMIT",
+            "INSERT INTO e(id, v) VALUES(-9223372036854775808, 9)",
+            "INSERT INTO e(v) VALUES(10)",
+        ] {
+            one.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let rows =
+                "SELECT rowid, a, last_insert_rowid() FROM plain UNION ALL SELECT id, v, 0 FROM e";
+            found.push((sql, one.query(rows).expect("rows")));
+        }
+        found
+    });
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs);
+    }
+}

@@ -273,8 +273,7 @@ pub const EDITS: &[Edit] = &[
         place: Before,
         text: "    if( PL_CSR(pC->uc.pCursor) ){ rc = plNewRowid(pC, pOp->p3 ? pMem : 0, &v); if( rc ) goto abort_due_to_error; } /* [plait] */",
         why: "takes a number not below the candidate from the shared counter. \
-              int plNewRowid(VdbeCursor*, Mem *pSequence, i64*): also stores it in pSequence->u.i when AUTOINCREMENT gave one; \
-              no number left: sets useRandomRowid, or SQLITE_FULL with a sequence",
+              int plNewRowid(VdbeCursor*, Mem *pSequence, i64*): also stores it in pSequence->u.i when AUTOINCREMENT gave one",
     },
     Edit {
         section: "insert.c",

@@ -156,7 +156,8 @@ struct PlCursor {
   i64 iKey;               /* K of a table */
   u8 bNewRowid;           /* iNewRowid came from the shared counter */
   i64 iNewRowid;          /* last automatic rowid given out through this cursor */
-  i64 iMaxRowid;          /* plNewRowidCandidate: largest visible rowid, or SMALLEST_INT64 */
+  u8 bNoRowid;            /* plNewRowidCandidate: there is no visible row, */
+  i64 iMaxRowid;          /* or else the largest visible rowid */
   PlEntry cur;            /* the row, when eSrc==SRC_OVER */
   PlEntry look;           /* where the iterator stands, when not at K */
   UnpackedRecord *pLook;  /* index: room for the key fields of look's record, or 0 */

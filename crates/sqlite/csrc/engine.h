@@ -174,11 +174,11 @@ int  pl_make_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, c
 int  pl_savepoint_open(PlConn *, int n);
 int  pl_savepoint_release(PlConn *, int i);
 int  pl_savepoint_rollback(PlConn *, int i);
-/* The largest rowid in this transaction's view, if it is known without a search (INT64_MIN: empty table); else SQLITE_DONE. */
-int  pl_greatest_rowid(PlConn *, uint32_t iRoot, int64_t *pOut);
-/* Next automatic rowid of a table. visibleMax: largest rowid in this transaction's view (INT64_MIN: empty table); floor: result must exceed it.
-** SQLITE_FULL when none is left (the shim then goes the random way of stock SQLite). */
-int  pl_new_rowid(PlConn *, uint32_t iRoot, int64_t visibleMax, int64_t floor, int64_t *pOut);
+/* The largest rowid in this transaction's view, or that there is no row (*pbEmpty), if it is known without a search; else SQLITE_DONE. */
+int  pl_greatest_rowid(PlConn *, uint32_t iRoot, int *pbEmpty, int64_t *pOut);
+/* Next automatic rowid of a table: not below stock, which SQLite would give. pVisibleMax: largest rowid in this transaction's view; NULL for
+** an empty table. */
+int  pl_new_rowid(PlConn *, uint32_t iRoot, const int64_t *pVisibleMax, int64_t stock, int64_t *pOut);
 int  pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id was inserted */
 
 /* ---- reads ------------------------------------------------------------------ */

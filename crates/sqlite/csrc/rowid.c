@@ -69,28 +69,29 @@ static int plNewRowidCandidate(VdbeCursor *pC, i64 *piRowid){
   if( pC->useRandomRowid ) return SQLITE_OK;
   if( pX->eMode==PLC_MERGE && pX->pOut->eState!=CURSOR_FAULT ){
     int64_t iMax = 0;
-    rc = plFound(pX->pPl, pl_greatest_rowid(pX->pPl->pConn, pX->pOut->pgnoRoot, &iMax));
+    int bEmpty = 0;
+    rc = plFound(pX->pPl, pl_greatest_rowid(pX->pPl->pConn, pX->pOut->pgnoRoot, &bEmpty, &iMax));
+    pX->bNoRowid = (u8)bEmpty;
     pX->iMaxRowid = iMax;
   }
   if( rc==SQLITE_DONE ){
     int bEmpty = 0;
     rc = plSeekEnd(pX, -1, &bEmpty);
-    if( rc==SQLITE_OK ) pX->iMaxRowid = bEmpty ? SMALLEST_INT64 : sqlite3BtreeIntegerKey(pC->uc.pCursor);
+    pX->bNoRowid = (u8)bEmpty;
+    if( rc==SQLITE_OK && !bEmpty ) pX->iMaxRowid = sqlite3BtreeIntegerKey(pC->uc.pCursor);
   }
   if( rc ) return rc;
   *piRowid = 1;
-  if( pX->iMaxRowid==LARGEST_INT64 ){
-    pC->useRandomRowid = 1;
-  }else if( pX->iMaxRowid!=SMALLEST_INT64 ){
-    *piRowid = pX->iMaxRowid + 1;
-  }
+  if( pX->bNoRowid ) return SQLITE_OK;
+  if( pX->iMaxRowid==LARGEST_INT64 ) pC->useRandomRowid = 1;
+  else *piRowid = pX->iMaxRowid + 1;
   return SQLITE_OK;
 }
 
 /* Second half, when *piRowid and the AUTOINCREMENT sequence agree: a number not below it from the shared counter. */
 static int plNewRowid(VdbeCursor *pC, Mem *pSequence, i64 *piRowid){
   PlCursor *pX = PL_X(pC->uc.pCursor);
-  int64_t iNew = 0;
+  int64_t iMax = pX->iMaxRowid, iNew = 0;
   int rc;
   if( plIsSequence(pX) ){
     if( pC->useRandomRowid ){
@@ -102,11 +103,7 @@ static int plNewRowid(VdbeCursor *pC, Mem *pSequence, i64 *piRowid){
     return SQLITE_OK;
   }
   if( pC->useRandomRowid || pX->eMode==PLC_PASS ) return SQLITE_OK;
-  rc = pl_new_rowid(pX->pPl->pConn, pX->pOut->pgnoRoot, pX->iMaxRowid, *piRowid - 1, &iNew);
-  if( rc==SQLITE_FULL && pSequence==0 ){
-    pC->useRandomRowid = 1;
-    return SQLITE_OK;
-  }
+  rc = pl_new_rowid(pX->pPl->pConn, pX->pOut->pgnoRoot, pX->bNoRowid ? 0 : &iMax, *piRowid, &iNew);
   if( rc ) return plFail(pX->pOut->pBtree, rc);
   pX->bNewRowid = 1;
   pX->iNewRowid = iNew;

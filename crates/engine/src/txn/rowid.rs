@@ -82,21 +82,9 @@ impl Conn {
         }
     }
 
-    /// The next automatic rowid of table `root`. `visible_max` is the largest in this transaction's view, `None` for
-    /// an empty table; the result exceeds `floor`. `None` when the largest integer is taken.
-    pub fn new_rowid(
-        &self,
-        root: Root,
-        visible_max: Option<i64>,
-        floor: Option<i64>,
-    ) -> Option<i64> {
-        let stock = match (visible_max, floor) {
-            (None, None) => 1,
-            (None, Some(floor)) => floor.checked_add(1)?.max(1),
-            (Some(max), None) => max.checked_add(1)?,
-            (Some(max), Some(floor)) => max.max(floor).checked_add(1)?,
-        };
-        let Some(counter) = self.rowid_counter(root) else { return Some(stock) };
+    /// The next automatic rowid of table `root`, not below `stock`, which SQLite would give in this transaction's view.
+    pub fn new_rowid(&self, root: Root, stock: i64) -> i64 {
+        let Some(counter) = self.rowid_counter(root) else { return stock };
         let mut high = counter.high.load(Acquire);
         loop {
             let next = match high.checked_add(1) {
@@ -109,7 +97,7 @@ impl Conn {
             };
             // AcqRel: two transactions never get the same rowid from one value of the counter.
             match counter.high.compare_exchange_weak(high, next, AcqRel, Acquire) {
-                Ok(_) => return Some(next),
+                Ok(_) => return next,
                 Err(now) => high = now,
             }
         }

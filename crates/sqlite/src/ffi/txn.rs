@@ -10,9 +10,7 @@ use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Size, Sync, WriteMode};
 
-use super::codes::{
-    PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_FULL, SQLITE_OK,
-};
+use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
 use super::{bytes, end, look, with, with_memory};
 use crate::key::{decode_rowid, encode_rowid};
@@ -264,12 +262,19 @@ pub unsafe extern "C" fn pl_savepoint_rollback(conn: *mut PlConn, i: c_int) -> c
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_greatest_rowid(conn: *mut PlConn, root: u32, out: *mut i64) -> c_int {
-    // SAFETY: engine.h: `out` is writable.
+pub unsafe extern "C" fn pl_greatest_rowid(
+    conn: *mut PlConn,
+    root: u32,
+    empty: *mut c_int,
+    out: *mut i64,
+) -> c_int {
+    // SAFETY: engine.h: `empty` and `out` are writable.
     unsafe {
         look(conn, "pl_greatest_rowid", |c| match c.greatest_key(Root::new(root)) {
             Some(key) => {
-                *out = key.and_then(|key| decode_rowid(&key)).unwrap_or(i64::MIN);
+                let greatest = key.and_then(|key| decode_rowid(&key));
+                *empty = c_int::from(greatest.is_none());
+                *out = greatest.unwrap_or_default();
                 SQLITE_OK
             }
             None => SQLITE_DONE,
@@ -285,24 +290,21 @@ pub unsafe extern "C" fn pl_greatest_rowid(conn: *mut PlConn, root: u32, out: *m
 pub unsafe extern "C" fn pl_new_rowid(
     conn: *mut PlConn,
     root: u32,
-    visible_max: i64,
-    floor: i64,
+    visible_max: *const i64,
+    stock: i64,
     out: *mut i64,
 ) -> c_int {
-    let known = |v: i64| (v != i64::MIN).then_some(v);
+    // SAFETY: engine.h: null, or readable.
+    let visible_max = unsafe { visible_max.as_ref() }.copied();
     // SAFETY: engine.h: `out` is writable.
     unsafe {
         with_memory(conn, "pl_new_rowid", |c| {
-            c.note_greatest_key(Root::new(root), known(visible_max).map(encode_rowid));
-            match c.new_rowid(Root::new(root), known(visible_max), known(floor)) {
-                Some(rowid) => {
-                    // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
-                    c.read_point(Root::new(root), &encode_rowid(rowid));
-                    *out = rowid;
-                    Ok(SQLITE_OK)
-                }
-                None => Ok(SQLITE_FULL),
-            }
+            c.note_greatest_key(Root::new(root), visible_max.map(encode_rowid));
+            let rowid = c.new_rowid(Root::new(root), stock);
+            // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
+            c.read_point(Root::new(root), &encode_rowid(rowid));
+            *out = rowid;
+            Ok(SQLITE_OK)
         })
     }
 }
