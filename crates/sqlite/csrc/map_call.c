@@ -139,21 +139,30 @@ static int plDoAppend(PlOp *pOp, int *pNext){
   return rc;
 }
 
-/* Runs an operation on one key and writes. */
-static int plWriteCall(plait_map *m, PlOp *pOp, int *pbDone){
+/* Is an argument too long? Whether the operation would come to use it does not count. */
+static int plOpBig(sqlite3 *db, const PlOp *pOp){
+  return (pOp->pKey && plValueBig(db, pOp->pKey)) || (pOp->pValue && plValueBig(db, pOp->pValue))
+      || (pOp->pExpect && plValueBig(db, pOp->pExpect)) || plRangeBig(db, pOp->pRange);
+}
+
+static int plTooBig(sqlite3 *db){
+  sqlite3Error(db, SQLITE_TOOBIG);
+  return SQLITE_TOOBIG;
+}
+
+/* Runs an operation whose arguments are pOp's own: one key, value and range. */
+static int plOneCall(plait_map *m, int eKind, PlOp *pOp, int *pbDone){
   int rc = plMapEnter(m);
   if( rc ) return rc;
-  rc = plMapRun(m, PLP_WRITE, pOp);
+  rc = plOpBig(m->db, pOp) ? plTooBig(m->db) : plMapRun(m, eKind, pOp);
   if( rc==SQLITE_OK && pbDone ) *pbDone = pOp->bDone;
   return plMapLeave(m, rc);
 }
-
+static int plWriteCall(plait_map *m, PlOp *pOp, int *pbDone){
+  return plOneCall(m, PLP_WRITE, pOp, pbDone);
+}
 static int plReadCall(plait_map *m, PlOp *pOp, int *pbDone){
-  int rc = plMapEnter(m);
-  if( rc ) return rc;
-  rc = plMapRun(m, PLP_READ, pOp);
-  if( rc==SQLITE_OK && pbDone ) *pbDone = pOp->bDone;
-  return plMapLeave(m, rc);
+  return plOneCall(m, PLP_READ, pOp, pbDone);
 }
 
 SQLITE_API int plait_get(plait_map *m, plait_value key, plait_value *pValue){
@@ -308,7 +317,8 @@ SQLITE_API int plait_get_many(plait_map *m, int n, const plait_value *aKey, plai
   op.pValueOut = aValue;
   op.n = n;
   sqlite3_mutex_enter(m->db->mutex);
-  rc = plMapRun(m, PLP_READ, &op);
+  for(i=0; i<n && !plValueBig(m->db, &aKey[i]); i++){}
+  rc = i<n ? plTooBig(m->db) : plMapRun(m, PLP_READ, &op);
   for(i=0; i<n; i++){
     if( rc ){
       memset(&aValue[i], 0, sizeof(aValue[i]));
@@ -321,6 +331,10 @@ SQLITE_API int plait_get_many(plait_map *m, int n, const plait_value *aKey, plai
 }
 
 /* ---- batches */
+
+static int plItemBig(sqlite3 *db, const plait_batch_item *p){
+  return plValueBig(db, &p->key) || (p->op!=PLAIT_BATCH_DELETE && plValueBig(db, &p->value));
+}
 
 /* The conditions first. pOp->n: the index of one that does not hold, or -1. */
 static int plBatchTest(PlOp *pOp, const plait_batch_item *aItem, int n){
@@ -345,6 +359,9 @@ static int plDoBatch(PlOp *pOp, int *pNext){
   i64 iSum;
   if( !pOp->bStarted ){
     pOp->bStarted = 1;
+    for(pOp->i=0; pOp->i<n; pOp->i++){
+      if( plItemBig(pOp->db, &aItem[pOp->i]) ) return SQLITE_TOOBIG;
+    }
     pOp->i = 0;
     rc = plBatchTest(pOp, aItem, n);
     if( rc || pOp->n>=0 ) return rc;

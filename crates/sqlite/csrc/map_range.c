@@ -67,6 +67,10 @@ static int plRangeBad(const plait_range *p){
          || (p->flags & (PLAIT_LO_OPEN|PLAIT_HI_OPEN)));
 }
 
+static int plRangeBig(sqlite3 *db, const plait_range *p){
+  return p!=0 && (plValueBig(db, &p->lo) || plValueBig(db, &p->hi));
+}
+
 /* Makes the bounds of a range, once for each run of the program. */
 static int plBounds(PlOp *pOp, PlBounds *b, const plait_range *p){
   int bRowids = pOp->g->s.eForm==PLM_ROWIDS;

@@ -26,6 +26,11 @@ static int plValueBad(const plait_value *p, int bKey){
   return 1;
 }
 
+/* Is it longer than SQLITE_LIMIT_LENGTH allows? Asked of every argument before anything looks at its bytes. */
+static int plValueBig(sqlite3 *db, const plait_value *p){
+  return (p->type==SQLITE_TEXT || p->type==SQLITE_BLOB) && p->size>db->aLimit[SQLITE_LIMIT_LENGTH];
+}
+
 /* Sets an initialized cell that has no memory of its own yet. */
 static int plMemSet(PlOp *pOp, Mem *pMem, const plait_value *p, char aff){
   sqlite3 *db = pOp->db;
@@ -37,7 +42,7 @@ static int plMemSet(PlOp *pOp, Mem *pMem, const plait_value *p, char aff){
     case SQLITE_TEXT:
     case SQLITE_BLOB: {
       u8 enc = p->type==SQLITE_TEXT ? SQLITE_UTF8 : 0;
-      if( p->size>db->aLimit[SQLITE_LIMIT_LENGTH] ) return SQLITE_TOOBIG;
+      if( plValueBig(db, p) ) return SQLITE_TOOBIG;
       rc = sqlite3VdbeMemSetStr(pMem, p->data ? p->data : "", p->size, enc, SQLITE_STATIC);
       if( rc==SQLITE_OK && enc ) rc = sqlite3VdbeChangeEncoding(pMem, ENC(db));
       break;

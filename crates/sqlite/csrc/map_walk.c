@@ -286,6 +286,8 @@ SQLITE_API int plait_cursor_open(plait_map *m, const plait_range *pRange, plait_
   c = sqlite3MallocZero(sizeof(*c));
   if( c==0 ){
     rc = SQLITE_NOMEM_BKPT;
+  }else if( plRangeBig(m->db, pRange) ){
+    rc = plTooBig(m->db);
   }else{
     c->g.pMap = m;
     c->op.db = m->db;

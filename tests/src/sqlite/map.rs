@@ -484,6 +484,67 @@ impl Map {
         }
     }
 
+    /// Every call with a key, a value or a bound of `size` bytes, of which none can be read: their codes. The map's keys are bytes, and `present` is
+    /// one of them.
+    #[must_use]
+    pub fn codes_of_sizes(&self, size: i64, present: &Value) -> Vec<(&'static str, i32)> {
+        let (f, map) = (self.functions(), self.raw);
+        let (key, absent) = (raw(Some(present)), raw(Some(&Value::Blob(b"absent".to_vec()))));
+        let long = RawKeyValue { kind: 4, data: ptr::dangling(), size, ..NONE };
+        let one = RawKeyValue { kind: 1, integer: 1, ..NONE };
+        let keys = [key, long];
+        let item = |op, key, value| RawItem { op, key, value };
+        let (mut out, mut cursor) = ([NONE; 2], ptr::null_mut());
+        let (pn, done) = (ptr::null_mut::<i64>(), ptr::null_mut::<c_int>());
+        let places = out.as_mut_ptr();
+        let range = |lo, hi, flags| RawRange { lo, hi, flags };
+        let (lo, hi) = (range(long, NONE, 0), range(NONE, long, 2));
+        let prefix = range(long, NONE, 4);
+        macro_rules! codes {
+            ($($name:ident($($argument:expr),*);)*) => {
+                vec![$({
+                    // SAFETY: the sizes must be refused before anything is read; the rest is as it should be.
+                    let code = unsafe { (f.$name)(map, $($argument),*) };
+                    (concat!(stringify!($name), "(", stringify!($($argument),*), ")"), code)
+                }),*]
+            };
+        }
+        codes! {
+            get(long, places);
+            contains(long, done);
+            get_many(2, keys.as_ptr(), places);
+            put(long, one);
+            put(key, long);
+            insert(key, long, done);
+            insert(absent, long, done);
+            insert(long, one, done);
+            update(key, long, done);
+            update(absent, long, done);
+            delete(long, done);
+            compare_and_swap(long, NONE, one, done);
+            compare_and_swap(key, long, one, done);
+            compare_and_swap(absent, long, one, done);
+            compare_and_swap(absent, one, long, done);
+            compare_and_swap(absent, NONE, long, done);
+            add(long, 1, pn);
+            append(long, absent, pn);
+            append(absent, long, pn);
+            count_range(&raw const lo, pn);
+            count_range(&raw const hi, pn);
+            delete_range(&raw const prefix, pn);
+            first(&raw const hi, places, places.wrapping_add(1));
+            last(&raw const lo, places, places.wrapping_add(1));
+            batch(1, [item(1, long, one)].as_ptr(), done);
+            batch(1, [item(2, long, one)].as_ptr(), done);
+            batch(1, [item(3, long, one)].as_ptr(), done);
+            batch(1, [item(4, absent, long)].as_ptr(), done);
+            batch(2, [item(4, absent, one), item(1, key, long)].as_ptr(), done);
+            cursor_open(&raw const lo, &raw mut cursor);
+            cursor_open(&raw const hi, &raw mut cursor);
+            cursor_open(&raw const prefix, &raw mut cursor);
+        }
+    }
+
     /// `plait_cursor_open`.
     pub fn cursor(&self, range: &Range) -> Result<MapCursor> {
         let range = range.raw();
