@@ -1,15 +1,98 @@
 //! Keys and values of the key-value API at their edges: which keys are one, and which are too long.
 
-use plait_tests::sqlite::Connection;
+use plait_tests::sqlite::{Connection, Map};
 use plait_tests::subject::{Fixture, real_plait};
 use plait_tests::value::Value;
 
 const TOOBIG: i32 = 18;
 
+const ROWS: &str = "SELECT k, typeof(k), v FROM t ORDER BY k";
+
 fn with(sql: &str) -> Option<(Fixture, Connection)> {
     let fixture = Fixture::new(real_plait("map_values")?, sql);
     let db = fixture.open();
     Some((fixture, db))
+}
+
+/// Loads these keys, each with its place as its value, and says what is there then.
+fn loaded(map: &Map, db: &Connection, sorted: bool, keys: &[Value]) -> Vec<Vec<Value>> {
+    let rows = &mut keys.iter().cloned().zip(0_i64..).map(|(key, at)| Ok((key, Value::from(at))));
+    let n = i64::try_from(keys.len()).expect("a few");
+    assert_eq!(map.load(sorted, rows), Ok(n));
+    db.query(ROWS).expect("rows")
+}
+
+/// Of keys that are one under the column's affinity and collation the last one loaded wins, sorted or not, as in one put after the other.
+#[track_caller]
+fn the_later_wins(encoding: &str, column: &str, keys: &[Value]) {
+    let tables = [
+        format!("CREATE TABLE t(k {column} PRIMARY KEY, v)"),
+        format!("CREATE TABLE t(k {column} PRIMARY KEY, v) WITHOUT ROWID"),
+        format!("CREATE TABLE t(k {column} PRIMARY KEY DESC, v) WITHOUT ROWID"),
+        // Written through SQL.
+        format!("CREATE TABLE t(k {column} PRIMARY KEY, v CHECK(v>=0))"),
+    ];
+    for table in tables {
+        let Some((fixture, _)) = with("CREATE TABLE apart(a)") else { return };
+        let db = fixture.subject.open(&fixture.path("loaded.db")).expect("it opens");
+        let made = format!("PRAGMA encoding='{encoding}'; PRAGMA journal_mode=concurrent; {table}");
+        db.execute(&made).expect("a table");
+        let map = db.open_map("t", 0).expect("a map");
+        for round in 0..keys.len() {
+            let mut keys = keys.to_vec();
+            keys.rotate_left(round);
+            let clear = || db.execute("DELETE FROM t").expect("a delete");
+            clear();
+            for (key, value) in keys.iter().zip(0_i64..) {
+                map.put(key, &Value::from(value)).expect("a put");
+            }
+            let put = db.query(ROWS).expect("rows");
+            clear();
+            let unsorted = loaded(&map, &db, false, &keys);
+            clear();
+            assert_eq!(
+                loaded(&map, &db, true, &keys),
+                put,
+                "sorted, {encoding}, {table}, {keys:?}"
+            );
+            assert_eq!(unsorted, put, "unsorted, {encoding}, {table}, {keys:?}");
+        }
+    }
+}
+
+fn texts(texts: &[&str]) -> Vec<Value> {
+    texts.iter().map(|text| Value::from(*text)).collect()
+}
+
+#[test]
+fn the_later_of_two_loaded_keys_wins_whatever_makes_them_one() {
+    let numbers: Vec<Value> = [12, 7, i64::MAX]
+        .map(Value::Integer)
+        .into_iter()
+        .chain([12.0, 7.5].map(Value::Real))
+        .chain(texts(&["12", " 12.0", "7.5", "1.2e1", "9223372036854775807"]))
+        .collect();
+    for column in ["INT", "NUMERIC", "TEXT", "BLOB"] {
+        the_later_wins("UTF-8", column, &numbers);
+    }
+    // An integer that is no double is not found where it was stored as one, as in SQL.
+    let doubles: Vec<Value> =
+        numbers.iter().filter(|key| **key != Value::Integer(i64::MAX)).cloned().collect();
+    the_later_wins("UTF-8", "REAL", &doubles);
+    let whole: Vec<Value> = numbers
+        .iter()
+        .filter(|key| !matches!(key, Value::Real(r) if r.fract() != 0.0))
+        .filter(|key| **key != Value::from("7.5"))
+        .cloned()
+        .collect();
+    the_later_wins("UTF-8", "INTEGER", &whole);
+    let cases = texts(&["b", "B", "a", "A ", "a ", "B ", "b"]);
+    for encoding in ["UTF-8", "UTF-16le", "UTF-16be"] {
+        for collation in ["NOCASE", "RTRIM", "BINARY"] {
+            the_later_wins(encoding, &format!("TEXT COLLATE {collation}"), &cases);
+        }
+        the_later_wins(encoding, "TEXT", &numbers);
+    }
 }
 
 #[test]

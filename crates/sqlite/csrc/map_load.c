@@ -1,13 +1,18 @@
 /*
 ** map_load.c - plait_load(): many rows in one statement.
 **
-** Rows that come in the order of keys find their place at the end of the b-tree without a search, and are put as they come. Others are gathered, sorted by
-** type and bytes (which is the order of BINARY columns, and near enough to make neighbours of neighbours for the others; only
-** speed depends on it) and put one after the other; the sort is stable, so that of equal keys the last wins.
+** Rows that come in the order of keys find their place at the end of the b-tree without a search, and are put as they come. Others are gathered, sorted
+** as the b-tree compares them, and put one after the other. Of keys that are one in the column ('12' and 12 in a TEXT column, 'a' and 'A' under
+** NOCASE) the last wins: the sort compares what the column's affinity makes of them, by its collation, and is stable.
 */
 #define PLM_GATHER (16*1024*1024)    /* bytes gathered before they are sorted and written */
 
 typedef struct PlLoad PlLoad;
+typedef struct PlLoadRow PlLoadRow;
+struct PlLoadRow {
+  plait_value key, value;
+  PlKey place;           /* the key as the column has it; may point into key.data */
+};
 struct PlLoad {
   int (*xNext)(void*, plait_value*, plait_value*);
   void *pCtx;
@@ -15,47 +20,39 @@ struct PlLoad {
   int bEnd;              /* xNext has said so */
   i64 nByte;
   int nRow, nRowAlloc;
-  plait_value *aRow;     /* key and value, alternately */
-  plait_value **apRow;   /* their order */
+  PlLoadRow *aRow;
+  PlLoadRow **apRow;     /* their order */
   int iRow;              /* the next to be written */
   int bHave;             /* bSorted: key and value are a row that is not written yet */
   plait_value key, value;
 };
 
-static int plLoadCompare(const plait_value *a, const plait_value *b){
-  int aRank = a->type==SQLITE_FLOAT ? SQLITE_INTEGER : a->type;
-  int bRank = b->type==SQLITE_FLOAT ? SQLITE_INTEGER : b->type;
-  int c;
-  if( aRank!=bRank ) return aRank<bRank ? -1 : 1;
-  if( aRank==SQLITE_INTEGER ){
-    if( a->type==SQLITE_INTEGER && b->type==SQLITE_INTEGER ){
-      return a->integer<b->integer ? -1 : a->integer>b->integer;
-    }else{
-      double x = a->type==SQLITE_FLOAT ? a->real : (double)a->integer;
-      double y = b->type==SQLITE_FLOAT ? b->real : (double)b->integer;
-      return x<y ? -1 : x>y;
-    }
-  }
-  c = a->size && b->size ? memcmp(a->data, b->data, (size_t)MIN(a->size, b->size)) : 0;
-  return c ? c : a->size<b->size ? -1 : a->size>b->size;
+/* Integers are never text, so that under INTEGER PRIMARY KEY what is none may come anywhere: it ends the load. */
+static int plLoadCompare(const PlLoadRow *a, const PlLoadRow *b, int bRowids, const CollSeq *pColl){
+  if( bRowids ) return a->place.i<b->place.i ? -1 : a->place.i>b->place.i;
+  return sqlite3MemCompare(&a->place.m, &b->place.m, pColl);
 }
 
 /* Merge sort, which is stable. aTmp has room for half of them. */
-static void plLoadSort(plait_value **ap, int n, plait_value **aTmp){
+static void plLoadSort(PlLoadRow **ap, int n, PlLoadRow **aTmp, int bRowids, const CollSeq *pColl){
   int nLeft = n/2, i, j, k;
   if( n<2 ) return;
-  plLoadSort(ap, nLeft, aTmp);
-  plLoadSort(&ap[nLeft], n-nLeft, aTmp);
+  plLoadSort(ap, nLeft, aTmp, bRowids, pColl);
+  plLoadSort(&ap[nLeft], n-nLeft, aTmp, bRowids, pColl);
   memcpy(aTmp, ap, (size_t)nLeft*sizeof(*ap));
   for(i=k=0, j=nLeft; i<nLeft; k++){
-    if( j<n && plLoadCompare(ap[j], aTmp[i])<0 ) ap[k] = ap[j++];
+    if( j<n && plLoadCompare(ap[j], aTmp[i], bRowids, pColl)<0 ) ap[k] = ap[j++];
     else ap[k] = aTmp[i++];
   }
 }
 
 static void plLoadForget(PlLoad *p){
   int i;
-  for(i=0; i<p->nRow*2; i++) sqlite3_free((void*)p->aRow[i].data);
+  for(i=0; i<p->nRow; i++){
+    plKeyClear(&p->aRow[i].place);
+    sqlite3_free((void*)p->aRow[i].key.data);
+    sqlite3_free((void*)p->aRow[i].value.data);
+  }
   sqlite3_free(p->apRow);
   p->apRow = 0;
   p->nRow = p->iRow = 0;
@@ -84,6 +81,7 @@ static int plLoadNext(PlOp *pOp, PlLoad *p, plait_value *pKey, plait_value *pVal
     if( plValueBad(pKey, 1) || plValueBad(pValue, 0) ){
       return plOpError(pOp, SQLITE_MISUSE, "row %lld of the load is no key and value", pOp->n+1);
     }
+    if( plValueBig(pOp->db, pKey) || plValueBig(pOp->db, pValue) ) return SQLITE_TOOBIG;
     pOp->n++;
     return SQLITE_OK;
   }
@@ -91,33 +89,43 @@ static int plLoadNext(PlOp *pOp, PlLoad *p, plait_value *pKey, plait_value *pVal
   return rc==SQLITE_OK ? plOpError(pOp, SQLITE_MISUSE, "a load must answer SQLITE_ROW or SQLITE_DONE") : rc;
 }
 
+/* Keeps a row of the caller. */
+static int plLoadKeep(PlOp *pOp, PlLoad *p, const plait_value *pKey, const plait_value *pValue){
+  PlLoadRow *pRow;
+  int rc;
+  if( p->nRow==p->nRowAlloc ){
+    int nNew = p->nRowAlloc*2 + 256;
+    PlLoadRow *aNew = sqlite3_realloc64(p->aRow, (u64)nNew*sizeof(*aNew));
+    if( aNew==0 ) return SQLITE_NOMEM_BKPT;
+    p->aRow = aNew;
+    p->nRowAlloc = nNew;
+  }
+  pRow = &p->aRow[p->nRow++];
+  memset(pRow, 0, sizeof(*pRow));
+  rc = plLoadCopy(&pRow->key, pKey);
+  if( rc==SQLITE_OK ) rc = plLoadCopy(&pRow->value, pValue);
+  if( rc==SQLITE_OK ) rc = plKeySet(pOp, &pRow->place, &pRow->key);
+  p->nByte += pKey->size + pValue->size + (i64)sizeof(*pRow);
+  return rc;
+}
+
 /* Gathers rows and sorts them. */
 static int plLoadGather(PlOp *pOp, PlLoad *p){
+  PlProg *g = pOp->g;
+  int bRowids = g->s.eForm==PLM_ROWIDS;
+  const CollSeq *pColl = bRowids ? 0 : g->apKeyInfo[g->s.eForm==PLM_INDEX]->aColl[0];
   plait_value key, value;
-  plait_value **aTmp;
   int i, rc = SQLITE_OK;
   while( p->nByte<PLM_GATHER && (rc = plLoadNext(pOp, p, &key, &value))==SQLITE_OK ){
-    if( p->nRow==p->nRowAlloc ){
-      int nNew = p->nRowAlloc*2 + 256;
-      plait_value *aNew = sqlite3_realloc64(p->aRow, (u64)nNew*2*sizeof(*aNew));
-      if( aNew==0 ) return SQLITE_NOMEM_BKPT;
-      p->aRow = aNew;
-      p->nRowAlloc = nNew;
-    }
-    p->aRow[p->nRow*2].data = p->aRow[p->nRow*2+1].data = 0;
-    rc = plLoadCopy(&p->aRow[p->nRow*2], &key);
-    if( rc==SQLITE_OK ) rc = plLoadCopy(&p->aRow[p->nRow*2+1], &value);
-    p->nRow++;
+    rc = plLoadKeep(pOp, p, &key, &value);
     if( rc ) return rc;
-    p->nByte += key.size + value.size + (i64)sizeof(key)*2;
   }
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
   p->apRow = sqlite3_malloc64(((u64)p->nRow*3/2 + 1)*sizeof(*p->apRow));
   if( p->apRow==0 ) return SQLITE_NOMEM_BKPT;
-  aTmp = &p->apRow[p->nRow];
-  for(i=0; i<p->nRow; i++) p->apRow[i] = &p->aRow[i*2];
-  plLoadSort(p->apRow, p->nRow, aTmp);
-  return SQLITE_OK;
+  for(i=0; i<p->nRow; i++) p->apRow[i] = &p->aRow[i];
+  plLoadSort(p->apRow, p->nRow, &p->apRow[p->nRow], bRowids, pColl);
+  return pOp->db->mallocFailed ? SQLITE_NOMEM_BKPT : SQLITE_OK;
 }
 
 static int plLoadPut(PlOp *pOp, const plait_value *pKey, const plait_value *pValue, int *pNext){
@@ -146,7 +154,7 @@ static int plLoadGathered(PlOp *pOp, PlLoad *p, int *pNext){
     plLoadForget(p);
     return p->bEnd ? SQLITE_OK : plLoadGather(pOp, p);
   }
-  rc = plLoadPut(pOp, p->apRow[p->iRow], p->apRow[p->iRow]+1, pNext);
+  rc = plLoadPut(pOp, &p->apRow[p->iRow]->key, &p->apRow[p->iRow]->value, pNext);
   if( rc==SQLITE_OK && *pNext==PLM_DONE ) p->iRow++;
   return rc;
 }
