@@ -150,7 +150,8 @@ SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
 **
 ** In arguments data may be NULL if size is 0, and is read until the call returns. In answers it points into memory of the
 ** library: do not free it, and see each function for how long it stays. A negative size, another type, and a real that is not a
-** number are SQLITE_MISUSE; more than sqlite3_limit(SQLITE_LIMIT_LENGTH) bytes are SQLITE_TOOBIG.
+** number are SQLITE_MISUSE; more than sqlite3_limit(SQLITE_LIMIT_LENGTH) bytes are SQLITE_TOOBIG, in bounds and conditions too, and
+** whether or not the value would have been needed: data is not read then.
 **
 ** Keys and values get the affinity of their column, exactly as in SQL: an integer key in a TEXT column is the text of its
 ** digits, '12' in an INTEGER column the number. Bytes never equal text. So a key finds the row that SELECT ... WHERE k=? with the same
@@ -410,7 +411,7 @@ SQLITE_API int plait_batch(plait_map *pMap, int n, const plait_batch_item *aItem
 /*
 ** Load many rows in one call, all or nothing. xNext is called until it returns SQLITE_DONE; with SQLITE_ROW it has set *pKey and
 ** *pValue, whose data must stay until it is called again; anything else ends the load with that code, and nothing is
-** written. Rows are put, the later of two with the same key wins.
+** written. Rows are put, the later of two with the same key wins: the same under the affinity and collation of its column.
 **
 **     flags   0: rows are gathered up to 16 MiB at a time, sorted and then written, which makes large loads in random
 **             order faster. PLAIT_LOAD_SORTED: they come in ascending order (or nearly) and are written as they come
