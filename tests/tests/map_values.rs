@@ -1,8 +1,9 @@
 //! Keys and values of the key-value API at their edges: which keys are one, and which are too long.
 
-use plait_tests::sqlite::{Connection, Map};
+use plait_tests::sqlite::{Connection, MISUSE, Map, create};
 use plait_tests::subject::{Fixture, real_plait};
 use plait_tests::value::Value;
+use std::sync::{Arc, Mutex};
 
 const TOOBIG: i32 = 18;
 
@@ -121,5 +122,34 @@ fn what_is_longer_than_the_limit_is_refused_before_it_is_read() {
         let mut cursor = map.cursor(&plait_tests::sqlite::Range::ALL).expect("a cursor");
         assert_eq!(cursor.next(), Ok(Some((key, Value::Integer(1)))), "nothing has changed");
         assert_eq!(cursor.next(), Ok(None));
+    }
+}
+
+/// From within a call on a map nobody closes it.
+#[test]
+fn a_hook_cannot_close_the_map_whose_call_has_started_it() {
+    let Some((_fixture, db)) = with("CREATE TABLE t(k TEXT PRIMARY KEY, v)") else { return };
+    let map = db.open_map("t", 0).expect("a map");
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let (told, mut close) = (answers.clone(), map.refused_closer());
+    db.update_hook(move |_| told.lock().expect("no panic").push(close()));
+    map.put(&Value::from("a"), &Value::from(1)).expect("it goes on");
+    map.put(&Value::from("a"), &Value::from(2)).expect("and on");
+    assert_eq!(*answers.lock().expect("no panic"), [MISUSE, MISUSE]);
+    assert_eq!(map.get(&Value::from("a")), Ok(Some(Value::from(2))));
+}
+
+/// A flag that makes the table when it is missing does not hide why one that is there is no map.
+#[test]
+fn what_is_there_and_no_map_is_refused_alike_with_and_without_a_flag_that_creates() {
+    let sql = "CREATE TABLE t(k PRIMARY KEY, a, b); CREATE TABLE keyless(a, b); CREATE VIEW v AS SELECT 1 AS k, 2 AS v";
+    let Some((_fixture, db)) = with(sql) else { return };
+    for table in ["t", "keyless", "v", "sqlite_schema", "plait_status"] {
+        let [without, with] = [0, create::TEXT].map(|flags| {
+            let error = db.open_map(table, flags).err().expect(table);
+            (error.code, error.message)
+        });
+        assert_eq!(without, with);
+        assert_ne!(with.1, "not an error", "{table}");
     }
 }

@@ -304,6 +304,24 @@ impl Map {
         Ok(out.iter().map(cooked).collect())
     }
 
+    /// A call of `plait_map_close` from within a call on this map, and its result.
+    ///
+    /// # Panics
+    /// If it is not refused: the map would be closed twice.
+    pub fn refused_closer(&self) -> impl FnMut() -> c_int + Send + 'static {
+        struct Raw(*mut RawMap);
+        // SAFETY: it is used by the thread that calls the map, within that call.
+        unsafe impl Send for Raw {}
+        let (raw, close) = (Raw(self.raw), self.functions().map_close);
+        move || {
+            let Raw(raw) = &raw;
+            // SAFETY: the map is open, since a call on it runs; if it is closed here nothing goes on.
+            let code = unsafe { close(*raw) };
+            assert_ne!(code, 0, "the map was closed under its call");
+            code
+        }
+    }
+
     /// `plait_put`.
     pub fn put(&self, key: &Value, value: &Value) -> Result<()> {
         // SAFETY: as in `get`.
