@@ -124,6 +124,8 @@ impl Conn {
         if self.renews {
             self.carry_over().map_err(|e| self.note_conflict(e))?;
             self.renews = false;
+            // Whatever was found out in the older view is found out anew.
+            self.view = self.view.wrapping_add(1);
         }
         let (c, slot) = (self.db.control(), self.db.slot(self.slot));
         let memtables = self.memtables_above(base.generation);
