@@ -91,9 +91,9 @@ fn the_shell_works_on_a_concurrent_database() {
     assert_eq!(stock.integer("SELECT sum(a) FROM t"), Ok(6));
 }
 
-/// It shows SQLite a page 1 of its own making, without the mark; under the fence that is no database.
+/// It shows SQLite a page 1 of its own making, without the mark, and reads pages: all that is committed has to be in them.
 #[test]
-fn the_shells_recover_reads_a_resting_file_and_a_backup_and_says_so_beside_a_session() {
+fn the_shells_recover_reads_a_resting_file_a_backup_and_what_a_session_has_not_merged() {
     if paths::stand_in() {
         eprintln!("skipped: the shell belongs to the library under test");
         return;
@@ -107,16 +107,24 @@ fn the_shells_recover_reads_a_resting_file_and_a_backup_and_says_so_beside_a_ses
     };
     let connection = fixture.open();
     connection.execute("BEGIN CONCURRENT; INSERT INTO t VALUES(1), (2); COMMIT").expect("rows");
+    connection.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES(3)").expect("somebody writes");
     let (rows, said) = recovered(&fixture.database());
-    assert_eq!(rows, 0);
-    assert!(said.contains("file is not a database"), "{said}");
-    assert_eq!(connection.integer("SELECT sum(a) FROM t"), Ok(3));
+    assert_eq!(rows, 0, "nothing is left out in silence");
+    assert!(said.contains("error"), "{said}");
+    connection.execute("ROLLBACK").expect("nobody writes");
+    assert_eq!(recovered(&fixture.database()), (2, String::new()));
+    connection.execute("INSERT INTO t VALUES(4)").expect("the session goes on");
+    assert_eq!(connection.integer("SELECT sum(a) FROM t"), Ok(7));
+    assert_eq!(connection.text("PRAGMA journal_mode").as_deref(), Ok("concurrent"));
+    assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 
     let copy = fixture.path("copy.db");
     connection.execute(&format!("VACUUM INTO '{}'", copy.display())).expect("a copy");
-    assert_eq!(recovered(&copy), (2, String::new()));
+    assert_eq!(recovered(&copy), (3, String::new()));
     drop(connection);
-    assert_eq!(recovered(&fixture.database()), (2, String::new()));
+    assert_eq!(recovered(&fixture.database()), (3, String::new()));
+    let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+    assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
 #[test]

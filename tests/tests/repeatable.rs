@@ -53,8 +53,12 @@ impl Look {
         }
     }
 
+    /// Its pages are all that is committed.
     fn copies(self) -> bool {
-        matches!(self, Look::Serialize | Look::Backup)
+        match self {
+            Look::Sql(sql) => sql.contains("sqlite_dbpage"),
+            Look::Serialize | Look::Backup => true,
+        }
     }
 }
 

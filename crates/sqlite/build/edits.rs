@@ -415,7 +415,7 @@ pub const EDITS: &[Edit] = &[
         section: "dbpage.c",
         anchor: "  pCsr->mxPgno = sqlite3BtreeLastPage(pBt);",
         place: Before,
-        text: "  rc = plWholeView(pBt, PLV_LOOK); /* [plait] */\n  if( rc ) return rc; /* [plait] */",
+        text: "  rc = plWholeView(pBt, PLV_PAGES); /* [plait] */\n  if( rc ) return rc; /* [plait] */",
         why: "so does sqlite_dbpage",
     },
     Edit {

@@ -231,6 +231,7 @@ struct PlFacade {
 
 #define PLV_LOOK 0        /* what plWholeView() is asked for, see pages.c */
 #define PLV_COPY 1
+#define PLV_PAGES 2
 
 #define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
 #define PL_CSR(p)  PL_UNLIKELY(((p)->hints & PLH_Facade)!=0)

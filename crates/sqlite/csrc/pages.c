@@ -6,10 +6,12 @@
 ** at the merged base, if nothing has been read in it yet (bUsed): by a cursor, on the schema too, by a value of the header, or by a
 ** statement that began in it before. What SQLite reads to load the schema is not counted. What then must be true depends on what is asked for:
 **
-**   PLV_LOOK  integrity_check, page_count, dbstat, dbpage: an answer from the snapshot. Pages are those of the base as the snapshot
+**   PLV_LOOK  integrity_check, page_count, dbstat: an answer from the snapshot. Pages are those of the base as the snapshot
 **             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
 **             compares what it finds with merged counts. Never refused to a transaction that only reads. What was looked at is
 **             not known row by row: every b-tree counts as read as a whole.
+**   PLV_PAGES dbpage: the same, but where a transaction that has already read would miss what is not merged it becomes exclusive. Somebody
+**             may make a database of these pages, as the shell's .recover does.
 **   PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is BUSY: while a commit over several
 **             files is undecided, or readers hold every memtable, some of it stays in memory. For the rest of the read transaction the overlay is left out of
 **             sight (bBaseOnly). A transaction that has already read cannot move: it becomes exclusive.
@@ -73,7 +75,7 @@ static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   return rc;
 }
 
-/* Prepares the open transaction for a look at pages: PLV_LOOK or PLV_COPY. */
+/* Prepares the open transaction for a look at pages. */
 static int plWholeView(Btree *p, int eView){
   PlBtree *pPl = p->pPl;
   int rcMerge = SQLITE_OK;
@@ -83,18 +85,18 @@ static int plWholeView(Btree *p, int eView){
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bCopy ) eView = PLV_COPY;
   /* A writer that has written other files alone cannot become exclusive, and has no need to. */
-  bOnlyOthers = eView==PLV_LOOK && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
+  bOnlyOthers = eView!=PLV_COPY && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
   rc = plFound(pPl, pl_has_overlay(pPl->pConn));
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
   bWhole = rc==SQLITE_DONE;
   if( pPl->eWrite && !bOnlyOthers ) return plEscalate(p);
-  if( pPl->bUsed && eView==PLV_COPY ){
+  if( pPl->bUsed && eView!=PLV_LOOK ){
     if( bWhole ) return SQLITE_OK;
     rc = plEscalate(p);
     pPl->bCopies = rc==SQLITE_OK;
     return rc;
   }
-  if( eView==PLV_LOOK && pPl->bLooked ) return SQLITE_OK;
+  if( eView!=PLV_COPY && pPl->bLooked ) return SQLITE_OK;
   if( !pPl->bUsed && !bOnlyOthers && !bWhole ){
     iCookie = get4byte(&p->pBt->pPage1->aData[40]);
     rc = plMergeAndMove(p, eView==PLV_COPY, &rcMerge);
@@ -107,7 +109,7 @@ static int plWholeView(Btree *p, int eView){
     if( iCookie!=get4byte(&p->pBt->pPage1->aData[40]) ){
       (void)plTripAll(pPl, SQLITE_SCHEMA, 0);
       /* Pages are copied without the schema. Everything else is prepared again by sqlite3_step(). */
-      if( eView==PLV_LOOK ) return SQLITE_SCHEMA;
+      if( eView!=PLV_COPY ) return SQLITE_SCHEMA;
     }
   }
   if( eView==PLV_COPY ){

@@ -505,15 +505,15 @@ impl Database {
         }
         let begun = Instant::now();
         let mut tried = Ok(());
-        while self.has_unresolved() && !self.is_withheld() {
+        while self.has_unresolved() {
             let owner = self.control().right_owner.load(Acquire);
             if !self.is_owner_alive(owner) {
                 tried = self.reap_and_settle().and_then(|(_, settled)| settled);
                 if tried.is_err() || !self.has_unresolved() {
                     break;
                 }
-            } else if !self.is_heir(owner) {
-                // Its author lives, and nobody was told of it.
+            } else if !self.is_heir(owner) || self.is_withheld() {
+                // Its author lives, and nobody was told of it; or it is known that it fails.
                 break;
             }
             // K10: somebody else is at it.
