@@ -75,6 +75,7 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pX->ppPrev = &pPl->pCsr;
   pPl->pCsr = pX;
   if( !p->db->init.busy ) pPl->bUsed = 1;     /* SQLite loads the schema for itself */
+  if( iTable!=SCHEMA_ROOT ) pPl->bRows = 1;
   if( pPl->bExcl ){
     int rc = plStockOpen(pX, pCur);
     if( rc==SQLITE_OK ) pX->eMode = PLC_PASS;

@@ -65,9 +65,11 @@ struct PlBtree {
   u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
   u8 bTrack;              /* record reads point by point and range by range */
   u8 bUsed;               /* something has been read in this snapshot: it stays (pages.c) */
+  u8 bRows;               /* a table other than the schema among it */
   u8 bCopies;             /* exclusive because of a backup or an image (pages.c) */
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
+  u8 bStayed;             /* the first look came behind a read, and moved nothing: pages may lack what is not merged */
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
   u8 bPart;               /* COMMIT over several files: this one takes part, and has the writer's right (several.c) */

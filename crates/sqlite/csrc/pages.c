@@ -10,8 +10,8 @@
 **             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
 **             compares what it finds with merged counts. Never refused to a transaction that only reads. What was looked at is
 **             not known row by row: every b-tree counts as read as a whole.
-**   PLV_PAGES dbpage: the same, but where a transaction that has already read would miss what is not merged it becomes exclusive. Somebody
-**             may make a database of these pages, as the shell's .recover does.
+**   PLV_PAGES dbpage: the same, but where a transaction that has read the schema alone would miss what is not merged it becomes
+**             exclusive: the shell's .recover makes a database of these pages.
 **   PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is BUSY: while a commit over several
 **             files is undecided, or readers hold every memtable, some of it stays in memory. For the rest of the read transaction the overlay is left out of
 **             sight (bBaseOnly). A transaction that has already read cannot move: it becomes exclusive.
@@ -90,6 +90,7 @@ static int plWholeView(Btree *p, int eView){
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
   bWhole = rc==SQLITE_DONE;
   if( pPl->eWrite && !bOnlyOthers ) return plEscalate(p);
+  if( eView==PLV_PAGES && (pPl->bRows || (pPl->bLooked && !pPl->bStayed)) ) eView = PLV_LOOK;
   if( pPl->bUsed && eView!=PLV_LOOK ){
     if( bWhole ) return SQLITE_OK;
     rc = plEscalate(p);
@@ -97,6 +98,7 @@ static int plWholeView(Btree *p, int eView){
     return rc;
   }
   if( eView!=PLV_COPY && pPl->bLooked ) return SQLITE_OK;
+  if( eView!=PLV_COPY ) pPl->bStayed = pPl->bUsed;
   if( !pPl->bUsed && !bOnlyOthers && !bWhole ){
     iCookie = get4byte(&p->pBt->pPage1->aData[40]);
     rc = plMergeAndMove(p, eView==PLV_COPY, &rcMerge);

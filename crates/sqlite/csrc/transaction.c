@@ -127,7 +127,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     }
   }
   pPl->bForWrite = (u8)forWrite;
-  pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = 0;
+  pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = pPl->bStayed = pPl->bRows = 0;
   pPl->nCoarse = pPl->nRowid = pPl->nBegun = 0;
   plSetTrack(p);
   return SQLITE_OK;
@@ -137,7 +137,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
 ** in it. */
 static int plRenewSnapshot(Btree *p){
   PlBtree *pPl = p->pPl;
-  u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked;
+  u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked, bStayed = pPl->bStayed, bRows = pPl->bRows;
   int nBegun = pPl->nBegun;
   int rc = plHardSaveAll(pPl);
   if( rc ) return rc;
@@ -146,6 +146,8 @@ static int plRenewSnapshot(Btree *p){
   pPl->bUsed = bUsed;
   pPl->bBaseOnly = bBaseOnly;
   pPl->bLooked = bLooked;
+  pPl->bStayed = bStayed;
+  pPl->bRows = bRows;
   pPl->nBegun = nBegun;
   return rc ? plBreak(p, rc) : SQLITE_OK;
 }
