@@ -1,82 +1,126 @@
-//! The optional merge thread (`PRAGMA plait_background_merge`): the committer
-//! that crosses the threshold wakes it instead of merging itself.
+//! Merges beside commits: a thread that lives as long as there is something to merge.
+//!
+//! A merge of several generations takes seconds on a large table. The committer that finds one due has better things to do, and mostly
+//! another processor, or the disk's waiting time, is free for it. Without a thread (`PRAGMA plait_background_merge=0`, a program that
+//! configured SQLite for one thread, or none to be had) he merges himself.
+//!
+//! | the thread | when | and then |
+//! |---|---|---|
+//! | is not there | nothing is due, or somebody merges | the next commit looks again |
+//! | merges | a commit of this process has found a merge due that nobody makes | again if another commit has called meanwhile, else it ends |
+//! | looks every [`NAP`], [`LOOKS`] times | readers from before the merge held its checkpoint back | as after a merge; what is left the next merge brings |
+//! | has failed, and ended | the merge ended with an error | nobody starts it for [`REST`]; who runs out of room merges himself, and is told why |
+//!
+//! Invariants
+//! - B1 At most one such thread of a process for each database, and none after [`Background::stop`].
+//! - B2 A call while the thread is there is heard by it, or finds that it is not there any more.
+//! - B3 No signal of the program is handled in it (`shm/unsignalled.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::database::Database;
+use crate::error::Result;
+use crate::shm::unsignalled;
+use crate::txn::slots::SlotIndex;
+
+/// After a merge that failed.
+const REST: Duration = Duration::from_millis(100);
+/// Between two looks for readers that hold back a checkpoint, and how often is looked.
+const NAP: Duration = Duration::from_millis(5);
+const LOOKS: u32 = 100;
 
 #[derive(Default)]
 struct State {
-    wanted: bool,
-    stopping: bool,
+    /// The thread is there, and will look at `called` once more.
+    is_running: bool,
+    called: bool,
+    stopped: bool,
+    failed: Option<Instant>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// At most one merge thread of this process for one database.
+impl State {
+    fn rests(&self) -> bool {
+        self.failed.is_some_and(|failed| failed.elapsed() < REST)
+    }
+}
+
+/// The merge thread of this process for one database.
 #[derive(Default)]
 pub(crate) struct Background {
-    shared: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<Mutex<State>>,
 }
 
 impl Background {
-    /// Has the thread merge if a merge is due, starting it when there is none.
-    pub(crate) fn wake(&self, database: &Arc<Database>) {
-        if !database.merge_is_due() {
-            return;
+    /// Has a thread merge what is due. False if there is none, and none can be started.
+    pub(crate) fn call(&self, database: &Arc<Database>) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_running {
+            state.called = true;
+            return true;
         }
-        let (state, signal) = &*self.shared;
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.wanted = true;
-        if state.thread.is_none() && !state.stopping {
-            let shared = self.shared.clone();
-            let database = Arc::downgrade(database);
-            let spawned = std::thread::Builder::new()
-                .name("plait-merge".into())
-                .spawn(move || run(&shared, &database));
-            // Without a thread the next committer past the limit merges by itself (make_memtable_room).
-            state.thread = spawned.ok();
+        if state.stopped || state.rests() {
+            return true;
         }
-        signal.notify_one();
+        if let Some(before) = state.thread.take() {
+            // It has said that it ends. A panic in it was its own.
+            let _ = before.join();
+        }
+        let (shared, database) = (self.state.clone(), database.clone());
+        let thread = unsignalled::spawn("plait-merge", move || run(&shared, &database));
+        let Ok(thread) = thread else { return false };
+        state.thread = Some(thread);
+        state.is_running = true;
+        true
     }
 
     /// Ends the thread; returns when it is gone.
     pub(crate) fn stop(&self) {
-        let (state, signal) = &*self.shared;
         let thread = {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.stopping = true;
-            signal.notify_all();
+            let mut state = lock(&self.state);
+            state.stopped = true;
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // It holds no strong reference while it sleeps, and a panic in it was its own.
             let _ = thread.join();
         }
     }
 }
 
-fn run(shared: &(Mutex<State>, Condvar), database: &Weak<Database>) {
-    let (state, signal) = shared;
-    loop {
-        {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            while !state.wanted && !state.stopping {
-                state = signal.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if state.stopping {
-                return;
-            }
-            state.wanted = false;
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Transactions from before a merge keep its pages from the database file, and the next one would lengthen the WAL by as much again. They
+/// end soon, mostly.
+fn finish(shared: &Mutex<State>, database: &Database, slot: SlotIndex) -> Result<()> {
+    for _ in 0..LOOKS {
+        if database.finish_checkpoint(slot)? || database.merge_is_due() || lock(shared).stopped {
+            break;
         }
-        let Some(database) = database.upgrade() else { return };
-        // An error leaves the generations frozen; a committer that runs out of room reports it. A panic has poisoned the
-        // database (O2), and the thread goes on for whoever stops it.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            if let Ok(slot) = database.borrow_slot() {
-                let _ = database.merge_if_due(slot.index());
-            }
+        std::thread::sleep(NAP);
+    }
+    Ok(())
+}
+
+fn run(shared: &Mutex<State>, database: &Arc<Database>) {
+    loop {
+        // An error leaves the generations frozen. A panic has poisoned the database (O2 in merge/own.rs).
+        let merged = catch_unwind(AssertUnwindSafe(|| {
+            let slot = database.borrow_slot()?;
+            database.merge_if_due(slot.index())?;
+            finish(shared, database, slot.index())
         }));
+        let mut state = lock(shared);
+        let has_failed = !matches!(merged, Ok(Ok(())));
+        state.failed = has_failed.then(Instant::now);
+        let again = std::mem::take(&mut state.called);
+        if !again || has_failed || state.stopped {
+            state.is_running = false;
+            return;
+        }
     }
 }

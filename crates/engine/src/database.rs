@@ -778,8 +778,9 @@ impl Database {
         word.load(Relaxed)
     }
 
-    /// Asks the background thread of this process to merge.
-    pub(crate) fn wake_background_merge(self: &Arc<Self>) {
-        self.background.wake(self);
+    /// Has a merge made beside, if one is due that nobody makes; false if it cannot be.
+    pub(crate) fn merge_beside(self: &Arc<Self>) -> bool {
+        let is_made = self.control().merge_owner.load(Relaxed) != 0;
+        is_made || !self.merge_is_due() || self.background.call(self)
     }
 }

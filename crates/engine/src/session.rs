@@ -503,6 +503,7 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     c.visible_ts.store(first_ts, Relaxed);
     c.readable_ts.store(first_ts, Relaxed);
     c.wal_limit_bytes.store(DEFAULT_WAL_LIMIT_BYTES, Relaxed);
+    c.background_merge.store(1, Relaxed);
     let slot = &c.generations[0];
     region.format_arena(0);
     slot.number.store(first, Relaxed);

@@ -44,6 +44,7 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   *ppBase = 0;
   *pzErr = 0;
   if( pBase==0 ) return SQLITE_NOMEM_BKPT;
+  plMindForks();
   rc = sqlite3_open_v2(zPath, &pBase->db,
       SQLITE_OPEN_READWRITE|SQLITE_OPEN_FULLMUTEX|SQLITE_OPEN_PRIVATECACHE|SQLITE_OPEN_EXRESCODE|PL_OPEN_BASE, 0);
   if( rc ){

@@ -116,17 +116,37 @@ impl Database {
     /// S4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
     /// with them, once the memtables are full, commits.
     fn check_wal_limit(&self) -> Result<()> {
-        let c = self.control();
-        let over = || c.wal_bytes.load(Relaxed) > c.wal_limit_bytes.load(Relaxed);
-        if over() {
+        // The readers that held the last checkpoint back may have ended: what is in the file whole begins anew with this merge.
+        if self.has_wal_to_bring() {
             self.checkpoint(Checkpoint::Passive)?;
         }
-        if over() {
+        if self.is_wal_at_limit() {
             return Err(
                 self.no_room("the database's WAL has reached its limit (PRAGMA plait_wal_limit)")
             );
         }
         Ok(())
+    }
+
+    /// A checkpoint has not brought all of the base's WAL into the file.
+    fn has_wal_to_bring(&self) -> bool {
+        self.control().wal_bytes.load(Relaxed) > 0
+    }
+
+    /// Merges have to wait until the readers of what is in the base's WAL have ended.
+    pub(crate) fn is_wal_at_limit(&self) -> bool {
+        let c = self.control();
+        c.wal_bytes.load(Relaxed) > c.wal_limit_bytes.load(Relaxed)
+    }
+
+    /// Brings into the file what readers have held back; true if there is nothing more to bring, or others have to do with it now.
+    pub(crate) fn finish_checkpoint(&self, slot: SlotIndex) -> Result<bool> {
+        if !self.has_wal_to_bring() {
+            return Ok(true);
+        }
+        let Some(_right) = self.try_own_merge(slot)? else { return Ok(true) };
+        self.checkpoint(Checkpoint::Passive)?;
+        Ok(!self.has_wal_to_bring())
     }
 
     /// So that others who commit during a merge find room for the generation that it begins.

@@ -12,4 +12,5 @@ pub mod mutex;
 pub mod process;
 pub mod read_marks;
 pub mod region;
+pub mod unsignalled;
 pub mod witness;

@@ -58,6 +58,9 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two merges for room in the log.
 const LOG_NAP: Duration = Duration::from_millis(10);
 
+/// Between two looks at the base's WAL, whose readers wake nobody.
+const WAL_NAP: Duration = Duration::from_millis(10);
+
 /// A commit's wait for room.
 pub(super) struct Room {
     start: Instant,
@@ -545,6 +548,7 @@ impl Conn {
                     holder = 0;
                     seen = self.db.control().merge_word.load(Acquire);
                 }
+                Err(e) if self.db.is_wal_at_limit() => return self.wait_for_wal(e, wait),
                 Err(e) => return Err(e),
                 Ok(()) if self.db.prepare_arena()? => return Ok(()),
                 Ok(()) => return self.wait_for_readers(wait),
@@ -569,6 +573,23 @@ impl Conn {
             return Err(Error::Interrupted);
         }
         self.db.reap_dead()?;
+        Ok(())
+    }
+
+    /// Snapshots hold the base's WAL, maybe the own one as well (S6). `full` is said when the wait is over.
+    fn wait_for_wal(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
+        let mut patience = Patience::of_those_who_expect_no_wait(wait);
+        while self.db.is_wal_at_limit() {
+            let newest = self.db.control().base_generation.load(Acquire);
+            if self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < newest) {
+                return Err(self.renew());
+            }
+            if patience.is_over() {
+                return Err(full);
+            }
+            patience.nap(WAL_NAP)?;
+            self.db.finish_checkpoint(self.slot)?;
+        }
         Ok(())
     }
 

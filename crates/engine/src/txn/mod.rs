@@ -463,14 +463,14 @@ impl Conn {
         slot.txn.store(0, Relaxed);
     }
 
-    /// Merges when it is due, in a thread if that is wished for and `threads` may be started. Outside any transaction.
+    /// Merges when it is due, in a thread unless that is not wished for, or none may be started (`threads`). Outside any transaction.
     pub fn maintain(&mut self, threads: bool) -> Result<()> {
         // The caller has what it wanted: it waits for nobody now.
         caller::briefly(|| {
             self.db.prepare_log_space()?;
             self.db.prepare_next_arena();
-            if threads && self.db.control().background_merge.load(Relaxed) != 0 {
-                self.db.wake_background_merge();
+            let beside = threads && self.db.control().background_merge.load(Relaxed) != 0;
+            if beside && self.db.merge_beside() {
                 return Ok(());
             }
             self.db.merge_if_due(self.slot)

@@ -35,6 +35,8 @@ pub fn shared(context: &Context, inputs: &[&OsStr], output: &Path) -> Result<()>
             "-Wl,-z,defs",
             "-Wl,-z,relro",
             "-Wl,--gc-sections",
+            // Its threads and its fork handlers outlive a dlclose() with connections open.
+            "-Wl,-z,nodelete",
         ])
         .args(inputs)
         .args(SYSTEM_LIBRARIES))

@@ -1,0 +1,61 @@
+/*
+** fork.c - a child made by fork() finds SQLite's static mutexes free.
+**
+** In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
+** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
+** with one thread know no such thing, and a merge (engine/src/background.rs) must not bring it to them. So whoever forks holds these mutexes
+** while it does.
+**
+** They are taken in the order in which SQLite's own code nests them. An application may configure mutexes that cannot be tried, or fork
+** within something that holds one: nobody waits for longer than PL_FORK_NAPS, and what was not had stays as stock SQLite would leave it.
+*/
+#include <pthread.h>
+
+#define PL_FORK_NAPS   100      /* a millisecond each, for all mutexes together */
+
+static const u8 aPlForkId[] = {
+  SQLITE_MUTEX_STATIC_OPEN, SQLITE_MUTEX_STATIC_PRNG, SQLITE_MUTEX_STATIC_MAIN, SQLITE_MUTEX_STATIC_VFS1, SQLITE_MUTEX_STATIC_VFS2,
+  SQLITE_MUTEX_STATIC_VFS3, SQLITE_MUTEX_STATIC_LRU, SQLITE_MUTEX_STATIC_PMEM, SQLITE_MUTEX_STATIC_MEM
+};
+
+/* The turn to fork, and what who has it holds. */
+static pthread_mutex_t plForkTurn = PTHREAD_MUTEX_INITIALIZER;
+static sqlite3_mutex *aPlForkHeld[ArraySize(aPlForkId)];
+
+static void plBeforeFork(void){
+  int nNap = 0;
+  int i;
+  pthread_mutex_lock(&plForkTurn);
+  for(i=0; i<ArraySize(aPlForkId); i++){
+    sqlite3_mutex *pMutex = sqlite3GlobalConfig.isMutexInit ? sqlite3MutexAlloc(aPlForkId[i]) : 0;
+    aPlForkHeld[i] = 0;
+    if( pMutex==0 ) continue;
+    while( sqlite3_mutex_try(pMutex)!=SQLITE_OK ){
+      struct timespec nap = {0, 1000000};
+      if( nNap++>=PL_FORK_NAPS ){
+        pMutex = 0;
+        break;
+      }
+      nanosleep(&nap, 0);
+    }
+    aPlForkHeld[i] = pMutex;
+  }
+}
+
+/* In the parent, and in the child. */
+static void plAfterFork(void){
+  int i;
+  for(i=ArraySize(aPlForkId)-1; i>=0; i--){
+    sqlite3_mutex_leave(aPlForkHeld[i]);
+  }
+  pthread_mutex_unlock(&plForkTurn);
+}
+
+/* From the first session of the process on: before one there is no thread of ours. */
+static void plMindForks(void){
+  static int bMinded = 0;
+  sqlite3_mutex *pMutex = sqlite3MutexAlloc(SQLITE_MUTEX_STATIC_MAIN);
+  sqlite3_mutex_enter(pMutex);
+  if( !bMinded ) bMinded = pthread_atfork(plBeforeFork, plAfterFork, plAfterFork)==0;
+  sqlite3_mutex_leave(pMutex);
+}
