@@ -43,6 +43,8 @@ pub enum Work {
     Differential(jobs::differential::Seeds),
     /// Forks with an open connection.
     Fork(jobs::process_rules::Fork),
+    /// Forks while a merge runs.
+    ForksBesideMerges(jobs::process_rules::ForksBesideMerges),
     /// Opens one database with two copies of the library.
     TwoCopies(jobs::process_rules::TwoCopies),
     /// Reads without the rights to write.
@@ -93,6 +95,7 @@ impl Job {
             Work::Reader(work) => work.run(self, reporter),
             Work::Differential(work) => work.run(self, reporter),
             Work::Fork(work) => work.run(self),
+            Work::ForksBesideMerges(work) => work.run(self),
             Work::TwoCopies(work) => work.run(self),
             Work::Stranger(work) => work.run(self),
         }
@@ -194,7 +197,7 @@ pub fn serve_process() -> anyhow::Result<()> {
     std::io::stdin().lock().read_line(&mut first)?;
     let job: Job = serde_json::from_str(&first).context("standard input holds no job")?;
     let stop = Arc::new(AtomicBool::new(false));
-    if !matches!(job.work, Work::Fork(_)) {
+    if !matches!(job.work, Work::Fork(_) | Work::ForksBesideMerges(_)) {
         let stop = stop.clone();
         std::thread::spawn(move || {
             let mut rest = String::new();

@@ -134,9 +134,15 @@ pub fn limit_file_size(bytes: u64) -> std::io::Result<()> {
     }
 }
 
+/// Has this process ended by a signal after `time`, in whole seconds.
+pub fn end_in(time: Duration) {
+    // SAFETY: no preconditions.
+    unsafe { libc::alarm(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)) };
+}
+
 /// Runs `child` in a forked copy of this process and returns its exit code; the copy never returns.
 ///
-/// Only for a process with a single thread.
+/// Only for a process with a single thread of its own: threads of the library mind forks.
 pub fn in_forked_child(child: impl FnOnce() -> u8) -> std::io::Result<i32> {
     // SAFETY: the caller promises a single thread, so no lock can be left held in the copy.
     let pid = unsafe { libc::fork() };

@@ -3,7 +3,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::job::{Job, Running, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
-use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork, TwoCopies};
+use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork, ForksBesideMerges, TwoCopies};
 use plait_tests::place::Place;
 use plait_tests::subject::{Begin, Fixture, Subject, Synchronous, real_plait};
 use std::collections::BTreeMap;
@@ -111,6 +111,17 @@ fn a_connection_carried_over_fork_is_refused_in_the_child() {
         let rows = fixture.open().integer("SELECT count(*) FROM forked").expect("a count");
         assert_eq!(rows, 2);
     }
+}
+
+#[test]
+fn a_child_forked_beside_a_merge_can_use_the_library() {
+    let Some(subject) = real_plait("forks beside merges") else { return };
+    let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
+    let work = Work::ForksBesideMerges(ForksBesideMerges { forks: 60 });
+    let job = Job { subject, database: fixture.database(), work };
+    let result: serde_json::Value = job.start(Place::Processes).result(Duration::from_secs(150));
+    assert_eq!(result["forks"], 60, "{result}");
+    assert_eq!(result["written"], result["found"], "{result}");
 }
 
 #[test]
