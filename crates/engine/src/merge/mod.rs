@@ -33,6 +33,7 @@ mod checkpoint;
 pub(crate) mod due;
 mod freeze;
 mod own;
+mod pace;
 mod run;
 
 pub use base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};

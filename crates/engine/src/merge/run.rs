@@ -99,11 +99,14 @@ impl Database {
         let frozen = self.frozen_generations();
         if let Some(&last) = frozen.last() {
             self.check_wal_limit()?;
+            let bytes = frozen.iter().map(|&(arena, _)| self.memtable(arena).used_bytes());
+            let pace = self.begin_pace(bytes.map(u64::from).sum());
             crash_point!("merge.frozen");
             self.make_durable(&frozen)?;
             self.apply(&frozen, last.1)?;
             crash_point!("merge.committed");
             self.settle_merge(last.1)?;
+            pace.reached();
             crash_point!("merge.settled");
         }
         self.prepare_arena()?;

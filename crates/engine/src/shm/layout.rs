@@ -22,7 +22,7 @@ use super::mutex::SharedMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 10;
+pub const LAYOUT_VERSION: u32 = 11;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -295,6 +295,14 @@ pub struct Control {
     /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (K9 in
     /// txn/prepared.rs). Anything else says nothing.
     pub prepared_withheld: AtomicU64,
+    /// When the merge that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does (merge/pace.rs).
+    pub merge_end_ns: AtomicU64,
+    /// How long it will probably take.
+    pub merge_span_ns: AtomicU64,
+    /// What a KiB of memtables takes to be merged, in nanoseconds; 0 before the first merge.
+    pub merge_ns_per_kib: AtomicU64,
+    /// The turn of the newest commit beside a merge, likewise.
+    pub pace_ns: AtomicU64,
 }
 
 /// A process that has the database open. It holds an open-file-description
@@ -417,6 +425,6 @@ const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);
 const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
-const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 199_808 && RING_OFFSET == 806_912);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 199_936 && RING_OFFSET == 806_912);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

@@ -177,7 +177,9 @@ impl Conn {
             self.note_turn_committed();
         }
         self.note_own_commit(committed.ts, Some(committed.end));
-        self.note_size(self.written(), false);
+        let written = self.written();
+        self.note_size(written, false);
+        self.unpaced += written.bytes;
         self.writes.clear();
         let synced = self.settle_durability(&committed, sync);
         self.db.notifier().wake();

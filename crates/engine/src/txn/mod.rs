@@ -120,6 +120,8 @@ pub struct Conn {
     /// Its part in a transaction over several files, from the beginning of COMMIT on.
     pub(crate) part: Option<prepared::Part>,
     pub(crate) bulk: Bulk,
+    /// Bytes that it has committed since it kept pace last (merge/pace.rs).
+    unpaced: u64,
     pub(crate) contention: Contention,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
@@ -160,6 +162,7 @@ impl Conn {
             replayed: Size::default(),
             part: None,
             bulk: Bulk::new(begun_by_others),
+            unpaced: 0,
             contention: Contention::default(),
             writes: WriteSet::new(),
             reads: ReadSet::new(),
@@ -467,6 +470,7 @@ impl Conn {
     pub fn maintain(&mut self, threads: bool) -> Result<()> {
         // The caller has what it wanted: it waits for nobody now.
         caller::briefly(|| {
+            self.db.keep_pace(std::mem::take(&mut self.unpaced));
             self.db.prepare_log_space()?;
             self.db.prepare_next_arena();
             let beside = threads && self.db.control().background_merge.load(Relaxed) != 0;
