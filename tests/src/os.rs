@@ -103,6 +103,14 @@ pub fn can_have_own_pid_namespace() -> bool {
     }
 }
 
+/// Names of the threads that a process has.
+#[must_use]
+pub fn thread_names(pid: u32) -> Vec<String> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    let name = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("comm")).ok();
+    folder.filter_map(|entry| name(entry.ok()?)).map(|name| name.trim().to_owned()).collect()
+}
+
 /// Stops a process until [`resume`].
 pub fn suspend(pid: u32) -> std::io::Result<()> {
     signal(pid, libc::SIGSTOP)

@@ -2,6 +2,7 @@
 
 use plait_tests::actor::{Actor, ONE_THREAD};
 use plait_tests::in_threads_and_processes;
+use plait_tests::os::thread_names;
 use plait_tests::sqlite::{Connection, ERROR, FULL};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
@@ -93,13 +94,6 @@ in_threads_and_processes! {
     }
 }
 
-/// Names of the threads that a process has.
-fn threads(pid: u32) -> Vec<String> {
-    let folder = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
-    let name = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("comm")).ok();
-    folder.filter_map(|entry| name(entry.ok()?)).map(|name| name.trim().to_owned()).collect()
-}
-
 #[test]
 fn a_program_configured_for_one_thread_merges_by_itself_whatever_the_session_wishes() {
     let Some(fixture) = fixture("one thread") else { return };
@@ -115,7 +109,7 @@ fn a_program_configured_for_one_thread_merges_by_itself_whatever_the_session_wis
     let before = status(&keeper, "merges");
     for _ in 0..TOO_MANY / 2 {
         alone.ok(COMMIT);
-        assert_eq!(threads(alone.pid()).len(), 1, "{:?}", threads(alone.pid()));
+        assert_eq!(thread_names(alone.pid()).len(), 1, "{:?}", thread_names(alone.pid()));
     }
     assert!(status(&keeper, "merges") > before, "its commits merge");
     alone.close().expect("it closes");
@@ -123,12 +117,16 @@ fn a_program_configured_for_one_thread_merges_by_itself_whatever_the_session_wis
     let mut has_had_one = false;
     for _ in 0..TOO_MANY / 2 {
         usual.ok(COMMIT);
-        has_had_one |= threads(usual.pid()).iter().any(|name| name == "plait-merge");
+        has_had_one |= thread_names(usual.pid()).iter().any(|name| name == "plait-merge");
     }
     assert!(has_had_one, "others have the thread");
     let deadline = Instant::now() + Duration::from_secs(20);
-    while threads(usual.pid()).len() > 1 {
-        assert!(Instant::now() < deadline, "it ends with the merge: {:?}", threads(usual.pid()));
+    while thread_names(usual.pid()).len() > 1 {
+        assert!(
+            Instant::now() < deadline,
+            "it ends with the merge: {:?}",
+            thread_names(usual.pid())
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(usual.integer("SELECT count(*) FROM t"), 1 + TOO_MANY as i64 / 2 * 2);

@@ -73,6 +73,36 @@ fn who_dies_in_an_exclusive_transaction_beside_a_waiting_checkpoint_stops_nobody
 }
 
 #[test]
+fn the_last_to_close_brings_everything_to_rest_though_who_merged_died_and_memory_is_full() {
+    let Some(subject) = real_plait("a dead merger") else { return };
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let witness = fixture.open();
+    witness.execute("PRAGMA synchronous=NORMAL; CREATE TABLE b(data)").expect("a table");
+    witness.busy_timeout(Duration::from_millis(500)).expect("a timeout");
+    let mut victim = process("victim", &subject, &fixture.database());
+    victim.ok("PRAGMA synchronous=NORMAL");
+    let is_merging = |pid| os::thread_names(pid).iter().any(|name| name == "plait-merge");
+    let mut rows = 0;
+    while !is_merging(victim.pid()) {
+        victim.ok("INSERT INTO b VALUES(randomblob(1000000))");
+        rows += 1;
+        assert!(rows < 1000, "it never merges");
+    }
+    os::suspend(victim.pid()).expect("it is ours");
+    while rows < 2000 && witness.execute("INSERT INTO b VALUES(randomblob(1000000))").is_ok() {
+        rows += 1;
+    }
+    victim.kill();
+    witness.close().expect("it closes");
+    for left in ["-plait", "-plait-shm", "-wal"] {
+        assert!(!fixture.side_file(left).exists(), "{left}");
+    }
+    let stock = Subject::stock().open(&fixture.database()).expect("stock opens it");
+    assert_eq!(stock.integer("SELECT count(*) FROM b"), Ok(rows));
+    assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
 fn what_a_dead_process_left_is_settled_when_the_base_is_no_longer_locked() {
     let Some(subject) = real_plait("a locked base") else { return };
     let fixture = Fixture::new(subject.clone(), SCHEMA);

@@ -435,7 +435,12 @@ impl Database {
         let slot = self.borrow_slot()?;
         let mut wait = Wait { timeout: CLOSE_PATIENCE, busy: None, interrupted: &mut || false };
         let _right = self.own_merge(slot.index(), &mut wait)?;
+        let newest = self.newest_generation()?;
         self.merge_owned(false)?;
+        if !self.is_merged_through(newest) {
+            // Every memtable was in use, after the death of who was to merge: there was none to go on in, and now there is.
+            self.merge_owned(false)?;
+        }
         self.rest_base()
     }
 

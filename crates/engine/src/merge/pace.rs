@@ -131,8 +131,8 @@ mod tests {
     fn room_is_dealt_out_over_what_is_left_of_the_merge() {
         let room = ARENA_BYTES as u64;
         assert_eq!(share_of(room, SECOND, room), SECOND);
-        assert_eq!(share_of(room / 1000, SECOND, room), SECOND / 1000);
-        assert_eq!(share_of(1000, 2 * SECOND, 0), 1000 * 2 * SECOND / LEAST_ROOM);
+        assert_eq!(share_of(room / 1024, SECOND, room), SECOND / 1024);
+        assert_eq!(share_of(1024, 2 * SECOND, 0), 2 * SECOND / (LEAST_ROOM / 1024));
         assert_eq!(share_of(u64::MAX, u64::MAX, 0), u64::MAX);
         assert_eq!(share_of(1000, 0, room), 0);
     }

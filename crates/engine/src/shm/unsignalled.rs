@@ -18,11 +18,10 @@ impl Mask {
     fn all() -> Mask {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
-        // SAFETY: both have room for a set; the second call reads what the first has filled in.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        }
+        // SAFETY: room for a set.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: filled in above, and room for a set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
         // SAFETY: with a valid way of changing the mask the call does not fail, and fills it in.
         Mask(unsafe { before.assume_init() })
     }
