@@ -5,12 +5,12 @@ use clap::{Parser, Subcommand};
 use plait_tests::differential::dice::Dice;
 use plait_tests::os;
 use plait_tests::paths;
-use plait_tests::ratios::case::{self, Case, Load, OWN_BEST_WRITERS, Requirement, Work};
-use plait_tests::ratios::idle::Footprint;
+use plait_tests::ratios::case::{self, Case, LargeTable, Load, OWN_BEST_WRITERS};
 use plait_tests::ratios::members::{Member, serve};
 use plait_tests::ratios::overhead::{self, Loop, Overhead};
 use plait_tests::ratios::table::{Line, Median, print, print_machine};
-use plait_tests::ratios::trial::{Outcome, Trial, make_million};
+use plait_tests::ratios::trial::{Outcome, Trial, make_large};
+use plait_tests::ratios::verdict::judge;
 use plait_tests::subject::Subject;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use std::time::Duration;
 struct Arguments {
     #[command(subcommand)]
     inner: Option<Inner>,
-    /// Only these cases; `overhead` and `own-best` are cases too. All when left out.
+    /// Only these cases; `overhead` and `own-best` are cases too. All but those of ten million rows when left out.
     #[arg(long = "case")]
     cases: Vec<String>,
     /// Trials of each engine on each case.
@@ -97,8 +97,8 @@ struct Bench<'a> {
     stock: Subject,
     plait: Subject,
     directory: PathBuf,
-    /// With a million rows: for reads, and for long runs.
-    millions: [Option<PathBuf>; 2],
+    /// Databases that trials begin with, as far as any did.
+    large: Vec<(LargeTable, PathBuf)>,
     dice: Dice,
     trials: u32,
 }
@@ -112,7 +112,7 @@ impl<'a> Bench<'a> {
         let directory = directory.canonicalize()?;
         let dice = Dice::new(arguments.seed);
         let (stock, plait) = (Subject::stock(), Subject::plait());
-        Ok(Self { arguments, stock, plait, directory, millions: [None, None], dice, trials: 0 })
+        Ok(Self { arguments, stock, plait, directory, large: Vec::new(), dice, trials: 0 })
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -135,7 +135,10 @@ impl<'a> Bench<'a> {
         for name in &self.arguments.cases {
             ensure!(known(name), "no case is named {name}: see --list");
         }
-        let cases: Vec<Case> = all.into_iter().filter(|case| self.wants(case.name)).collect();
+        let wanted = |case: &Case| {
+            self.wants(case.name) && !(self.arguments.cases.is_empty() && case.is_only_by_name())
+        };
+        let cases: Vec<Case> = all.into_iter().filter(wanted).collect();
         println!("stock: {:?}\nplait: {:?}", self.stock.library(), self.plait.library());
         println!(
             "seed {}, {} repeats of {} s",
@@ -160,7 +163,7 @@ impl<'a> Bench<'a> {
             own.into_iter().filter(|all| !all.is_empty()).map(Median::of).collect();
         let mut lines = Vec::new();
         for (case, outcomes) in cases.iter().zip(measured) {
-            lines.extend(judge(case, outcomes, &own));
+            lines.extend(judge(case, outcomes.stock, outcomes.plait, &own));
         }
         if self.wants("overhead") {
             lines.extend(self.overhead()?);
@@ -192,13 +195,7 @@ impl<'a> Bench<'a> {
     }
 
     fn trial(&mut self, subject: &Subject, load: &Load) -> anyhow::Result<Outcome> {
-        let which = usize::from(load.work == Work::Long);
-        if load.work.begins_with_million() && self.millions[which].is_none() {
-            let name = format!("million-{}-{which}.db", std::process::id());
-            let path = self.directory.join(name);
-            make_million(&self.stock, &path, load.work)?;
-            self.millions[which] = Some(path);
-        }
+        let million = load.work.large_table().map(|table| self.large(table)).transpose()?;
         self.trials += 1;
         let directory =
             self.directory.join(format!("trial-{}-{}", std::process::id(), self.trials));
@@ -207,7 +204,7 @@ impl<'a> Bench<'a> {
             subject: subject.clone(),
             load: load.clone(),
             directory: directory.clone(),
-            million: self.millions[which].clone(),
+            million,
             seed: self.arguments.seed.wrapping_mul(7919).wrapping_add(self.trials.into()),
             time: Duration::from_secs_f64(self.arguments.seconds) * load.work.times_as_long(),
         };
@@ -221,6 +218,18 @@ impl<'a> Bench<'a> {
             outcome.settings
         );
         Ok(outcome)
+    }
+
+    /// The database with a large table; made when it is asked for first.
+    fn large(&mut self, table: LargeTable) -> anyhow::Result<PathBuf> {
+        if let Some((_, path)) = self.large.iter().find(|(made, _)| *made == table) {
+            return Ok(path.clone());
+        }
+        let name = format!("large-{}-{}.db", std::process::id(), self.large.len());
+        let path = self.directory.join(name);
+        self.large.push((table, path.clone()));
+        make_large(&self.stock, &path, table)?;
+        Ok(path)
     }
 
     fn overhead(&self) -> anyhow::Result<Vec<Line>> {
@@ -252,7 +261,7 @@ impl<'a> Bench<'a> {
 
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
-        for path in self.millions.iter().flatten() {
+        for (_, path) in &self.large {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -269,73 +278,4 @@ fn in_child<T: DeserializeOwned>(command: &str, json: &str) -> anyhow::Result<T>
     ensure!(output.status.success(), "the child ended with {}: {text}", output.status);
     let last = text.lines().last().unwrap_or_default();
     serde_json::from_str(last).with_context(|| format!("the child said: {last}"))
-}
-
-fn judge(case: &Case, outcomes: Measured, own: &[Median]) -> Vec<Line> {
-    let (stock, plait) = (Median::of(outcomes.stock), Median::of(outcomes.plait));
-    let best = own.iter().map(|median| median.outcome.per_second).fold(0.0, f64::max);
-    let at_hundred = own.last().map_or(0.0, |median| median.outcome.per_second);
-    let one = |requirement: &Requirement| {
-        let (required, measured, reached) = match requirement {
-            Requirement::TimesStock(least) => {
-                let ratio = plait.outcome.per_second / stock.outcome.per_second;
-                (format!("{least:.2} x"), format!("{ratio:.2} x"), ratio >= *least)
-            }
-            Requirement::PartOfOwnBest(least) => {
-                let part = at_hundred / best.max(1.0);
-                (
-                    format!("{:.0} % of own best", least * 100.0),
-                    format!("{:.0} %", part * 100.0),
-                    part >= *least,
-                )
-            }
-            Requirement::Fairness(least) => {
-                let part = plait.outcome.fairness;
-                (format!("slowest / fastest {least}"), format!("{part:.2}"), part >= *least)
-            }
-            Requirement::Steady(least) => {
-                let steady = plait.outcome.steady;
-                (format!("last / first tenth {least}"), format!("{steady:.2}"), steady >= *least)
-            }
-            Requirement::IdleMebibytes(most) => {
-                let say = |of: &Median| {
-                    let Footprint { disk_bytes, mapped_bytes } = of.outcome.footprint;
-                    let [disk, mapped] = [disk_bytes, mapped_bytes].map(|b| b as f64 / 1048576.0);
-                    (format!("{disk:.2} + {mapped:.2}"), disk.max(mapped))
-                };
-                let ((text, larger), (stock, _)) = (say(&plait), say(&stock));
-                (format!("{most} MiB"), format!("{text} MiB, stock {stock}"), larger <= *most)
-            }
-            Requirement::WrittenTimesStock(most) => {
-                let [stock, plait] = [&stock, &plait].map(|of| of.outcome.written_per_commit);
-                (
-                    format!("{most:.2} x written"),
-                    format!(
-                        "{:.2} x, {:.1} of {:.1} KiB",
-                        plait / stock,
-                        plait / 1024.0,
-                        stock / 1024.0
-                    ),
-                    plait <= stock * most,
-                )
-            }
-            Requirement::Conflicts(most) => {
-                let rate = plait.outcome.conflict_rate;
-                (
-                    format!("conflicts < {:.0} %", most * 100.0),
-                    format!("{:.2} %", rate * 100.0),
-                    rate < *most,
-                )
-            }
-        };
-        Line {
-            title: case.title.to_owned(),
-            stock: Some(stock.clone()),
-            plait: Some(plait.clone()),
-            required,
-            measured,
-            reached,
-        }
-    };
-    case.requirements.iter().map(one).collect()
 }

@@ -1,6 +1,10 @@
 //! The rows of the table: what is run, and what must come of it.
+//!
+//! Cases of ten million rows (4 GB) run only when they are named. Their connections share a cache of 64 MiB: one writer
+//! has all of it, each of a hundred writers 655 KiB.
 
 use super::keyed::Keyed;
+use super::paced::Quantile;
 use super::passer::Pass;
 use super::writer::ROWS;
 use crate::place::Place;
@@ -43,8 +47,10 @@ pub enum Work {
     Remove,
     /// By the key-value API, on stock by prepared statements.
     Keyed(Keyed),
-    /// [`Work::SelectUpdate`] of a million rows that lie in the base, over many merges.
-    Long,
+    /// [`Work::SelectUpdate`] of so many million rows that lie in the base, over many merges.
+    Long(u32),
+    /// The same of one million at half the rate at which it can be done, timed from when each transaction was due.
+    Paced,
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
     Idle,
 }
@@ -57,34 +63,72 @@ impl Work {
             || matches!(self, Self::Queue | Self::QueueReturning | Self::Idle | Self::Remove)
     }
 
-    /// Whether it begins with a million rows, which are made once for all trials.
+    /// The table of a million rows or more that it begins with, which is made once for all trials.
+    #[must_use]
+    pub fn large_table(self) -> Option<LargeTable> {
+        match self {
+            Self::Read | Self::ReadMapped | Self::Passes(Pass::Million, _) => {
+                Some(LargeTable::Read)
+            }
+            Self::Long(millions) => Some(LargeTable::Updated(millions)),
+            Self::Paced => Some(LargeTable::Updated(1)),
+            _ => None,
+        }
+    }
+
+    /// Whether it begins with a million rows or more.
     #[must_use]
     pub fn begins_with_million(self) -> bool {
-        matches!(self, Self::Read | Self::ReadMapped | Self::Long | Self::Passes(Pass::Million, _))
+        self.large_table().is_some()
     }
 
     /// Rows of the table that is selected from and updated.
     #[must_use]
     pub fn rows(self) -> i64 {
-        if self == Self::Long { 1_000_000 } else { ROWS }
+        self.large_table().map_or(ROWS, LargeTable::rows)
+    }
+
+    /// Whether it runs long enough for many merges.
+    fn is_long(self) -> bool {
+        matches!(self, Self::Long(_) | Self::Paced)
     }
 
     /// Time before measuring starts: for long runs until merging goes on.
     #[must_use]
     pub fn warm_up(self) -> Duration {
-        if self == Self::Long { Duration::from_secs(8) } else { Duration::from_millis(500) }
+        if self.is_long() { Duration::from_secs(8) } else { Duration::from_millis(500) }
     }
 
     /// So many times as long is measured.
     #[must_use]
     pub fn times_as_long(self) -> u32 {
-        if self == Self::Long { 10 } else { 1 }
+        if self.is_long() { 10 } else { 1 }
     }
 
     /// Whether one writer inserts a given number of rows.
     #[must_use]
     pub fn is_bulk(self) -> bool {
         matches!(self, Self::Bulk | Self::Values(_))
+    }
+}
+
+/// A table that takes long to make, so that trials begin with copies of one: at rest both engines use one plain file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LargeTable {
+    /// A million rows that are only read.
+    Read,
+    /// So many million rows, each with a counter of its updates.
+    Updated(u32),
+}
+
+impl LargeTable {
+    /// Its rows.
+    #[must_use]
+    pub fn rows(self) -> i64 {
+        match self {
+            Self::Read => 1_000_000,
+            Self::Updated(millions) => i64::from(millions) * 1_000_000,
+        }
     }
 }
 
@@ -109,6 +153,14 @@ impl Load {
     /// Bytes of all values that are inserted by [`Work::Values`].
     pub const BYTES_OF_VALUES: u64 = 64 << 20;
 
+    /// `PRAGMA cache_size` of each connection, where it is not the default: tables of gigabytes have 64 MiB for all
+    /// connections together, so that a hundred of them do not hold the whole table.
+    #[must_use]
+    pub fn cache_size(&self) -> Option<i64> {
+        let is_large = matches!(self.work, Work::Long(millions) if millions > 1);
+        is_large.then(|| -65_536 / i64::from(self.writers))
+    }
+
     /// Jobs of a queue.
     #[must_use]
     pub fn jobs(&self) -> i64 {
@@ -131,6 +183,10 @@ pub enum Requirement {
     Conflicts(f64),
     /// A worker's last tenth of jobs goes at least so many times as fast as its first.
     Steady(f64),
+    /// Transactions are over at most so long after they were due.
+    Wait(Quantile, Duration),
+    /// At most so many times as long after that as on stock.
+    WaitTimesStock(Quantile, f64),
     /// Side files take at most so many MiB of disk, and no more of them is in a process's memory.
     IdleMebibytes(f64),
 }
@@ -148,6 +204,14 @@ pub struct Case {
     pub against: Option<Load>,
     /// What is required of it.
     pub requirements: Vec<Requirement>,
+}
+
+impl Case {
+    /// Whether it runs only when it is named: those that take gigabytes and many minutes.
+    #[must_use]
+    pub fn is_only_by_name(&self) -> bool {
+        self.load.work.rows() > 1_000_000
+    }
 }
 
 /// Numbers of writers over which the best is sought.
@@ -176,6 +240,7 @@ pub fn all() -> Vec<Case> {
     let mut all = steady_work();
     all.extend(hot_exclusive_and_values());
     all.extend(long_runs());
+    all.push(latency());
     all.extend(queues());
     all.extend(visits());
     all.extend(reads());
@@ -185,9 +250,9 @@ pub fn all() -> Vec<Case> {
 
 fn long_runs() -> Vec<Case> {
     use Requirement::{Fairness, TimesStock, WrittenTimesStock};
-    let case = |name, title, writers, synchronous, least, more: &[Requirement]| {
+    let case = |name, title, (millions, writers, synchronous), least, more: &[Requirement]| {
         let begin = select_update(writers, Begin::Concurrent);
-        let load = Load { work: Work::Long, synchronous, ..begin };
+        let load = Load { work: Work::Long(millions), synchronous, ..begin };
         let mut requirements = vec![TimesStock(least), WrittenTimesStock(1.0)];
         requirements.extend(more);
         Case { name, title, load, against: None, requirements }
@@ -195,12 +260,31 @@ fn long_runs() -> Vec<Case> {
     let (full, normal) = (Synchronous::Full, Synchronous::Normal);
     let fair = &[Fairness(0.5)];
     vec![
-        case("long-1-normal", "1,000,000 rows, 1 writer, NORMAL", 1, normal, 2.0, &[]),
-        case("long-100-normal", "1,000,000 rows, 100 writers, NORMAL", 100, normal, 1.5, fair),
-        case("long-1", "1,000,000 rows, 1 writer", 1, full, 1.0, &[]),
-        case("long-10", "1,000,000 rows, 10 writers", 10, full, 4.0, &[]),
-        case("long-100", "1,000,000 rows, 100 writers", 100, full, 9.0, fair),
+        case("long-1-normal", "1,000,000 rows, 1 writer, NORMAL", (1, 1, normal), 2.0, &[]),
+        case("long-100-normal", "1,000,000 rows, 100 writers, NORMAL", (1, 100, normal), 1.5, fair),
+        case("long-1", "1,000,000 rows, 1 writer", (1, 1, full), 1.0, &[]),
+        case("long-10", "1,000,000 rows, 10 writers", (1, 10, full), 4.0, &[]),
+        case("long-100", "1,000,000 rows, 100 writers", (1, 100, full), 9.0, fair),
+        case("long-1-10m-normal", "10,000,000 rows, 1 writer, NORMAL", (10, 1, normal), 1.2, &[]),
+        case("long-100-10m", "10,000,000 rows, 100 writers", (10, 100, full), 3.0, &[]),
     ]
+}
+
+fn latency() -> Case {
+    use Quantile::{Max, P999};
+    use Requirement::{Wait, WaitTimesStock};
+    Case {
+        name: "latency",
+        title: "1,000,000 rows, 10 writers at half their best rate",
+        load: Load { work: Work::Paced, ..select_update(10, Begin::Concurrent) },
+        against: None,
+        requirements: vec![
+            Wait(P999, Duration::from_millis(10)),
+            Wait(Max, Duration::from_millis(50)),
+            WaitTimesStock(P999, 1.0),
+            WaitTimesStock(Max, 1.0),
+        ],
+    }
 }
 
 fn hot_exclusive_and_values() -> Vec<Case> {
@@ -484,4 +568,28 @@ fn steady_work() -> Vec<Case> {
             vec![TimesStock(1.0)],
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_cases_have_one_name() {
+        let names: HashSet<&str> = all().iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), all().len());
+    }
+
+    #[test]
+    fn only_tables_of_gigabytes_have_to_be_named_and_share_their_cache() {
+        for case in all() {
+            let load = &case.load;
+            assert_eq!(case.is_only_by_name(), load.cache_size().is_some(), "{}", case.name);
+            if let Some(size) = load.cache_size() {
+                let total = -size * i64::from(load.writers);
+                assert!(total <= 65_536 && total > 65_000, "{}: {total} KiB", case.name);
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What was required and what was measured, as a table, and the machine it was measured on.
 
+use super::paced::Latency;
 use super::trial::Outcome;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::fs::File;
@@ -31,6 +32,8 @@ pub struct Median {
     pub outcome: Outcome,
     /// Slowest and fastest of all trials, per second.
     pub range: (f64, f64),
+    /// Waits of all trials, where transactions were due at times.
+    pub latency: Latency,
 }
 
 impl Median {
@@ -43,8 +46,9 @@ impl Median {
         assert!(!outcomes.is_empty(), "a median needs trials");
         outcomes.sort_by(|left, right| left.per_second.total_cmp(&right.per_second));
         let range = (outcomes[0].per_second, outcomes[outcomes.len() - 1].per_second);
+        let latency = outcomes.iter().map(|outcome| outcome.latency).collect();
         let outcome = outcomes.swap_remove(outcomes.len() / 2);
-        Self { outcome, range }
+        Self { outcome, range, latency: Latency::of_trials(latency) }
     }
 }
 

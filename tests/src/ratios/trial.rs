@@ -1,9 +1,10 @@
 //! One engine, one load, a fresh directory: set up, run, verify.
 
-use super::case::{Load, Work};
+use super::case::{LargeTable, Load, Work};
 use super::idle::Footprint;
 use super::keyed;
 use super::members::{self, Together};
+use super::paced::{self, Latency, Phases};
 use super::passer::{self, Pass};
 use super::remover;
 use super::worker;
@@ -14,8 +15,12 @@ use crate::sqlite::Connection;
 use crate::subject::Subject;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// How long a trial counts what can be done, before it asks for half of it.
+const CLOSED_LOOP: Duration = Duration::from_secs(4);
 
 /// What to try.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,7 +31,7 @@ pub struct Trial {
     pub load: Load,
     /// An empty directory.
     pub directory: PathBuf,
-    /// A database at rest with a million rows, for those that begin with one.
+    /// A database at rest with a million rows or more, for those that begin with one.
     pub million: Option<PathBuf>,
     /// Seed.
     pub seed: u64,
@@ -63,6 +68,8 @@ pub struct Outcome {
     pub written_per_commit: f64,
     /// What lies beside the database, where that is what counts.
     pub footprint: Footprint,
+    /// Waits from when transactions were due, where they are.
+    pub latency: Latency,
 }
 
 impl Trial {
@@ -78,10 +85,11 @@ impl Trial {
         }
         let written = bytes_written()?;
         let start = Instant::now();
-        let mut footprint = Footprint::default();
+        let (mut footprint, mut latency) = (Footprint::default(), Latency::default());
         let together = match self.load.work {
             work if work.is_bulk() => self.bulk()?,
             Work::Idle => self.idle(&mut footprint)?,
+            Work::Paced => self.paced(&mut latency)?,
             _ => self.members()?,
         };
         let elapsed = start.elapsed();
@@ -93,19 +101,25 @@ impl Trial {
         let commits: u64 = together.writers.iter().map(|count| count.total).sum();
         let written_per_commit = (bytes_written()? - written) as f64 / commits.max(1) as f64;
         let outcome = self.outcome(&together, elapsed, close);
-        Ok(Outcome { footprint, written_per_commit, ..outcome })
+        Ok(Outcome { footprint, latency, written_per_commit, ..outcome })
     }
 
     fn set_up(&self) -> anyhow::Result<Connection> {
         if self.load.work.begins_with_million() {
             let million = self.million.as_ref().expect("reads are given their rows");
             std::fs::copy(million, self.database())?;
+            // So that writing it back does not go on beside the trial.
+            File::open(self.database())?.sync_all()?;
         }
         let connection = self.subject.open(&self.database())?;
         connection.execute("PRAGMA page_size=4096")?;
         self.subject.convert(&connection)?;
         match self.load.work {
-            Work::Read | Work::ReadMapped | Work::Long | Work::Passes(Pass::Million, _) => {}
+            Work::Read
+            | Work::ReadMapped
+            | Work::Long(_)
+            | Work::Paced
+            | Work::Passes(Pass::Million, _) => {}
             Work::Passes(_, percent) => {
                 connection.execute("PRAGMA synchronous=NORMAL")?;
                 passer::fill(&self.subject, &self.database(), &connection, percent)?;
@@ -159,6 +173,16 @@ impl Trial {
         Ok(Together { writers: vec![count], readers: Vec::new(), settings: writer.settings()? })
     }
 
+    fn paced(&self, latency: &mut Latency) -> anyhow::Result<Together> {
+        let members =
+            members::of(&self.subject, &self.database(), &self.load, self.seed, self.time);
+        let warm_up = self.load.work.warm_up();
+        let phases = Phases { warm_up, closed: CLOSED_LOOP, open: self.time };
+        let (together, of_all) = paced::run(&members, phases)?;
+        *latency = of_all;
+        Ok(together)
+    }
+
     /// Two connections write a row each and stay open while their files are looked at.
     fn idle(&self, footprint: &mut Footprint) -> anyhow::Result<Together> {
         let connections =
@@ -209,7 +233,8 @@ impl Trial {
         let is_updated = matches!(
             self.load.work,
             Work::SelectUpdate
-                | Work::Long
+                | Work::Long(_)
+                | Work::Paced
                 | Work::HotRow
                 | Work::HotRowInTransaction
                 | Work::ReadBesideWriters
@@ -281,16 +306,16 @@ impl Trial {
             written_per_commit: 0.0,
             steady: together.writers.first().map_or(0.0, |count| count.steady),
             footprint: Footprint::default(),
+            latency: Latency::default(),
         }
     }
 }
 
 fn fill(connection: &Connection) -> anyhow::Result<()> {
-    fill_rows(connection, Work::SelectUpdate)
+    fill_rows(connection, Work::SelectUpdate.rows())
 }
 
-fn fill_rows(connection: &Connection, work: Work) -> anyhow::Result<()> {
-    let rows = work.rows();
+fn fill_rows(connection: &Connection, rows: i64) -> anyhow::Result<()> {
     connection.execute(&format!(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER NOT NULL, val BLOB NOT NULL);
          WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<{rows})
@@ -299,21 +324,22 @@ fn fill_rows(connection: &Connection, work: Work) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the database with a million rows that a load begins with, at rest, with stock SQLite.
-pub fn make_million(stock: &Subject, path: &Path, work: Work) -> anyhow::Result<()> {
+/// Makes a database with a large table, at rest, with stock SQLite.
+pub fn make_large(stock: &Subject, path: &Path, table: LargeTable) -> anyhow::Result<()> {
     let connection = stock.open(path)?;
-    connection.execute("PRAGMA page_size=4096; PRAGMA journal_mode=wal; PRAGMA synchronous=OFF")?;
-    if work == Work::Long {
-        fill_rows(&connection, work)?;
-        return Ok(connection.close()?);
+    // No journal: in a WAL every page would be written twice.
+    connection.execute("PRAGMA page_size=4096; PRAGMA journal_mode=off; PRAGMA synchronous=OFF")?;
+    match table {
+        LargeTable::Updated(_) => fill_rows(&connection, table.rows())?,
+        LargeTable::Read => connection.execute(&format!(
+            "CREATE TABLE million(id INTEGER PRIMARY KEY, val BLOB NOT NULL);
+             WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<{})
+             INSERT INTO million SELECT x, randomblob({VALUE_BYTES}) FROM i;",
+            table.rows()
+        ))?,
     }
-    connection.execute(&format!(
-        "CREATE TABLE million(id INTEGER PRIMARY KEY, val BLOB NOT NULL);
-         WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<1000000)
-         INSERT INTO million SELECT x, randomblob({VALUE_BYTES}) FROM i;"
-    ))?;
-    connection.close()?;
-    Ok(())
+    connection.execute("PRAGMA journal_mode=wal")?;
+    Ok(connection.close()?)
 }
 
 #[cfg(test)]

@@ -122,7 +122,11 @@ impl Writer {
         let connection = subject.open(database)?;
         connection.busy_timeout(Duration::from_secs(120))?;
         connection.execute(&format!("PRAGMA synchronous={}", load.synchronous.number()))?;
+        if let Some(size) = load.cache_size() {
+            connection.execute(&format!("PRAGMA cache_size={size}"))?;
+        }
         let settings = Settings::read(&connection)?;
+        anyhow::ensure!(load.cache_size().is_none_or(|size| settings.cache_size == size));
         anyhow::ensure!(settings.journal_mode == subject.mode.name(), "{settings:?}");
         anyhow::ensure!(settings.synchronous == load.synchronous.number(), "{settings:?}");
         let write = match load.work {
@@ -167,6 +171,23 @@ impl Writer {
             }
         }
         Ok(self.result())
+    }
+
+    /// Runs a transaction at each of these times, and measures how long it took from then on.
+    pub fn run_due(
+        &mut self,
+        due_times: impl Iterator<Item = Instant>,
+    ) -> Result<(Count, Histogram<u64>)> {
+        self.count.measured = 0;
+        self.times.reset();
+        for due in due_times {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            self.transaction()?;
+            self.count.total += 1;
+            self.count.measured += 1;
+            self.times.saturating_record(nanoseconds(due.elapsed()));
+        }
+        Ok((self.result(), self.times.clone()))
     }
 
     /// Inserts all rows of a bulk load.
