@@ -7,6 +7,7 @@ use super::keyed::Keyed;
 use super::paced::Quantile;
 use super::passer::Pass;
 use super::writer::ROWS;
+use super::ycsb::Ycsb;
 use crate::place::Place;
 use crate::subject::{Begin, Synchronous};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub enum Work {
     Long(u32),
     /// The same of one million at half the rate at which it can be done, timed from when each transaction was due.
     Paced,
+    /// A mix of reads and changes of single rows.
+    Ycsb(Ycsb),
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
     Idle,
 }
@@ -241,6 +244,7 @@ pub fn all() -> Vec<Case> {
     all.extend(hot_exclusive_and_values());
     all.extend(long_runs());
     all.push(latency());
+    all.extend(mixes());
     all.extend(queues());
     all.extend(visits());
     all.extend(reads());
@@ -285,6 +289,21 @@ fn latency() -> Case {
             WaitTimesStock(Max, 1.0),
         ],
     }
+}
+
+fn mixes() -> Vec<Case> {
+    let case = |name, title, work, least| Case {
+        name,
+        title,
+        load: Load { work, ..select_update(16, Begin::Concurrent) },
+        against: None,
+        requirements: vec![Requirement::TimesStock(least)],
+    };
+    vec![
+        case("ycsb-a", "YCSB A: 16 clients, half updates", Work::Ycsb(Ycsb::A), 3.0),
+        case("ycsb-b", "YCSB B: 16 clients, 5 % updates", Work::Ycsb(Ycsb::B), 1.0),
+        case("ycsb-f", "YCSB F: 16 clients, half read-modify-writes", Work::Ycsb(Ycsb::F), 3.0),
+    ]
 }
 
 fn hot_exclusive_and_values() -> Vec<Case> {

@@ -8,6 +8,7 @@ use super::remover::Remover;
 use super::visitor::Visitor;
 use super::worker::Worker;
 use super::writer::{Count, Settings, Writer};
+use super::ycsb::Client;
 use crate::sqlite::Result;
 use crate::subject::Subject;
 use anyhow::{Context as _, bail};
@@ -66,7 +67,7 @@ macro_rules! role {
         }
     )* };
 }
-role!(Writer, Reader, Worker, Visitor, Passer, Remover, KeyedLoop);
+role!(Writer, Reader, Worker, Visitor, Passer, Remover, KeyedLoop, Client);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
@@ -81,6 +82,9 @@ impl Member {
             }
             (None, Work::Keyed(work)) => {
                 Box::new(KeyedLoop::connect(subject, database, work, load.synchronous, *seed)?)
+            }
+            (None, Work::Ycsb(work)) => {
+                Box::new(Client::connect(subject, database, load, work, *seed)?)
             }
             (None, Work::Remove) => Box::new(Remover::connect(subject, database)?),
             (None, Work::Queue | Work::QueueReturning) => {

@@ -10,6 +10,7 @@ use super::remover;
 use super::worker;
 use super::writer::{Count, Settings, VALUE_BYTES, Writer, shape};
 use super::written::bytes_written;
+use super::ycsb;
 use crate::place::Place;
 use crate::sqlite::Connection;
 use crate::subject::Subject;
@@ -131,6 +132,7 @@ impl Trial {
                 return Ok(connection);
             }
             Work::Remove => remover::fill(&connection)?,
+            Work::Ycsb(_) => ycsb::fill(&connection)?,
             Work::Append => connection.execute(
                 "CREATE TABLE log(id INTEGER PRIMARY KEY, k INTEGER, val BLOB); CREATE INDEX log_k ON log(k)",
             )?,
@@ -205,6 +207,7 @@ impl Trial {
                 ("SELECT count(*) FROM removed", "SELECT count(val) FROM removed", commits)
             }
             Work::Queue | Work::QueueReturning => return self.verify_jobs(connection, together),
+            Work::Ycsb(_) => return ycsb::verify(connection, together),
             Work::Keyed(work) => return keyed::verify(connection, work, commits),
             Work::Visit(rows) => {
                 let rows = commits * u64::from(rows);
@@ -345,6 +348,7 @@ pub fn make_large(stock: &Subject, path: &Path, table: LargeTable) -> anyhow::Re
 #[cfg(test)]
 mod tests {
     use super::super::case::{Load, Work, own_best_load};
+    use super::super::ycsb::Ycsb;
     use super::Trial;
     use crate::subject::Subject;
     use std::time::Duration;
@@ -401,6 +405,19 @@ mod tests {
         trial.verify(&keeper, &together).expect("nothing was lost");
         keeper.execute("DELETE FROM visit WHERE id=1").expect("a loss");
         trial.verify(&keeper, &together).expect_err("a row is lost");
+    }
+
+    #[test]
+    fn a_lost_change_of_a_mixed_load_fails_the_trial() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = trial(directory.path(), Load { work: Work::Ycsb(Ycsb::F), ..own_best_load(3) });
+        let keeper = trial.set_up().expect("it sets up");
+        let together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("nothing was lost");
+        let lose = "UPDATE usertable SET n=n-1 WHERE id=(SELECT id FROM usertable WHERE n>0)";
+        keeper.execute(lose).expect("a loss");
+        let error = trial.verify(&keeper, &together).expect_err("a change is lost").to_string();
+        assert!(error.contains("acknowledged"), "{error}");
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct Count {
     pub median_ns: u64,
     /// Longest.
     pub max_ns: u64,
+    /// Acknowledged operations of each kind, where there are several.
+    pub kinds: Vec<u64>,
     /// Jobs taken from a queue.
     pub jobs: Vec<i64>,
     /// How long that took, in nanoseconds.
