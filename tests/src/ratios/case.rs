@@ -52,6 +52,8 @@ pub enum Work {
     Long(u32),
     /// The same of one million at half the rate at which it can be done, timed from when each transaction was due.
     Paced,
+    /// A mix of transactions of a wholesaler's clerks.
+    Tpcc,
     /// A mix of reads and changes of single rows.
     Ycsb(Ycsb),
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
@@ -300,6 +302,7 @@ fn mixes() -> Vec<Case> {
         requirements: vec![Requirement::TimesStock(least)],
     };
     vec![
+        case("tpcc", "TPC-C's mix, 10 warehouses, 16 clients", Work::Tpcc, 3.0),
         case("ycsb-a", "YCSB A: 16 clients, half updates", Work::Ycsb(Ycsb::A), 3.0),
         case("ycsb-b", "YCSB B: 16 clients, 5 % updates", Work::Ycsb(Ycsb::B), 1.0),
         case("ycsb-f", "YCSB F: 16 clients, half read-modify-writes", Work::Ycsb(Ycsb::F), 3.0),

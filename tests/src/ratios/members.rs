@@ -5,6 +5,7 @@ use super::keyed::KeyedLoop;
 use super::passer::Passer;
 use super::reader::Reader;
 use super::remover::Remover;
+use super::tpcc::Clerk;
 use super::visitor::Visitor;
 use super::worker::Worker;
 use super::writer::{Count, Settings, Writer};
@@ -67,7 +68,7 @@ macro_rules! role {
         }
     )* };
 }
-role!(Writer, Reader, Worker, Visitor, Passer, Remover, KeyedLoop, Client);
+role!(Writer, Reader, Worker, Visitor, Passer, Remover, KeyedLoop, Client, Clerk);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
@@ -86,6 +87,7 @@ impl Member {
             (None, Work::Ycsb(work)) => {
                 Box::new(Client::connect(subject, database, load, work, *seed)?)
             }
+            (None, Work::Tpcc) => Box::new(Clerk::connect(subject, database, load, *seed)?),
             (None, Work::Remove) => Box::new(Remover::connect(subject, database)?),
             (None, Work::Queue | Work::QueueReturning) => {
                 Box::new(Worker::connect(subject, database, load)?)

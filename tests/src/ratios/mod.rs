@@ -2,7 +2,7 @@
 //!
 //! [`case`] names each row of the table, [`trial`] runs one engine on one case in a process and directory of its own,
 //! [`writer`], [`reader`], [`worker`] (of a queue), [`visitor`] (who opens and closes), [`passer`] (who reads much),
-//! [`ycsb`] (a mix of requests for keys by [`zipf`]), [`keyed`] (by the key-value API, and on stock by prepared statements) and [`remover`] are the loops, the same for both engines, [`paced`] gives a writer's transactions times at which they are due, [`written`] counts what goes to disk, [`idle`] looks at what lies there when nothing happens, [`overhead`] compares the two libraries on
+//! [`tpcc`] (a wholesaler's clerks, at [`tpcc_tables`]), [`ycsb`] (a mix of requests for keys by [`zipf`]), [`keyed`] (by the key-value API, and on stock by prepared statements) and [`remover`] are the loops, the same for both engines, [`paced`] gives a writer's transactions times at which they are due, [`written`] counts what goes to disk, [`idle`] looks at what lies there when nothing happens, [`overhead`] compares the two libraries on
 //! SQLite's own path in alternating slices of one process, [`verdict`] holds what was measured against what is required, and [`table`] prints both.
 //!
 //! A figure counts only when the database proves it: after every trial the rows are counted and a counter in each row,
@@ -20,6 +20,8 @@ pub mod passer;
 pub mod reader;
 pub mod remover;
 pub mod table;
+pub mod tpcc;
+pub mod tpcc_tables;
 pub mod trial;
 pub mod verdict;
 pub mod visitor;

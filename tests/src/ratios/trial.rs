@@ -7,6 +7,7 @@ use super::members::{self, Together};
 use super::paced::{self, Latency, Phases};
 use super::passer::{self, Pass};
 use super::remover;
+use super::tpcc_tables;
 use super::worker;
 use super::writer::{Count, Settings, VALUE_BYTES, Writer, shape};
 use super::written::bytes_written;
@@ -133,6 +134,7 @@ impl Trial {
             }
             Work::Remove => remover::fill(&connection)?,
             Work::Ycsb(_) => ycsb::fill(&connection)?,
+            Work::Tpcc => tpcc_tables::fill(&connection)?,
             Work::Append => connection.execute(
                 "CREATE TABLE log(id INTEGER PRIMARY KEY, k INTEGER, val BLOB); CREATE INDEX log_k ON log(k)",
             )?,
@@ -208,6 +210,7 @@ impl Trial {
             }
             Work::Queue | Work::QueueReturning => return self.verify_jobs(connection, together),
             Work::Ycsb(_) => return ycsb::verify(connection, together),
+            Work::Tpcc => return tpcc_tables::verify(connection, together),
             Work::Keyed(work) => return keyed::verify(connection, work, commits),
             Work::Visit(rows) => {
                 let rows = commits * u64::from(rows);
@@ -418,6 +421,27 @@ mod tests {
         keeper.execute(lose).expect("a loss");
         let error = trial.verify(&keeper, &together).expect_err("a change is lost").to_string();
         assert!(error.contains("acknowledged"), "{error}");
+    }
+
+    #[test]
+    fn a_wholesaler_whose_books_do_not_agree_fails_the_trial() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = trial(directory.path(), Load { work: Work::Tpcc, ..own_best_load(3) });
+        let keeper = trial.set_up().expect("it sets up");
+        let together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("the books agree");
+        for (change, says) in [
+            ("UPDATE district SET ytd=ytd+1 WHERE w=3 AND d=4", "condition 1"),
+            ("DELETE FROM history WHERE id=1", "condition 1"),
+            ("UPDATE district SET next_o=next_o+1 WHERE w=3 AND d=4", "condition 2"),
+            ("DELETE FROM order_line WHERE w=3 AND d=4 AND o=5 AND line=1", "condition 4"),
+            ("UPDATE orders SET carrier=NULL WHERE w=3 AND d=4 AND o=5", "condition 5"),
+        ] {
+            keeper.execute(&format!("BEGIN; {change}")).expect("a change");
+            let error = trial.verify(&keeper, &together).expect_err(change).to_string();
+            assert!(error.contains(says), "{change}: {error}");
+            keeper.execute("ROLLBACK").expect("it is undone");
+        }
     }
 
     #[test]
