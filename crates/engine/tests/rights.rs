@@ -249,13 +249,13 @@ fn a_merge_that_is_due_gives_its_right_back() {
 }
 
 #[test]
-fn the_thread_that_merges_gives_its_right_back_and_lives_on() {
+fn the_thread_that_merges_gives_its_right_back() {
     for fault in BOTH {
         let mut scene = Scene::new();
         make_merge_due(&mut scene);
         scene.other.conn().database().background_merge(Some(true));
         scene.faults.arm("put", fault);
-        scene.victim.conn().maintain(false).unwrap();
+        scene.victim.conn().maintain(true).unwrap();
         let start = Instant::now();
         while !scene.faults.is_met() || scene.holders().1 != 0 {
             assert!(start.elapsed() < PATIENCE, "{fault:?}: {:?}", scene.holders());
