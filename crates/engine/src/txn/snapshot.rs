@@ -41,8 +41,10 @@ pub struct Snapshot {
     pub(crate) base_generation: Generation,
     /// Version of the base's content.
     pub(crate) base_cookie: u64,
-    /// The base was not fenced yet.
+    /// The base was not fenced yet, or nobody had said so.
     pub(crate) resting: bool,
+    /// It was: no stock program has written since, even if the author of the fence said so only afterwards.
+    pub(crate) fenced: bool,
     /// Generations above the base's, newest first; at most as many as there are arenas.
     pub(crate) memtables: Vec<(Generation, Memtable)>,
     /// Last nodes of b-trees, by root and index in `memtables`. They never change for a
@@ -135,6 +137,7 @@ impl Conn {
             base_generation: base.generation,
             base_cookie: base.cookie,
             resting: c.fence.load(Acquire) == fence::RESTING || !base.fenced,
+            fenced: base.fenced,
             memtables,
             last_nodes: RefCell::default(),
         };

@@ -38,6 +38,7 @@ impl Conn {
         let c = self.db.control();
         let exclusive = c.exclusive_generation.load(Relaxed) > snapshot.base_generation.get();
         let foreign = snapshot.resting
+            && !snapshot.fenced
             && c.fence.load(Acquire) == fence::FENCED
             && c.fence_cookie.load(Relaxed) != snapshot.base_cookie;
         let active = self.db.active_generation().number.load(Relaxed);
