@@ -22,7 +22,7 @@ check:
 # Everything, against freshly built libraries; one with crash points among them.
 test:
 	$(XTASK) dist --crash-points
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # The Python package: dist/plait-*.whl, with the library inside. pip fetches the pinned setuptools.
 PYTHON ?= python3

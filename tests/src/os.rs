@@ -72,6 +72,14 @@ pub fn give_up_root() -> std::io::Result<()> {
     }
 }
 
+/// Kills the process group that this process leads.
+pub fn kill_group(leader: u32) {
+    let leader = libc::pid_t::try_from(leader).expect("a process id is small");
+    // Nothing is left to do where it has ended already.
+    // SAFETY: the call has no memory preconditions.
+    let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
+}
+
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: i32) -> std::io::Result<()> {
     let pid = libc::pid_t::try_from(pid).expect("a process id is small");
