@@ -8,7 +8,7 @@ use super::remover::Remover;
 use super::tpcc::Clerk;
 use super::visitor::Visitor;
 use super::worker::Worker;
-use super::writer::{Count, Settings, Writer};
+use super::writer::{Count, Repeated, Settings, Writer};
 use super::ycsb::Client;
 use crate::sqlite::Result;
 use crate::subject::Subject;
@@ -56,19 +56,20 @@ trait Role {
 }
 
 macro_rules! role {
-    ($($loop:ty),*) => { $(
+    ($run:ident: $($loop:ty),*) => { $(
         impl Role for $loop {
             fn settings(&self) -> Result<Settings> {
                 <$loop>::settings(self)
             }
 
             fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
-                <$loop>::run(self, ended, measuring)
+                <$loop>::$run(self, ended, measuring)
             }
         }
     )* };
 }
-role!(Writer, Reader, Worker, Visitor, Passer, Remover, KeyedLoop, Client, Clerk);
+role!(run: Writer, Worker, Passer, Remover, KeyedLoop);
+role!(repeat: Reader, Visitor, Client, Clerk);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {

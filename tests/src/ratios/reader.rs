@@ -1,12 +1,11 @@
 //! The loop of a reader: single selects by random key, in autocommit.
 
-use super::writer::{Count, Settings, nanoseconds, wait_times};
+use super::writer::{Count, Repeated, Settings};
 use crate::sqlite::{Connection, Result, Statement, Step};
 use crate::subject::Subject;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::path::Path;
-use std::time::Instant;
 
 /// A connection with its statement, ready to read.
 pub struct Reader {
@@ -14,6 +13,7 @@ pub struct Reader {
     select: Statement,
     rows: i64,
     random: StdRng,
+    count: Count,
 }
 
 impl Reader {
@@ -30,33 +30,28 @@ impl Reader {
             connection.execute("PRAGMA cache_size=-262144; PRAGMA mmap_size=1073741824")?;
         }
         let select = connection.prepare(&format!("SELECT val FROM {table} WHERE id=?1"))?;
-        Ok(Self { connection, select, rows, random: StdRng::seed_from_u64(seed) })
+        let (random, count) = (StdRng::seed_from_u64(seed), Count::default());
+        Ok(Self { connection, select, rows, random, count })
     }
 
     /// Settings of its connection.
     pub fn settings(&self) -> Result<Settings> {
         Settings::read(&self.connection)
     }
+}
 
-    /// Reads until `ended`; reads that end while `measuring` holds are counted as measured. Every read must find its row.
-    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
-        let mut count = Count::default();
-        let mut times = wait_times();
-        while !ended() {
-            let start = Instant::now();
-            self.select.bind_i64(1, self.random.random_range(1..=self.rows))?;
-            let found = self.select.step()? == Step::Row;
-            let length = self.select.column_bytes(0).len();
-            self.select.reset();
-            assert!(found && length > 0, "every key has a row");
-            count.total += 1;
-            if measuring() {
-                count.measured += 1;
-                times.saturating_record(nanoseconds(start.elapsed()));
-            }
-        }
-        count.median_ns = times.value_at_quantile(0.5);
-        count.max_ns = times.max();
-        Ok(count)
+impl Repeated for Reader {
+    fn count(&mut self) -> &mut Count {
+        &mut self.count
+    }
+
+    /// Every read must find its row.
+    fn once(&mut self) -> Result<Option<usize>> {
+        self.select.bind_i64(1, self.random.random_range(1..=self.rows))?;
+        let found = self.select.step()? == Step::Row;
+        let length = self.select.column_bytes(0).len();
+        self.select.reset();
+        assert!(found && length > 0, "every key has a row");
+        Ok(None)
     }
 }

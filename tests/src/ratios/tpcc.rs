@@ -15,13 +15,13 @@
 
 use super::case::Load;
 use super::tpcc_tables::{CUSTOMERS, DISTRICTS, ITEMS, LAST_NAMES, WAREHOUSES};
-use super::writer::{Count, Settings, nanoseconds, wait_times};
+use super::writer::{Count, Repeated, Settings};
 use crate::sqlite::{Connection, Result, SqlError, Statement, Step};
 use crate::subject::{Begin, Subject};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a client asks for, and its place in [`Count::kinds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,24 +143,6 @@ impl Clerk {
     /// Settings of its connection.
     pub fn settings(&self) -> Result<Settings> {
         Settings::read(&self.connection)
-    }
-
-    /// Works until `ended`; transactions that end while `measuring` holds are counted as measured.
-    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
-        let mut times = wait_times();
-        while !ended() {
-            let start = Instant::now();
-            let kind = self.transaction()?;
-            self.count.kinds[kind as usize] += 1;
-            self.count.total += 1;
-            if measuring() {
-                self.count.measured += 1;
-                times.saturating_record(nanoseconds(start.elapsed()));
-            }
-        }
-        self.count.median_ns = times.value_at_quantile(0.5);
-        self.count.max_ns = times.max();
-        Ok(self.count.clone())
     }
 
     /// One transaction, repeated as a whole until it is committed: its kind.
@@ -286,6 +268,16 @@ impl Clerk {
         let name = random.random_range(0..LAST_NAMES);
         let named = all(&mut self.say.customers_named, &[w, d, name])?;
         Ok(named[named.len() / 2])
+    }
+}
+
+impl Repeated for Clerk {
+    fn count(&mut self) -> &mut Count {
+        &mut self.count
+    }
+
+    fn once(&mut self) -> Result<Option<usize>> {
+        self.transaction().map(|kind| Some(kind as usize))
     }
 }
 

@@ -352,28 +352,31 @@ pub fn make_large(stock: &Subject, path: &Path, table: LargeTable) -> anyhow::Re
 mod tests {
     use super::super::case::{Load, Work, own_best_load};
     use super::super::ycsb::Ycsb;
-    use super::Trial;
+    use super::{Together, Trial};
+    use crate::sqlite::Connection;
     use crate::subject::Subject;
     use std::time::Duration;
 
-    fn trial(directory: &std::path::Path, load: Load) -> Trial {
-        Trial {
+    /// A trial that was run, and what its members did. The directory goes with the first.
+    fn tried(load: Load) -> (tempfile::TempDir, Trial, Connection, Together) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trial = Trial {
             subject: Subject::stock(),
             load,
-            directory: directory.to_owned(),
+            directory: directory.path().to_owned(),
             million: None,
             seed: 1,
             time: Duration::from_millis(50),
-        }
+        };
+        let keeper = trial.set_up().expect("it sets up");
+        let together = trial.members().expect("it runs");
+        trial.verify(&keeper, &together).expect("nothing was lost");
+        (directory, trial, keeper, together)
     }
 
     #[test]
     fn a_lost_update_fails_the_trial() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let trial = trial(directory.path(), own_best_load(3));
-        let keeper = trial.set_up().expect("it sets up");
-        let together = trial.members().expect("it runs");
-        trial.verify(&keeper, &together).expect("nothing was lost");
+        let (_directory, trial, keeper, together) = tried(own_best_load(3));
         keeper.execute("UPDATE t SET n=n-1 WHERE id=(SELECT id FROM t WHERE n>0)").expect("a loss");
         let error = trial.verify(&keeper, &together).expect_err("an update is lost").to_string();
         assert!(error.contains("acknowledged"), "{error}");
@@ -381,11 +384,8 @@ mod tests {
 
     #[test]
     fn a_job_that_is_taken_twice_or_by_nobody_fails_the_trial() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let trial = trial(directory.path(), Load { work: Work::Queue, ..own_best_load(1) });
-        let keeper = trial.set_up().expect("it sets up");
-        let mut together = trial.members().expect("it runs");
-        trial.verify(&keeper, &together).expect("each was taken once");
+        let (_directory, trial, keeper, mut together) =
+            tried(Load { work: Work::Queue, ..own_best_load(1) });
         let jobs = &mut together.writers[0].jobs;
         let (first, last) = (jobs[0], jobs.pop().expect("there were jobs"));
         let error = trial.verify(&keeper, &together).expect_err("one is lost").to_string();
@@ -401,22 +401,16 @@ mod tests {
 
     #[test]
     fn a_row_of_a_visit_that_is_not_there_fails_the_trial() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let trial = trial(directory.path(), Load { work: Work::Visit(2), ..own_best_load(2) });
-        let keeper = trial.set_up().expect("it sets up");
-        let together = trial.members().expect("it runs");
-        trial.verify(&keeper, &together).expect("nothing was lost");
+        let (_directory, trial, keeper, together) =
+            tried(Load { work: Work::Visit(2), ..own_best_load(2) });
         keeper.execute("DELETE FROM visit WHERE id=1").expect("a loss");
         trial.verify(&keeper, &together).expect_err("a row is lost");
     }
 
     #[test]
     fn a_lost_change_of_a_mixed_load_fails_the_trial() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let trial = trial(directory.path(), Load { work: Work::Ycsb(Ycsb::F), ..own_best_load(3) });
-        let keeper = trial.set_up().expect("it sets up");
-        let together = trial.members().expect("it runs");
-        trial.verify(&keeper, &together).expect("nothing was lost");
+        let (_directory, trial, keeper, together) =
+            tried(Load { work: Work::Ycsb(Ycsb::F), ..own_best_load(3) });
         let lose = "UPDATE usertable SET n=n-1 WHERE id=(SELECT id FROM usertable WHERE n>0)";
         keeper.execute(lose).expect("a loss");
         let error = trial.verify(&keeper, &together).expect_err("a change is lost").to_string();
@@ -425,11 +419,8 @@ mod tests {
 
     #[test]
     fn a_wholesaler_whose_books_do_not_agree_fails_the_trial() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let trial = trial(directory.path(), Load { work: Work::Tpcc, ..own_best_load(3) });
-        let keeper = trial.set_up().expect("it sets up");
-        let together = trial.members().expect("it runs");
-        trial.verify(&keeper, &together).expect("the books agree");
+        let (_directory, trial, keeper, together) =
+            tried(Load { work: Work::Tpcc, ..own_best_load(3) });
         for (change, says) in [
             ("UPDATE district SET ytd=ytd+1 WHERE w=3 AND d=4", "condition 1"),
             ("DELETE FROM history WHERE id=1", "condition 1"),
@@ -446,11 +437,8 @@ mod tests {
 
     #[test]
     fn a_lost_row_fails_the_trial() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let trial = trial(directory.path(), Load { work: Work::Append, ..own_best_load(2) });
-        let keeper = trial.set_up().expect("it sets up");
-        let together = trial.members().expect("it runs");
-        trial.verify(&keeper, &together).expect("nothing was lost");
+        let (_directory, trial, keeper, together) =
+            tried(Load { work: Work::Append, ..own_best_load(2) });
         keeper.execute("DELETE FROM log WHERE id=1").expect("a loss");
         trial.verify(&keeper, &together).expect_err("a row is lost");
     }

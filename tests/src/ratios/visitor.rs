@@ -1,12 +1,12 @@
 //! The loop of short sessions: open the database, insert some rows or read one, close it.
 
-use super::writer::{Count, ROWS, Settings, VALUE_BYTES, nanoseconds, wait_times};
+use super::writer::{Count, ROWS, Repeated, Settings, VALUE_BYTES};
 use crate::sqlite::{Connection, Result};
 use crate::subject::{Subject, Synchronous};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Who comes and goes.
 pub struct Visitor {
@@ -48,23 +48,6 @@ impl Visitor {
         Ok(self.settings.clone())
     }
 
-    /// Comes and goes until `ended`; visits that end while `measuring` holds are counted as measured.
-    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
-        let mut times = wait_times();
-        while !ended() {
-            let start = Instant::now();
-            self.visit()?;
-            self.count.total += 1;
-            if measuring() {
-                self.count.measured += 1;
-                times.saturating_record(nanoseconds(start.elapsed()));
-            }
-        }
-        self.count.median_ns = times.value_at_quantile(0.5);
-        self.count.max_ns = times.max();
-        Ok(self.count.clone())
-    }
-
     fn visit(&mut self) -> Result<()> {
         let connection = open(&self.subject, &self.database, self.synchronous)?;
         if self.rows == 0 {
@@ -87,6 +70,16 @@ impl Visitor {
             }
         }
         connection.close()
+    }
+}
+
+impl Repeated for Visitor {
+    fn count(&mut self) -> &mut Count {
+        &mut self.count
+    }
+
+    fn once(&mut self) -> Result<Option<usize>> {
+        self.visit().map(|()| None)
     }
 }
 

@@ -287,6 +287,37 @@ impl Writer {
     }
 }
 
+/// Whoever does the same thing over and over.
+pub trait Repeated {
+    /// What it has done so far.
+    fn count(&mut self) -> &mut Count;
+
+    /// Does it once: its kind in [`Count::kinds`], where they are told apart.
+    fn once(&mut self) -> Result<Option<usize>>;
+
+    /// Goes on until `ended`; what ends while `measuring` holds is counted as measured.
+    fn repeat(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
+        let mut times = wait_times();
+        while !ended() {
+            let start = Instant::now();
+            let kind = self.once()?;
+            let count = self.count();
+            if let Some(kind) = kind {
+                count.kinds[kind] += 1;
+            }
+            count.total += 1;
+            if measuring() {
+                count.measured += 1;
+                times.saturating_record(nanoseconds(start.elapsed()));
+            }
+        }
+        let count = self.count();
+        count.median_ns = times.value_at_quantile(0.5);
+        count.max_ns = times.max();
+        Ok(count.clone())
+    }
+}
+
 /// A histogram of waits up to ten minutes.
 #[must_use]
 pub fn wait_times() -> Histogram<u64> {

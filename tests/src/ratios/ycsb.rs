@@ -9,7 +9,7 @@
 
 use super::case::Load;
 use super::members::Together;
-use super::writer::{Count, Settings, nanoseconds, wait_times};
+use super::writer::{Count, Repeated, Settings};
 use super::zipf::Zipf;
 use crate::sqlite::{Connection, Result, SqlError, Statement, Step};
 use crate::subject::Subject;
@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Rows of the table.
 const ROWS: u64 = 100_000;
@@ -139,24 +139,6 @@ impl Client {
         Settings::read(&self.connection)
     }
 
-    /// Works until `ended`; operations that end while `measuring` holds are counted as measured.
-    pub fn run(&mut self, ended: &dyn Fn() -> bool, measuring: &dyn Fn() -> bool) -> Result<Count> {
-        let mut times = wait_times();
-        while !ended() {
-            let start = Instant::now();
-            let kind = self.operation()?;
-            self.count.kinds[kind] += 1;
-            self.count.total += 1;
-            if measuring() {
-                self.count.measured += 1;
-                times.saturating_record(nanoseconds(start.elapsed()));
-            }
-        }
-        self.count.median_ns = times.value_at_quantile(0.5);
-        self.count.max_ns = times.max();
-        Ok(self.count.clone())
-    }
-
     /// One operation, repeated as a whole until it is done: its kind.
     fn operation(&mut self) -> Result<usize> {
         let key = self.zipf.key(&mut self.random);
@@ -213,5 +195,15 @@ impl Client {
         change.bind_i64(3, n + 1)?;
         change.run()?;
         self.commit.run()
+    }
+}
+
+impl Repeated for Client {
+    fn count(&mut self) -> &mut Count {
+        &mut self.count
+    }
+
+    fn once(&mut self) -> Result<Option<usize>> {
+        self.operation().map(Some)
     }
 }
