@@ -147,3 +147,36 @@ fn a_busy_handler_is_asked_about_what_a_stopped_process_holds() {
     connection.execute("COMMIT").expect("nobody is in the way");
     assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(3));
 }
+
+/// What is read between the fence of a session and its author's saying so is what the fence found, and conflicts with nothing.
+#[test]
+fn who_reads_before_a_fence_is_known_conflicts_with_nobody() {
+    if real_plait("a reader beside a fence that nobody knows of").is_none() {
+        return;
+    }
+    for dies in [false, true] {
+        let subject = Subject::plait_with_crash_points();
+        let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+        let connection = fixture.open();
+        connection.execute("SELECT * FROM t").expect("it has joined");
+        let at = ("PLAIT_STOP_AT", "fence.committed");
+        let mut stopped =
+            Actor::start_with_environment("stopped", &fixture.subject, &fixture.database(), at);
+        stopped.send("INSERT INTO t VALUES(1)");
+        stopped.await_stop();
+        connection
+            .execute("BEGIN CONCURRENT; SELECT * FROM t WHERE id=7")
+            .expect("nobody is in the way");
+        if dies {
+            stopped.kill();
+            fixture.open().execute("INSERT INTO t VALUES(1)").expect("it finishes the fence");
+        } else {
+            os::resume(stopped.pid()).expect("it goes on");
+            assert_eq!(stopped.finish().error, None);
+        }
+        connection
+            .execute("INSERT INTO t VALUES(2); COMMIT")
+            .expect("nothing that it read has changed");
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(2));
+    }
+}
