@@ -5,7 +5,8 @@
 ** SIGINT. CPython's handler only notes the signal; a call that waits in the library would go on until its busy timeout. So a handler of our own is put
 ** before CPython's: it interrupts the call that the main thread is in, if it is in one, and then does what was done before. signal.signal()
 ** installs CPython's handler anew, so it is looked for again by calls that may wait long (watch_sigint). No other handler than CPython's is replaced:
-** which one that is, is whatever stands there when this module is imported, in a process whose SIGINT Python handles.
+** which one that is, is whatever stands there when Python says that it handles SIGINT. Mostly that is so on import; in a process that was started
+** with SIGINT ignored, as shells start what they put into the background, once signal.signal() was called.
 **
 ** Interpreters. The types are made once and are the main interpreter's; others are refused.
 */
@@ -26,6 +27,7 @@ static _Thread_local uint64_t thread_number;
 static _Atomic(sqlite3*) main_active;
 static atomic_uint sigint_count;
 static void (*python_sigint)(int);
+static PyObject *getsignal;  /* of the module _signal */
 
 /* A number for the calling thread that no other ever gets, other than those of pthread_self(). With the GIL. */
 uint64_t this_thread(void){
@@ -49,11 +51,24 @@ static void on_sigint(int number){
   python_sigint(number);
 }
 
+/* Whether `handler`, which is in force, is CPython's. It is asked of Python in C alone: nothing of the program's runs meanwhile. */
+static int is_of_python(void (*handler)(int)){
+  static void (*foreign)(int) = NULL;
+  PyObject *known;
+  if( python_sigint ) return handler==python_sigint;
+  if( handler==SIG_DFL || handler==SIG_IGN || handler==on_sigint || handler==foreign ) return 0;
+  known = PyObject_CallFunction(getsignal, "i", SIGINT);
+  if( known!=NULL && PyCallable_Check(known) ) python_sigint = handler;
+  else foreign = handler;
+  Py_XDECREF(known);
+  PyErr_Clear();
+  return python_sigint!=NULL;
+}
+
 /* Puts the handler before CPython's, if that is the one in force. */
 void watch_sigint(void){
   struct sigaction now;
-  if( sigaction(SIGINT, NULL, &now)!=0 || (now.sa_flags & SA_SIGINFO) ) return;
-  if( python_sigint==NULL || now.sa_handler!=python_sigint ) return;
+  if( sigaction(SIGINT, NULL, &now)!=0 || (now.sa_flags & SA_SIGINFO) || !is_of_python(now.sa_handler) ) return;
   now.sa_handler = on_sigint;
   sigaction(SIGINT, &now, NULL);
 }
@@ -65,18 +80,6 @@ void sigint_target(sqlite3 *db){
 
 unsigned sigints_seen(void){
   return atomic_load(&sigint_count);
-}
-
-static void find_python_sigint(void){
-  struct sigaction now;
-  PyObject *signals = PyImport_ImportModule("signal");
-  PyObject *handler = signals ? PyObject_CallMethod(signals, "getsignal", "i", SIGINT) : NULL;
-  int is_python = handler!=NULL && PyCallable_Check(handler);
-  Py_XDECREF(handler);
-  Py_XDECREF(signals);
-  PyErr_Clear();
-  if( !is_python || sigaction(SIGINT, NULL, &now)!=0 || (now.sa_flags & SA_SIGINFO) ) return;
-  if( now.sa_handler!=SIG_DFL && now.sa_handler!=SIG_IGN && now.sa_handler!=on_sigint ) python_sigint = now.sa_handler;
 }
 
 static PyObject *new_error(const char *name, const char *doc, PyObject *base){
@@ -109,6 +112,8 @@ static int add(PyObject *module, const char *name, void *object){
 }
 
 static int module_exec(PyObject *module){
+  struct sigaction now;
+  PyObject *signals;
   if( PyInterpreterState_GetID(PyInterpreterState_Get())!=0 ){
     PyErr_SetString(PyExc_ImportError, "plait works in the main interpreter only, not in subinterpreters");
     return -1;
@@ -117,7 +122,11 @@ static int module_exec(PyObject *module){
     /* Without statistics no allocation takes a mutex of the whole process, which a child of fork() could find taken for good. */
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     if( note_descriptors() || make_types(module) ) return -1;
-    find_python_sigint();
+    signals = PyImport_ImportModule("_signal");
+    getsignal = signals ? PyObject_GetAttrString(signals, "getsignal") : NULL;
+    Py_XDECREF(signals);
+    if( getsignal==NULL ) return -1;
+    if( sigaction(SIGINT, NULL, &now)==0 && !(now.sa_flags & SA_SIGINFO) ) (void)is_of_python(now.sa_handler);
     pthread_atfork(NULL, NULL, forked);
   }
   if( add(module, "Connection", connection_type) || add(module, "Map", map_type) || add(module, "Handle", handle_type)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,11 +33,12 @@ class Case(unittest.TestCase):
         print(f"{self.id()}: PLAIT_SEED={seed}", file=sys.stderr)
         return random.Random(seed)
 
-    def python(self, program, *args, env=None, **named):
-        """Starts a program in a process of its own; it finds its arguments in sys.argv."""
+    def python(self, program, *args, env=None, sigint=signal.SIG_DFL, **named):
+        """Starts a program in a process of its own; it finds its arguments in sys.argv. Python handles SIGINT there, unless it is to be ignored."""
         return subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(program), *args],
-            env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **named,
+            env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, sigint), **named,
         )
 
     def ends_well(self, process, timeout=60):

@@ -281,16 +281,19 @@ class Processes(Case):
             map["a"] = 1
             assert seen == [1]
         """
-        with db.transaction():
-            map["a"] = 0
-            process = self.python(program, self.path)
-            self.assertEqual(process.stdout.readline(), "ready\n")
-            self.until_somebody_waits(db)
-            process.send_signal(signal.SIGINT)
-            self.assertEqual(process.stdout.readline(), "seen\n")
-            self.until_somebody_waits(db)
-        self.ends_well(process)
-        self.assertEqual(map["a"], 1)
+        # As a shell starts it in the foreground, and in the background.
+        for begins_with in (signal.SIG_DFL, signal.SIG_IGN):
+            with self.subTest(begins_with):
+                with db.transaction():
+                    map["a"] = 0
+                    process = self.python(program, self.path, sigint=begins_with)
+                    self.assertEqual(process.stdout.readline(), "ready\n")
+                    self.until_somebody_waits(db)
+                    process.send_signal(signal.SIGINT)
+                    self.assertEqual(process.stdout.readline(), "seen\n")
+                    self.until_somebody_waits(db)
+                self.ends_well(process)
+                self.assertEqual(map["a"], 1)
 
     def until_somebody_waits(self, db):
         for _ in range(6000):
