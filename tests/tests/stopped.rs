@@ -6,7 +6,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::os;
 use plait_tests::place::Place;
-use plait_tests::sqlite::BUSY;
+use plait_tests::sqlite::{BUSY, FULL};
 use plait_tests::stopped::{Ending, Role, points, stop_at};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -179,4 +179,39 @@ fn who_reads_before_a_fence_is_known_conflicts_with_nobody() {
             .expect("nothing that it read has changed");
         assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(2));
     }
+}
+
+/// Who finds no room behind a merge that stands still is told whose that is, and of no reader.
+#[test]
+fn a_commit_without_room_names_the_process_that_is_stopped_in_a_merge() {
+    if real_plait("no room behind a stopped merge").is_none() {
+        return;
+    }
+    let subject = Subject::plait_with_crash_points();
+    let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB)");
+    let connection = fixture.open();
+    connection.execute("PRAGMA synchronous=NORMAL; INSERT INTO t VALUES(1, NULL)").expect("a row");
+    let at = ("PLAIT_STOP_AT", "merge.frozen");
+    let mut stopped =
+        Actor::start_with_environment("stopped", &fixture.subject, &fixture.database(), at);
+    stopped.send("SELECT count(*) FROM t; PRAGMA wal_checkpoint");
+    stopped.await_stop();
+    connection.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+    let mut rows = 1;
+    let refused = loop {
+        assert!(rows < 1000, "there is room for ever");
+        match connection.execute("INSERT INTO t(b) VALUES(randomblob(1000000))") {
+            Ok(()) => rows += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.code, FULL, "{refused}");
+    let who = format!("process {} is merging", stopped.pid());
+    assert!(refused.message.contains(&who), "{refused}");
+    assert!(!refused.message.contains("reader"), "{refused}");
+    os::resume(stopped.pid()).expect("it goes on");
+    assert_eq!(stopped.finish().error, None);
+    connection.busy_timeout(Duration::from_secs(40)).expect("a timeout");
+    connection.execute("INSERT INTO t(b) VALUES(1)").expect("there is room again");
+    assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(rows + 1));
 }

@@ -565,8 +565,9 @@ impl Conn {
                 ),
             };
             let waited = room.start.elapsed().as_millis();
-            let full = self.db.no_room(&format!(
-                "shared memory or the log is full, and {who} (waited {waited} ms)"
+            // No reader is named: it is not readers that are waited for.
+            let full = Error::Full(format!(
+                "shared memory or the log is full, and {who} (waited {waited} ms); retry when that has ended"
             ));
             return Err(self.db.unsettled_or(full));
         }
