@@ -84,7 +84,7 @@ impl<'a> Inserter<'a> {
         let target = Target::version(version.root, version.key, version.ts.get());
         let was_placed = std::mem::replace(&mut self.is_placed, false);
         let before = self.last.prev[0];
-        if was_placed && before != HEAD && target.is_behind(arena, before) {
+        if was_placed && before != HEAD && target.is_after(arena, before) {
             move_splice(arena, &target, &mut self.last);
         } else {
             self.last = find_splice(arena, &target);

@@ -336,7 +336,7 @@ impl Memtable {
             Some(above) => self.next_key(above, at),
             None => self.forward(&Target::version(root, b"", at.get()), root, at),
         };
-        while let Some(before) = next.filter(|n| end.is_behind(&self.arena, n.offset)) {
+        while let Some(before) = next.filter(|n| end.is_after(&self.arena, n.offset)) {
             to.push(before.offset);
             next = self.next_key(&before, at);
         }

@@ -67,7 +67,7 @@ impl<'k> Target<'k> {
 
     /// Whether the node at `offset` lies before the cut.
     #[inline]
-    pub(super) fn is_behind(&self, arena: &Arena, offset: u32) -> bool {
+    pub(super) fn is_after(&self, arena: &Arena, offset: u32) -> bool {
         let fields = arena.fields(offset);
         if fields.root != self.root {
             return fields.root < self.root;
@@ -76,10 +76,10 @@ impl<'k> Target<'k> {
         if prefix != self.prefix {
             return prefix < self.prefix;
         }
-        self.is_behind_by_key(arena, offset, fields)
+        self.is_after_by_key(arena, offset, fields)
     }
 
-    fn is_behind_by_key(&self, arena: &Arena, offset: u32, fields: &NodeFields) -> bool {
+    fn is_after_by_key(&self, arena: &Arena, offset: u32, fields: &NodeFields) -> bool {
         let order = if fields.key_len <= 8 && self.key.len() <= 8 && self.mask == u64::MAX {
             // Equal prefixes of short keys differ by trailing zero bytes at most.
             (fields.key_len as usize).cmp(&self.key.len())
@@ -153,7 +153,7 @@ fn find_down_to(arena: &Arena, target: &Target<'_>, lowest: usize) -> (u32, u32)
     let mut beyond = 0;
     loop {
         let next = next_of(arena, at, level);
-        if next != 0 && next != beyond && target.is_behind(arena, next) {
+        if next != 0 && next != beyond && target.is_after(arena, next) {
             steps.take(next);
             at = next;
             continue;
@@ -192,7 +192,7 @@ pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
 pub(super) fn move_splice(arena: &Arena, target: &Target<'_>, splice: &mut Splice) {
     // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it do.
     let top = search_height(arena);
-    let is_passed = |next: u32| next != 0 && target.is_behind(arena, next);
+    let is_passed = |next: u32| next != 0 && target.is_after(arena, next);
     let level = splice.next[..top].iter().take_while(|next| is_passed(**next)).count();
     if level > 0 {
         let at = splice.next[level - 1];
@@ -207,7 +207,7 @@ fn descend(arena: &Arena, target: &Target<'_>, splice: &mut Splice, mut at: u32,
     while level > 0 {
         level -= 1;
         let mut next = next_of(arena, at, level);
-        while next != 0 && next != beyond && target.is_behind(arena, next) {
+        while next != 0 && next != beyond && target.is_after(arena, next) {
             steps.take(next);
             at = next;
             next = next_of(arena, at, level);
@@ -226,7 +226,7 @@ fn hinted_splice(arena: &Arena, target: &Target<'_>) -> Option<Splice> {
         return None;
     }
     let prev = std::array::from_fn(|level| header.hint[level].load(Ordering::Relaxed));
-    if prev[0] == HEAD || !target.is_behind(arena, prev[0]) {
+    if prev[0] == HEAD || !target.is_after(arena, prev[0]) {
         return None;
     }
     let next = std::array::from_fn(|level| next_of(arena, prev[level], level));

@@ -14,7 +14,7 @@ use crate::txn::right::Patience;
 use crate::txn::slots::SlotIndex;
 
 /// What came of waiting for an arena.
-pub(crate) enum Arena {
+pub(crate) enum ArenaWait {
     /// One has become free, or another transaction holds the writer's right and comes first.
     LookAgain,
     /// The caller's own snapshot holds one of them.
@@ -226,7 +226,7 @@ impl Database {
         &self,
         me: SlotIndex,
         patience: &mut Patience<'_, '_>,
-    ) -> Result<Arena> {
+    ) -> Result<ArenaWait> {
         let waited = self.wait_for_arena_while(me, patience);
         self.slot(me).waiting_for.store(0, Relaxed);
         waited
@@ -236,7 +236,7 @@ impl Database {
         &self,
         me: SlotIndex,
         patience: &mut Patience<'_, '_>,
-    ) -> Result<Arena> {
+    ) -> Result<ArenaWait> {
         let word = &self.control().merge_word;
         let is_in_the_way = |s: &TxnSlot| self.merged().any(|slot| is_read_by(slot, s));
         let mut over = false;
@@ -246,17 +246,17 @@ impl Database {
                 let _guard = self.lock_commit()?;
                 let owner = self.control().right_owner.load(Relaxed);
                 if self.free_merged(false) || (owner != 0 && owner != me.word()) {
-                    return Ok(Arena::LookAgain);
+                    return Ok(ArenaWait::LookAgain);
                 }
                 if self.is_held_by_snapshot_of(me) {
-                    return Ok(Arena::HeldByOwnSnapshot);
+                    return Ok(ArenaWait::HeldByOwnSnapshot);
                 }
                 if owner == 0 { Vec::new() } else { self.refuse_waiters(is_in_the_way) }
             };
             self.wake_answered(refused);
             let oldest = self.oldest_of(is_in_the_way);
             if over {
-                return Ok(Arena::HeldByReaders(say_oldest(oldest)));
+                return Ok(ArenaWait::HeldByReaders(say_oldest(oldest)));
             }
             self.slot(me).waiting_for.store(oldest.map_or(0, |(who, _)| who.pid), Relaxed);
             let nap = Duration::from_millis(look.into());

@@ -37,4 +37,4 @@ mod pace;
 mod run;
 
 pub use base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
-pub(crate) use freeze::{Arena, Room};
+pub(crate) use freeze::{ArenaWait, Room};

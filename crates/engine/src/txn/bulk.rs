@@ -131,7 +131,7 @@ impl Bulk {
 impl Conn {
     /// Asked at every write: true if the transaction shall go on exclusively. Then it has both rights, and nothing is
     /// left in memory.
-    pub(super) fn goes_direct(&mut self) -> bool {
+    pub(super) fn try_become_exclusive(&mut self) -> bool {
         let size = self.written();
         let is_enough = size.is_large() || (self.bulk.after_large && size.reaches(EARLY));
         if self.bulk.declined || !is_enough {

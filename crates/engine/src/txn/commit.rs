@@ -31,7 +31,7 @@ use crate::fault;
 use crate::ids::{CommitTs, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
-use crate::merge::{Arena, Room as Space};
+use crate::merge::{ArenaWait, Room as Space};
 use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::mutex::Guard;
@@ -599,9 +599,9 @@ impl Conn {
     /// Everything is merged, and snapshots hold all of it.
     fn wait_for_readers(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         match self.db.wait_for_arena(self.slot, &mut Patience::new(wait))? {
-            Arena::LookAgain => Ok(()),
-            Arena::HeldByOwnSnapshot => Err(self.renew()),
-            Arena::HeldByReaders(_) => {
+            ArenaWait::LookAgain => Ok(()),
+            ArenaWait::HeldByOwnSnapshot => Err(self.renew()),
+            ArenaWait::HeldByReaders(_) => {
                 Err(self.db.no_room("commits cannot be kept in shared memory any longer"))
             }
         }

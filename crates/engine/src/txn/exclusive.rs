@@ -42,7 +42,7 @@ use super::{Conn, Size, Sync, WriteMode};
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Root};
-use crate::merge::{Arena, BaseHeader};
+use crate::merge::{ArenaWait, BaseHeader};
 use crate::shm::layout::txn_state;
 
 /// A step of replaying a transaction's own writes.
@@ -157,9 +157,9 @@ impl Conn {
                 continue;
             }
             match self.db.wait_for_arena(self.slot, &mut patience)? {
-                Arena::LookAgain => {}
-                Arena::HeldByOwnSnapshot => return Err(Error::RenewSnapshot),
-                Arena::HeldByReaders(who) => {
+                ArenaWait::LookAgain => {}
+                ArenaWait::HeldByOwnSnapshot => return Err(Error::RenewSnapshot),
+                ArenaWait::HeldByReaders(who) => {
                     self.db.control().counters.busy.fetch_add(1, Relaxed);
                     return Err(Error::Busy(format!(
                         "readers hold every memtable{who}; end long transactions, retry or raise the busy timeout"

@@ -376,7 +376,7 @@ impl Conn {
         let ops = self.writes.frame_bytes() + write_set::OP_HEADER_BYTES + key.len() + rec_len;
         // Many small entries cost more in a memtable than in the log.
         let bytes = ops + self.writes.len() * NODE_OVERHEAD_BYTES;
-        if bytes > WRITE_BUDGET_BYTES || self.goes_direct() {
+        if bytes > WRITE_BUDGET_BYTES || self.try_become_exclusive() {
             return Err(Error::Escalate);
         }
         Ok(())

@@ -151,9 +151,7 @@ impl WriteMap {
         match self.at(last) {
             Some(write) => match sought.cmp(write) {
                 Ordering::Equal => Some((last, true)),
-                Ordering::Less => {
-                    self.is_behind(sought, self.before(last)).then_some((last, false))
-                }
+                Ordering::Less => self.is_after(sought, self.before(last)).then_some((last, false)),
                 Ordering::Greater => {
                     let next = self.after(last);
                     match self.at(next).map_or(Ordering::Less, |write| sought.cmp(write)) {
@@ -165,13 +163,13 @@ impl WriteMap {
             // Behind the last write, where ascending keys go.
             None => {
                 let end = self.end();
-                self.is_behind(sought, self.before(end)).then_some((end, false))
+                self.is_after(sought, self.before(end)).then_some((end, false))
             }
         }
     }
 
-    /// Whether it comes behind the write at a place, if there is one.
-    fn is_behind(&self, sought: &Sought<'_>, place: Option<Place>) -> bool {
+    /// Whether it comes after the write at a place, if there is one.
+    fn is_after(&self, sought: &Sought<'_>, place: Option<Place>) -> bool {
         place.and_then(|place| self.at(place)).is_none_or(|write| sought.cmp(write).is_gt())
     }
 
