@@ -143,10 +143,12 @@ impl<'a> Pairs<'a> {
         name: &str,
     ) -> anyhow::Result<()> {
         let mut disk = Disk::new(image, acknowledged);
-        let is_telling = |operation: &Operation| !matches!(operation, Operation::SyncBegins(..));
+        let is_silent = |operation: &Operation| {
+            matches!(operation, Operation::SyncBegins(..) | Operation::WriteOut(..))
+        };
         for (i, operation) in opened.operations.iter().enumerate() {
             for keep in [Keep::All, Keep::None] {
-                if is_telling(operation) {
+                if !is_silent(operation) {
                     let name = format!("{name}, then at {i} {operation:.60?} {keep:?}");
                     self.look(&disk.cut(keep), disk.acknowledged, i % 2 == 1, &name)?;
                 }

@@ -26,7 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN };
+enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN, WRITE_OUT };
 
 static int record = -1;
 static char folder[1024];
@@ -155,6 +155,14 @@ static int synced(int fd, long call){
 }
 int fsync(int fd){ return synced(fd, SYS_fsync); }
 int fdatasync(int fd){ return synced(fd, SYS_fdatasync); }
+
+/* Promises nothing: what is left of it is for who looks at the order. */
+int sync_file_range(int fd, off64_t at, off64_t n, unsigned int how){
+  char buf[1024];
+  const char *name = name_of(fd, buf);
+  if( name ) note(WRITE_OUT, name, (uint64_t)at, &n, sizeof(n));
+  return (int)syscall(SYS_sync_file_range, fd, at, n, how);
+}
 
 static int opened(const char *path, int flags, int mode){
   const char *name = (flags & (O_CREAT|O_TRUNC)) ? inside(path) : 0;

@@ -30,6 +30,8 @@ pub enum Operation {
     SyncBegins(String, u64),
     /// It has succeeded.
     SyncEnded(String, u64),
+    /// The system is asked to begin with writing from an offset on so many bytes to the disk.
+    WriteOut(String, u64, u64),
     /// From here on this many commits must survive.
     Acknowledged(i64),
 }
@@ -135,6 +137,10 @@ fn parse(bytes: &[u8]) -> Option<anyhow::Result<(Operation, &[u8])>> {
         5 => Operation::Rename(name, String::from_utf8_lossy(&data).into_owned()),
         6 => Operation::SyncBegins(name, number),
         7 => Operation::SyncEnded(name, number),
+        9 => {
+            let len = data.try_into().map(u64::from_ne_bytes).ok()?;
+            Operation::WriteOut(name, number, len)
+        }
         ACKNOWLEDGED => Operation::Acknowledged(number.cast_signed()),
         _ => {
             let call = String::from_utf8_lossy(&data).into_owned();
