@@ -236,16 +236,23 @@ impl Region {
     }
 
     /// Allocates disk space for so many bytes of nodes in arena `index`, and as many of records, and some more. It was allocated
-    /// before. Needs no lock.
+    /// before. Needs no lock of the file.
     pub fn grow_arena(&self, index: usize, reach: u64) -> Result<()> {
         let reach = usize::try_from(reach).unwrap_or(ARENA_BYTES);
         let reach = reach.next_power_of_two().min(ARENA_BYTES);
+        let allocated = &self.control().generations[index].allocated;
+        // All threads that commit come here at once: the first does it for them.
+        let _turn = self.allocating.lock().unwrap_or_else(PoisonError::into_inner);
+        // Acquire pairs with the Release below.
+        if allocated.load(Acquire) as usize >= reach {
+            return Ok(());
+        }
         for (offset, len) in ends(index, reach) {
             self.reserve_more(offset, len)?;
         }
         crash_point!("commit.memory_grown");
         // Release pairs with the Acquire of the committer that goes there.
-        self.control().generations[index].allocated.fetch_max(reach as u32, Release);
+        allocated.fetch_max(reach as u32, Release);
         Ok(())
     }
 
