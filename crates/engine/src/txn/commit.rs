@@ -61,6 +61,29 @@ const LOG_NAP: Duration = Duration::from_millis(10);
 /// Between two looks at the base's WAL, whose readers wake nobody.
 const WAL_NAP: Duration = Duration::from_millis(10);
 
+/// When who waits for the WAL takes a newer snapshot for the first time; later ones come after twice the time each.
+const WAL_RENEWAL: Duration = Duration::from_millis(50);
+
+/// One COMMIT's wait for the base's WAL, over all the snapshots that it takes meanwhile.
+///
+/// A snapshot over the newest base may hold the WAL as well: where others held all four read marks when it began, or moved them just then,
+/// it reads at a mark that is older than itself, and no checkpoint goes beyond that (S6).
+#[derive(Debug, Default)]
+pub(super) struct WalWait {
+    start: Option<Instant>,
+    renewals: u32,
+}
+
+impl WalWait {
+    /// A bounded number of times, so that the wait for a reader who does not end costs little.
+    fn is_renewal_due(&mut self) -> bool {
+        let due = WAL_RENEWAL.saturating_mul(1 << self.renewals.min(20));
+        let is_due = self.start.is_some_and(|start| start.elapsed() >= due);
+        self.renewals += u32::from(is_due);
+        is_due
+    }
+}
+
 /// A commit's wait for room.
 pub(super) struct Room {
     start: Instant,
@@ -581,7 +604,16 @@ impl Conn {
 
     /// Snapshots hold the base's WAL, maybe the own one as well (S6). `full` is said when the wait is over.
     fn wait_for_wal(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
-        let mut patience = Patience::of_those_who_expect_no_wait(wait);
+        let result = self.wait_for_wal_or_renew(full, wait);
+        if !matches!(result, Err(Error::RenewSnapshot)) {
+            self.wal_wait = WalWait::default();
+        }
+        result
+    }
+
+    fn wait_for_wal_or_renew(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
+        let start = *self.wal_wait.start.get_or_insert_with(Instant::now);
+        let mut patience = Patience::of_those_who_expect_no_wait(wait).since(start);
         while self.db.is_wal_at_limit() {
             let newest = self.db.control().base_generation.load(Acquire);
             if self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < newest) {
@@ -589,6 +621,9 @@ impl Conn {
             }
             if patience.is_over() {
                 return Err(full);
+            }
+            if self.snapshot.is_some() && self.wal_wait.is_renewal_due() {
+                return Err(self.renew());
             }
             patience.nap(WAL_NAP)?;
             self.db.finish_checkpoint(self.slot)?;
@@ -666,6 +701,15 @@ mod tests {
             let is_over = room.is_waited_for_in_vain(&mut wait);
             assert_eq!(is_over, over, "waited {waited} s of {timeout:?}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_the_wal_takes_newer_snapshots_at_distances_that_double() {
+        let mut wait = WalWait { start: Some(seconds_ago(1)), renewals: 0 };
+        let at_once = (0..100).take_while(|_| wait.is_renewal_due()).count();
+        // 50, 100, 200, 400 and 800 ms.
+        assert_eq!(at_once, 5, "of one second");
+        assert!(!WalWait::default().is_renewal_due(), "it has not begun");
     }
 
     #[test]

@@ -107,6 +107,7 @@ pub struct Conn {
     pub(crate) snapshot: Option<Snapshot>,
     /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
     pub(crate) renews: bool,
+    wal_wait: commit::WalWait,
     pub(crate) mode: Option<WriteMode>,
     pub(crate) has_right: bool,
     pub(crate) doomed: bool,
@@ -153,6 +154,7 @@ impl Conn {
             slot,
             snapshot: None,
             renews: false,
+            wal_wait: commit::WalWait::default(),
             mode: None,
             has_right: false,
             doomed: false,

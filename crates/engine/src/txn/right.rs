@@ -114,6 +114,11 @@ impl<'a, 'w> Patience<'a, 'w> {
         Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
     }
 
+    /// The wait has begun earlier.
+    pub(crate) fn since(self, start: Instant) -> Patience<'a, 'w> {
+        Patience { start, ..self }
+    }
+
     fn timeout(&self) -> Duration {
         self.wait.timeout.max(self.at_least)
     }
