@@ -18,6 +18,14 @@ const OF_EACH: i64 = 2;
 /// A commit waits for room for five seconds at least: this is less, and far more than anybody needs.
 const SOON: Duration = Duration::from_secs(4);
 
+/// Commits values of so many bytes until there is no room for more.
+fn fill(filler: &mut Actor, bytes: u32) {
+    filler.busy_timeout(Duration::ZERO);
+    let insert = format!("INSERT INTO t(filler) VALUES(zeroblob({bytes}))");
+    let refused = (0..200_000_000 / bytes).find_map(|_| filler.run(&insert).error);
+    assert_eq!(refused.map(|e| e.code), Some(FULL), "there is room for everything");
+}
+
 /// Optimistic transactions that are about to commit, with snapshots of so many generations that there is no room for a commit.
 struct Crowd {
     fixture: Fixture,
@@ -50,15 +58,7 @@ impl Crowd {
 
     /// Fills the memtable that takes commits.
     fn fill(&mut self) {
-        self.filler.busy_timeout(Duration::ZERO);
-        for _ in 0..200 {
-            let reply = self.filler.run("INSERT INTO t(filler) VALUES(zeroblob(1000000))");
-            if let Some(error) = reply.error {
-                assert_eq!(error.code, FULL, "{error}");
-                return;
-            }
-        }
-        panic!("there is room for everything");
+        fill(&mut self.filler, 1_000_000);
     }
 
     /// All commit at once, and those that are refused roll back: by number.
@@ -117,6 +117,42 @@ in_threads_and_processes! {
         let refused = crowd.commit();
         assert_eq!(crowd.filler.finish().error, None);
         crowd.is_whole(&refused);
+    }
+
+    fn memory_that_one_of_them_finds_free_is_there_for_all_who_wait(place) {
+        let Some(subject) = real_plait("memory that a reader holds") else { return };
+        let fixture = Fixture::new(subject, SCHEMA);
+        let start = |name: &str| Actor::start(place, name, &fixture.subject, &fixture.database());
+        let mut filler = start("filler");
+        let mut readers = Vec::new();
+        for generation in 0..GENERATIONS {
+            filler.ok("INSERT INTO numbered(who) VALUES('filler')");
+            let mut reader = start(&format!("reader {generation}"));
+            reader.ok("BEGIN; SELECT n FROM t WHERE id=1");
+            readers.push(reader);
+            filler.ok("PRAGMA wal_checkpoint");
+        }
+        let mut members: Vec<Actor> = (1..=8).map(|number| start(&format!("member {number}"))).collect();
+        // More at once would go to the table directly.
+        fill(&mut filler, 100_000);
+        for (id, member) in (1..).zip(&mut members) {
+            member.busy_timeout(Duration::from_secs(60));
+            // None of them has room with what another may have left.
+            member.ok(&format!("BEGIN CONCURRENT; UPDATE t SET n=n+1, filler=zeroblob(100000) WHERE id={id}"));
+            member.send("COMMIT");
+        }
+        for member in &mut members {
+            assert!(member.still_waits_after(Duration::from_millis(50)), "there is room");
+        }
+        // At once, so that who looks first finds most of what they held.
+        for reader in &mut readers {
+            reader.send("COMMIT");
+        }
+        for member in &mut members {
+            let reply = member.finish_within(SOON).expect("it waits for what is free");
+            assert_eq!(reply.error, None);
+        }
+        assert_eq!(filler.integer("SELECT sum(n) FROM t"), 8);
     }
 
     fn what_they_have_read_is_checked_all_the_same(place) {

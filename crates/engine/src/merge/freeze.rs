@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::ids::Generation;
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, TxnSlot, fence as fence_state, generation};
 use crate::shm::process::Who;
@@ -15,7 +16,7 @@ use crate::txn::slots::SlotIndex;
 
 /// What came of waiting for an arena.
 pub(crate) enum ArenaWait {
-    /// One has become free, or another transaction holds the writer's right and comes first.
+    /// One is ready, or commits go into another one, or another transaction holds the writer's right and comes first.
     LookAgain,
     /// The caller's own snapshot holds one of them.
     HeldByOwnSnapshot,
@@ -68,6 +69,11 @@ impl Database {
     /// Slot of the generation that takes commits.
     pub(crate) fn active_generation(&self) -> &GenSlot {
         &self.control().generations[self.active_arena()]
+    }
+
+    /// Number of the generation that takes commits; a hint without the commit mutex.
+    pub(crate) fn active_number(&self) -> Generation {
+        Generation::new(self.active_generation().number.load(Relaxed))
     }
 
     /// (M) The memtable that takes commits; `share` becomes a share of it.
@@ -150,6 +156,11 @@ impl Database {
         true
     }
 
+    /// Nothing is in one of them any more, whether it has disk space or not; a hint without the commit mutex.
+    fn has_free_arena(&self) -> bool {
+        self.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FREE)
+    }
+
     /// An arena could be formatted now; a hint without the commit mutex.
     pub(crate) fn has_prepared_arena(&self) -> bool {
         self.free_arena().is_some()
@@ -220,14 +231,16 @@ impl Database {
         Ok(false)
     }
 
-    /// Waits until the end of a reader's snapshot frees an arena. If the caller, in `me`, holds the writer's right, what is
-    /// freed stays free, and readers that wait for that right are sent away (R5).
+    /// Waits until the end of a reader's snapshot has freed an arena, for the caller in `me` or for others who wait: what one of them finds
+    /// freed all may use, and where the generation `full`, which has no room, no longer takes commits, the next one has been begun. If the
+    /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (R5).
     pub(crate) fn wait_for_arena(
         &self,
         me: SlotIndex,
+        full: Generation,
         patience: &mut Patience<'_, '_>,
     ) -> Result<ArenaWait> {
-        let waited = self.wait_for_arena_while(me, patience);
+        let waited = self.wait_for_arena_while(me, full, patience);
         self.slot(me).waiting_for.store(0, Relaxed);
         waited
     }
@@ -235,6 +248,7 @@ impl Database {
     fn wait_for_arena_while(
         &self,
         me: SlotIndex,
+        full: Generation,
         patience: &mut Patience<'_, '_>,
     ) -> Result<ArenaWait> {
         let word = &self.control().merge_word;
@@ -245,7 +259,9 @@ impl Database {
             let refused = {
                 let _guard = self.lock_commit()?;
                 let owner = self.control().right_owner.load(Relaxed);
-                if self.free_merged(false) || (owner != 0 && owner != me.word()) {
+                self.free_merged(false);
+                let is_full = self.active_number() == full;
+                if !is_full || (owner != 0 && owner != me.word()) {
                     return Ok(ArenaWait::LookAgain);
                 }
                 if self.is_held_by_snapshot_of(me) {
@@ -254,6 +270,9 @@ impl Database {
                 if owner == 0 { Vec::new() } else { self.refuse_waiters(is_in_the_way) }
             };
             self.wake_answered(refused);
+            if self.has_free_arena() && self.prepare_arena()? {
+                return Ok(ArenaWait::LookAgain);
+            }
             let oldest = self.oldest_of(is_in_the_way);
             if over {
                 return Ok(ArenaWait::HeldByReaders(say_oldest(oldest)));

@@ -28,7 +28,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
-use crate::ids::{CommitTs, Lsn, SnapshotTs};
+use crate::ids::{CommitTs, Generation, Lsn, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::merge::{ArenaWait, Room as Space};
@@ -117,7 +117,7 @@ impl Room {
 /// What has to be done before the critical section can be tried again.
 enum Blocked {
     RightTaken,
-    MemtableFull,
+    MemtableFull { generation: Generation },
     Unallocated { arena: usize, reach: u64 },
     Log(AppendError),
     ValidateAgain,
@@ -304,7 +304,7 @@ impl Conn {
                 self.db.log()?.make_room(AppendError::RingFull).map_err(Error::from)
             }
             Blocked::Log(e) => self.make_log_room(e, room, wait),
-            Blocked::MemtableFull => self.make_memtable_room(room, wait),
+            Blocked::MemtableFull { generation } => self.make_memtable_room(generation, room, wait),
             Blocked::Unallocated { arena, reach } => self.db.region().grow_arena(arena, reach),
         }
     }
@@ -470,7 +470,7 @@ impl Conn {
                 Space::Full => break,
             }
         }
-        Err(Blocked::MemtableFull)
+        Err(Blocked::MemtableFull { generation: self.db.active_number() })
     }
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
@@ -485,8 +485,8 @@ impl Conn {
 
     /// (M) Copies the frame into the ring.
     fn append_frame(&self, guard: &Guard<'_>, ts: CommitTs) -> Result<Lsn, AppendError> {
-        let generation = self.db.active_generation().number.load(Relaxed);
-        let head = FrameHead { commit_ts: ts, generation: crate::ids::Generation::new(generation) };
+        let generation = self.db.active_number();
+        let head = FrameHead { commit_ts: ts, generation };
         let len = frame_len(self.ops());
         self.db.ring().append(guard, &head, len, self.ops()).map(|(_, end)| end)
     }
@@ -520,18 +520,19 @@ impl Conn {
         if matches!(e, AppendError::NeedsRing(_)) {
             return self.db.make_room_in_log(e);
         }
+        let full = self.db.active_number();
         let merged = std::mem::replace(&mut room.merged, true);
         if e == AppendError::LimitReached && !merged {
-            return self.merge_for_room(room, wait);
+            return self.merge_for_room(full, room, wait);
         }
         match self.db.log()?.make_room(e) {
             // Once everything is merged only who stands still in the writing of old segments can be in the way.
             Err(LogError::Full { .. }) if !room.is_waited_for_in_vain(wait) => {
                 Patience::of_those_who_expect_no_wait(wait).nap(LOG_NAP)?;
-                self.merge_for_room(room, wait)
+                self.merge_for_room(full, room, wait)
             }
             // Who makes the log longer stands still: there is room in it when what it holds is merged.
-            Err(LogError::GrowerStands { .. }) if !merged => self.merge_for_room(room, wait),
+            Err(LogError::GrowerStands { .. }) if !merged => self.merge_for_room(full, room, wait),
             Err(LogError::GrowerStands { who, waited }) => {
                 Err(self.db.does_not_run(who, "the end of the log", waited))
             }
@@ -543,10 +544,12 @@ impl Conn {
         }
     }
 
-    /// Merges, or waits for whoever merges, so that an arena becomes free (S4). A transaction that holds one by its snapshot takes a newer
-    /// one first: others who wait here may hold the same arenas, and would wait for each other (S6).
+    /// Merges, or waits for whoever merges, so that an arena becomes free (S4), because the generation `full` has no room. A transaction
+    /// that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
+    /// each other (S6).
     pub(super) fn make_memtable_room(
         &mut self,
+        full: Generation,
         room: &mut Room,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
@@ -556,11 +559,16 @@ impl Conn {
         if self.db.is_held_by_snapshot_of(self.slot) {
             return Err(self.renew());
         }
-        self.merge_for_room(room, wait)
+        self.merge_for_room(full, room, wait)
     }
 
     /// One try; the commit is tried again after it.
-    fn merge_for_room(&mut self, room: &mut Room, wait: &mut Wait<'_>) -> Result<()> {
+    fn merge_for_room(
+        &mut self,
+        full: Generation,
+        room: &mut Room,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
         let mut seen = self.db.control().merge_word.load(Acquire);
         let mut holder = self.db.control().merge_owner.load(Relaxed);
         let db = self.db.clone();
@@ -576,7 +584,7 @@ impl Conn {
                 Err(e) if self.db.is_wal_at_limit() => return self.wait_for_wal(e, wait),
                 Err(e) => return Err(e),
                 Ok(()) if self.db.prepare_arena()? => return Ok(()),
-                Ok(()) => return self.wait_for_readers(wait),
+                Ok(()) => return self.wait_for_readers(full, wait),
             }
         }
         if room.is_waited_for_in_vain(wait) {
@@ -632,8 +640,8 @@ impl Conn {
     }
 
     /// Everything is merged, and snapshots hold all of it.
-    fn wait_for_readers(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        match self.db.wait_for_arena(self.slot, &mut Patience::new(wait))? {
+    fn wait_for_readers(&mut self, full: Generation, wait: &mut Wait<'_>) -> Result<()> {
+        match self.db.wait_for_arena(self.slot, full, &mut Patience::new(wait))? {
             ArenaWait::LookAgain => Ok(()),
             ArenaWait::HeldByOwnSnapshot => Err(self.renew()),
             ArenaWait::HeldByReaders(_) => {

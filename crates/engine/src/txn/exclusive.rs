@@ -148,6 +148,7 @@ impl Conn {
     fn merge_everything(&self, wait: &mut Wait<'_>) -> Result<()> {
         let mut patience = Patience::new(wait);
         loop {
+            let full = self.db.active_number();
             self.db.while_base_is_busy(&mut patience, |_| self.db.merge_owned(false))?;
             if self.db.prepare_arena()? {
                 if self.is_memory_empty() {
@@ -156,7 +157,7 @@ impl Conn {
                 // The active one found none to be frozen into; it does now.
                 continue;
             }
-            match self.db.wait_for_arena(self.slot, &mut patience)? {
+            match self.db.wait_for_arena(self.slot, full, &mut patience)? {
                 ArenaWait::LookAgain => {}
                 ArenaWait::HeldByOwnSnapshot => return Err(Error::RenewSnapshot),
                 ArenaWait::HeldByReaders(who) => {

@@ -195,16 +195,16 @@ impl Conn {
                 if matches!(fits, Space::Full) && self.db.try_freeze() {
                     fits = self.fits();
                 }
-                let generation = self.db.active_generation().number.load(Relaxed);
-                (fits, self.db.ring().check_space(Generation::new(generation), bytes))
+                let generation = self.db.active_number();
+                ((fits, generation), self.db.ring().check_space(generation, bytes))
             };
             match (fits, space) {
-                (Space::Enough, Ok(())) => return Ok(()),
-                (Space::Full, _) => self.make_memtable_room(&mut room, wait)?,
-                (Space::Unallocated { arena, reach }, _) => {
+                ((Space::Enough, _), Ok(())) => return Ok(()),
+                ((Space::Full, full), _) => self.make_memtable_room(full, &mut room, wait)?,
+                ((Space::Unallocated { arena, reach }, _), _) => {
                     self.db.region().grow_arena(arena, reach)?;
                 }
-                (Space::Enough, Err(e)) => self.make_log_room(e, &mut room, wait)?,
+                ((Space::Enough, _), Err(e)) => self.make_log_room(e, &mut room, wait)?,
             }
         }
     }

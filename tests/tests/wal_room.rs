@@ -1,0 +1,63 @@
+//! Commits that wait for the base's WAL: who waits reads nothing that it could not read at the WAL's end.
+
+use plait_tests::actor::Actor;
+use plait_tests::in_threads_and_processes;
+use plait_tests::sqlite::FULL;
+use plait_tests::subject::{Fixture, real_plait};
+use std::time::Duration;
+
+const SCHEMA: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, filler BLOB);
+    INSERT INTO t VALUES(1, 0, NULL), (2, 0, NULL)";
+/// Small enough for the memtables.
+const COMMIT: &str = "INSERT INTO t(filler) VALUES(zeroblob(100000))";
+/// The WAL-index has five marks of how far readers read, and one of them is for those who read the file alone.
+const MARKS: usize = 4;
+/// Much more than it takes to merge what fills the memory.
+const SOON: Duration = Duration::from_secs(30);
+/// More than that.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Commits until there is room neither in memory nor in the WAL.
+fn fill(filler: &mut Actor) {
+    let refused = (0..5000).find_map(|_| filler.run(COMMIT).error);
+    assert_eq!(refused.map(|e| e.code), Some(FULL), "there is room for everything");
+}
+
+in_threads_and_processes! {
+    fn who_reads_the_newest_state_at_an_older_mark_lets_the_wal_begin_anew(place) {
+        let Some(subject) = real_plait("marks of the WAL") else { return };
+        let fixture = Fixture::new(subject, SCHEMA);
+        let start = |name: &str| Actor::start(place, name, &fixture.subject, &fixture.database());
+        let mut filler = start("filler");
+        filler.ok("PRAGMA plait_background_merge=0");
+        let mut readers: Vec<Actor> = Vec::new();
+        for mark in 0..=MARKS {
+            filler.ok(&format!("UPDATE t SET n=n+1 WHERE id=1; {COMMIT}; PRAGMA wal_checkpoint"));
+            let mut reader = start(&format!("reader {mark}"));
+            reader.ok("BEGIN; SELECT n FROM t WHERE id=1");
+            readers.push(reader);
+        }
+        filler.ok("UPDATE t SET n=n+1 WHERE id=1; PRAGMA wal_checkpoint");
+        filler.ok("PRAGMA plait_wal_limit=10000");
+        filler.busy_timeout(Duration::ZERO);
+        fill(&mut filler);
+        // No mark is left for what the last merge wrote: who begins now reads it all, at the last reader's mark.
+        let mut members: Vec<Actor> = (0..2).map(|number| start(&format!("member {number}"))).collect();
+        for (id, member) in (1..).zip(&mut members) {
+            member.busy_timeout(TIMEOUT);
+            member.ok(&format!("BEGIN CONCURRENT; UPDATE t SET n=n+100, filler=zeroblob(110000) WHERE id={id}"));
+        }
+        for reader in &mut readers {
+            reader.ok("COMMIT");
+        }
+        fill(&mut filler);
+        for member in &mut members {
+            member.send("COMMIT");
+        }
+        for member in &mut members {
+            let reply = member.finish_within(SOON).expect("they hold the WAL themselves");
+            assert_eq!(reply.error, None);
+        }
+        assert_eq!(filler.integer("SELECT sum(n) FROM t"), 206);
+    }
+}
