@@ -62,6 +62,29 @@ in_threads_and_processes! {
         assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 
+    fn what_checkpoints_that_are_asked_for_leave_in_the_wal_counts_against_its_limit(place) {
+        let Some(fixture) = fixture("plait_wal_limit") else { return };
+        let writer = fixture.open();
+        writer.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+        writer.execute("PRAGMA synchronous=NORMAL; PRAGMA plait_wal_limit=3000000").expect("settings");
+        let mut reader = Actor::start(place, "reader", &fixture.subject, &fixture.database());
+        reader.ok("BEGIN");
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), 1);
+        let busy = |mode: &str| writer.integer(&format!("PRAGMA wal_checkpoint({mode})")).expect("a checkpoint");
+        for _ in 0..12 {
+            writer.execute(COMMIT).expect("there is room in memory");
+            assert_eq!(busy("PASSIVE"), 0, "as in SQLite");
+        }
+        let wal = std::fs::metadata(fixture.side_file("-wal")).expect("there is a WAL").len();
+        assert!((3_000_000..6_000_000).contains(&wal), "the WAL has {wal} bytes");
+        assert!(status(&writer, "memtable_bytes") > 6_000_000, "the rest stays in memory");
+        assert_eq!(busy("FULL"), 1, "the reader is in the way");
+        reader.ok("COMMIT");
+        assert_eq!(busy("TRUNCATE"), 0);
+        assert_eq!((status(&writer, "memtable_bytes"), status(&writer, "base_wal_bytes")), (0, 0));
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), 13);
+    }
+
     fn in_the_background_merges_are_made_without_the_committer(place) {
         let Some(fixture) = fixture("plait_background_merge") else { return };
         let writer = fixture.open();

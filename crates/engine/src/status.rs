@@ -68,12 +68,6 @@ impl Database {
         let gens = &c.generations;
         let arenas =
             |state: u32| gens.iter().filter(|g| g.state.load(Relaxed) == state).count() as i64;
-        let memtable_bytes: u64 = (0..gens.len())
-            .filter(|&i| {
-                matches!(gens[i].state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
-            })
-            .map(|i| u64::from(self.memtable(i).node_bytes()))
-            .sum();
         let (reader, reader_age) = self.oldest_reader().unwrap_or_default();
         let writer = self.who_owns(c.right_owner.load(Relaxed));
         let merger = self.who_owns(c.merge_owner.load(Relaxed));
@@ -93,7 +87,7 @@ impl Database {
             ),
             ("base_syncs", shared.base_syncs() as i64),
             ("log_file_bytes", log.map_or(0, |l| l.file_bytes as i64)),
-            ("memtable_bytes", memtable_bytes as i64),
+            ("memtable_bytes", self.unmerged_bytes() as i64),
             ("memtables_frozen", arenas(generation::FROZEN)),
             ("memtables_kept", arenas(generation::MERGED)),
             ("shared_memory_limit_bytes", TOTAL_BYTES as i64),

@@ -94,6 +94,7 @@ struct PlBtree {
   u64 nPassByte;          /* and their bytes */
   u8 aVers[16];           /* exclusive: bytes 24..39 of the base when it began */
   int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */
+  u32 nWalk;              /* what reading beside memtables has cost since the engine was told, in steps (step.c) */
   int nRowid;
   PlRowid aRowid[64];     /* rows that were looked for, not yet told to the engine */
   Pgno *aCoarse;          /* roots read by autocommit statements in this snapshot, as a whole */

@@ -46,6 +46,7 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
     pX->eBase = PLB_UNSYNC;
     res = e.tombstone ? -1 : 0;
   }else{
+    pX->pPl->nWalk += PL_STEPS_SEARCH;
     if( rc==SQLITE_DONE ) rc = plInnerOpen(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(pX->pIn, intKey, bias, &res);
     if( rc ){
@@ -95,6 +96,7 @@ static int plSeekFull(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   int rc = plOverGet(pX, pX->key.p, pX->key.n, &e);
   int bEntry = rc==SQLITE_OK;
   if( !bEntry && rc!=SQLITE_DONE ) return rc;
+  if( !bEntry ) pX->pPl->nWalk += PL_STEPS_SEARCH;
   pKey->eqSeen = 0;
   if( bEntry && !e.tombstone ){
     rc = plCompareRecord(pX, e.rec, e.nRec, pKey, pRes);

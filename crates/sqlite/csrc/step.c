@@ -11,8 +11,16 @@
 ** on at the last tombstone of the run. Between two of its places there is no row, so what is read, which is noted by where a
 ** walk begins and ends, is the same.
 **
+** What all this costs beside a walk over the base alone is counted in PlBtree.nWalk, for the engine to see whether a merge would have been
+** cheaper (engine/src/merge/due.rs). A step is some 25 ns, the least that can be: one from a row of the base to the next, with a
+** look at where the overlay goes on. PL_STEPS_x are the others, as measured.
+**
 ** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a range follows them.
 */
+
+#define PL_STEPS_BASE 2       /* a row of the base, found by the merge */
+#define PL_STEPS_OVER 4       /* an entry of the overlay */
+#define PL_STEPS_SEARCH 4     /* a search of the overlay */
 
 /* SQLITE_OK: something may lie over the base at the cursor's root. SQLITE_DONE: nothing does. */
 static SQLITE_INLINE int plOverlay(PlCursor *pX){
@@ -65,6 +73,7 @@ static int plOverAhead(PlCursor *pX, int dir){
       rc = plKey(pX, &a, &n);
       if( rc ) return rc;
     }
+    pX->pPl->nWalk += PL_STEPS_SEARCH;
     rc = pl_iter_seek(pX->pIter, mode, a, n, &pX->look);
   }
   pX->eOver = rc==SQLITE_OK ? ahead : rc==SQLITE_DONE ? end : PLO_UNSYNC;
@@ -176,6 +185,7 @@ static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipp
     }
     if( dir<0 ) c = -c;
     if( bBase && (!bOver || c<0) ){
+      pX->pPl->nWalk += PL_STEPS_BASE;
       pX->bKey = pX->bRec = 0;
       if( pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(pX->pIn);
       pX->eSrc = SRC_BASE;
@@ -185,6 +195,7 @@ static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipp
       return SQLITE_OK;
     }
     if( pPrefix && pX->look.tombstone && !plStartsWith(&pX->look, pPrefix) ) return plBeyond(pX);
+    pX->pPl->nWalk += PL_STEPS_OVER;
     pX->bKey = pX->bRec = 0;
     if( bBase && c==0 ) pX->eBase = PLB_AT;
     pX->cur = pX->look;
@@ -220,6 +231,7 @@ static int plStepBase(PlCursor *pX, int dir){
   if( pX->eOver==PLO_FWD || pX->eOver==PLO_BWD ) rc = plInnerVsLook(pX, &c);
   if( rc ) return rc;
   if( dir>0 ? c>=0 : c<=0 ) return SQLITE_DONE;
+  pX->pPl->nWalk++;
   pX->bKey = pX->bRec = 0;
   if( pX->pOut->pKeyInfo==0 ) pX->iKey = sqlite3StockBtreeIntegerKey(pX->pIn);
   pX->eBase = PLB_AT;

@@ -152,6 +152,18 @@ static int plRenewSnapshot(Btree *p){
   return rc ? plBreak(p, rc) : SQLITE_OK;
 }
 
+/* Steps after which the engine is told of them: a tenth of a millisecond. */
+#define PL_WALK_TOLD 4096
+
+/* Reading has cost something beside memtables. */
+static SQLITE_NOINLINE void plTellWalk(PlBtree *pPl){
+  u32 nStep = pPl->nWalk;
+  pPl->nWalk = 0;
+  if( pPl->pConn==0 || pPl->bReadonly ) return;
+  /* If it fails the engine has stopped, and the next call says so. */
+  (void)pl_note_walk(pPl->pConn, nStep, sqlite3GlobalConfig.bCoreMutex);
+}
+
 /* read -> none. */
 static void plEndRead(Btree *p){
   PlBtree *pPl = p->pPl;
@@ -169,6 +181,7 @@ static void plEndRead(Btree *p){
     if( rc ) sqlite3_log(rc, "plait: merge of %s failed: %s",
                          sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
   }
+  if( pPl->nWalk>=PL_WALK_TOLD ) plTellWalk(pPl);
 }
 
 /* The write transaction is over. */

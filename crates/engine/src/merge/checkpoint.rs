@@ -14,10 +14,13 @@
 //!   beside a writer of the WAL, does without while an exclusive transaction has it and has left nothing to merge.
 //! - K3 One that is not PASSIVE is through only when everything committed before it is in the base: what a commit over several files, or
 //!   readers that hold every memtable, keep in memory is waited for as readers are.
+//! - K4 What an attempt has left in the WAL counts against its limit (S4). Past that nothing more is merged, and the attempt meets the
+//!   readers who are the reason: PASSIVE is through then as in SQLite, the others wait for them.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
+use super::base::Checkpoint;
 use crate::error::{Error, Result};
 use crate::shm::read_marks::ReadMarks;
 use crate::txn::Conn;
@@ -55,6 +58,9 @@ impl Conn {
                 merged = passive || self.db.is_merged_through(newest);
                 attempt(self.db.read_marks()).map(|is_through| is_through && merged)
             });
+            if right.is_some() {
+                self.db.checkpoint(Checkpoint::Passive)?;
+            }
             drop(right);
             // Giving the right back has changed the word: looked at before that, it would let nobody sleep.
             let seen = word.load(Acquire);
@@ -83,6 +89,10 @@ impl Conn {
     }
 
     fn merge_beside_others(&self) -> Result<()> {
+        match self.db.check_wal_limit() {
+            Err(_) if self.db.is_wal_at_limit() => return Ok(()),
+            checked => checked?,
+        }
         self.db.prepare_next_generation()?;
         self.db.merge_owned(false)
     }

@@ -8,18 +8,36 @@
 //! | enough | enough | with [`MERGED_TOGETHER`] frozen generations |
 //! | few: old snapshots hold the others | any | with one frozen generation |
 //! | any | scarce | with one frozen generation or a half-full active one: memory, log and the base's WAL stay small |
+//! | any | any | with whatever there is, once reading beside it has cost more than the merge will |
+//!
+//! The last line is the rule of who rents skis and may buy them (Karlin, Manasse, Rudolph and Sleator, 1988): nobody knows how much will
+//! still be read, and who pays for a merge when he has lost as much by not merging never pays more than twice what was needed. So a
+//! table that is written once and then read is soon read at the base's speed, and one that is written all the time is merged
+//! no more often for being read. Whoever reads counts what it costs him (csrc/step.c, seek.c) and tells it from time to time;
+//! what a merge takes is known from those before (pace.rs).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use std::sync::Arc;
+
 use crate::database::Database;
-use crate::shm::layout::{ARENAS, generation};
+use crate::shm::layout::{ARENAS, fence, generation};
 use crate::shm::region::Region;
 
 /// Frozen generations that are merged at a time.
 const MERGED_TOGETHER: usize = 3;
 /// Fewer free arenas than these are few.
 const ARENAS_IN_RESERVE: usize = ARENAS / 2;
+
+/// What a step costs (`PlBtree.nWalk`): the least that a walk pays for having memtables beside it.
+const STEP_NS: u64 = 25;
+/// What a merge costs besides its rows: some syncs, pages that readers read again.
+const MERGE_NS: u64 = 20_000_000;
+/// What a KiB of memtables takes to be merged, as long as nobody knows.
+const KIB_NS: u64 = 20_000;
+/// So many times the cost of a merge is lost to reading before it: the merge's estimate leaves out what others pay for it.
+const LOST_BEFORE_MERGE: u64 = 2;
 
 /// What a process knows of the disk: asked for once a generation.
 #[derive(Debug, Default)]
@@ -52,6 +70,45 @@ impl Database {
         frozen >= MERGED_TOGETHER
             || (frozen > 0 && count(generation::FREE) < ARENAS_IN_RESERVE)
             || ((frozen > 0 || self.is_half_full()) && self.is_disk_space_scarce())
+            || self.is_read_dearly()
+    }
+
+    /// A connection has gone so many steps beside memtables since it told last. `threads`: it may start one. It does not merge itself.
+    pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, threads: bool) {
+        // Relaxed, here and below: a gauge, and who merges looks at the generations again.
+        self.control().walked_steps.fetch_add(steps.into(), Relaxed);
+        if threads && self.control().background_merge.load(Relaxed) != 0 && self.is_read_dearly() {
+            self.merge_beside();
+        }
+    }
+
+    /// Reading beside the memtables has cost more than merging them would.
+    pub(super) fn is_read_dearly(&self) -> bool {
+        let c = self.control();
+        let lost = c.walked_steps.load(Relaxed).saturating_mul(STEP_NS);
+        // Most never come so far, and need not add up what there is.
+        if lost < LOST_BEFORE_MERGE * MERGE_NS {
+            return false;
+        }
+        let bytes = self.unmerged_bytes();
+        let known = c.merge_ns_per_kib.load(Relaxed);
+        let each = if known == 0 { KIB_NS } else { known };
+        let merge = each.saturating_mul(bytes >> 10).saturating_add(MERGE_NS);
+        // While readers hold back what the last merge has brought, another one would only lengthen the base's WAL.
+        bytes > 0
+            && lost >= merge.saturating_mul(LOST_BEFORE_MERGE)
+            && c.fence.load(Relaxed) == fence::FENCED
+            && !self.has_wal_to_bring()
+    }
+
+    /// Bytes of nodes in memtables that are not merged.
+    pub(crate) fn unmerged_bytes(&self) -> u64 {
+        let gens = self.control().generations.iter().enumerate();
+        gens.filter(|(_, g)| {
+            matches!(g.state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
+        })
+        .map(|(i, _)| u64::from(self.memtable(i).node_bytes()))
+        .sum()
     }
 
     /// Has an arena ready by the time that the active one is full, so that no commit waits for disk space.

@@ -32,6 +32,8 @@ const LONGEST: Duration = Duration::from_millis(100);
 const MOMENT_NS: u64 = 500_000;
 /// A merge that takes longer than expected is expected to take a part of it still.
 const LAST_PART: u64 = 8;
+/// Merges of less tell nothing about what a KiB takes: their syncs are most of it.
+const TELLING_KIB: u64 = 1024;
 /// Room that is there is dealt out as if it were at least so much: what is left then goes slowly, but it goes.
 const LEAST_ROOM: u64 = ARENA_BYTES as u64 / 16;
 
@@ -56,7 +58,7 @@ impl Drop for Pace<'_> {
         // Relaxed, here and below: guesses (P1).
         c.merge_end_ns.store(0, Relaxed);
         let kib = self.bytes >> 10;
-        if self.is_merged && kib > 0 {
+        if self.is_merged && kib >= TELLING_KIB {
             let took = monotonic_ns().saturating_sub(self.begun_ns) / kib;
             let before = c.merge_ns_per_kib.load(Relaxed);
             let guess = if before == 0 { took } else { before.midpoint(took) };

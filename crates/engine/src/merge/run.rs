@@ -21,7 +21,7 @@ impl Database {
             return Ok(());
         }
         let Some(_right) = self.try_own_merge(slot)? else { return Ok(()) };
-        match self.frozen_generations().is_empty() {
+        match self.frozen_generations().is_empty() || self.is_read_dearly() {
             true => self.merge_owned(true),
             false => self.merge_frozen(true),
         }
@@ -118,7 +118,7 @@ impl Database {
 
     /// S4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
     /// with them, once the memtables are full, commits.
-    fn check_wal_limit(&self) -> Result<()> {
+    pub(super) fn check_wal_limit(&self) -> Result<()> {
         // The readers that held the last checkpoint back may have ended: what is in the file whole begins anew with this merge.
         if self.has_wal_to_bring() {
             self.checkpoint(Checkpoint::Passive)?;
@@ -132,7 +132,7 @@ impl Database {
     }
 
     /// A checkpoint has not brought all of the base's WAL into the file.
-    fn has_wal_to_bring(&self) -> bool {
+    pub(super) fn has_wal_to_bring(&self) -> bool {
         self.control().wal_bytes.load(Relaxed) > 0
     }
 
@@ -259,6 +259,7 @@ impl Database {
         // M3: the merge's transaction is durable, its frames are not needed any more.
         self.log()?.retire(Generation::new(through));
         self.control().counters.merges.fetch_add(1, Relaxed);
+        self.control().walked_steps.store(0, Relaxed);
         self.wake_merge_waiters();
         Ok(())
     }

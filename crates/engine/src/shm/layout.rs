@@ -22,7 +22,7 @@ use super::mutex::SharedMutex;
 use crate::log::LogShared;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 11;
+pub const LAYOUT_VERSION: u32 = 12;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Processes that can have one database open at a time.
@@ -303,6 +303,8 @@ pub struct Control {
     pub merge_ns_per_kib: AtomicU64,
     /// The turn of the newest commit beside a merge, likewise.
     pub pace_ns: AtomicU64,
+    /// What walks and searches beside memtables have cost since the last merge, in steps (merge/due.rs).
+    pub walked_steps: AtomicU64,
 }
 
 /// A process that has the database open. It holds an open-file-description

@@ -38,6 +38,7 @@ mod prepared_pages;
 pub mod read_set;
 mod readable;
 pub mod right;
+mod row_reads;
 pub(crate) mod rowid;
 pub mod slots;
 pub mod snapshot;
@@ -481,6 +482,11 @@ impl Conn {
             }
             self.db.merge_if_due(self.slot)
         })
+    }
+
+    /// Has gone so many steps beside memtables since it said so last: a merge may pay by now. Outside any transaction.
+    pub fn note_walk(&self, steps: u32, threads: bool) {
+        self.db.note_walk(steps, threads);
     }
 
     /// Merges what was committed before the call: all of it if it is to be `whole`, which may mean to wait for others, and as

@@ -3,7 +3,7 @@
 //! # Layout
 //! An entry is a closed range of one root; a point is a range of one key. The bounds' bytes lie in one arena, so
 //! that a read costs no allocation. Entries are appended as they come; `settle` sorts them and joins those
-//! that overlap.
+//! that overlap. Single rows of tables, of which there may be millions, are kept apart (row_reads.rs).
 //!
 //! # Threads
 //! Private to its transaction.
@@ -19,6 +19,7 @@ use std::cmp::Ordering;
 use crate::ids::{CommitTs, Root};
 use crate::memtable::{Hi, key_prefix};
 use crate::txn::maximum::{Missing, Move};
+use crate::txn::row_reads::RowReads;
 
 /// Entries after which neighbours are joined.
 pub const ENTRIES_MAX: usize = 64 * 1024;
@@ -79,6 +80,7 @@ pub struct ReadSet {
     entries_max: usize,
     key_bytes_max: usize,
     missing: Vec<Missing>,
+    rows: RowReads,
 }
 
 impl Default for ReadSet {
@@ -103,11 +105,15 @@ impl ReadSet {
             entries_max,
             key_bytes_max,
             missing: Vec::new(),
+            rows: RowReads::with_limit(entries_max),
         }
     }
 
     /// One key was looked for, found or not.
     pub fn point(&mut self, root: Root, key: &[u8]) {
+        if self.rows.add(root, key) {
+            return;
+        }
         if key.len() > KEY_LEN_MAX {
             return self.prefix(root, key);
         }
@@ -166,17 +172,17 @@ impl ReadSet {
 
     /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.missing.is_empty()
+        self.entries.is_empty() && self.missing.is_empty() && self.rows.is_empty()
     }
 
     /// Number of entries now held.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.rows.len()
     }
 
     /// Bytes in use.
     pub fn bytes(&self) -> usize {
-        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+        self.bytes.len() + self.entries.len() * size_of::<Entry>() + self.rows.bytes()
     }
 
     /// Forgets everything, keeping the memory for the next transaction.
@@ -186,6 +192,7 @@ impl ReadSet {
         self.settled = 0;
         self.has_range = false;
         self.missing.clear();
+        self.rows.clear();
     }
 
     /// Whether a key is covered by anything that was read. Fast after `settle`.
@@ -197,6 +204,7 @@ impl ReadSet {
         let after = sorted.partition_point(|entry| (entry.root, self.lo(entry)) <= (root, key));
         sorted[..after].last().is_some_and(covers)
             || self.entries[self.settled..].iter().any(covers)
+            || self.rows.contains(root, key)
     }
 
     /// Whether anything of this root was read.
@@ -205,11 +213,12 @@ impl ReadSet {
         let first = sorted.partition_point(|entry| entry.root < root);
         sorted.get(first).is_some_and(|entry| entry.root == root)
             || self.entries[self.settled..].iter().any(|entry| entry.root == root)
+            || self.rows.has_root(root)
     }
 
     /// Whether asking about every read takes little: few entries, and no range among them.
     pub fn is_small(&self, entries_max: usize) -> bool {
-        self.entries.len() <= entries_max && !self.has_range
+        self.len() <= entries_max && !self.has_range && !self.rows.has_range()
     }
 
     /// Asks about each read, in order, whether it has changed; stops at the first that has. The answer is
@@ -224,6 +233,10 @@ impl ReadSet {
         ) -> Option<(Vec<u8>, CommitTs)>,
     ) -> Option<ChangedRead> {
         self.settle();
+        let row = self.rows.first_answer(&mut point_changed, &mut range_changed);
+        if let Some((root, is_range, (key, ts))) = row {
+            return Some(ChangedRead { root, key, ts, is_range });
+        }
         self.entries.iter().find_map(|entry| {
             let (lo, hi) = (self.lo(entry), self.hi(entry));
             let is_range = hi != Hi::Key(lo);

@@ -419,6 +419,20 @@ pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_note_walk(conn: *mut PlConn, steps: u32, threads: c_int) -> c_int {
+    let note = |c: &mut Conn| {
+        c.note_walk(steps, threads != 0);
+        SQLITE_OK
+    };
+    // SAFETY: engine.h.
+    unsafe { look(conn, "pl_note_walk", note) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_has_fence(conn: *mut PlConn) -> c_int {
     let has = |c: &mut Conn| if c.has_fence() { SQLITE_OK } else { SQLITE_DONE };
     // SAFETY: engine.h.

@@ -1,0 +1,368 @@
+//! Which single rows of tables a transaction has read: the part of its read set that grows fastest.
+//!
+//! # Layout
+//! The keys of tables are eight bytes, so numbers. For each root there is a hash table of blocks: a block is `2^shift` neighbouring keys,
+//! of which at least one was read. It begins with single keys (`shift` 0). When all roots together have too many blocks, those
+//! of the root with most are made twice as long until there are half as many.
+//!
+//! So a read costs one look at a table, whatever was read before, and a million reads that lie anywhere are known by some
+//! ten thousand blocks.
+//!
+//! # Threads
+//! Private to its transaction.
+//!
+//! # Invariants
+//! - **W1** Whatever was added lies in a block until `clear`. Longer blocks only widen.
+//! - **W2** There are at most `blocks_max` blocks, or a few for each root.
+//! - **W3** At least half of the slots of a table are free, so that a search ends.
+//!
+//! # Deliberately absent
+//! Keys of another length, the greatest key of all, and tables past [`ROOTS_MAX`]: [`RowReads::add`] refuses them.
+
+use crate::ids::Root;
+use crate::memtable::Hi;
+
+/// Roots that are told apart here; they are searched one by one.
+const ROOTS_MAX: usize = 32;
+/// Slots of a table at first, and kept from transaction to transaction.
+const SLOTS_MIN: usize = 32;
+/// Spreads the bits of a block over the upper half of a word (Knuth's multiplicative hashing, by the golden ratio).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The blocks of one root.
+#[derive(Debug)]
+struct Table {
+    root: Root,
+    shift: u32,
+    /// Block + 1; 0 is free. A power of two of them.
+    slots: Vec<u64>,
+    blocks: usize,
+}
+
+impl Table {
+    fn new(root: Root) -> Table {
+        Table { root, shift: 0, slots: vec![0; SLOTS_MIN], blocks: 0 }
+    }
+
+    /// As a new one.
+    fn begin_again(&mut self, root: Root) {
+        (self.root, self.shift, self.blocks) = (root, 0, 0);
+        self.slots.truncate(SLOTS_MIN);
+        self.slots.shrink_to(SLOTS_MIN);
+        self.slots.fill(0);
+    }
+
+    /// Index of the slot that holds `word`, or else of a free one for it.
+    #[inline]
+    fn find(&self, word: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (word.wrapping_mul(SPREAD) >> 32) as usize & mask;
+        while self.slots[at] != 0 && self.slots[at] != word {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// Whether the block is new.
+    #[inline]
+    fn insert(&mut self, word: u64) -> bool {
+        let at = self.find(word);
+        if self.slots[at] == word {
+            return false;
+        }
+        self.slots[at] = word;
+        self.blocks += 1;
+        if self.blocks * 2 > self.slots.len() {
+            let blocks = self.sorted();
+            self.rebuild(&blocks);
+        }
+        true
+    }
+
+    /// Block + 1 of each, ascending.
+    fn sorted(&self) -> Vec<u64> {
+        let mut blocks: Vec<u64> = self.slots.iter().copied().filter(|word| *word != 0).collect();
+        blocks.sort_unstable();
+        blocks
+    }
+
+    fn rebuild(&mut self, blocks: &[u64]) {
+        self.blocks = blocks.len();
+        self.slots.clear();
+        self.slots.resize((blocks.len() * 4).next_power_of_two().max(SLOTS_MIN), 0);
+        for word in blocks {
+            let at = self.find(*word);
+            self.slots[at] = *word;
+        }
+    }
+
+    /// Longer blocks, half as many of them at most.
+    fn widen(&mut self) {
+        let mut blocks = self.sorted();
+        let most = (blocks.len() / 2).max(1);
+        while blocks.len() > most && self.shift < u64::BITS - 1 {
+            self.shift += 1;
+            for word in &mut blocks {
+                *word = ((*word - 1) >> 1) + 1;
+            }
+            blocks.dedup();
+        }
+        self.rebuild(&blocks);
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct RowReads {
+    /// The first `used` are in use; the others are kept for their memory.
+    tables: Vec<Table>,
+    used: usize,
+    /// The one that was asked for last.
+    last: usize,
+    blocks: usize,
+    blocks_max: usize,
+}
+
+impl RowReads {
+    pub(super) fn with_limit(blocks_max: usize) -> RowReads {
+        RowReads { tables: Vec::new(), used: 0, last: 0, blocks: 0, blocks_max }
+    }
+
+    /// Adds a key; false if it is none that is kept here.
+    #[inline]
+    pub(super) fn add(&mut self, root: Root, key: &[u8]) -> bool {
+        let Some(number) = number_of(key).filter(|number| *number != u64::MAX) else {
+            return false;
+        };
+        let Some(index) = self.index_of(root).or_else(|| self.begin_table(root)) else {
+            return false;
+        };
+        self.last = index;
+        let table = &mut self.tables[index];
+        if table.insert((number >> table.shift) + 1) {
+            self.blocks += 1;
+            if self.blocks > self.blocks_max {
+                self.widen();
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn index_of(&self, root: Root) -> Option<usize> {
+        let tables = &self.tables[..self.used];
+        match tables.get(self.last) {
+            Some(last) if last.root == root => Some(self.last),
+            _ => tables.iter().position(|table| table.root == root),
+        }
+    }
+
+    fn begin_table(&mut self, root: Root) -> Option<usize> {
+        if self.used == ROOTS_MAX {
+            return None;
+        }
+        match self.tables.get_mut(self.used) {
+            Some(table) => table.begin_again(root),
+            None => self.tables.push(Table::new(root)),
+        }
+        self.used += 1;
+        Some(self.used - 1)
+    }
+
+    /// W2: half of the limit is free, as far as a root has more than one block.
+    fn widen(&mut self) {
+        let tables = &mut self.tables[..self.used];
+        while self.blocks > self.blocks_max / 2 {
+            let largest = tables.iter_mut().max_by_key(|table| table.blocks);
+            let Some(largest) = largest.filter(|table| table.blocks > 1) else { break };
+            let before = largest.blocks;
+            largest.widen();
+            self.blocks -= before - largest.blocks;
+            if largest.blocks == before {
+                // The longest blocks there are, two of them.
+                break;
+            }
+        }
+        // A limit that a few blocks for each root exceed has to give way.
+        self.blocks_max = self.blocks_max.max(self.blocks * 2);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks == 0
+    }
+
+    /// Number of blocks.
+    pub(super) fn len(&self) -> usize {
+        self.blocks
+    }
+
+    /// Whether a block is more than one key.
+    pub(super) fn has_range(&self) -> bool {
+        self.tables[..self.used].iter().any(|table| table.shift > 0)
+    }
+
+    /// Bytes in use.
+    pub(super) fn bytes(&self) -> usize {
+        self.tables.iter().map(|table| table.slots.len() * size_of::<u64>()).sum()
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.used = 0;
+        self.last = 0;
+        self.blocks = 0;
+    }
+
+    /// Whether the key lies in a block.
+    pub(super) fn contains(&self, root: Root, key: &[u8]) -> bool {
+        let Some(number) = number_of(key).filter(|number| *number != u64::MAX) else {
+            return false;
+        };
+        self.index_of(root).is_some_and(|index| {
+            let table = &self.tables[index];
+            table.slots[table.find((number >> table.shift) + 1)] != 0
+        })
+    }
+
+    /// Whether anything of this root was read.
+    pub(super) fn has_root(&self, root: Root) -> bool {
+        self.index_of(root).is_some()
+    }
+
+    /// Asks `point_changed` about each key, and `range_changed` about each stretch of longer blocks, in order; stops at the first answer.
+    /// That comes with the root, and whether it is of a range.
+    pub(super) fn first_answer<T>(
+        &self,
+        point_changed: &mut impl FnMut(Root, &[u8]) -> Option<T>,
+        range_changed: &mut impl FnMut(Root, Option<&[u8]>, Option<Hi<'_>>) -> Option<T>,
+    ) -> Option<(Root, bool, T)> {
+        self.tables[..self.used].iter().find_map(|table| {
+            let blocks = table.sorted();
+            let root = table.root;
+            if table.shift == 0 {
+                let changed = |word: &u64| point_changed(root, &(word - 1).to_be_bytes());
+                return blocks.iter().find_map(changed).map(|answer| (root, false, answer));
+            }
+            let stretches = blocks.chunk_by(|a, b| a + 1 == *b);
+            let mut ends = stretches.filter_map(|run| Some((run.first()? - 1, run.last()? - 1)));
+            ends.find_map(|(first, last)| {
+                let lo = (first << table.shift).to_be_bytes();
+                let hi = (last << table.shift | ((1 << table.shift) - 1)).to_be_bytes();
+                range_changed(root, Some(&lo), Some(Hi::Key(&hi)))
+            })
+            .map(|answer| (root, true, answer))
+        })
+    }
+}
+
+/// A key of eight bytes, in the order of the bytes.
+#[inline]
+fn number_of(key: &[u8]) -> Option<u64> {
+    key.try_into().ok().map(u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys() -> impl Strategy<Value = Vec<(u32, u64)>> {
+        // Rows side by side, far apart, and at the ends of what there is.
+        let number = prop_oneof![
+            6 => 0u64..400,
+            3 => any::<u64>(),
+            1 => (0u64..3).prop_map(|n| u64::MAX - n),
+            1 => (0u64..3).prop_map(|n| (1 << 63) - 1 + n),
+        ];
+        vec((1u32..4, number), 0..300)
+    }
+
+    /// Whether a change of exactly this key is found.
+    fn finds(reads: &RowReads, root: u32, number: u64) -> bool {
+        let key = number.to_be_bytes();
+        let hit = |r: Root, yes: bool| (r.get() == root && yes).then_some(());
+        let answer =
+            reads.first_answer(&mut |r, point: &[u8]| hit(r, point == key), &mut |r,
+                                                                                  lo: Option<
+                &[u8],
+            >,
+                                                                                  hi: Option<
+                Hi<'_>,
+            >| {
+                hit(r, lo.is_none_or(|lo| lo <= &key[..]) && hi.is_none_or(|hi| hi.admits(&key)))
+            });
+        answer.is_some()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn without_a_limit_exactly_what_was_read_is_found(added in keys(), probes in keys()) {
+            let mut reads = RowReads::with_limit(1000);
+            let mut model = BTreeSet::new();
+            for (root, number) in added {
+                let is_kept = reads.add(Root::new(root), &number.to_be_bytes());
+                prop_assert_eq!(is_kept, number != u64::MAX);
+                if is_kept {
+                    model.insert((root, number));
+                }
+            }
+            prop_assert_eq!(reads.len(), model.len());
+            prop_assert!(!reads.has_range());
+            let all: Vec<_> = model.iter().copied().collect();
+            for (root, number) in probes.into_iter().chain(all) {
+                let expected = model.contains(&(root, number));
+                prop_assert_eq!(reads.contains(Root::new(root), &number.to_be_bytes()), expected);
+                prop_assert_eq!(finds(&reads, root, number), expected);
+            }
+        }
+
+        #[test]
+        fn past_the_limit_nothing_that_was_read_is_missed_and_memory_is_bounded(added in keys(), limit in 1usize..40) {
+            let mut reads = RowReads::with_limit(limit);
+            let mut model = BTreeSet::new();
+            for (root, number) in added.into_iter().filter(|(_, number)| *number != u64::MAX) {
+                reads.add(Root::new(root), &number.to_be_bytes());
+                model.insert((root, number));
+                prop_assert!(reads.len() <= limit.max(4 * 3), "W2: {} blocks", reads.len());
+            }
+            for (root, number) in model {
+                prop_assert!(reads.contains(Root::new(root), &number.to_be_bytes()), "W1");
+                prop_assert!(finds(&reads, root, number), "W1");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_are_known_by_few_blocks_and_what_lies_apart_stays_apart() {
+        let mut reads = RowReads::with_limit(64);
+        let root = Root::new(7);
+        for number in 0..10_000u64 {
+            assert!(reads.add(root, &number.to_be_bytes()));
+        }
+        assert!(reads.contains(root, &9_999u64.to_be_bytes()));
+        assert!(!reads.contains(root, &20_000u64.to_be_bytes()), "the blocks are short");
+        assert!(!reads.contains(Root::new(8), &1u64.to_be_bytes()));
+    }
+
+    #[test]
+    fn what_is_cleared_is_forgotten_and_more_roots_than_there_is_room_for_are_refused() {
+        let mut reads = RowReads::with_limit(1000);
+        for _ in 0..2 {
+            for root in 0..ROOTS_MAX as u32 {
+                assert!(reads.add(Root::new(root + 1), &5u64.to_be_bytes()));
+            }
+            assert!(!reads.add(Root::new(1000), &5u64.to_be_bytes()));
+            assert!(
+                !reads.add(Root::new(1), b"short") && !reads.add(Root::new(1), b"longer than it")
+            );
+            reads.clear();
+            assert!(reads.is_empty() && !reads.contains(Root::new(1), &5u64.to_be_bytes()));
+        }
+    }
+}
