@@ -1,6 +1,6 @@
 //! The differences from stock SQLite that docs/sql.md lists, as far as no other suite shows them, and what stays equal beside them.
 
-use plait_tests::sqlite::{Connection, ERROR};
+use plait_tests::sqlite::{Connection, ERROR, Step};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +41,25 @@ fn an_update_that_changes_nothing_is_a_commit() {
         let before = version();
         two.execute("UPDATE t SET data=data WHERE id<5").expect("an update");
         assert_eq!(version() != before, expected);
+    }
+}
+
+#[test]
+fn a_row_that_changes_under_the_cursor_on_it_is_not_shown_again() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let again = if subject.is_concurrent() { vec![] } else { vec!["c"] };
+        let (_fixture, one, _two) = shared(subject);
+        one.execute("CREATE TABLE w(k TEXT PRIMARY KEY, n) WITHOUT ROWID; INSERT INTO w VALUES('a', 1), ('b', 1), ('c', 3), ('d', 1)")
+            .expect("a table");
+        let mut cursor = one.prepare("SELECT k, n FROM w").expect("a query");
+        let mut seen = Vec::new();
+        while cursor.step() == Ok(Step::Row) {
+            seen.push(String::from_utf8(cursor.column_bytes(0).to_vec()).expect("text"));
+            if seen.len() == 3 {
+                one.execute("UPDATE w SET n=18 WHERE k='c'").expect("an update");
+            }
+        }
+        assert_eq!(seen, [vec!["a", "b", "c"], again, vec!["d"]].concat());
     }
 }
 

@@ -164,7 +164,11 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */
 static int plLeaveExclusive(Btree *p, int bCommitted){
   PlBtree *pPl = p->pPl;
+  Wal *pWal = p->pBt->pPager->pWal;
   int rc = SQLITE_OK;
+  if( bCommitted && pWal ){
+    pl_exclusive_wal(pPl->pConn, pWal->hdr.mxFrame, AtomicLoad(&walCkptInfo(pWal)->nBackfill), p->pBt->pageSize);
+  }
   pl_exclusive_end(pPl->pConn, bCommitted);
   pPl->bExcl = pPl->bStamped = 0;
   plEndWrite(pPl);

@@ -46,6 +46,16 @@ pub struct WalState {
     pub page_bytes: u32,
 }
 
+impl WalState {
+    /// Bytes of the WAL as long as not all of it is in the file: it cannot begin anew.
+    pub(crate) fn bytes_to_bring(self) -> u64 {
+        match self.log_pages == self.checkpointed_pages {
+            true => 0,
+            false => u64::from(self.log_pages) * u64::from(self.page_bytes),
+        }
+    }
+}
+
 /// A hidden connection to the base that stays on SQLite's own path.
 ///
 /// `begin` .. `commit`/`rollback` bracket one write transaction; `put`, `delete`, what replaces pages,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use super::base::{Base, BaseHeader, Checkpoint};
+use super::base::{Base, BaseHeader, Checkpoint, WalState};
 use super::freeze::SEES_FROZEN;
 use super::own::BASE_NAP;
 use crate::crash_point;
@@ -43,10 +43,18 @@ impl Database {
             false => Patience::new(wait),
         };
         loop {
-            self.while_base_is_busy(&mut patience, |patience| {
+            let merged = self.while_base_is_busy(&mut patience, |patience| {
                 let _right = self.own_merge_patiently(slot, patience)?;
                 self.merge_owned(true)
-            })?;
+            });
+            if merged.is_err() && self.is_wal_at_limit() {
+                if patience.is_over() {
+                    return Err(self.wal_is_held());
+                }
+                patience.nap(BASE_NAP)?;
+                continue;
+            }
+            merged?;
             if !whole || self.is_merged_through(newest) {
                 return Ok(());
             }
@@ -129,6 +137,26 @@ impl Database {
             );
         }
         Ok(())
+    }
+
+    /// Why what needs everything in the base cannot be done yet, though the WAL may grow for commits that stay in memory.
+    pub(crate) fn wal_is_held(&self) -> Error {
+        self.control().counters.busy.fetch_add(1, Relaxed);
+        Error::Busy(format!(
+            "the database's WAL has reached its limit (PRAGMA plait_wal_limit) and readers need what is in it{}; retry when they have ended, \
+             or raise the busy timeout",
+            self.say_oldest_reader()
+        ))
+    }
+
+    /// An exclusive transaction has left so many pages in the WAL, and so many of them are in the file. What is below the limit the next
+    /// merge finds.
+    pub(crate) fn note_exclusive_wal(&self, state: WalState) {
+        let c = self.control();
+        let bytes = state.bytes_to_bring();
+        if bytes > c.wal_limit_bytes.load(Relaxed) {
+            c.wal_bytes.store(bytes, Relaxed);
+        }
     }
 
     /// A checkpoint has not brought all of the base's WAL into the file.
@@ -271,12 +299,7 @@ impl Database {
             Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
             other => other?,
         };
-        let bytes = if state.log_pages == state.checkpointed_pages {
-            0
-        } else {
-            u64::from(state.log_pages) * u64::from(state.page_bytes)
-        };
-        self.control().wal_bytes.store(bytes, Relaxed);
+        self.control().wal_bytes.store(state.bytes_to_bring(), Relaxed);
         Ok(())
     }
 

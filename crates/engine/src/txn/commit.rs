@@ -59,7 +59,7 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 const LOG_NAP: Duration = Duration::from_millis(10);
 
 /// Between two looks at the base's WAL, whose readers wake nobody.
-const WAL_NAP: Duration = Duration::from_millis(10);
+pub(super) const WAL_NAP: Duration = Duration::from_millis(10);
 
 /// When who waits for the WAL takes a newer snapshot for the first time; later ones come after twice the time each.
 const WAL_RENEWAL: Duration = Duration::from_millis(50);
@@ -75,8 +75,17 @@ pub(super) struct WalWait {
 }
 
 impl WalWait {
+    /// That of this COMMIT, as a whole.
+    pub(super) fn patience<'a, 'w>(&mut self, wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+        Patience::new(wait).since(*self.start.get_or_insert_with(Instant::now))
+    }
+
+    pub(super) fn end(&mut self) {
+        *self = WalWait::default();
+    }
+
     /// A bounded number of times, so that the wait for a reader who does not end costs little.
-    fn is_renewal_due(&mut self) -> bool {
+    pub(super) fn is_renewal_due(&mut self) -> bool {
         let due = WAL_RENEWAL.saturating_mul(1 << self.renewals.min(20));
         let is_due = self.start.is_some_and(|start| start.elapsed() >= due);
         self.renewals += u32::from(is_due);
@@ -614,17 +623,21 @@ impl Conn {
     fn wait_for_wal(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
         let result = self.wait_for_wal_or_renew(full, wait);
         if !matches!(result, Err(Error::RenewSnapshot)) {
-            self.wal_wait = WalWait::default();
+            self.wal_wait.end();
         }
         result
+    }
+
+    /// The own snapshot reads an older base than the one with this generation.
+    pub(super) fn is_behind(&self, generation: u32) -> bool {
+        self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < generation)
     }
 
     fn wait_for_wal_or_renew(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
         let start = *self.wal_wait.start.get_or_insert_with(Instant::now);
         let mut patience = Patience::of_those_who_expect_no_wait(wait).since(start);
         while self.db.is_wal_at_limit() {
-            let newest = self.db.control().base_generation.load(Acquire);
-            if self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < newest) {
+            if self.is_behind(self.db.control().base_generation.load(Acquire)) {
                 return Err(self.renew());
             }
             if patience.is_over() {

@@ -13,7 +13,8 @@
 //! | the right | another writer | waits in the queue (right.rs) |
 //! | the right to merge | a merge, or nobody | waits as the busy timeout or handler allows, then Busy |
 //! | a free memtable for the rows not merged yet, or one to start the next generation in | readers whose snapshots hold all of them | waits for the first of them to end, as long as the busy timeout or handler allows, then Busy |
-//! | the same | own snapshot, of an old base | `RenewSnapshot`: the caller takes it again over the newest base, which holds nothing old |
+//! | room in the base's WAL, which is at its limit (S4) | readers of what a checkpoint has to bring into the file | the same, with a checkpoint after each look |
+//! | both | own snapshot, of an old base | `RenewSnapshot`: the caller takes it again over the newest base, which holds nothing old |
 //!
 //! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
 //! become less, and new ones hold nothing that is waited for. After Busy the transaction is what it was before.
@@ -35,6 +36,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use super::commit::WAL_NAP;
 use super::estate::leaves_doubt;
 use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
@@ -42,7 +44,7 @@ use super::{Conn, Size, Sync, WriteMode};
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Root};
-use crate::merge::{ArenaWait, BaseHeader};
+use crate::merge::{ArenaWait, BaseHeader, Checkpoint, WalState};
 use crate::shm::layout::txn_state;
 
 /// A step of replaying a transaction's own writes.
@@ -126,7 +128,8 @@ impl Conn {
 
     /// The right to merge, and with it an empty overlay.
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        let right = self.db.own_merge(self.slot, wait)?;
+        let db = self.db.clone();
+        let right = db.own_merge(self.slot, wait)?;
         self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
@@ -140,16 +143,23 @@ impl Conn {
         });
         match merged {
             Ok(()) => right.keep(),
-            Err(_) => self.db.slot(self.slot).state.store(txn_state::WRITER, Relaxed),
+            Err(_) => db.slot(self.slot).state.store(txn_state::WRITER, Relaxed),
+        }
+        if !matches!(merged, Err(Error::RenewSnapshot)) {
+            self.wal_wait.end();
         }
         merged
     }
 
-    fn merge_everything(&self, wait: &mut Wait<'_>) -> Result<()> {
-        let mut patience = Patience::new(wait);
+    fn merge_everything(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        let mut patience = self.wal_wait.patience(wait);
         loop {
+            self.wait_for_wal_with_rights(&mut patience)?;
             let full = self.db.active_number();
-            self.db.while_base_is_busy(&mut patience, |_| self.db.merge_owned(false))?;
+            match self.db.while_base_is_busy(&mut patience, |_| self.db.merge_owned(false)) {
+                Err(_) if self.db.is_wal_at_limit() => continue,
+                merged => merged?,
+            }
             if self.db.prepare_arena()? {
                 if self.is_memory_empty() {
                     return Ok(());
@@ -170,12 +180,44 @@ impl Conn {
         }
     }
 
+    /// Snapshots hold the base's WAL, which is at its limit, maybe the own one as well (S6). Both rights are held.
+    fn wait_for_wal_with_rights(&mut self, patience: &mut Patience<'_, '_>) -> Result<()> {
+        while self.db.is_wal_at_limit() {
+            self.db.checkpoint(Checkpoint::Passive)?;
+            if !self.db.is_wal_at_limit() {
+                break;
+            }
+            let newest = self.db.control().base_generation.load(Acquire);
+            if self.is_behind(newest) || (self.snapshot.is_some() && self.wal_wait.is_renewal_due())
+            {
+                return Err(self.renew());
+            }
+            if patience.is_over() {
+                return Err(self.db.wal_is_held());
+            }
+            // E4: those who read an older base and wait for the right would wait for this one.
+            let refused = {
+                let _guard = self.db.lock_commit()?;
+                self.db.refuse_waiters(|s| s.pin_low.load(Acquire) < newest)
+            };
+            self.db.wake_answered(refused);
+            patience.nap(WAL_NAP)?;
+        }
+        Ok(())
+    }
+
+    /// What the transaction, which has been committed, has left in the base's WAL (S4).
+    pub fn note_exclusive_wal(&self, state: WalState) {
+        self.db.note_exclusive_wal(state);
+    }
+
     /// Takes what becoming exclusive needs if it can be had at once: the right to merge, and an empty memory. Then
     /// [`Conn::exclusive_begin`] waits for nobody. What is not used is given back at the end of the transaction.
     pub(super) fn reserve_exclusive(&self) -> bool {
         let Ok(Some(right)) = self.db.try_own_merge(self.slot) else { return false };
         // A failure here is none of this transaction's: the next merge will meet it again.
-        let ready = self.db.with_base(|_| Ok(())).is_ok()
+        let ready = !self.db.is_wal_at_limit()
+            && self.db.with_base(|_| Ok(())).is_ok()
             && self.db.merge_owned(false).is_ok()
             && matches!(self.db.prepare_arena(), Ok(true))
             && self.is_memory_empty();

@@ -4,7 +4,7 @@ use std::os::raw::{c_int, c_void};
 
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
-use plait_engine::merge::BaseHeader;
+use plait_engine::merge::{BaseHeader, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
@@ -572,6 +572,22 @@ pub unsafe extern "C" fn pl_exclusive_not_committed(conn: *mut PlConn) {
 pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
     // SAFETY: engine.h.
     unsafe { end(conn, "pl_base_sync_failed", |c| c.database().base_sync_failed()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_exclusive_wal(
+    conn: *mut PlConn,
+    log_pages: u32,
+    checkpointed_pages: u32,
+    page_bytes: u32,
+) {
+    let state = WalState { log_pages, checkpointed_pages, page_bytes };
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_exclusive_wal", |c| c.note_exclusive_wal(state)) }
 }
 
 /// See engine.h.
