@@ -368,6 +368,30 @@ pub const EDITS: &[Edit] = &[
         text: "  PL_LET_GO(db); /* [plait] */",
         why: "sqlite3_db_cacheflush() leaves out pages that are in use",
     },
+    Edit {
+        section: "btree.c",
+        anchor: "    idx = upr>>(1-biasRight); /* idx = biasRight ? upr : (lwr+upr)/2; */",
+        place: Replace,
+        text: "    idx = biasRight ? upr : plFirstLook(pCur, pPage, intKey, upr); /* [plait] */",
+        why: "on a leaf without holes a search begins where the row is. The loop below finds it from any cell. \
+              int plFirstLook(BtCursor*, MemPage*, i64, int upr): 0..upr",
+    },
+    Edit {
+        section: "btree.c",
+        anchor: "      int nCell;  /* Size of the pCell cell in bytes */",
+        place: After,
+        text: "      plFetchNext(pPage, lwr, idx, upr); /* [plait] */",
+        why: "of the two cells that come next one is needed, from memory. \
+              void plFetchNext(const MemPage*, int lwr, int idx, int upr)",
+    },
+    Edit {
+        section: "vdbeaux.c",
+        anchor: "    testcase( flags & MEM_Blob );",
+        place: After,
+        text: "    if( (flags & (MEM_Real|MEM_IntReal|MEM_Null|MEM_Str|MEM_Zero))==0 ) return plFindCompareBlob(p); /* [plait] */",
+        why: "a comparison for keys that begin with bytes, as SQLite has them for integers and for text. \
+              RecordCompare plFindCompareBlob(UnpackedRecord*)",
+    },
     // ---- code that looks at the file page by page
     Edit {
         section: "btree.h",

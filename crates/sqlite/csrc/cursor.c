@@ -66,7 +66,7 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   pX->bKey = pX->bBaseKey = pX->bRec = pX->bShape = pX->bCustom = 0;
   pX->bLook = 0;
   pX->eRun = RUN_NONE;
-  pX->bQuiet = pX->bSeeked = pX->bNewRowid = pX->bTripRow = 0;
+  pX->bQuiet = pX->bSeeked = pX->bNewRowid = pX->bTripRow = pX->bHeld = 0;
   pX->rd.eKind = PLR_NONE;
   pX->rd.bLoose = 0;
   pX->pIter = 0;

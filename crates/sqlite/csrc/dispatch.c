@@ -73,6 +73,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 
 #include "message.c"
 #include "roots.c"
+#include "compare.c"
 #include "key.c"
 #include "inner.c"
 #include "readset.c"

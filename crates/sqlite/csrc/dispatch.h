@@ -76,6 +76,7 @@ struct PlBtree {
   u8 bPrepared;           /* and what becomes of it is decided by the super-journal */
   u8 bLeft;               /* PRAGMA journal_mode has just taken the file out of concurrent mode */
   u8 bMaintain;           /* a commit happened: pl_maintain is due at the end */
+  u8 bNoWait;             /* who reads comes back for it if a lock is held (map_single.c) */
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */
   u8 bLocal;              /* looked at once: nothing about the file keeps it from being alone */
@@ -153,6 +154,7 @@ struct PlCursor {
   u8 bCustom;             /* an application-defined collation: exclusive path only */
   u8 bQuiet;              /* AUTOINCREMENT reads sqlite_sequence: not recorded */
   u8 bSeeked;             /* PLC_PASS: positioned by a seek of this mode */
+  u8 bHeld;               /* nothing is written and no snapshot moves while it is open: see map_hold.c */
   u8 bTripRow;            /* blob handle that was tripped: iKey is the row it was on */
   u8 eRun;                /* RUN_x: where it is by the rows that it deletes in passing */
   u32 iRun;               /* and their number */
@@ -254,5 +256,7 @@ static SQLITE_INLINE void clearAllSharedCacheTableLocks(Btree*);
 static SQLITE_INLINE int fillInCell(MemPage*, unsigned char*, const BtreePayload*, int*);
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3StockBtreeCloseCursor(BtCursor*);
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3VdbeMemFromBtreeZeroOffset(BtCursor*, u32, Mem*);
+
+#include "search.h"
 
 #endif /* PLAIT_DISPATCH_H */

@@ -19,6 +19,7 @@
 **          map_range.c  ranges and steps
 **          map_write.c  one row is written, directly or through SQL
 **          map_hold.c   reads that follow each other in a transaction
+**          map_single.c a read that is a transaction of its own
 **          map_call.c   the operations on one key, and many
 **          map_walk.c   the operations on ranges; cursors
 **          map_load.c   the bulk loader
@@ -87,6 +88,7 @@ struct PlShape {
 struct PlProg {
   Vdbe *v;
   int iDb;
+  int iCookie, iGeneration;   /* of the schema that it was made from */
   int nCsr;              /* its cursors: their root pages, and keys if they are indexes */
   Pgno aRoot[2];
   KeyInfo *apKeyInfo[2]; /* the program's */
@@ -153,9 +155,16 @@ struct PlOp {
   u8 bShort;             /* reads a few rows and is done */
   int rcMoved;           /* a cursor's move has failed with this: see map_walk.c */
   char *zErr;            /* text for the code that xDo returns, or 0 */
-  PlKey key;
+  PlKey key;             /* this and what follows: with bSet, or once it is bReady */
   PlBounds b;
 };
+
+/* The cells of keys are many bytes, and set before they are used. */
+static SQLITE_INLINE void plOpInit(PlOp *pOp){
+  memset(pOp, 0, offsetof(PlOp, key));
+  pOp->key.bSet = pOp->b.lo.bSet = pOp->b.hi.bSet = 0;
+  pOp->b.bReady = 0;
+}
 
 #include "map_shape.c"
 #include "map_row.c"
@@ -208,6 +217,8 @@ static void plMapCode(Parse *pParse, PlProg *g, int eKind, int iDb, Table *pTab,
   sqlite3VdbeUsesBtree(v, iDb);
   sqlite3VdbeAddOp4(v, OP_TableLock, iDb, pTab->tnum, bWrite, pTab->zName, P4_TRANSIENT);
   g->iDb = iDb;
+  g->iCookie = pTab->pSchema->schema_cookie;
+  g->iGeneration = pTab->pSchema->iGeneration;
   g->nCsr = 0;
   if( g->s.eForm!=PLM_KEYED ) plMapOpenCode(pParse, g, eOpen, pTab->tnum, pTab->nCol, 0);
   if( g->s.eForm!=PLM_ROWIDS ) plMapOpenCode(pParse, g, eOpen, pPk->tnum, 0, pPk);
@@ -330,6 +341,7 @@ static void plOpClear(PlOp *pOp){
 }
 
 #include "map_hold.c"
+#include "map_single.c"
 
 /* An argument that no call takes; m may be 0. Nothing has been done. */
 static int plMapMisuse(plait_map *m){
@@ -360,7 +372,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   m->bBusy = 1;
   pOp->db = m->db;
   pOp->g = g;
-  if( eKind==PLP_READ && m->eHold!=PLK_NONE && plMapGoOn(m, pOp) ){
+  if( eKind==PLP_READ && (m->eHold!=PLK_NONE ? plMapGoOn(m, pOp) : plMapSingle(m, pOp)) ){
     plOpClear(pOp);
     m->bBusy = 0;
     return SQLITE_OK;
@@ -485,7 +497,7 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
     rc = SQLITE_NOMEM_BKPT;
     sqlite3Error(db, rc);
   }else{
-    memset(&op, 0, sizeof(op));
+    plOpInit(&op);
     op.xDo = plNoRow;
     if( sqlite3FindDbName(db, m->zDb)<0 ){
       rc = SQLITE_ERROR;

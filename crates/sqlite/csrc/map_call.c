@@ -11,14 +11,11 @@ static int plLookUp(PlOp *pOp, const plait_value *pKey, int *pRes){
 }
 
 static int plDoGet(PlOp *pOp, int *pNext){
-  plait_map *m = pOp->g->pMap;
-  Mem v;
   int res, rc = plLookUp(pOp, pOp->pKey, &res);
   (void)pNext;
   pOp->bDone = rc==SQLITE_OK && res==0;
   if( !pOp->bDone || pOp->pValueOut==0 ) return rc;
-  rc = plValueHere(pOp, &m->holdValue, &v);
-  return rc ? rc : plAnswer(pOp, &v, &m->holdValue, 0, pOp->pValueOut);
+  return plAnswerValue(pOp, &pOp->g->pMap->holdValue, 0, pOp->pValueOut);
 }
 
 /* PLAIT_NONE for pValue deletes. */
@@ -169,7 +166,7 @@ SQLITE_API int plait_get(plait_map *m, plait_value key, plait_value *pValue){
   PlOp op;
   int bFound = 0, rc;
   if( pValue==0 || plValueBad(&key, 1) ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoGet;
   op.bShort = 1;
   op.pKey = &key;
@@ -182,7 +179,7 @@ SQLITE_API int plait_get(plait_map *m, plait_value key, plait_value *pValue){
 SQLITE_API int plait_contains(plait_map *m, plait_value key, int *pbFound){
   PlOp op;
   if( plValueBad(&key, 1) ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoGet;
   op.bShort = 1;
   op.pKey = &key;
@@ -192,7 +189,7 @@ SQLITE_API int plait_contains(plait_map *m, plait_value key, int *pbFound){
 static int plPutCall(plait_map *m, int eMode, const plait_value *pKey, const plait_value *pValue, int *pbDone){
   PlOp op;
   if( plValueBad(pKey, 1) ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoWrite;
   op.eMode = eMode;
   op.pKey = pKey;
@@ -222,7 +219,7 @@ SQLITE_API int plait_compare_and_swap(
   ){
     return plMapMisuse(m);
   }
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoSwap;
   op.pKey = &key;
   op.pExpect = &expected;
@@ -235,7 +232,7 @@ SQLITE_API int plait_add(plait_map *m, plait_value key, sqlite3_int64 delta, sql
   PlOp op;
   int rc;
   if( plValueBad(&key, 1) ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoAdd;
   op.pKey = &key;
   op.pValue = &v;
@@ -249,7 +246,7 @@ SQLITE_API int plait_append(plait_map *m, plait_value key, plait_value tail, sql
   int rc;
   if( plValueBad(&key, 1) || plValueBad(&tail, 0) ) return plMapMisuse(m);
   if( tail.type!=SQLITE_TEXT && tail.type!=SQLITE_BLOB ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoAppend;
   op.pKey = &key;
   op.pValue = &tail;
@@ -288,14 +285,13 @@ static int plDoGetMany(PlOp *pOp, int *pNext){
   }
   for(; rc==SQLITE_OK && pOp->i<pOp->n && nLeft>0; pOp->i++, nLeft--){
     plait_value *pOut = &pOp->pValueOut[pOp->i];
-    Mem hold, v;
+    Mem hold;
     int res;
     memset(pOut, 0, sizeof(*pOut));
     rc = plLookUp(pOp, &pOp->pKey[pOp->i], &res);
     if( rc || res ) continue;
     sqlite3VdbeMemInit(&hold, pOp->db, MEM_Null);
-    rc = plValueHere(pOp, &hold, &v);
-    if( rc==SQLITE_OK ) rc = plAnswer(pOp, &v, &hold, 1, pOut);
+    rc = plAnswerValue(pOp, &hold, 1, pOut);
     if( rc==SQLITE_OK ) rc = plKeepMany(m, pOut);
     sqlite3VdbeMemRelease(&hold);
   }
@@ -310,7 +306,7 @@ SQLITE_API int plait_get_many(plait_map *m, int n, const plait_value *aKey, plai
   for(i=0; i<n; i++){
     if( plValueBad(&aKey[i], 1) ) return plMapMisuse(m);
   }
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoGetMany;
   op.bShort = n<=PLM_STRIDE;
   op.pKey = aKey;
@@ -401,7 +397,7 @@ SQLITE_API int plait_batch(plait_map *m, int n, const plait_batch_item *aItem, i
   for(i=0; i<n; i++){
     if( plItemBad(&aItem[i]) ) return plMapMisuse(m);
   }
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoBatch;
   op.pArg = (void*)aItem;
   op.eMode = n;

@@ -18,6 +18,7 @@
 **     sqlite3_create_function(), sqlite3_snapshot_open()) gets the answer that it would get without them.
 **  N2 Nothing of the application's runs in such a read: no collation (PlShape.bBinary), no progress handler. The handles of a shared
 **     cache, which are locked by statements, are not held.
+**     So nothing comes over a b-tree of the base, and no snapshot moves, while cursors are held: PlCursor.bHeld.
 **  N3 What does not simply succeed is done once more as a statement: then an expired program is made anew, an interrupt counts or does
 **     not, an I/O error rolls back, and the text is the statement's, as ever.
 */
@@ -67,13 +68,19 @@ static int plHeldOpen(plait_map *m, Btree *pBt){
       return rc;
     }
   }
+  for(i=0; i<g->nCsr; i++){
+    if( PL_CSR(m->apHeld[i]) ) PL_X(m->apHeld[i])->bHeld = 1;
+  }
   m->eHold = PLK_OPEN;
   return SQLITE_OK;
 }
 
-/* What every statement asks of a concurrent database when it begins. */
-static int plHeldSound(Btree *p){
-  return p->inTrans!=TRANS_NONE && (!PL_BT(p) || (p->pPl->rcBroken==0 && pl_check_fork(p->pPl->pConn)==SQLITE_OK));
+/* What every statement asks of a concurrent database when it begins, but for the fork. */
+static SQLITE_INLINE int plHeldSound(Btree *p){
+  return p->inTrans!=TRANS_NONE && (!PL_BT(p) || p->pPl->rcBroken==0);
+}
+static SQLITE_INLINE int plHeldHere(Btree *p){
+  return plHeldSound(p) && (!PL_BT(p) || pl_check_fork(p->pPl->pConn)==SQLITE_OK);
 }
 
 /* Reads without a statement. False: it has to be one after all (N3). */
@@ -82,7 +89,7 @@ static int plMapGoOn(plait_map *m, PlOp *pOp){
   PlProg *g = &m->aProg[PLP_READ];
   Btree *pBt = db->aDb[g->iDb].pBt;
   int eNext = PLM_DONE;
-  if( !pOp->bShort || g->v->expired || db->xProgress || AtomicLoad(&db->u1.isInterrupted) || !plHeldSound(pBt) ) return 0;
+  if( !pOp->bShort || g->v->expired || db->xProgress || AtomicLoad(&db->u1.isInterrupted) || !plHeldHere(pBt) ) return 0;
   if( m->eHold==PLK_OPEN || plHeldOpen(m, pBt)==SQLITE_OK ){
     memcpy(g->apCsr, m->apHeld, sizeof(g->apCsr));
     if( pOp->xDo(pOp, &eNext)==SQLITE_OK && eNext==PLM_DONE && plHeldSound(pBt) && !db->mallocFailed ){

@@ -182,7 +182,7 @@ SQLITE_API int plait_load(
   load.xNext = xNext;
   load.pCtx = pCtx;
   load.bSorted = flags & PLAIT_LOAD_SORTED;
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoLoad;
   op.pArg = &load;
   op.bJournal = 1;

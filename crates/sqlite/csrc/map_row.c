@@ -36,6 +36,13 @@ static int plMemSet(PlOp *pOp, Mem *pMem, const plait_value *p, char aff){
   sqlite3 *db = pOp->db;
   int rc = SQLITE_OK;
   sqlite3VdbeMemInit(pMem, db, MEM_Null);
+  if( p->type==SQLITE_BLOB && p->data && !plValueBig(db, p) ){
+    pMem->z = (char*)p->data;     /* what sqlite3VdbeMemSetStr() does for bytes that stay; no affinity changes them */
+    pMem->n = (int)p->size;
+    pMem->flags = MEM_Blob|MEM_Static;
+    pMem->enc = SQLITE_UTF8;
+    return SQLITE_OK;
+  }
   switch( p->type ){
     case SQLITE_INTEGER: sqlite3VdbeMemSetInt64(pMem, p->integer); break;
     case SQLITE_FLOAT:   sqlite3VdbeMemSetDouble(pMem, p->real); break;
@@ -170,6 +177,48 @@ static int plField(PlOp *pOp, BtCursor *pCur, int iField, Mem *pHold, Mem *pOut,
   return SQLITE_OK;
 }
 
+/* The same for text or bytes that lie on the page as the caller gets them, with a header on the page whose numbers are short: almost
+** always. False: plField() has to look. */
+static SQLITE_INLINE int plFieldOnPage(PlOp *pOp, BtCursor *pCur, int iField, plait_value *pOut){
+  u32 nAll = sqlite3BtreePayloadSize(pCur), nLocal = 0, i = 1, t, n, iAt, nHdr;
+  const u8 *a = sqlite3BtreePayloadFetch(pCur, &nLocal);
+  if( nLocal<1 || nLocal>nAll ) return 0;
+  iAt = nHdr = a[0];
+  if( nHdr>=0x80 || nHdr>nLocal ) return 0;
+  for(;;){
+    if( i>=nHdr ) return 0;
+    t = a[i++];
+    if( t>=0x80 ){
+      if( i>=nHdr || a[i]>=0x80 ) return 0;
+      t = ((t & 0x7f)<<7) | a[i++];
+    }
+    if( iField--==0 ) break;
+    iAt += t<12 ? sqlite3VdbeSerialTypeLen(t) : (t-12)/2;
+  }
+  if( t<12 || ((t & 1) && ENC(pOp->db)!=SQLITE_UTF8) ) return 0;
+  n = (t-12)/2;
+  if( iAt+n>nLocal || n>(u32)pOp->db->aLimit[SQLITE_LIMIT_LENGTH] ) return 0;
+  pOut->type = t & 1 ? SQLITE_TEXT : SQLITE_BLOB;
+  pOut->data = &a[iAt];
+  pOut->size = n;
+  return 1;
+}
+
+/* Copies text or bytes that lie on a page, for a caller who keeps them until the next call. */
+static SQLITE_INLINE int plKeep(Mem *pHold, plait_value *p){
+  int n = (int)p->size;
+  if( pHold->szMalloc<n+1 ){
+    int rc = sqlite3VdbeMemClearAndResize(pHold, n+1);
+    if( rc ) return rc;
+  }
+  pHold->z = pHold->zMalloc;
+  pHold->n = n;
+  pHold->flags = MEM_Blob;
+  memcpy(pHold->z, p->data, (size_t)n);
+  p->data = pHold->z;
+  return SQLITE_OK;
+}
+
 /* The key of the row that the key's cursor is on. */
 static int plKeyHere(PlOp *pOp, Mem *pHold, Mem *pOut){
   BtCursor *pCur = plKeyCursor(pOp->g);
@@ -232,6 +281,41 @@ static int plAnswer(PlOp *pOp, Mem *pIn, Mem *pHold, int bInPlace, plait_value *
     pOut->size = pHold->n;
   }
   return rc;
+}
+
+/* Answers with the value of the row that the key's cursor is on. */
+static int plAnswerValue(PlOp *pOp, Mem *pHold, int bInPlace, plait_value *pOut){
+  PlProg *g = pOp->g;
+  Mem t;
+  int rc;
+  if( g->s.eForm!=PLM_INDEX && (pHold->flags & (MEM_Dyn|MEM_Agg))==0
+   && plFieldOnPage(pOp, plCursorOf(g, 0), g->s.iValueAt, pOut)
+  ){
+    pOut->integer = 0;
+    pOut->real = 0;
+    return bInPlace ? SQLITE_OK : plKeep(pHold, pOut);
+  }
+  rc = plValueHere(pOp, pHold, &t);
+  return rc ? rc : plAnswer(pOp, &t, pHold, bInPlace, pOut);
+}
+
+/* Answers with its key. */
+static int plAnswerKey(PlOp *pOp, Mem *pHold, int bInPlace, plait_value *pOut){
+  Mem t;
+  int rc;
+  if( pOp->g->s.eForm==PLM_ROWIDS ){
+    memset(pOut, 0, sizeof(*pOut));
+    pOut->type = SQLITE_INTEGER;
+    pOut->integer = sqlite3BtreeIntegerKey(plCursorOf(pOp->g, 0));
+    return SQLITE_OK;
+  }
+  if( bInPlace && plFieldOnPage(pOp, plKeyCursor(pOp->g), 0, pOut) ){
+    pOut->integer = 0;
+    pOut->real = 0;
+    return SQLITE_OK;
+  }
+  rc = plKeyHere(pOp, pHold, &t);
+  return rc ? rc : plAnswer(pOp, &t, pHold, bInPlace, pOut);
 }
 
 static u32 plSerialType(const Mem *p, int bOnes, u32 *pn){

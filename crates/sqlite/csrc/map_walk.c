@@ -71,16 +71,9 @@ static int plDoDeleteRange(PlOp *pOp, int *pNext){
 
 /* Answers with the row that the key's cursor is on. */
 static int plAnswerRow(PlOp *pOp, Mem *pHoldKey, Mem *pHoldValue, int bInPlace){
-  Mem t;
   int rc = SQLITE_OK;
-  if( pOp->pKeyOut ){
-    rc = plKeyHere(pOp, pHoldKey, &t);
-    if( rc==SQLITE_OK ) rc = plAnswer(pOp, &t, pHoldKey, bInPlace, pOp->pKeyOut);
-  }
-  if( rc==SQLITE_OK && pOp->pValueOut ){
-    rc = plValueHere(pOp, pHoldValue, &t);
-    if( rc==SQLITE_OK ) rc = plAnswer(pOp, &t, pHoldValue, bInPlace, pOp->pValueOut);
-  }
+  if( pOp->pKeyOut ) rc = plAnswerKey(pOp, pHoldKey, bInPlace, pOp->pKeyOut);
+  if( rc==SQLITE_OK && pOp->pValueOut ) rc = plAnswerValue(pOp, pHoldValue, bInPlace, pOp->pValueOut);
   return rc;
 }
 
@@ -100,7 +93,7 @@ static int plRangeCall(
   PlOp op;
   int rc;
   if( m==0 || plRangeBad(pRange) ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = xDo;
   op.pRange = pRange;
   op.bJournal = 1;
@@ -119,7 +112,7 @@ static int plEndCall(plait_map *m, const plait_range *pRange, int dir, plait_val
   PlOp op;
   int bRow = 0, rc;
   if( m==0 || plRangeBad(pRange) ) return plMapMisuse(m);
-  memset(&op, 0, sizeof(op));
+  plOpInit(&op);
   op.xDo = plDoEnd;
   op.bShort = 1;
   op.pRange = pRange;
@@ -209,6 +202,7 @@ static int plCursorSeek(PlOp *pOp, plait_cursor *c, int *pbRow){
 /* Remembers the key of the row that the cursor is on. */
 static int plRemember(PlOp *pOp, PlKey *k){
   Mem hold, t;
+  plait_value v;
   int rc;
   if( pOp->g->s.eForm==PLM_ROWIDS ){
     k->bInt = 1;
@@ -218,6 +212,12 @@ static int plRemember(PlOp *pOp, PlKey *k){
   sqlite3VdbeMemInit(&hold, pOp->db, MEM_Null);
   if( !k->bSet ) sqlite3VdbeMemInit(&k->m, pOp->db, MEM_Null);
   k->bSet = 1;
+  if( plFieldOnPage(pOp, plKeyCursor(pOp->g), 0, &v) ){
+    rc = plKeep(&k->m, &v);
+    if( v.type==SQLITE_TEXT ) k->m.flags = MEM_Str;
+    k->m.enc = SQLITE_UTF8;
+    return rc;
+  }
   rc = plKeyHere(pOp, &hold, &t);
   if( rc==SQLITE_OK ) rc = sqlite3VdbeMemCopy(&k->m, &t);
   sqlite3VdbeMemRelease(&hold);

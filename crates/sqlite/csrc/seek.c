@@ -13,6 +13,11 @@
 ** compared on the one entry that can match.
 */
 
+/* The same as plOverlay(), without asking the engine again for a cursor that was pure and over which nothing can have come. */
+static SQLITE_INLINE int plOverlayOf(PlCursor *pX){
+  return pX->bHeld && pX->eMode==PLC_PURE ? SQLITE_DONE : plOverlay(pX);
+}
+
 static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   PlCursor *pX = PL_X(pCur);
   u8 aKey[8];
@@ -26,7 +31,7 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   plRdFlush(pX);
   pX->bQuiet = 0;
   pX->eRun = RUN_NONE;
-  rc = plOverlay(pX);
+  rc = plOverlayOf(pX);
   if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeTableMoveto(pCur, intKey, bias, pRes);
@@ -171,7 +176,7 @@ static int plBtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pKey, int *pRes){
   if( pCur->eState==CURSOR_FAULT ) return pCur->skipNext;
   plRdFlush(pX);
   pX->eRun = RUN_NONE;
-  rc = plOverlay(pX);
+  rc = plOverlayOf(pX);
   if( rc==SQLITE_DONE ){
     rc = plGoPure(pX);
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeIndexMoveto(pCur, pKey, pRes);

@@ -17,8 +17,10 @@
 #define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
 
 /* A reader that met SQLITE_BUSY, for a moment as a rule, is to try again: SQLITE_OK after a millisecond, or what ends its wait. */
-static int plPause(sqlite3 *db, BusyHandler *pHandler, int bAsk, int *pnWaited){
+static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, int *pnWaited){
+  sqlite3 *db = p->db;
   int nMs = bAsk ? PL_HANDLER_GRACE_MS : MAX(db->busyTimeout, PL_BASE_RETRY_MS);
+  if( p->pPl->bNoWait ) return SQLITE_BUSY;
   if( *pnWaited>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
   if( AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
   sqlite3OsSleep(db->pVfs, 1000);
@@ -41,7 +43,7 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
     int rcWait;
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( (rc & 0xff)!=SQLITE_BUSY ) break;
-    rcWait = plPause(p->db, &saved, bAsk, &nWaited);
+    rcWait = plPause(p, &saved, bAsk, &nWaited);
     if( rcWait==SQLITE_OK ) continue;
     if( rcWait!=SQLITE_BUSY ) rc = rcWait;
     break;
@@ -110,7 +112,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     if( rc!=PL_RETRY ){
       pl_snapshot_end(pPl->pConn);
       if( rc==SQLITE_BUSY ){
-        int rcWait = plPause(p->db, &p->db->busyHandler, plAsksHandler(p->db), &nWaited);
+        int rcWait = plPause(p, &p->db->busyHandler, plAsksHandler(p->db), &nWaited);
         if( rcWait==SQLITE_OK ){
           /* Somebody brings in what may not be seen by half. */
           nTry--;

@@ -1,0 +1,49 @@
+/*
+** search.h - where a search on a page looks first, and what it will look at next.
+**
+** Rowids. sqlite3BtreeTableMoveto() halves what is left of a page's cells, and on a leaf each of its looks is at memory that nobody has
+** touched for long: five or six of them for a page of forty rows. Mostly the rowids of a leaf have no holes, or few. Two neighbouring
+** cells of the parent, which the search has just been at, say between which keys the leaf's are; if that is about as many as it has
+** cells, the place of a key follows from its distance to the first.
+**
+** It is a place to begin at and nothing else: from any cell of the page the search goes on to the same end, so a parent that lies, or a
+** key outside of the leaf's, cost looks and no more.
+**
+** Indexes. Entries are longer and pages of them more, so that most looks wait for memory. While one does, the two cells of which
+** one is the next are on their way.
+*/
+
+/* The key of a cell on an interior page of a table. */
+static SQLITE_INLINE i64 plDivider(const MemPage *pPage, int i){
+  return sqlite3VarintValue(&pPage->aDataOfst[pPage->maskPage & get2byteAligned(&pPage->aCellIdx[2*i])]);
+}
+
+/* The cell of a page to look at first, out of 0..upr. */
+static SQLITE_INLINE int plFirstLook(BtCursor *pCur, MemPage *pPage, i64 iKey, int upr){
+  const MemPage *pParent;
+  i64 iBefore;
+  u64 nKey, i;
+  int ix;
+  if( !pPage->intKeyLeaf || pCur->iPage<1 ) return upr>>1;
+  pParent = pCur->apPage[pCur->iPage-1];
+  ix = pCur->aiIdx[pCur->iPage-1];
+  if( ix<1 || ix>=pParent->nCell ) return upr>>1;
+  iBefore = plDivider(pParent, ix-1);
+  nKey = (u64)plDivider(pParent, ix) - (u64)iBefore;
+  if( nKey>(u64)(upr + upr/8 + 1) ) return upr>>1;
+  i = (u64)iKey - (u64)iBefore - 1;
+  return i<(u64)upr ? (int)i : upr;
+}
+
+/* A search among lwr..upr of a page's cells is about to look at idx: where it looks next is fetched meanwhile. */
+static SQLITE_INLINE void plFetchNext(const MemPage *pPage, int lwr, int idx, int upr){
+#if defined(__GNUC__)
+# define PL_FETCH(I) __builtin_prefetch(&pPage->aDataOfst[pPage->maskPage & get2byteAligned(&pPage->aCellIdx[2*(I)])])
+  if( upr-lwr<2 ) return;
+  PL_FETCH((lwr+idx-1)>>1);
+  PL_FETCH((idx+1+upr)>>1);
+# undef PL_FETCH
+#else
+  UNUSED_PARAMETER2(pPage, lwr+idx+upr);
+#endif
+}
