@@ -22,6 +22,8 @@ pub mod ids;
 pub mod log;
 pub mod memtable;
 pub mod merge;
+#[cfg(test)]
+mod model;
 mod notify;
 pub mod pages;
 mod registry;

@@ -49,7 +49,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(super) const BESIDE_AFTER: Duration = Duration::from_millis(250);
 /// How often a leader lets others run before it starts, at most.
 const YIELDS_MAX: u32 = 4;
+/// Of who falls asleep: first the number of sleepers, then the look at the word. Of who ends a group: first the words, then the look at
+/// the number. In one order of all four, so that one of the two sees the other.
+pub(super) const SLEEPS_AND_WAKES: Ordering = SeqCst;
 /// Positions are multiples of 8, so the parity of a group fits into the lowest bit.
-const PARITY: u64 = 1;
+pub(super) const PARITY: u64 = 1;
 
 /// The log of one live session, as one process sees it.
 #[derive(Debug)]
@@ -280,8 +283,8 @@ impl Log {
                 }
                 _ => watched = Some((state, Instant::now())),
             }
-            // SeqCst pairs with the SeqCst in `end_group`: either it sees this sleeper, or the word has changed.
-            group.sleepers[mine].fetch_add(1, SeqCst);
+            // Either who ends the group sees this sleeper, or the word has changed.
+            group.sleepers[mine].fetch_add(1, SLEEPS_AND_WAKES);
             let ended = futex::wait(&group.words[mine], seen, Some(longest));
             slept = true;
             unanswered = ended == WaitResult::TimedOut;
@@ -367,8 +370,7 @@ impl Log {
         let target = shared.log_end();
         let outcome = self.write_to(target).and_then(|()| self.make_durable(one, target, newest));
         for i in 0..2 {
-            // SeqCst pairs with the sleepers' SeqCst in `sync_through`.
-            group.words[i].fetch_add(1, SeqCst);
+            group.words[i].fetch_add(1, SLEEPS_AND_WAKES);
             futex::wake_all(&group.words[i]);
         }
         outcome.map(|()| true).map_err(|e| self.fatal(&e))
@@ -413,17 +415,16 @@ impl Log {
         drop(sync);
         crash_point!("log.lead.unlocked");
         let next = 1 - parity;
-        // SeqCst pairs with the sleepers' SeqCst in `sync_through`.
-        group.words[next].fetch_add(1, SeqCst);
-        group.words[parity].fetch_add(1, SeqCst);
-        if group.sleepers[next].load(SeqCst) > 0 {
+        group.words[next].fetch_add(1, SLEEPS_AND_WAKES);
+        group.words[parity].fetch_add(1, SLEEPS_AND_WAKES);
+        if group.sleepers[next].load(SLEEPS_AND_WAKES) > 0 {
             if everybody {
                 futex::wake_all(&group.words[next]);
             } else {
                 futex::wake_one(&group.words[next]);
             }
         }
-        if group.sleepers[parity].load(SeqCst) > 0 {
+        if group.sleepers[parity].load(SLEEPS_AND_WAKES) > 0 {
             futex::wake_all(&group.words[parity]);
         }
     }

@@ -32,8 +32,12 @@ mod error;
 pub mod file;
 pub mod frame;
 mod group;
+#[cfg(test)]
+mod group_model;
 mod moment;
 pub mod ring;
+#[cfg(test)]
+mod ring_model;
 pub mod scan;
 mod segments;
 pub mod shared;

@@ -15,8 +15,8 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
 
 use super::error::AppendError;
 use super::frame::{self, BadFrame, Frame, FrameHead, Mark, Op, Placement};
@@ -26,6 +26,12 @@ use super::window::CRC_BYTES;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::shm::mutex::{Guard, SharedMutex};
+
+/// Whoever sees the end sees the frame and its segments: partner of [`SEES_PUBLISHED`](super::shared::SEES_PUBLISHED).
+pub(super) const PUBLISHES: Ordering = Release;
+/// Fence of who overwrites bytes of the ring, between what it has seen of `written_through` and the bytes. Its partner stands behind the copy
+/// of who writes to the file (`intend`): a copy that has one of these bytes then finds itself overtaken (rule 1).
+pub(super) const OVERWRITES: Ordering = Release;
 
 /// Where the log's shared memory is mapped in this process.
 #[derive(Debug, Clone, Copy)]
@@ -134,6 +140,7 @@ impl Ring {
         // Before the bytes: should this process be killed while copying, the next holder of the mutex knows what is
         // gone. It only grows, since a killed committer may have copied a longer frame than this one.
         shared.commit.reserved_end.fetch_max(plan.end.get(), SeqCst);
+        fence(OVERWRITES);
         let durable_lsn = shared.durable_through();
         let place = Placement {
             lsn: plan.start,
@@ -162,8 +169,7 @@ impl Ring {
         let commit_state = &self.shared().commit;
         // Relaxed: changes under the commit mutex only, which is held.
         debug_assert!(commit_state.reserved_end.load(Relaxed) >= end.get());
-        // Release pairs with the Acquire of `log_end`: whoever sees the end sees the frame and its segments.
-        commit_state.log_end.store(end.get(), Release);
+        commit_state.log_end.store(end.get(), PUBLISHES);
         crash_point!("log.frame.published");
     }
 
@@ -431,6 +437,7 @@ impl Ring {
     pub(super) fn put_crc(&self, window: u64, log_end: Lsn, crc: [u8; CRC_BYTES as usize]) {
         assert!(window <= self.shared().ring_bytes());
         let offset = (log_end.get() - CRC_BYTES) & (window - 1);
+        fence(OVERWRITES);
         // SAFETY: `offset` is within the window, and so within the ring; 4 bytes follow, since frames are 8-aligned.
         let at = unsafe { self.memory.ring.as_ptr().add(offset as usize) };
         // SAFETY: as above; nobody reads or writes it meanwhile: the commit mutex is held and nobody has anything to write.

@@ -6,13 +6,21 @@
 //! below `first_live_segment` is free again, so giving segments back is one store. But a free slot is not used while
 //! a process may still be writing to it what it held before (write.rs).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
 use super::shared::{LogShared, SEGMENT_ENTRIES, SegmentEntry};
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::shm::process::ProcessIndex;
+
+/// Fences (D2 in write.rs): of who intends to write, between the intent and the second look at `written_through`; of who
+/// takes a slot that was given back, between its new owner and the look at the intents.
+pub(super) const INTENDS_AND_ASSIGNS: Ordering = SeqCst;
+/// Who has withdrawn an intent has written what it wrote.
+pub(super) const ENDS: Ordering = Release;
+/// Partner of [`ENDS`].
+pub(super) const SEES_ENDED: Ordering = Acquire;
 
 /// A segment's entry, copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +140,7 @@ impl LogShared {
         for slot in given.chain(free) {
             owners[slot].store(number, Relaxed);
             crash_point!("log.segment.assigned");
-            // SeqCst pairs with the fence in `intend` (D2 in write.rs).
-            fence(SeqCst);
+            fence(INTENDS_AND_ASSIGNS);
             if !self.is_written_to(slot as u32) {
                 return Some(slot as u32);
             }
@@ -145,20 +152,18 @@ impl LogShared {
 
     /// An intent stands in `slot`.
     fn is_written_to(&self, slot: u32) -> bool {
-        // Acquire pairs with the Release in `forget_writer`: its writes have ended.
-        self.writing.iter().any(|word| word.load(Acquire) == slot + 1)
+        self.writing.iter().any(|word| word.load(SEES_ENDED) == slot + 1)
     }
 
     /// Notes that `process` is about to write to `slot`, before it makes sure that it may (step 3 in write.rs).
     pub(super) fn intend(&self, process: ProcessIndex, slot: u32) {
         self.writing[process.0 as usize].store(slot + 1, Relaxed);
-        // SeqCst pairs with the fence in `assign_slot`.
-        fence(SeqCst);
+        fence(INTENDS_AND_ASSIGNS);
     }
 
     /// `process` writes nothing any more.
     pub fn forget_writer(&self, process: ProcessIndex) {
-        self.writing[process.0 as usize].store(0, Release);
+        self.writing[process.0 as usize].store(0, ENDS);
     }
 
     /// Gives back every fully written segment of the generations through `through`. Needs no lock: what it

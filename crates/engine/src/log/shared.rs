@@ -22,7 +22,7 @@
 #![allow(unsafe_code)]
 
 use std::path::Path;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::error::LogError;
@@ -34,6 +34,10 @@ use crate::storage::FileIdentity;
 
 /// Bytes of the stream in one segment, in a real database.
 pub const SEGMENT_BYTES: u64 = 4 << 20;
+/// Partner of [`PUBLISHES`](super::ring::PUBLISHES).
+pub(super) const SEES_PUBLISHED: Ordering = Acquire;
+/// Partner of [`WRITES_THROUGH`](super::write::WRITES_THROUGH).
+pub(super) const SEES_WRITTEN: Ordering = Acquire;
 /// Slots that the file may have if not configured otherwise: 256 MiB.
 pub const DEFAULT_SLOT_LIMIT: u32 = 64;
 /// Largest limit that can be configured: 4 GiB.
@@ -265,13 +269,13 @@ impl LogShared {
 
     /// The commit point: everything before it is committed. Pairs with the Release of `publish_end`.
     pub fn log_end(&self) -> Lsn {
-        Lsn::new(self.commit.log_end.load(Acquire))
+        Lsn::new(self.commit.log_end.load(SEES_PUBLISHED))
     }
 
     /// Everything before it is in the file, synced or not.
     pub fn written_through(&self) -> Lsn {
-        // Acquire pairs with the leader's Release: what it wrote may be overwritten in the ring.
-        Lsn::new(self.group.written_through.load(Acquire))
+        // What it wrote may be overwritten in the ring.
+        Lsn::new(self.group.written_through.load(SEES_WRITTEN))
     }
 
     /// Everything before it is on disk.

@@ -33,7 +33,7 @@
 //! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk (before.rs).
 //! What was published by then, and no more, is written by this call (B2).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
@@ -51,6 +51,9 @@ use crate::shm::process::ProcessIndex;
 const STRETCH_BYTES: u64 = 256 << 10;
 /// How often who waits for the write mutex looks whether anything is written.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Partner of [`SEES_WRITTEN`](super::shared::SEES_WRITTEN): the ring's bytes have been copied.
+pub(super) const WRITES_THROUGH: Ordering = Release;
 
 /// What steps 1 and 2 have found; the bytes are in the copy.
 struct Stretch {
@@ -185,8 +188,8 @@ impl Log {
             drop(intent);
             // Relaxed: a counter.
             shared.group.writes.fetch_add(1, Relaxed);
-            // Release pairs with the Acquire in `written_through`: after it the ring's bytes may be overwritten.
-            shared.group.written_through.fetch_max(stretch.to.get(), Release);
+            // After it the ring's bytes may be overwritten.
+            shared.group.written_through.fetch_max(stretch.to.get(), WRITES_THROUGH);
         }
     }
 

@@ -11,6 +11,9 @@ use super::space::{Place, Share, place};
 use super::{ArenaFull, EntryKind};
 use crate::ids::{CommitTs, Root};
 
+/// The node is complete before it is reachable: partner of [`FOLLOWS`](super::search::FOLLOWS).
+pub(super) const LINKS: Ordering = Ordering::Release;
+
 /// A version to be added.
 pub(super) struct Version<'a> {
     pub(super) root: Root,
@@ -200,8 +203,7 @@ fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
 }
 
 fn link(arena: &Arena, prev: u32, level: usize, node: u32) {
-    // Release: partner of the Acquire load in `search::next_of`; the node is complete before it is reachable.
-    arena.link(prev, level).store(node, Ordering::Release);
+    arena.link(prev, level).store(node, LINKS);
 }
 
 fn set_hint(arena: &Arena, last: &Splice) {

@@ -40,6 +40,8 @@ mod space;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod link_model;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod reader_tests;

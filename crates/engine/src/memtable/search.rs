@@ -5,6 +5,9 @@ use super::atomics::Ordering;
 use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, NodeFields, key_prefix};
 use crate::ids::Root;
 
+/// Makes the fields and the payload of the node that a link leads to visible: partner of [`LINKS`](super::insert::LINKS).
+pub(super) const FOLLOWS: Ordering = Ordering::Acquire;
+
 /// A cut in the order of all nodes: each node lies before it or behind it.
 pub(super) struct Target<'k> {
     root: u32,
@@ -128,8 +131,7 @@ impl Steps {
 /// The node that `offset` (or the head) links to at `level`; 0 at the end.
 #[inline]
 pub(super) fn next_of(arena: &Arena, offset: u32, level: usize) -> u32 {
-    // Acquire: partner of the Release store in `insert::link`; makes the node's fields and payload visible.
-    arena.link(offset, level).load(Ordering::Acquire)
+    arena.link(offset, level).load(FOLLOWS)
 }
 
 /// Height of the highest tower, at least 1.

@@ -13,6 +13,11 @@ use super::search::{Target, find, next_of};
 use super::{Node, STEPS_BEFORE_SEARCH};
 use crate::ids::{Root, SnapshotTs};
 
+/// Partner of [`LOOKS_UP`].
+pub(super) const LEADS: Ordering = Ordering::Release;
+/// The node behind the shortcut is complete and linked: partner of [`LEADS`].
+pub(super) const LOOKS_UP: Ordering = Ordering::Acquire;
+
 /// What a shortcut says of a key.
 pub(super) enum Way {
     /// To the newest version that the snapshot sees; 0 if there is none.
@@ -33,8 +38,7 @@ pub(super) fn hash(root: u32, key: &[u8]) -> u64 {
 
 /// Looks a key up.
 pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> Way {
-    // Acquire: partner of the Release in `lead`; the node behind it is complete and linked.
-    let mut offset = arena.shortcut(hash(root.get(), key)).load(Ordering::Acquire);
+    let mut offset = arena.shortcut(hash(root.get(), key)).load(LOOKS_UP);
     for _ in 0..STEPS_BEFORE_SEARCH {
         if offset == 0 {
             return Way::To(0);
@@ -61,6 +65,5 @@ pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32
     let is_newest = prev == HEAD || !(Node { arena, offset: prev }).is_of(root, key);
     let newest =
         if is_newest { offset } else { find(arena, &Target::version(root, key, u64::MAX)).1 };
-    // Release: partner of the Acquire in `look_up`.
-    arena.shortcut(hash(root.get(), key)).store(newest, Ordering::Release);
+    arena.shortcut(hash(root.get(), key)).store(newest, LEADS);
 }

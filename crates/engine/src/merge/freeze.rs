@@ -46,12 +46,18 @@ pub(super) const FREEZES: Ordering = Release;
 /// that end before the base takes any of it (M2), and that timestamp becomes readable (S2).
 pub(super) const SEES_FROZEN: Ordering = Acquire;
 
+/// Fences: of who pins, between the pin and the look at the base (S1), and of who frees, between the base and the look at the pins.
+pub(crate) const PINS_AND_FREES: Ordering = SeqCst;
+/// Who drops or narrows a pin uses nothing outside it any more.
+pub(crate) const UNPINS: Ordering = Release;
+/// Partner of [`UNPINS`]: what nothing uses may be formatted.
+pub(super) const SEES_UNPINNED: Ordering = Acquire;
+
 /// S3: the snapshot of `s` needs the generation in `slot` to read.
 fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
     let number = slot.number.load(Relaxed);
-    // Acquire: whoever dropped or narrowed the pin uses nothing outside it any more.
-    let low = s.pin_low.load(Acquire);
-    low != NO_PIN && number > low && number <= s.pin_high.load(Acquire)
+    let low = s.pin_low.load(SEES_UNPINNED);
+    low != NO_PIN && number > low && number <= s.pin_high.load(SEES_UNPINNED)
 }
 
 impl Database {
@@ -178,9 +184,8 @@ impl Database {
     /// (M) Frees arenas of merged generations. `keep_history` spares those that a running transaction
     /// needs for validation, though not for reading.
     pub(crate) fn free_merged(&self, keep_history: bool) -> bool {
-        // SeqCst pairs with the fence in `pin`: either the pin is seen here, or the pinning snapshot
-        // starts after the merge's commit and does not need the generation.
-        fence(SeqCst);
+        // Either the pin is seen here, or the pinning snapshot starts after the merge's commit and does not need the generation.
+        fence(PINS_AND_FREES);
         let mut freed = false;
         for slot in &self.control().generations {
             if slot.state.load(Relaxed) != generation::MERGED {

@@ -34,7 +34,9 @@ pub(crate) mod due;
 mod freeze;
 mod own;
 mod pace;
+#[cfg(test)]
+mod pin_model;
 mod run;
 
 pub use base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
-pub(crate) use freeze::{ArenaWait, Room};
+pub(crate) use freeze::{ArenaWait, PINS_AND_FREES, Room, UNPINS};

@@ -8,6 +8,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::*;
+use crate::model::explore;
 
 /// The word, and the kernel's queue of those who sleep on it. A sleep has no end but a wake: a lost one is a deadlock,
 /// which loom reports.
@@ -84,12 +85,6 @@ impl Word for Modelled {
 
 fn owner(index: u32) -> u32 {
     Identity::new(ProcessIndex(index), 1).word()
-}
-
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 #[test]

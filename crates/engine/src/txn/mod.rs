@@ -38,6 +38,8 @@ mod prepared_pages;
 pub mod read_set;
 mod readable;
 pub mod right;
+#[cfg(test)]
+mod right_model;
 mod row_reads;
 pub(crate) mod rowid;
 pub mod slots;

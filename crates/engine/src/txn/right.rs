@@ -35,7 +35,7 @@
 //! - R7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::estate::{UNSETTLED_PREPARED, is_unsettled};
@@ -66,16 +66,21 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest sleep between two calls of a busy handler.
 const BESIDE_HANDLER: Duration = Duration::from_millis(1);
 
+/// What the holder of the right did with it comes before it is passed on, to whoever finds itself the owner, or answered (R3).
+pub(super) const PASSES: Ordering = Release;
+/// Partner of [`PASSES`].
+pub(super) const SEES_PASSED: Ordering = Acquire;
+
 /// Values of a waiter's `granted`.
-mod answer {
+pub(super) mod answer {
     /// None yet.
-    pub(super) const NONE: u32 = 0;
+    pub(in crate::txn) const NONE: u32 = 0;
     /// The right was handed over.
-    pub(super) const GRANTED: u32 = 1;
+    pub(in crate::txn) const GRANTED: u32 = 1;
     /// The right's holder waits for the end of this waiter's snapshot.
-    pub(super) const REFUSED: u32 = 2;
+    pub(in crate::txn) const REFUSED: u32 = 2;
     /// The right is free: come and take it, unless somebody who runs is faster.
-    pub(super) const CALLED: u32 = 3;
+    pub(in crate::txn) const CALLED: u32 = 3;
 }
 
 /// How a wait may end in BUSY.
@@ -272,11 +277,10 @@ impl Database {
         for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
             futex::wait(granted, answer::NONE, Some(left.min(TICK)));
-            // Acquire pairs with the Releases in `pass_right` (R3). The owner word alone is enough: whoever
-            // passed the right on may have died before the rest.
-            let answered = granted.load(Acquire);
+            // The owner word alone is enough: whoever passed the right on may have died before the rest.
+            let answered = granted.load(SEES_PASSED);
             if answered == answer::GRANTED
-                || self.control().right_owner.load(Acquire) == slot.word()
+                || self.control().right_owner.load(SEES_PASSED) == slot.word()
             {
                 self.slot(slot).state.store(txn_state::WRITER, Relaxed);
                 return Ok(());
@@ -418,8 +422,8 @@ impl Database {
             self.drop_from_queue(i);
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
-            // Release pairs with the Acquire of the waiter: it is out of the queue.
-            s.granted.store(answer::REFUSED, Release);
+            // It is out of the queue.
+            s.granted.store(answer::REFUSED, PASSES);
             refused.push(i);
         }
         refused
@@ -476,7 +480,7 @@ impl Database {
         };
         let now = clock::monotonic_ns();
         if now.saturating_sub(c.right_served_ns.load(Relaxed)) < OVERTAKING_NS {
-            c.right_owner.store(0, Release);
+            c.right_owner.store(0, PASSES);
             crash_point!("right.freed");
             let called = self.call_first();
             debug_assert!(self.is_settled(), "R1");
@@ -488,12 +492,11 @@ impl Database {
         // reaper passes it on again; after it the waiter finds itself the owner. What is left
         // of its entry is skipped later, since it is not QUEUED any more.
         crash_point!("right.chosen");
-        // Release pairs with the Acquire of the waiter (R3).
-        c.right_owner.store(next.word(), Release);
+        c.right_owner.store(next.word(), PASSES);
         crash_point!("right.owned");
         s.state.store(txn_state::WRITER, Relaxed);
         s.waiting_for.store(0, Relaxed);
-        s.granted.store(answer::GRANTED, Release);
+        s.granted.store(answer::GRANTED, PASSES);
         Some(next)
     }
 
@@ -508,7 +511,7 @@ impl Database {
         if s.granted.load(Relaxed) == answer::CALLED {
             return None;
         }
-        s.granted.store(answer::CALLED, Release);
+        s.granted.store(answer::CALLED, PASSES);
         Some(next)
     }
 

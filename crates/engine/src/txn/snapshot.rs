@@ -24,14 +24,14 @@
 //!   only commits newer than the snapshot and matter for validation alone.
 
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root, SnapshotTs};
 use crate::memtable::{Memtable, Node, Seek};
-use crate::merge::BaseHeader;
+use crate::merge::{BaseHeader, PINS_AND_FREES, UNPINS};
 use crate::shm::layout::{NO_PIN, fence, generation, txn_state};
 
 /// What a transaction sees.
@@ -91,8 +91,8 @@ impl Conn {
             let base = self.db.control().base_generation.load(Acquire);
             slot.pin_low.store(base, Release);
         }
-        // SeqCst pairs with the fence in `free_merged` (S1).
-        memory_fence(SeqCst);
+        // Its partner is in `free_merged` (S1).
+        memory_fence(PINS_AND_FREES);
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Conn {
         }
         let (c, slot) = (self.db.control(), self.db.slot(self.slot));
         let memtables = self.memtables_above(base.generation);
-        slot.pin_low.store(base.generation.get(), Release);
+        slot.pin_low.store(base.generation.get(), UNPINS);
         let snapshot = Snapshot {
             ts,
             base_generation: base.generation,
@@ -203,8 +203,7 @@ impl Conn {
         let slot = self.db.slot(self.slot);
         slot.pin_high.store(NO_PIN, Relaxed);
         slot.snapshot.store(u64::MAX, Relaxed);
-        // Release: nothing of the generations is used after this.
-        slot.pin_low.store(NO_PIN, Release);
+        slot.pin_low.store(NO_PIN, UNPINS);
         if !self.has_right && self.mode.is_none() {
             slot.state.store(txn_state::IDLE, Relaxed);
         }

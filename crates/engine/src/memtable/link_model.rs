@@ -1,0 +1,130 @@
+//! A reader beside an insert, in every order of their steps: whatever leads it to a node, the node is complete (M2), and what
+//! must never lag behind a linked node does not (M5).
+
+#![allow(unsafe_code)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicU64};
+use loom::thread;
+
+use super::atomics::Ordering::{self, Relaxed};
+use super::insert::LINKS;
+use super::search::FOLLOWS;
+use super::shortcut::{LEADS, LOOKS_UP};
+use crate::model::{explore, finds};
+
+const HEIGHT: usize = 2;
+/// Two versions of one key: the newer one is inserted last and stands before the other.
+const NODES: usize = 2;
+
+/// The orderings of the code, or one of them weaker.
+#[derive(Clone, Copy)]
+struct Orders {
+    links: Ordering,
+    follows: Ordering,
+    leads: Ordering,
+    looks_up: Ordering,
+}
+
+const REAL: Orders = Orders { links: LINKS, follows: FOLLOWS, leads: LEADS, looks_up: LOOKS_UP };
+
+/// A node: `payload` stands for everything that is written once, before the first link to it.
+struct Node {
+    payload: UnsafeCell<u64>,
+    next: [AtomicU32; HEIGHT],
+}
+
+/// A memtable of one key. Node `n` is at offset `n`, and 0 is the head, or the end.
+struct Table {
+    head: [AtomicU32; HEIGHT],
+    nodes: [Node; NODES],
+    shortcut: AtomicU32,
+    ts_max: AtomicU64,
+}
+
+impl Table {
+    fn new() -> Table {
+        let links = || std::array::from_fn(|_| AtomicU32::new(0));
+        Table {
+            head: links(),
+            nodes: std::array::from_fn(|_| Node { payload: UnsafeCell::new(0), next: links() }),
+            shortcut: AtomicU32::new(0),
+            ts_max: AtomicU64::new(0),
+        }
+    }
+
+    fn link(&self, node: u32, level: usize) -> &AtomicU32 {
+        if node == 0 { &self.head[level] } else { &self.nodes[node as usize - 1].next[level] }
+    }
+
+    /// As `insert::link_in`: written, announced, linked from the lowest level up, led to. It stands before the one that was inserted last.
+    fn insert(&self, node: u32, orders: Orders) {
+        self.nodes[node as usize - 1].payload.with_mut(|payload| {
+            // SAFETY: loom fails if anybody else is here.
+            unsafe { *payload = u64::from(node) };
+        });
+        for level in 0..HEIGHT {
+            // Relaxed: in the arena they are plain bytes of the node until it is linked.
+            self.link(node, level).store(node - 1, Relaxed);
+        }
+        self.ts_max.store(u64::from(node), Relaxed);
+        for link in &self.head {
+            link.store(node, orders.links);
+        }
+        self.shortcut.store(node, orders.leads);
+    }
+
+    /// Reads a node that something has led to, and all behind it.
+    fn read_from(&self, mut node: u32, level: usize, orders: Orders) {
+        while node != 0 {
+            let payload = self.nodes[node as usize - 1].payload.with(|payload| {
+                // SAFETY: loom fails if it is written meanwhile.
+                unsafe { *payload }
+            });
+            assert_eq!(payload, u64::from(node), "M2");
+            assert!(self.ts_max.load(Relaxed) >= u64::from(node), "M5");
+            node = self.link(node, level).load(orders.follows);
+        }
+    }
+}
+
+fn by_links(orders: Orders) -> impl Fn() {
+    move || {
+        let table = Arc::new(Table::new());
+        let writer = {
+            let table = table.clone();
+            thread::spawn(move || (1..=NODES as u32).for_each(|node| table.insert(node, orders)))
+        };
+        for level in (0..HEIGHT).rev() {
+            table.read_from(table.link(0, level).load(orders.follows), level, orders);
+        }
+        writer.join().unwrap();
+    }
+}
+
+fn by_shortcut(orders: Orders) -> impl Fn() {
+    move || {
+        let table = Arc::new(Table::new());
+        let writer = {
+            let table = table.clone();
+            thread::spawn(move || (1..=NODES as u32).for_each(|node| table.insert(node, orders)))
+        };
+        table.read_from(table.shortcut.load(orders.looks_up), 0, orders);
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn whatever_leads_a_reader_to_a_node_it_is_complete() {
+    explore(4, by_links(REAL));
+    explore(4, by_shortcut(REAL));
+}
+
+#[test]
+fn every_weaker_link_is_found() {
+    assert!(finds(4, by_links(Orders { links: Relaxed, ..REAL })));
+    assert!(finds(4, by_links(Orders { follows: Relaxed, ..REAL })));
+    assert!(finds(4, by_shortcut(Orders { leads: Relaxed, ..REAL })));
+    assert!(finds(4, by_shortcut(Orders { looks_up: Relaxed, ..REAL })));
+}

@@ -1,0 +1,287 @@
+//! The owner words of the writer's right in every order of their steps: it has one holder at a time, who sees what the one before
+//! did with it, and whoever waits for it gets it, beside a reaper too, whoever has died where.
+
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering::{self, Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU32;
+use loom::sync::{Arc, Mutex, MutexGuard};
+use loom::thread;
+
+use super::right::{PASSES, SEES_PASSED, answer};
+use crate::model::{Futex, Steps, explore, finds};
+
+/// Slots of two living connections, and of one whose process has died.
+const SLOTS: usize = 3;
+const DEAD: u32 = 3;
+
+/// How the code does it, or one thing weaker.
+#[derive(Clone, Copy)]
+struct Ways {
+    passes: Ordering,
+    sees_passed: Ordering,
+    /// Passed on by handing it over, not by calling the first.
+    hands_over: bool,
+    /// Who cleans up calls the first, whoever the right was called to.
+    reaper_calls: bool,
+    /// Waiters look around before they sleep, as they do after each tick.
+    looks_first: bool,
+}
+
+const REAL: Ways = Ways {
+    passes: PASSES,
+    sees_passed: SEES_PASSED,
+    hands_over: true,
+    reaper_calls: true,
+    looks_first: false,
+};
+
+/// What changes under the commit mutex only: the queue of owner words, and who stands in state QUEUED.
+#[derive(Default)]
+struct Queue {
+    entries: Vec<u32>,
+    is_queued: [bool; SLOTS],
+}
+
+struct Right {
+    commit: Mutex<Queue>,
+    owner: AtomicU32,
+    granted: [Futex; SLOTS],
+    steps: Steps,
+    /// What the right protects.
+    inside: UnsafeCell<u32>,
+}
+
+impl Right {
+    /// `owner` has it, and these wait for it in this order.
+    fn held(owner: u32, waiters: &[u32]) -> Right {
+        let mut queue = Queue { entries: waiters.to_vec(), ..Queue::default() };
+        waiters.iter().for_each(|word| queue.is_queued[*word as usize - 1] = true);
+        Right {
+            commit: Mutex::new(queue),
+            owner: AtomicU32::new(owner),
+            granted: Default::default(),
+            steps: Steps::default(),
+            inside: UnsafeCell::new(0),
+        }
+    }
+
+    fn granted(&self, word: u32) -> &Futex {
+        &self.granted[word as usize - 1]
+    }
+
+    /// As `try_right` and `wait_for_right`.
+    fn acquire(&self, me: u32, ways: Ways) {
+        {
+            let mut queue = self.commit.lock().unwrap();
+            self.granted(me).word.store(answer::NONE, Relaxed);
+            if self.owner.load(Relaxed) == 0 {
+                return self.owner.store(me, Relaxed);
+            }
+            queue.is_queued[me as usize - 1] = true;
+            queue.entries.push(me);
+        }
+        self.wait(me, ways);
+    }
+
+    fn wait(&self, me: u32, ways: Ways) {
+        let mut is_awake = ways.looks_first;
+        loop {
+            if !is_awake {
+                self.granted(me).wait(answer::NONE);
+            }
+            is_awake = false;
+            self.steps.step();
+            let answered = self.granted(me).word.load(ways.sees_passed);
+            if answered == answer::GRANTED || self.owner.load(ways.sees_passed) == me {
+                return;
+            }
+            let is_free = self.owner.load(Relaxed) == 0;
+            if (is_free || answered == answer::CALLED) && self.take_from_queue(me) {
+                return;
+            }
+        }
+    }
+
+    fn take_from_queue(&self, me: u32) -> bool {
+        let mut queue = self.commit.lock().unwrap();
+        let owner = self.owner.load(Relaxed);
+        if owner != 0 && owner != me {
+            if self.granted(me).word.load(Relaxed) == answer::CALLED {
+                self.granted(me).word.store(answer::NONE, Relaxed);
+            }
+            return false;
+        }
+        if owner == 0 {
+            self.owner.store(me, Relaxed);
+            queue.entries.retain(|word| *word != me);
+        }
+        queue.is_queued[me as usize - 1] = false;
+        true
+    }
+
+    /// (M) As `pass_right`; returns whom to wake. `until`: how many of its stores are made before a death.
+    fn pass(&self, queue: &mut Queue, ways: Ways, until: usize) -> Option<u32> {
+        self.steps.step();
+        let Some(next) = first(queue) else {
+            self.owner.store(0, Relaxed);
+            return None;
+        };
+        if !ways.hands_over {
+            self.owner.store(0, ways.passes);
+            return self.call_first(queue, ways);
+        }
+        if until > 0 {
+            self.owner.store(next, ways.passes);
+        }
+        if until > 1 {
+            queue.is_queued[next as usize - 1] = false;
+            self.granted(next).word.store(answer::GRANTED, ways.passes);
+        }
+        Some(next)
+    }
+
+    /// (M)
+    fn call_first(&self, queue: &mut Queue, ways: Ways) -> Option<u32> {
+        self.steps.step();
+        if self.owner.load(Relaxed) != 0 {
+            return None;
+        }
+        let next = first(queue)?;
+        if self.granted(next).word.load(Relaxed) == answer::CALLED {
+            return None;
+        }
+        self.granted(next).word.store(answer::CALLED, ways.passes);
+        Some(next)
+    }
+
+    fn release(&self, me: u32, ways: Ways) {
+        let mut queue = self.commit.lock().unwrap();
+        queue.is_queued[me as usize - 1] = false;
+        queue.entries.retain(|word| *word != me);
+        let next = self.pass(&mut queue, ways, usize::MAX);
+        self.wake(queue, next);
+    }
+
+    /// As `reap`.
+    fn reap(&self, ways: Ways) {
+        let mut queue = self.commit.lock().unwrap();
+        queue.entries.retain(|word| *word != DEAD);
+        let mut wake = Vec::new();
+        if self.owner.load(Relaxed) == DEAD {
+            wake.extend(self.pass(&mut queue, ways, usize::MAX));
+        }
+        queue.is_queued[DEAD as usize - 1] = false;
+        if ways.reaper_calls {
+            wake.extend(self.call_first(&mut queue, ways));
+        }
+        self.wake(queue, wake);
+    }
+
+    fn wake(&self, queue: MutexGuard<'_, Queue>, answered: impl IntoIterator<Item = u32>) {
+        drop(queue);
+        answered.into_iter().for_each(|word| self.granted(word).wake_one());
+    }
+
+    /// loom fails if another holder is here, or was and is not seen.
+    fn use_it(&self) {
+        self.inside.with_mut(|inside| {
+            // SAFETY: the right is held, which is what loom checks here.
+            unsafe { *inside += 1 };
+        });
+    }
+}
+
+/// The first that stands in the queue in state QUEUED; what is before it is dropped.
+fn first(queue: &mut Queue) -> Option<u32> {
+    let is_queued = queue.is_queued;
+    let at = queue.entries.iter().position(|word| is_queued[*word as usize - 1]);
+    queue.entries.drain(..at.unwrap_or(queue.entries.len()));
+    queue.entries.first().copied()
+}
+
+/// Runs these at the same time, and the last in this thread.
+fn together<const N: usize>(right: Right, what: [fn(&Right, Ways); N], ways: Ways) {
+    let right = Arc::new(right);
+    let [others @ .., mine] = what.as_slice() else { return };
+    let others: Vec<_> = others
+        .iter()
+        .map(|&other| {
+            let right = right.clone();
+            thread::spawn(move || other(&right, ways))
+        })
+        .collect();
+    mine(&right, ways);
+    others.into_iter().for_each(|other| other.join().unwrap());
+}
+
+fn work_as(right: &Right, me: u32, ways: Ways) {
+    right.use_it();
+    right.release(me, ways);
+}
+
+/// The holder releases it while another comes.
+fn one_who_comes(ways: Ways) -> impl Fn() {
+    let comes: fn(&Right, Ways) = |right, ways| {
+        right.acquire(2, ways);
+        work_as(right, 2, ways);
+    };
+    move || together(Right::held(1, &[]), [comes, |right, ways| work_as(right, 1, ways)], ways)
+}
+
+/// The first in the queue is dead when the right is released, or has it; one more comes.
+fn a_dead_one(holder: u32, waiters: &'static [u32], ways: Ways) -> impl Fn() {
+    let comes: fn(&Right, Ways) = |right, ways| {
+        right.acquire(2, ways);
+        work_as(right, 2, ways);
+    };
+    let first: fn(&Right, Ways) = |right, ways| {
+        if right.owner.load(Relaxed) == DEAD {
+            right.acquire(1, ways);
+        }
+        work_as(right, 1, ways);
+    };
+    move || together(Right::held(holder, waiters), [comes, Right::reap, first], ways)
+}
+
+/// The holder has died in passing it on to the first of two who wait.
+fn a_death_in_passing(until: usize, ways: Ways) -> impl Fn() {
+    let waits: fn(&Right, Ways) = |right, ways| {
+        right.wait(2, ways);
+        work_as(right, 2, ways);
+    };
+    let first: fn(&Right, Ways) = |right, ways| {
+        right.wait(1, ways);
+        work_as(right, 1, ways);
+    };
+    move || {
+        let right = Right::held(DEAD, &[1, 2]);
+        right.pass(&mut right.commit.lock().unwrap(), ways, until);
+        together(right, [waits, Right::reap, first], ways);
+    }
+}
+
+#[test]
+fn the_right_has_one_holder_at_a_time_and_passes_on_beside_deaths_in_any_order() {
+    for hands_over in [true, false] {
+        let ways = Ways { hands_over, ..REAL };
+        explore(3, one_who_comes(ways));
+        explore(2, a_dead_one(1, &[DEAD], ways));
+        explore(2, a_dead_one(DEAD, &[], ways));
+    }
+    let looks = Ways { looks_first: true, ..REAL };
+    explore(3, one_who_comes(looks));
+    explore(2, a_death_in_passing(0, looks));
+    explore(2, a_death_in_passing(1, looks));
+}
+
+#[test]
+fn every_weaker_way_of_passing_the_right_on_is_found() {
+    let looks = Ways { looks_first: true, ..REAL };
+    assert!(finds(3, one_who_comes(Ways { passes: Relaxed, ..looks })));
+    assert!(finds(3, one_who_comes(Ways { sees_passed: Relaxed, ..looks })));
+    let called = Ways { hands_over: false, ..REAL };
+    assert!(finds(2, a_dead_one(1, &[DEAD], Ways { reaper_calls: false, ..called })));
+}
