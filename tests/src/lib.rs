@@ -18,9 +18,10 @@ pub mod place;
 pub mod planted;
 pub mod powercut;
 pub mod ratios;
-pub mod sqlite;
 pub mod stopped;
 pub mod subject;
 pub mod tally;
 pub mod torture;
-pub mod value;
+
+pub use plait_client as sqlite;
+pub use plait_client::value;

@@ -1,5 +1,6 @@
 //! A library together with the journal mode in which it is tested.
 
+use crate::os;
 use crate::paths;
 use crate::sqlite::{Connection, Library, Result};
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,7 @@ impl Subject {
     /// If it cannot be loaded.
     #[must_use]
     pub fn library(&self) -> Library {
+        os::join_unless_said();
         Library::load(&self.library).unwrap_or_else(|error| panic!("{error:#}"))
     }
 

@@ -10,7 +10,7 @@ use crate::failure::{self, Failure, Result};
 use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
 use crate::run::JOURNAL_MODE;
-use crate::sqlite::{Connection, Library, OpenFlags, SqlError};
+use crate::sqlite::{self, Library, OpenFlags, SqlError};
 
 /// How long a conversion waits for programs that use the file.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -142,8 +142,9 @@ fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
 /// Switches from mode to mode, to the last of `way`.
 fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
     let goal = way.last().copied().unwrap_or_default();
-    let about = |e: SqlError| e.about(&format!("switch to journal mode {goal} for"), shown);
-    let db = Connection::open(Library::linked(), path, OpenFlags::ReadWrite).map_err(about)?;
+    let about =
+        |e: SqlError| sqlite::failure(&e, &format!("switch to journal mode {goal} for"), shown);
+    let db = Library::linked().open_with(path, OpenFlags::ReadWrite).map_err(about)?;
     db.busy_timeout(PATIENCE).map_err(about)?;
     for mode in way {
         let answer = db.text(&format!("PRAGMA journal_mode={mode}")).map_err(about)?;
@@ -156,5 +157,5 @@ fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
         }
     }
     // Mode and content must be readable by whoever comes next.
-    db.rows("SELECT count(*) FROM sqlite_schema").map(drop).map_err(about)
+    db.query("SELECT count(*) FROM sqlite_schema").map(drop).map_err(about)
 }

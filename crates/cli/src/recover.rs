@@ -13,7 +13,7 @@ use crate::inspect::log::Log;
 use crate::inspect::outlook::{Instead, Outlook};
 use crate::inspect::{Inspection, beside};
 use crate::quantity::{bytes, count, of};
-use crate::sqlite::{Connection, Library, OpenFlags, accept};
+use crate::sqlite::{self, Library, OpenFlags};
 
 /// How often it is opened to bring it to rest.
 const ROUNDS_MAX: u32 = 3;
@@ -148,11 +148,12 @@ fn at_rest(path: &Path, shown: &Path) -> Result<Inspection> {
 }
 
 fn open_and_close(path: &Path, shown: &Path) -> Result<()> {
-    Connection::open(Library::linked(), path, OpenFlags::ReadWrite)
+    Library::linked()
+        .open_with(path, OpenFlags::ReadWrite)
         // The first makes it join, whatever state the files are in.
-        .and_then(|db| db.rows("SELECT count(*) FROM plait_status").map(|_| db))
-        .and_then(|db| db.rows("SELECT count(*) FROM sqlite_schema").map(drop))
-        .map_err(|e| e.about("recover", shown))
+        .and_then(|db| db.query("SELECT count(*) FROM plait_status").map(|_| db))
+        .and_then(|db| db.query("SELECT count(*) FROM sqlite_schema").map(drop))
+        .map_err(|e| sqlite::failure(&e, "recover", shown))
 }
 
 fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
@@ -183,14 +184,14 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     for given_up in [Some(log), wal, pages].into_iter().flatten() {
         kept.extend(keep(&given_up)?.map(|copy| (given_up, copy)));
     }
-    if let Err(e) = accept::accept_base(&state.path) {
+    if let Err(e) = sqlite::accept_base(&state.path) {
         for (original, copy) in &kept {
             // Nothing of it was given up: the copy would only puzzle.
             if size(original).is_some_and(|bytes| size(copy) == Some(bytes)) {
                 let _ = std::fs::remove_file(copy);
             }
         }
-        return Err(e.about("accept the base of", &args.file));
+        return Err(sqlite::failure(&e, "accept the base of", &args.file));
     }
     anstream::println!("{} is accepted as it is: a plain SQLite file at rest", styled(GOOD, shown));
     for (original, kept) in kept {

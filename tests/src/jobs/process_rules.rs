@@ -77,7 +77,7 @@ impl ForksBesideMerges {
 fn use_another(job: &Job, number: u32) -> anyhow::Result<()> {
     os::end_in(Duration::from_secs(20));
     let path = job.database.with_file_name(format!("of-child-{number}.db"));
-    let connection = Library::load(&job.subject.library)?.open(&path)?;
+    let connection = job.subject.library().open(&path)?;
     connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES(1)")?;
     anyhow::ensure!(connection.integer("SELECT count(*) FROM t")? == 1);
     Ok(connection.close()?)

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::{Line, Verdict};
 use crate::quantity::of;
-use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value};
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value, shown};
 
 /// Problems of one kind that are told one by one.
 const PROBLEMS_MAX: usize = 10;
@@ -21,9 +21,9 @@ pub fn check(path: &Path, flags: OpenFlags) -> Result<Vec<Line>, SqlError> {
     let lines = open(path, flags).and_then(|db| {
         spinner.set_message("integrity_check");
         let mut lines =
-            told("integrity", db.rows("PRAGMA integrity_check(100)"), integrity_problems)?;
+            told("integrity", db.query("PRAGMA integrity_check(100)"), integrity_problems)?;
         spinner.set_message("foreign_key_check");
-        let rows = db.rows("PRAGMA foreign_key_check");
+        let rows = db.query("PRAGMA foreign_key_check");
         lines.extend(told("foreign keys", rows, reference_problems)?);
         Ok(lines)
     });
@@ -32,9 +32,9 @@ pub fn check(path: &Path, flags: OpenFlags) -> Result<Vec<Line>, SqlError> {
 }
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
-    let db = Connection::open(Library::linked(), path, flags)?;
+    let db = Library::linked().open_with(path, flags)?;
     db.busy_timeout(Duration::from_secs(30))?;
-    db.rows("SELECT count(*) FROM sqlite_schema")?;
+    db.query("SELECT count(*) FROM sqlite_schema")?;
     Ok(db)
 }
 
@@ -48,7 +48,7 @@ fn told(
     let problems = match rows {
         Err(e) if e.is_of_others() => return Err(e),
         // The tables that could be read say nothing about the rest.
-        Err(e) => vec![e.to_string()],
+        Err(e) => vec![e.said()],
         Ok(rows) => problems(rows),
     };
     if problems.is_empty() {
@@ -72,19 +72,19 @@ fn told(
 
 fn integrity_problems(rows: Rows) -> Vec<String> {
     let texts = rows.into_iter().filter_map(|row| row.into_iter().next());
-    texts.map(|text| text.to_string()).filter(|text| text != "ok").collect()
+    texts.map(|text| shown(&text)).filter(|text| text != "ok").collect()
 }
 
 fn reference_problems(rows: Rows) -> Vec<String> {
     rows.iter()
         .map(|row| match row.as_slice() {
-            [table, Value::Integer(rowid), parent, ..] => {
-                format!(
-                    "row {rowid} of table {table} refers to a row that table {parent} does not have"
-                )
-            }
-            [table, _, parent, ..] => {
-                format!("a row of table {table} refers to a row that table {parent} does not have")
+            [table, rowid, parent, ..] => {
+                let row = match rowid {
+                    Value::Integer(rowid) => format!("row {rowid}"),
+                    _ => "a row".to_owned(),
+                };
+                let (table, parent) = (shown(table), shown(parent));
+                format!("{row} of table {table} refers to a row that table {parent} does not have")
             }
             _ => "a row refers to one that is not there".to_owned(),
         })
@@ -99,7 +99,7 @@ mod tests {
     fn a_sound_database_has_two_good_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db");
-        let db = Connection::open(Library::linked(), &path, OpenFlags::Create).unwrap();
+        let db = Library::linked().open_with(&path, OpenFlags::ReadWriteCreate).unwrap();
         db.execute("CREATE TABLE t(x)").unwrap();
         drop(db);
         let lines = check(&path, OpenFlags::ReadOnly).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     fn a_missing_parent_is_told_by_row() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db");
-        let db = Connection::open(Library::linked(), &path, OpenFlags::Create).unwrap();
+        let db = Library::linked().open_with(&path, OpenFlags::ReadWriteCreate).unwrap();
         db.execute("CREATE TABLE p(id INTEGER PRIMARY KEY)").unwrap();
         db.execute("CREATE TABLE c(p REFERENCES p)").unwrap();
         db.execute("INSERT INTO c VALUES(5)").unwrap();

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use plait_client::FULL;
 
 use crate::console::{BAD, FAINT, GOOD, HEADING, styled};
 use crate::failure::{self, Result};
@@ -20,7 +21,7 @@ use crate::inspect::log::Log;
 use crate::inspect::moment::PAUSE;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::{self, Inspection};
-use crate::sqlite::{OpenFlags, accept};
+use crate::sqlite::{self, OpenFlags};
 use report::{Line, Verdict};
 use scratch::Scratch;
 
@@ -123,11 +124,13 @@ fn content(state: &Inspection) -> Result<Checked> {
         Place::Here(flags) => match content::check(&state.path, flags) {
             Ok(lines) => Ok(Checked::Told(lines)),
             Err(e) if e.is_damage() => {
-                let line = Line::new("content", Verdict::Damage, e.to_string());
+                let line = Line::new("content", Verdict::Damage, e.said());
                 Ok(Checked::Told(vec![line]))
             }
             Err(e) if e.is_of_others() && state.has_moved() => Ok(Checked::Moved),
-            Err(e) if e.is_of_others() => Err(e.about("check the content of", &state.path)),
+            Err(e) if e.is_of_others() => {
+                Err(sqlite::failure(&e, "check the content of", &state.path))
+            }
             // Perhaps it may be read but not opened: SQLite writes beside a database even to read it.
             Err(_) => on_a_copy(state, false),
         },
@@ -148,7 +151,7 @@ fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Checked> {
     }
     let scratch = copied?;
     let copy = scratch.database();
-    let accepted = if base_only { accept::accept_base(&copy) } else { Ok(()) };
+    let accepted = if base_only { sqlite::accept_base(&copy) } else { Ok(()) };
     let checked = accepted.and_then(|()| content::check(&copy, OpenFlags::ReadWrite));
     let missing = state.memory.as_ref().is_some_and(|m| m.is_trusted() && m.unwritten_bytes > 0);
     let without = match (base_only, missing) {
@@ -163,9 +166,9 @@ fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Checked> {
             let copied = Line::fact("content", format!("checked on a copy{without}"));
             Ok(Checked::Told([vec![copied], lines].concat()))
         }
-        Err(e) if e.is_full() => Err(e.about("check a copy of", &state.path)),
+        Err(e) if e.code == FULL => Err(sqlite::failure(&e, "check a copy of", &state.path)),
         Err(e) => {
-            let text = format!("a copy cannot be opened: {e}");
+            let text = format!("a copy cannot be opened: {}", e.said());
             Ok(Checked::Told(vec![Line::new("content", Verdict::Damage, text)]))
         }
     }

@@ -200,9 +200,10 @@ impl Process {
 pub fn be_writer() -> Result<()> {
     os::die_with_parent();
     let orders: Orders = read_line()?;
-    let prepared = Library::load(&orders.spec.library).map_err(|e| e.what).and_then(|library| {
-        Writer::new(library, &orders.spec, orders.index).map_err(|e| e.to_string())
-    });
+    let prepared =
+        Library::load(&orders.spec.library).map_err(|e| e.to_string()).and_then(|library| {
+            Writer::new(library, &orders.spec, orders.index).map_err(|e| e.to_string())
+        });
     let mut writer = match prepared {
         Ok(writer) => writer,
         Err(e) => return say(&Result::<()>::Err(e)),

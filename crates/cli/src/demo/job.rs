@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use plait_client::CORRUPT;
+
 use super::dice::Dice;
 use super::plan::{ROWS, Spec, VALUE_BYTES};
 use crate::os::monotonic;
-use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Statement};
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Statement, ValueRef, answer};
 
 /// How long a statement waits for others: long enough that nobody gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,22 +48,22 @@ pub struct Outcome {
 
 /// Makes the database of a trial, at rest, in the mode of its engine.
 pub fn create(library: Library, spec: &Spec) -> Result<(), SqlError> {
-    let db = open(library, &spec.database, OpenFlags::Create)?;
+    let db = open(library, &spec.database, OpenFlags::ReadWriteCreate)?;
     db.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER NOT NULL, v BLOB NOT NULL)")?;
     db.execute("BEGIN")?;
     let mut insert = db.prepare("INSERT INTO item(id, n, v) VALUES(?1, 0, ?2)")?;
     let mut dice = Dice::new(spec.seed, u64::MAX);
+    let mut value = [0; VALUE_BYTES];
     for id in 1..=i64::from(ROWS) {
-        insert.bind_integer(1, id)?;
-        insert.bind_blob(2, VALUE_BYTES, |bytes| dice.fill(bytes))?;
-        insert.run()?;
+        dice.fill(&mut value);
+        insert.run_with([ValueRef::Integer(id), ValueRef::Blob(&value)], |_| ())?;
     }
     db.execute("COMMIT")?;
     db.execute(&format!("PRAGMA journal_mode={}", spec.engine.journal_mode()))
 }
 
 fn open(library: Library, path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
-    let db = Connection::open(library, path, flags)?;
+    let db = library.open_with(path, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     Ok(db)
 }
@@ -74,6 +76,8 @@ pub struct Writer {
     update: Statement,
     commit: Statement,
     rollback: Statement,
+    /// What is written next.
+    value: [u8; VALUE_BYTES],
     outcome: Outcome,
     /// Last, so that the statements go first.
     _db: Connection,
@@ -85,8 +89,8 @@ impl Writer {
         let db = open(library, &spec.database, OpenFlags::ReadWrite)?;
         db.execute("PRAGMA synchronous=FULL")?;
         let outcome = Outcome {
-            journal_mode: db.text("PRAGMA journal_mode")?,
-            synchronous: db.text("PRAGMA synchronous")?,
+            journal_mode: answer(&db, "PRAGMA journal_mode")?,
+            synchronous: answer(&db, "PRAGMA synchronous")?,
             ..Outcome::default()
         };
         Ok(Writer {
@@ -96,6 +100,7 @@ impl Writer {
             update: db.prepare("UPDATE item SET n = n + 1, v = ?2 WHERE id = ?1")?,
             commit: db.prepare("COMMIT")?,
             rollback: db.prepare("ROLLBACK")?,
+            value: [0; VALUE_BYTES],
             outcome,
             _db: db,
         })
@@ -107,12 +112,9 @@ impl Writer {
         while monotonic() < window.end {
             let read = self.dice.key(ROWS);
             let written = self.dice.key(ROWS);
-            let Writer { update, dice, .. } = self;
-            update.bind_integer(1, written)?;
-            update.bind_blob(2, VALUE_BYTES, |bytes| dice.fill(bytes))?;
-            self.select.bind_integer(1, read)?;
+            self.dice.fill(&mut self.value);
             let begun = Instant::now();
-            while let Err(e) = self.transaction() {
+            while let Err(e) = self.transaction(read, written) {
                 self.refused(e)?;
             }
             let us = begun.elapsed().as_micros();
@@ -123,14 +125,16 @@ impl Writer {
         Ok(std::mem::take(&mut self.outcome))
     }
 
-    fn transaction(&mut self) -> Result<(), SqlError> {
+    fn transaction(&mut self, read: i64, written: i64) -> Result<(), SqlError> {
         self.begin.run()?;
-        let len = self.select.bytes_of_column()?;
+        let mut len = 0;
+        self.select.run_with([ValueRef::Integer(read)], |row| len = row.column_bytes(0).len())?;
         if len != VALUE_BYTES {
             let message = format!("a row of {len} bytes was read, where all have {VALUE_BYTES}");
-            return Err(SqlError { code: 11, message });
+            return Err(SqlError::new(CORRUPT, message, "SELECT"));
         }
-        self.update.run()?;
+        let values = [ValueRef::Integer(written), ValueRef::Blob(&self.value)];
+        self.update.run_with(values, |_| ())?;
         self.commit.run()
     }
 
@@ -176,6 +180,6 @@ mod tests {
         assert_eq!(outcome.waits_us.len() as u64, outcome.commits);
         drop(writer);
         let db = open(library, &spec.database, OpenFlags::ReadOnly).unwrap();
-        assert_eq!(db.text("SELECT sum(n) FROM item").unwrap(), outcome.commits.to_string());
+        assert_eq!(answer(&db, "SELECT sum(n) FROM item").unwrap(), outcome.commits.to_string());
     }
 }

@@ -9,7 +9,7 @@ use super::crew::Crew;
 use super::job::{self, Outcome, Window};
 use super::plan::{Engine, ROWS, Spec, VALUE_BYTES};
 use crate::os::monotonic;
-use crate::sqlite::{Connection, Library, OpenFlags, SqlError};
+use crate::sqlite::{Library, OpenFlags, SqlError, answer, integer};
 
 /// Time for all writers to learn when they start.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -39,8 +39,8 @@ pub struct Measured {
 
 /// Runs the trial. Errors are sentences: they cross process borders.
 pub fn run(spec: &Spec) -> Result<Measured, String> {
-    let say = |e: SqlError| e.to_string();
-    let library = Library::load(&spec.library).map_err(|e| e.what)?;
+    let say = |e: SqlError| e.said();
+    let library = Library::load(&spec.library).map_err(|e| e.to_string())?;
     job::create(library, spec).map_err(say)?;
     let mut crew = Crew::ready(library, spec)?;
     let start = monotonic() + NOTICE;
@@ -87,10 +87,10 @@ fn settings(engine: Engine, outcomes: &[Outcome]) -> Result<String, String> {
 }
 
 fn version(library: Library) -> Result<String, SqlError> {
-    let db = Connection::open(library, Path::new(":memory:"), OpenFlags::Create)?;
+    let db = library.open(":memory:")?;
     let sqlite = format!("SQLite {}", library.version());
     // Stock SQLite has no such function.
-    Ok(match db.text("SELECT plait_version()") {
+    Ok(match answer(&db, "SELECT plait_version()") {
         Ok(plait) => format!("{plait} ({sqlite})"),
         Err(_) => sqlite,
     })
@@ -109,9 +109,9 @@ pub struct Proof {
 
 /// Verifies a database; an error says what is wrong with it.
 pub fn verify(proof: &Proof) -> Result<(), String> {
-    let library = Library::load(&proof.library).map_err(|e| e.what)?;
-    let (found, integrity) =
-        look(library, &proof.database).map_err(|e| format!("cannot read the result: {e}"))?;
+    let library = Library::load(&proof.library).map_err(|e| e.to_string())?;
+    let (found, integrity) = look(library, &proof.database)
+        .map_err(|e| format!("cannot read the result: {}", e.said()))?;
     let wanted = [u64::from(ROWS), proof.acknowledged, VALUE_BYTES as u64, VALUE_BYTES as u64];
     let names = ["rows", "updates", "bytes in the shortest value", "bytes in the longest value"];
     for ((found, wanted), name) in found.iter().zip(wanted).zip(names) {
@@ -126,13 +126,13 @@ pub fn verify(proof: &Proof) -> Result<(), String> {
 }
 
 fn look(library: Library, database: &Path) -> Result<([i64; 4], String), SqlError> {
-    let db = Connection::open(library, database, OpenFlags::ReadWrite)?;
-    let rows = db.rows("SELECT count(*), sum(n), min(length(v)), max(length(v)) FROM item")?;
+    let db = library.open_with(database, OpenFlags::ReadWrite)?;
+    let rows = db.query("SELECT count(*), sum(n), min(length(v)), max(length(v)) FROM item")?;
     let mut found = [0; 4];
     for (to, from) in found.iter_mut().zip(rows.iter().flatten()) {
-        *to = from.integer();
+        *to = integer(from);
     }
-    Ok((found, db.text("PRAGMA integrity_check")?))
+    Ok((found, answer(&db, "PRAGMA integrity_check")?))
 }
 
 #[cfg(test)]

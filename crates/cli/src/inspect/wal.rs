@@ -121,13 +121,13 @@ fn filled(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Connection, Library, OpenFlags};
+    use crate::sqlite::{Library, OpenFlags};
 
     /// A database with three commits in its WAL; the third one changes page 1.
     fn written() -> (tempfile::TempDir, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db");
-        let db = Connection::open(Library::linked(), &path, OpenFlags::Create).unwrap();
+        let db = Library::linked().open_with(&path, OpenFlags::ReadWriteCreate).unwrap();
         for sql in [
             "PRAGMA journal_mode=wal",
             "CREATE TABLE t(x)",

@@ -18,6 +18,7 @@ use crate::failure::{self, Result};
 use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
 use crate::os;
+use crate::sqlite;
 use session::Session;
 
 /// Arguments of `plait status`.
@@ -86,7 +87,7 @@ fn look(file: &Path) -> Result<Look> {
     let outside = Inspection::as_it_moves(file)?;
     let session = match outside.outlook() {
         Outlook::Joins(_) if outside.is_settled => {
-            Some(Session::read(&outside.path).map_err(|e| e.about("ask", file))?)
+            Some(Session::read(&outside.path).map_err(|e| sqlite::failure(&e, "ask", file))?)
         }
         _ => None,
     };

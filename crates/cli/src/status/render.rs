@@ -10,7 +10,7 @@ use super::{Look, people, person};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
 use crate::inspect::outlook::{Instead, Outlook};
 use crate::quantity::{age, bytes, count, of};
-use crate::sqlite::Value;
+use crate::sqlite::{Value, integer, shown};
 
 /// Transactions that are listed.
 const TRANSACTIONS_MAX: usize = 12;
@@ -199,7 +199,7 @@ const CONFLICTS: Section = Section {
 
 /// A process that may be one of another pid namespace, where its number means somebody else.
 fn person_of(rows: &Rows, row: &[Value], pid: &str, namespace: &str) -> String {
-    let pid = rows.cell(row, pid).integer() as u32;
+    let pid = integer(rows.cell(row, pid)) as u32;
     match rows.cell(row, namespace) {
         Value::Null => person(pid),
         _ => format!("{pid} of another pid namespace"),
@@ -207,7 +207,7 @@ fn person_of(rows: &Rows, row: &[Value], pid: &str, namespace: &str) -> String {
 }
 
 fn transaction_row(rows: &Rows, row: &[Value]) -> Vec<String> {
-    let integer = |column| rows.cell(row, column).integer();
+    let integer = |column| integer(rows.cell(row, column));
     let waits_for = match integer("waiting_for_pid") {
         0 => String::new(),
         pid => person(pid as u32),
@@ -215,14 +215,14 @@ fn transaction_row(rows: &Rows, row: &[Value]) -> Vec<String> {
     vec![
         person_of(rows, row, "pid", "pid_namespace"),
         integer("thread").to_string(),
-        rows.cell(row, "state").to_string(),
+        shown(rows.cell(row, "state")),
         age(integer("age_ms").max(0) as u64),
         waits_for,
     ]
 }
 
 fn conflict_row(rows: &Rows, row: &[Value]) -> Vec<String> {
-    let integer = |column: &str| rows.cell(row, column).integer();
+    let integer = |column: &str| integer(rows.cell(row, column));
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let ms = (now.as_millis() as i64 - integer("time_ms")).max(0) as u64;
@@ -233,8 +233,8 @@ fn conflict_row(rows: &Rows, row: &[Value]) -> Vec<String> {
     };
     vec![
         format!("{} ago", age(ms)),
-        rows.cell(row, "tbl").to_string(),
-        format!("{what}{}", key(&rows.cell(row, "key").to_string())),
+        shown(rows.cell(row, "tbl")),
+        format!("{what}{}", key(&shown(rows.cell(row, "key")))),
         pid("loser_pid"),
         pid("winner_pid"),
     ]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value};
+use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value, integer, shown};
 
 /// A live session at one moment.
 pub struct Session {
@@ -21,19 +21,19 @@ pub struct Session {
 impl Session {
     /// Joins the session of the database at `path` and asks.
     pub fn read(path: &Path) -> Result<Session, SqlError> {
-        let db = Connection::open(Library::linked(), path, OpenFlags::ReadWrite)?;
+        let db = Library::linked().open_with(path, OpenFlags::ReadWrite)?;
         db.busy_timeout(Duration::from_secs(5))?;
         // The tables have rows only once the connection has joined, which the first read does.
-        db.rows("SELECT count(*) FROM sqlite_schema")?;
+        db.query("SELECT count(*) FROM sqlite_schema")?;
         let status = Rows::of(&db, "SELECT name, value FROM plait_status")?;
         let asking = i64::from(std::process::id());
         let mut transactions = Rows::of(&db, "SELECT * FROM plait_transactions")?;
         // The same number in another pid namespace is somebody else.
         transactions.retain(&["pid", "pid_namespace"], |cells| {
-            cells[0].integer() != asking || *cells[1] != Value::Null
+            integer(cells[0]) != asking || *cells[1] != Value::Null
         });
         let mut status: BTreeMap<String, i64> =
-            status.rows.iter().map(|row| (row[0].to_string(), row[1].integer())).collect();
+            status.rows.iter().map(|row| (shown(&row[0]), integer(&row[1]))).collect();
         // Not counting the one that asks.
         if let Some(connections) = status.get_mut("connections") {
             *connections = (*connections - 1).max(0);
@@ -62,7 +62,7 @@ pub struct Rows {
 impl Rows {
     fn of(db: &Connection, sql: &str) -> Result<Rows, SqlError> {
         let mut statement = db.prepare(sql)?;
-        Ok(Rows { columns: statement.columns(), rows: statement.rows()? })
+        Ok(Rows { columns: statement.column_names(), rows: statement.collect_rows()? })
     }
 
     fn position(&self, column: &str) -> Option<usize> {
@@ -88,7 +88,7 @@ impl Rows {
             let cells = self.columns.iter().cloned().zip(row.iter().map(|value| match value {
                 Value::Null => Json::Null,
                 Value::Integer(n) => json!(n),
-                Value::Text(s) => json!(s),
+                text => json!(shown(text)),
             }));
             Json::Object(cells.collect())
         };
@@ -120,7 +120,7 @@ mod tests {
     fn the_one_that_asks_is_left_out() {
         let mut rows = rows();
         rows.retain(&["pid", "no such column"], |cells| {
-            cells[0].integer() != 7 || *cells[1] != Value::Null
+            integer(cells[0]) != 7 || *cells[1] != Value::Null
         });
         assert_eq!(rows.rows.len(), 1);
         assert_eq!(rows.cell(&rows.rows[0], "pid"), &Value::Integer(8));

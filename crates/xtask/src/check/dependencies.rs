@@ -10,13 +10,14 @@ use super::Finding;
 /// Packages of the workspace, and which others each may be built from. Build scripts are tools and not
 /// part of what is built.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("plait-client", &[]),
     ("plait-engine", &[]),
     ("plait-splice", &[]),
     ("plait-sqlite", &["plait-engine"]),
-    ("plait-cli", &["plait-sqlite", "plait-engine"]),
+    ("plait-cli", &["plait-client", "plait-sqlite", "plait-engine"]),
     ("plait", &["plait-sqlite"]),
-    ("plait-bench", &[]),
-    ("plait-tests", &[]),
+    ("plait-bench", &["plait-client"]),
+    ("plait-tests", &["plait-client"]),
     ("xtask", &["plait-splice"]),
 ];
 

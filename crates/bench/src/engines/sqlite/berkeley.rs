@@ -3,10 +3,25 @@
 //! Berkeley DB reads `DB_CONFIG` there when a process opens the environment, so it must be there before the first
 //! connection. Whether its lines took is seen in the files: logs are as long as `set_lg_max` says.
 
+use std::ffi::{c_char, c_int};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plait_client::Library;
+
 use crate::engines::{Outcome, Settings};
+
+/// The version of the Berkeley DB below the SQL, where that is what stores: `5.3.28`.
+#[allow(unsafe_code)]
+pub fn version(library: Library) -> Option<String> {
+    type Version = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int) -> *const c_char;
+    // SAFETY: the type is that of Berkeley DB's documentation for this name.
+    let version = unsafe { library.symbol::<Version>(c"db_version") }?;
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: three places of the right type.
+    unsafe { version(&raw mut major, &raw mut minor, &raw mut patch) };
+    Some(format!("{major}.{minor}.{patch}"))
+}
 
 fn environment(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();

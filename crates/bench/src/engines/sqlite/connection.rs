@@ -1,14 +1,11 @@
 //! A connection and its busy handler.
 
-#![allow(unsafe_code)]
-
-use std::ffi::{CStr, CString, c_int, c_void};
-use std::ptr;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::api::{self, Api, Database};
-use super::statement::SqliteStatement;
+use plait_client::{self as client, BUSY, BUSY_SNAPSHOT, LOCKED, Library, SqlError, ValueRef};
+
 use crate::engines::{
     Begin, Connection, Failure, Outcome, Refusal, Row, Sql, Statement, Value, Waits,
 };
@@ -16,7 +13,8 @@ use crate::engines::{
 /// The delays of SQLite's own busy handler in milliseconds, for the first calls; the last one from then on.
 const DELAYS_MS: [u64; 12] = [1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50, 100];
 
-/// What the busy handler counts; SQLite holds its address.
+/// What the busy handler counts.
+#[derive(Default)]
 struct BusyCounter {
     timeout: Duration,
     slept: Duration,
@@ -27,7 +25,7 @@ struct BusyCounter {
 
 impl BusyCounter {
     /// Waits a little; tells whether to try again. `before` counts the calls of this wait so far.
-    fn wait(&mut self, before: c_int) -> bool {
+    fn wait(&mut self, before: i32) -> bool {
         if before == 0 {
             self.slept_now = Duration::ZERO;
         }
@@ -46,87 +44,42 @@ impl BusyCounter {
     }
 }
 
-unsafe extern "C" fn busy_handler(counter: *mut c_void, before: c_int) -> c_int {
-    // SAFETY: the address of the connection's own counter, which SQLite passes from the thread that uses the
-    // connection, and nobody else looks at it during a call.
-    let counter = unsafe { &mut *counter.cast::<BusyCounter>() };
-    c_int::from(counter.wait(before))
-}
-
 /// A connection of a loaded library.
 pub struct SqliteConnection {
-    pub(super) api: Arc<Api>,
-    pub(super) database: Database,
-    statements: Vec<SqliteStatement>,
+    pub(super) inner: client::Connection,
+    statements: Vec<client::Statement>,
     /// BEGIN in each of its ways, COMMIT and ROLLBACK, prepared when first needed.
     control: [Option<Statement>; 6],
-    /// Boxed twice over: SQLite keeps the address.
-    busy: Box<BusyCounter>,
+    /// Shared with the busy handler, which this connection's own thread runs.
+    busy: Arc<Mutex<BusyCounter>>,
 }
-
-// SAFETY: the libraries are built so that a connection may be used by any thread, one at a time; all pointers in here
-// belong to this connection alone.
-unsafe impl Send for SqliteConnection {}
 
 impl SqliteConnection {
     /// Opens or makes the database at a path.
-    pub fn open(api: &Arc<Api>, path: &str) -> Outcome<Self> {
-        let name = CString::new(path).map_err(|_| Failure::broken("a path with a zero byte"))?;
-        let mut database = ptr::null_mut();
-        // SAFETY: the name ends in a zero byte, and the connection's address is written to a place of its type.
-        let code = unsafe {
-            (api.open_v2)(name.as_ptr(), &raw mut database, api::OPEN_FLAGS, ptr::null())
-        };
-        let busy = BusyCounter {
-            timeout: Duration::ZERO,
-            slept: Duration::ZERO,
-            slept_now: Duration::ZERO,
-            calls: 0,
-        };
-        let connection = Self {
-            api: Arc::clone(api),
-            database,
-            statements: Vec::new(),
-            control: [None; 6],
-            busy: Box::new(busy),
-        };
-        if code != api::OK {
-            return Err(connection.failure(code, &format!("cannot open {path}")));
-        }
-        // SAFETY: an open connection.
-        unsafe { (api.extended_result_codes)(database, 1) };
-        Ok(connection)
+    #[allow(unsafe_code)]
+    pub fn open(library: Library, path: &Path) -> Outcome<Self> {
+        // SAFETY: what is in here is reached through `&mut self` alone, but for `waits`, which asks SQLite nothing.
+        let inner = unsafe { library.open_without_mutex(path) }.map_err(|error| SqlError {
+            context: format!("cannot open {}", path.display()),
+            ..error
+        })?;
+        Ok(Self { inner, statements: Vec::new(), control: [None; 6], busy: Arc::default() })
+    }
+
+    fn counter(busy: &Mutex<BusyCounter>) -> MutexGuard<'_, BusyCounter> {
+        busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits with SQLite's delays in a handler that counts.
-    pub fn count_busy_handler_calls(&mut self, timeout_ms: u64) {
-        self.busy.timeout = Duration::from_millis(timeout_ms);
-        let counter: *mut BusyCounter = &raw mut *self.busy;
-        // SAFETY: the counter is boxed and lives until the connection is closed in `drop`.
-        unsafe { (self.api.busy_handler)(self.database, Some(busy_handler), counter.cast()) };
+    pub fn count_busy_handler_calls(&mut self, timeout_ms: u64) -> Outcome<()> {
+        Self::counter(&self.busy).timeout = Duration::from_millis(timeout_ms);
+        let busy = Arc::clone(&self.busy);
+        Ok(self.inner.busy_handler(move |before| Self::counter(&busy).wait(before))?)
     }
 
     /// Leaves the waiting to the library.
-    pub fn set_busy_timeout(&mut self, timeout_ms: u64) {
-        let timeout_ms = c_int::try_from(timeout_ms).unwrap_or(c_int::MAX);
-        // SAFETY: an open connection.
-        unsafe { (self.api.busy_timeout)(self.database, timeout_ms) };
-    }
-
-    /// What a result code and the connection's message mean.
-    pub(super) fn failure(&self, code: c_int, doing: &str) -> Failure {
-        // SAFETY: errmsg takes an open connection or none.
-        let text = unsafe { (self.api.errmsg)(self.database) };
-        // SAFETY: a text that ends in a zero byte and lasts until the connection's next call.
-        let text = unsafe { CStr::from_ptr(text) };
-        let text = format!("{doing}: {} (code {code})", text.to_string_lossy());
-        match code & 0xff {
-            // SNAPSHOT and what Plait answers at COMMIT: repeating the statement cannot help.
-            api::BUSY if code == api::BUSY_SNAPSHOT => Failure::Refused(Refusal::Conflict, text),
-            api::BUSY => Failure::Refused(Refusal::Busy, text),
-            api::LOCKED => Failure::Refused(Refusal::Deadlock, text),
-            _ => Failure::broken(text),
-        }
+    pub fn set_busy_timeout(&mut self, timeout_ms: u64) -> Outcome<()> {
+        Ok(self.inner.busy_timeout(Duration::from_millis(timeout_ms))?)
     }
 
     fn control(&mut self, slot: usize, text: &str) -> Outcome<()> {
@@ -137,12 +90,20 @@ impl SqliteConnection {
                 *self.control[slot].insert(statement)
             }
         };
-        self.execute(statement, &[]).map(drop)
+        self.query(statement, &[], &mut |_| ()).map(drop)
     }
+}
 
-    fn in_transaction(&self) -> bool {
-        // SAFETY: an open connection.
-        unsafe { (self.api.get_autocommit)(self.database) == 0 }
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        let text = format!("{}: {}", error.context, error.said());
+        match error.code {
+            // SNAPSHOT and what Plait answers at COMMIT: repeating the statement cannot help.
+            BUSY if error.extended == BUSY_SNAPSHOT => Self::Refused(Refusal::Conflict, text),
+            BUSY => Self::Refused(Refusal::Busy, text),
+            LOCKED => Self::Refused(Refusal::Deadlock, text),
+            _ => Self::broken(text),
+        }
     }
 }
 
@@ -163,29 +124,24 @@ impl Connection for SqliteConnection {
     }
 
     fn rollback(&mut self) -> Outcome<()> {
-        if self.in_transaction() { self.control(5, "ROLLBACK") } else { Ok(()) }
+        if self.inner.autocommit() { Ok(()) } else { self.control(5, "ROLLBACK") }
     }
 
     fn waits(&self) -> Waits {
-        Waits {
-            busy_handler_calls: self.busy.calls,
-            busy_handler_slept_s: self.busy.slept.as_secs_f64(),
-        }
+        let busy = Self::counter(&self.busy);
+        Waits { busy_handler_calls: busy.calls, busy_handler_slept_s: busy.slept.as_secs_f64() }
     }
 }
 
 impl Sql for SqliteConnection {
     fn prepare(&mut self, text: &str) -> Outcome<Statement> {
-        let statement = SqliteStatement::prepare(self, text)?;
-        self.statements.push(statement);
+        self.statements.push(self.inner.prepare(text)?);
         Ok(Statement(self.statements.len() - 1))
     }
 
     fn execute(&mut self, statement: Statement, values: &[Value<'_>]) -> Outcome<u64> {
-        self.statements[statement.0].run(self, values, &mut |_| ())?;
-        // SAFETY: an open connection.
-        let changed = unsafe { (self.api.changes)(self.database) };
-        Ok(u64::try_from(changed).unwrap_or(0))
+        self.query(statement, values, &mut |_| ())?;
+        Ok(u64::try_from(self.inner.changes()).unwrap_or(0))
     }
 
     fn query(
@@ -194,21 +150,34 @@ impl Sql for SqliteConnection {
         values: &[Value<'_>],
         found: &mut dyn FnMut(&dyn Row),
     ) -> Outcome<u64> {
-        self.statements[statement.0].run(self, values, found)
+        let values = values.iter().map(|value| match *value {
+            Value::Null => ValueRef::Null,
+            Value::Int(value) => ValueRef::Integer(value),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => ValueRef::Blob(bytes),
+        });
+        Ok(self.statements[statement.0].run_with(values, |row| found(row))?)
     }
 
     fn script(&mut self, text: &str) -> Outcome<()> {
-        for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            SqliteStatement::prepare(self, part)?.run(self, &[], &mut |_| ())?;
-        }
-        Ok(())
+        Ok(self.inner.execute(text)?)
     }
 }
 
-impl Drop for SqliteConnection {
-    fn drop(&mut self) {
-        self.statements.clear();
-        // SAFETY: all statements are finalized and nobody uses the connection after this.
-        unsafe { (self.api.close)(self.database) };
+fn index(column: usize) -> i32 {
+    i32::try_from(column).expect("SQLite has at most 32,767 columns")
+}
+
+impl Row for client::Statement {
+    fn int(&self, column: usize) -> i64 {
+        self.column_i64(index(column))
+    }
+
+    fn bytes(&self, column: usize) -> &[u8] {
+        self.column_bytes(index(column))
+    }
+
+    fn is_null(&self, column: usize) -> bool {
+        self.column_is_null(index(column))
     }
 }

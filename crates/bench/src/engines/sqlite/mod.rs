@@ -23,23 +23,21 @@
 //!
 //! [`SqliteEngine::by_keys`] is the same with key-value work done through `plait.h`, see [`maps`]; it has databases in files alone.
 //!
-//! Unsafe code of this engine is in [`api`], [`connection`], [`maps`] and [`statement`].
+//! The C interface is called in the crate `plait-client`.
 
-mod api;
 mod berkeley;
 mod connection;
 mod maps;
 mod mutex;
 mod shared;
-mod statement;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api::Api;
 use connection::SqliteConnection;
 use maps::MapConnection;
 use mutex::InTurn;
+use plait_client::Library;
 use shared::{Shared, SharedConnection};
 
 use super::key_value_sql::{self, KeyValueSql};
@@ -79,7 +77,7 @@ pub const FILE_NAME: &str = "bench.db";
 
 /// A loaded library.
 pub struct SqliteEngine {
-    api: Arc<Api>,
+    library: Library,
     version: String,
     by_keys: bool,
 }
@@ -90,12 +88,12 @@ impl SqliteEngine {
     /// # Errors
     /// If it cannot be loaded or is none of SQLite's interface.
     pub fn load(library: &Path) -> Outcome<Self> {
-        let api = Api::load(library)?;
-        let version = match api.berkeley_version() {
-            Some(berkeley) => format!("{berkeley} with SQLite {}", api.version()),
-            None => api.version(),
+        let library = Library::load(library).map_err(|error| Failure::Broken(error.into()))?;
+        let version = match berkeley::version(library) {
+            Some(berkeley) => format!("{berkeley} with SQLite {}", library.version()),
+            None => library.version(),
         };
-        Ok(Self { version, api: Arc::new(api), by_keys: false })
+        Ok(Self { version, library, by_keys: false })
     }
 
     /// Key-value work goes through Plait's key-value API, not through SQL.
@@ -103,9 +101,9 @@ impl SqliteEngine {
     /// # Errors
     /// If the library is not Plait's.
     pub fn by_keys(self) -> Outcome<Self> {
-        match self.api.maps() {
-            Some(_) => Ok(Self { by_keys: true, ..self }),
-            None => Err(Failure::broken(maps::WITHOUT_MAPS)),
+        match self.library.has_maps() {
+            true => Ok(Self { by_keys: true, ..self }),
+            false => Err(Failure::broken(maps::WITHOUT_MAPS)),
         }
     }
 
@@ -141,7 +139,7 @@ impl Engine for SqliteEngine {
         };
         let is_new = matches!(&place, Place::Disk(path) if !path.exists());
         let mut store = SqliteStore {
-            api: Arc::clone(&self.api),
+            library: self.library,
             version: self.version.clone(),
             by_keys: self.by_keys,
             place,
@@ -170,7 +168,7 @@ enum Place {
 }
 
 struct SqliteStore {
-    api: Arc<Api>,
+    library: Library,
     version: String,
     by_keys: bool,
     place: Place,
@@ -192,19 +190,17 @@ impl SqliteStore {
     /// A new connection with all pragmas set.
     fn open(&self) -> Outcome<SqliteConnection> {
         let path = match &self.place {
-            Place::Disk(path) => {
-                path.to_str().ok_or_else(|| Failure::broken("a path that is no UTF-8"))?
-            }
-            Place::Own(name) => name,
+            Place::Disk(path) => path,
+            Place::Own(name) => Path::new(name),
         };
         let mut multiversion = self.settings.get("multiversion").map(|_| self.multiversion());
-        let mut connection = SqliteConnection::open(&self.api, path)?;
+        let mut connection = SqliteConnection::open(self.library, path)?;
         let timeout_ms = self.settings.parse("busy_timeout")?.unwrap_or(60_000);
         let concurrent = self.settings.get("journal_mode") == Some("concurrent");
         let usual = if concurrent { "timeout" } else { "handler" };
         match self.settings.get("busy").unwrap_or(usual) {
-            "handler" => connection.count_busy_handler_calls(timeout_ms),
-            "timeout" => connection.set_busy_timeout(timeout_ms),
+            "handler" => connection.count_busy_handler_calls(timeout_ms)?,
+            "timeout" => connection.set_busy_timeout(timeout_ms)?,
             other => return Err(Failure::broken(format!("busy={other}: handler or timeout"))),
         }
         for name in PRAGMAS {

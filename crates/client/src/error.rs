@@ -25,6 +25,10 @@ pub const CORRUPT: i32 = 11;
 pub const FULL: i32 = 13;
 /// `SQLITE_CANTOPEN`.
 pub const CANTOPEN: i32 = 14;
+/// `SQLITE_PROTOCOL`.
+pub const PROTOCOL: i32 = 15;
+/// `SQLITE_SCHEMA`.
+pub const SCHEMA: i32 = 17;
 /// `SQLITE_CONSTRAINT`.
 pub const CONSTRAINT: i32 = 19;
 /// `SQLITE_NOTADB`.
@@ -50,6 +54,12 @@ pub struct SqlError {
 }
 
 impl SqlError {
+    /// An error with this extended code.
+    pub fn new(extended: i32, message: impl Into<String>, context: &str) -> Self {
+        let (message, context) = (message.into(), context.to_owned());
+        Self { code: extended & 0xff, extended, message, context }
+    }
+
     /// Any kind of BUSY.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -61,6 +71,24 @@ impl SqlError {
     pub fn is_conflict(&self) -> bool {
         self.extended == BUSY_SNAPSHOT
     }
+
+    /// The file is damaged, or no database.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self.code, CORRUPT | NOTADB)
+    }
+
+    /// Others were in the way, or changed what was being read: it says nothing of the file.
+    #[must_use]
+    pub fn is_of_others(&self) -> bool {
+        matches!(self.code, BUSY | LOCKED | PROTOCOL | SCHEMA)
+    }
+
+    /// What SQLite says, without what was tried.
+    #[must_use]
+    pub fn said(&self) -> String {
+        format!("{} (code {})", self.message, self.extended)
+    }
 }
 
 impl fmt::Display for SqlError {
@@ -69,7 +97,7 @@ impl fmt::Display for SqlError {
         if context.len() < self.context.len() {
             context.push_str("...");
         }
-        write!(f, "{} (code {}) from: {context}", self.message, self.extended)
+        write!(f, "{} from: {context}", self.said())
     }
 }
 

@@ -1,50 +1,88 @@
-//! A loaded library, and opening databases with it.
+//! A library, and opening databases with it.
 
-use super::api::{self, Functions, Loaded};
-use super::connection::{Connection, OpenFlags};
-use super::error::Result;
-use anyhow::Context as _;
-use std::ffi::CStr;
+use crate::api::{self, Loaded, MoreFunctions};
+use crate::connection::{Connection, OpenFlags, text};
+use crate::error::Result;
+use std::ffi::{CStr, c_int};
+use std::fmt;
 use std::path::Path;
 
-/// A `libsqlite3` loaded by path. Copies are handles on the same loaded object.
+/// A `libsqlite3`. Copies are handles on the same one.
 #[derive(Clone, Copy)]
-pub struct Library(pub(super) &'static Loaded);
+pub struct Library(pub(crate) &'static Loaded);
+
+/// A library could not be loaded, or is not one of SQLite's interface.
+#[derive(Debug)]
+pub struct LoadError(String);
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LoadError {}
 
 impl Library {
     /// Loads the shared object at `path`; loading the same path again gives the same library.
-    pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let loaded = api::load(path)
-            .with_context(|| format!("cannot load the SQLite library {}", path.display()))?;
-        Ok(Self(loaded))
+    pub fn load(path: &Path) -> std::result::Result<Self, LoadError> {
+        api::load(path).map(Self).map_err(|error| {
+            LoadError(format!("cannot load the SQLite library {}: {error}", path.display()))
+        })
     }
 
-    /// Where it was loaded from.
+    /// The one that the program is linked with, which has to be Plait's.
+    #[must_use]
+    #[inline]
+    pub fn linked() -> Self {
+        Self(api::linked())
+    }
+
+    /// Where it was loaded from; empty if it is linked.
     #[must_use]
     pub fn path(&self) -> &'static Path {
         &self.0.path
     }
 
-    pub(super) fn functions(self) -> &'static Functions {
-        &self.0.functions
+    /// Whether it has the key-value interface and the tickets of `plait.h`.
+    #[must_use]
+    pub fn has_maps(&self) -> bool {
+        self.0.maps.is_some()
+    }
+
+    /// A symbol of the shared object that is none of SQLite's, if it has it.
+    ///
+    /// # Safety
+    /// It has this type.
+    #[must_use]
+    pub unsafe fn symbol<T: Copy>(&self, name: &CStr) -> Option<T> {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.symbol(name) }
+    }
+
+    pub(crate) fn more(self) -> &'static MoreFunctions {
+        self.0
+            .more
+            .as_ref()
+            .expect("the library is today's SQLite, with all that is built into it here")
     }
 
     /// `sqlite3_libversion()`, for example `3.54.1`.
     #[must_use]
     pub fn version(&self) -> String {
         // SAFETY: the function takes nothing and returns a static string.
-        let text = unsafe { (self.functions().libversion)() };
-        // SAFETY: that string is NUL-terminated and never freed.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        let version = unsafe { (self.0.functions.libversion)() };
+        // SAFETY: as above.
+        unsafe { text(version) }
     }
 
     /// `sqlite3_sourceid()`.
     #[must_use]
     pub fn source_id(&self) -> String {
         // SAFETY: the function takes nothing and returns a static string.
-        let text = unsafe { (self.functions().sourceid)() };
-        // SAFETY: that string is NUL-terminated and never freed.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        let id = unsafe { (self.0.functions.sourceid)() };
+        // SAFETY: as above.
+        unsafe { text(id) }
     }
 
     /// Every compile option as `sqlite3_compileoption_get` lists it.
@@ -53,7 +91,7 @@ impl Library {
         let mut options = Vec::new();
         for index in 0.. {
             // SAFETY: any index is allowed; past the end the result is null.
-            let text = unsafe { (self.functions().compileoption_get)(index) };
+            let text = unsafe { (self.more().compileoption_get)(index) };
             if text.is_null() {
                 break;
             }
@@ -71,7 +109,7 @@ impl Library {
     pub fn configure_for_one_thread(&self) {
         const SINGLETHREAD: i32 = 1;
         // SAFETY: this option takes no further arguments.
-        let code = unsafe { (self.functions().config)(SINGLETHREAD) };
+        let code = unsafe { (self.more().config)(SINGLETHREAD) };
         assert_eq!(code, 0, "it is in use already");
     }
 
@@ -81,7 +119,7 @@ impl Library {
     /// If there is no memory.
     pub fn register_automatic_extension(&self, extension: api::ExtensionFn) {
         // SAFETY: it is called with a connection, a place for a message and the table of functions.
-        let code = unsafe { (self.functions().auto_extension)(Some(extension)) };
+        let code = unsafe { (self.more().auto_extension)(Some(extension)) };
         assert_eq!(code, 0, "out of memory");
     }
 
@@ -103,29 +141,38 @@ impl Library {
 
     fn register_forwarding(&self, name: &'static CStr, is_default: bool) {
         // SAFETY: null asks for the default VFS, which lives as long as the library.
-        let default = unsafe { (self.functions().vfs_find)(std::ptr::null()) };
+        let default = unsafe { (self.more().vfs_find)(std::ptr::null()) };
         // SAFETY: the default VFS is one of version 3, whose fields are plain.
         let mut vfs = Box::new(unsafe { *default });
         vfs.next = std::ptr::null_mut();
         vfs.name = name.as_ptr();
         // SAFETY: the structure and its name are never freed.
-        let code = unsafe { (self.functions().vfs_register)(Box::leak(vfs), is_default.into()) };
+        let code = unsafe { (self.more().vfs_register)(Box::leak(vfs), is_default.into()) };
         assert_eq!(code, 0, "the VFS cannot be registered");
     }
 
     /// Opens a database for reading and writing, creating it if it is not there.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Connection> {
-        Connection::open(*self, path.as_ref(), OpenFlags::ReadWriteCreate)
+        self.open_with(path, OpenFlags::ReadWriteCreate)
     }
 
     /// Opens a database in a given way.
     pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags) -> Result<Connection> {
-        Connection::open(*self, path.as_ref(), flags)
+        Connection::open(*self, path.as_ref(), flags.bits())
+    }
+
+    /// As [`Library::open`], and SQLite locks nothing for threads (`SQLITE_OPEN_NOMUTEX`).
+    ///
+    /// # Safety
+    /// The connection and what is made from it are used by one thread at a time.
+    pub unsafe fn open_without_mutex(&self, path: impl AsRef<Path>) -> Result<Connection> {
+        const NOMUTEX: c_int = 0x8000;
+        Connection::open(*self, path.as_ref(), OpenFlags::ReadWriteCreate.bits() | NOMUTEX)
     }
 }
 
-impl std::fmt::Debug for Library {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.path().display(), self.version())
     }
 }

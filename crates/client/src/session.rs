@@ -1,8 +1,8 @@
 //! The session extension: recording changes and applying them elsewhere.
 
-use super::api::RawSession;
-use super::connection::Connection;
-use super::error::Result;
+use crate::api::RawSession;
+use crate::connection::Connection;
+use crate::error::Result;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -22,16 +22,12 @@ impl Session {
         let mut raw = ptr::null_mut();
         // SAFETY: the connection is open and `raw` is a valid place for the result.
         let code = unsafe {
-            (connection.functions().session_create)(
-                connection.inner.raw,
-                c"main".as_ptr(),
-                &raw mut raw,
-            )
+            (connection.more().session_create)(connection.inner.raw, c"main".as_ptr(), &raw mut raw)
         };
         connection.check(code, "session_create")?;
         let session = Self { connection: connection.clone(), raw };
         // SAFETY: the session is open; a null name attaches all tables.
-        let code = unsafe { (connection.functions().session_attach)(raw, ptr::null()) };
+        let code = unsafe { (connection.more().session_attach)(raw, ptr::null()) };
         connection.check(code, "session_attach")?;
         Ok(session)
     }
@@ -40,7 +36,7 @@ impl Session {
     pub fn changeset(&self) -> Result<Changeset> {
         let mut length: c_int = 0;
         let mut bytes = ptr::null_mut();
-        let functions = self.connection.functions();
+        let functions = self.connection.more();
         // SAFETY: the session is open and both results have a valid place.
         let code =
             unsafe { (functions.session_changeset)(self.raw, &raw mut length, &raw mut bytes) };
@@ -60,7 +56,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: deleted once, before the connection whose share it owns.
-        unsafe { (self.connection.functions().session_delete)(self.raw) };
+        unsafe { (self.connection.more().session_delete)(self.raw) };
     }
 }
 
@@ -73,10 +69,10 @@ impl Connection {
     pub fn apply(&self, changeset: &Changeset) -> Result<()> {
         let length = c_int::try_from(changeset.0.len()).expect("a changeset of less than 2 GiB");
         let bytes = changeset.0.as_ptr().cast_mut().cast();
-        let conflict = Some(abort_on_conflict as super::api::ConflictFn);
+        let conflict = Some(abort_on_conflict as crate::api::ConflictFn);
         // SAFETY: the bytes are only read, and the callback needs no context.
         let code = unsafe {
-            (self.functions().changeset_apply)(
+            (self.more().changeset_apply)(
                 self.inner.raw,
                 length,
                 bytes,

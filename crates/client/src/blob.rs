@@ -1,8 +1,8 @@
 //! Incremental blobs.
 
-use super::api::{Functions, RawBlob};
-use super::connection::{Connection, Inner};
-use super::error::Result;
+use crate::api::{MoreFunctions, RawBlob};
+use crate::connection::{Connection, Inner};
+use crate::error::Result;
 use std::ffi::{CString, c_int};
 use std::ptr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Connection {
         let mut raw = ptr::null_mut();
         // SAFETY: the names are NUL-terminated and `raw` is a valid place for the result.
         let code = unsafe {
-            (self.functions().blob_open)(
+            (self.more().blob_open)(
                 self.inner.raw,
                 c"main".as_ptr(),
                 table.as_ptr(),
@@ -47,15 +47,15 @@ impl Connection {
 }
 
 impl Blob {
-    fn functions(&self) -> &'static Functions {
-        self.connection.functions()
+    fn more(&self) -> &'static MoreFunctions {
+        self.connection.more()
     }
 
     /// Its length in bytes; 0 once it is aborted.
     #[must_use]
     pub fn len(&self) -> usize {
         // SAFETY: the blob is open.
-        let length = unsafe { (self.functions().blob_bytes)(self.raw) };
+        let length = unsafe { (self.more().blob_bytes)(self.raw) };
         usize::try_from(length).expect("a length is not negative")
     }
 
@@ -70,9 +70,8 @@ impl Blob {
         let mut bytes = vec![0u8; length];
         let (length, offset) = (c_length(length), c_length(offset));
         // SAFETY: the buffer has `length` bytes; a range outside the blob is an error code.
-        let code = unsafe {
-            (self.functions().blob_read)(self.raw, bytes.as_mut_ptr().cast(), length, offset)
-        };
+        let code =
+            unsafe { (self.more().blob_read)(self.raw, bytes.as_mut_ptr().cast(), length, offset) };
         self.connection.check(code, "blob_read")?;
         Ok(bytes)
     }
@@ -81,16 +80,15 @@ impl Blob {
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         let (length, offset) = (c_length(bytes.len()), c_length(offset));
         // SAFETY: the buffer has `length` bytes; a range outside the blob is an error code.
-        let code = unsafe {
-            (self.functions().blob_write)(self.raw, bytes.as_ptr().cast(), length, offset)
-        };
+        let code =
+            unsafe { (self.more().blob_write)(self.raw, bytes.as_ptr().cast(), length, offset) };
         self.connection.check(code, "blob_write")
     }
 
     /// Moves to another row of the same table.
     pub fn reopen(&mut self, rowid: i64) -> Result<()> {
         // SAFETY: the blob is open.
-        let code = unsafe { (self.functions().blob_reopen)(self.raw, rowid) };
+        let code = unsafe { (self.more().blob_reopen)(self.raw, rowid) };
         self.connection.check(code, "blob_reopen")
     }
 
@@ -98,7 +96,7 @@ impl Blob {
     pub fn close(self) -> Result<()> {
         let blob = std::mem::ManuallyDrop::new(self);
         // SAFETY: closed once: `ManuallyDrop` keeps the destructor from doing it again.
-        let code = unsafe { (blob.functions().blob_close)(blob.raw) };
+        let code = unsafe { (blob.more().blob_close)(blob.raw) };
         let outcome = blob.connection.check(code, "blob_close");
         // SAFETY: the share of the connection is taken out once and dropped here.
         drop(unsafe { ptr::read(&raw const blob.connection) });
@@ -109,6 +107,6 @@ impl Blob {
 impl Drop for Blob {
     fn drop(&mut self) {
         // SAFETY: closed once, and the connection is still open because the blob owns a share of it.
-        unsafe { (self.functions().blob_close)(self.raw) };
+        unsafe { (self.more().blob_close)(self.raw) };
     }
 }

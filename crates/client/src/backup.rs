@@ -1,8 +1,8 @@
 //! The online backup interface.
 
-use super::api::RawBackup;
-use super::connection::Connection;
-use super::error::Result;
+use crate::api::RawBackup;
+use crate::connection::Connection;
+use crate::error::Result;
 
 /// How a backup step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Backup {
         let main = c"main".as_ptr();
         let (from, to) = (source.inner.raw, destination.inner.raw);
         // SAFETY: both connections are open and belong to the same library.
-        let raw = unsafe { (source.functions().backup_init)(to, main, from, main) };
+        let raw = unsafe { (source.more().backup_init)(to, main, from, main) };
         if raw.is_null() {
             return Err(destination.inner.error(destination.extended_errcode(), "backup_init"));
         }
@@ -37,7 +37,7 @@ impl Backup {
     /// Copies `pages` pages; all that are left when negative.
     pub fn step(&mut self, pages: i32) -> Result<BackupProgress> {
         // SAFETY: the backup is running.
-        match unsafe { (self.source.functions().backup_step)(self.raw, pages) } {
+        match unsafe { (self.source.more().backup_step)(self.raw, pages) } {
             0 => Ok(BackupProgress::More),
             101 => Ok(BackupProgress::Done),
             code => Err(self.destination.inner.error(code, "backup_step")),
@@ -48,14 +48,14 @@ impl Backup {
     #[must_use]
     pub fn remaining(&self) -> i32 {
         // SAFETY: the backup is running.
-        unsafe { (self.source.functions().backup_remaining)(self.raw) }
+        unsafe { (self.source.more().backup_remaining)(self.raw) }
     }
 }
 
 impl Drop for Backup {
     fn drop(&mut self) {
         // SAFETY: finished once; both connections are still open because the backup owns shares of them.
-        unsafe { (self.source.functions().backup_finish)(self.raw) };
+        unsafe { (self.source.more().backup_finish)(self.raw) };
     }
 }
 

@@ -1,12 +1,14 @@
 //! A prepared statement.
 
-use super::api::{Functions, RawStatement};
-use super::connection::Inner;
-use super::error::Result;
-use crate::value::Value;
+use crate::api::{Functions, RawStatement};
+use crate::connection::{Inner, text};
+use crate::error::Result;
+use crate::value::{Value, ValueRef};
 use std::ffi::c_int;
 use std::sync::Arc;
 
+/// `SQLITE_STATIC`: SQLite reads what is bound where it is.
+const STATIC: isize = 0;
 /// `SQLITE_TRANSIENT`: SQLite copies what is bound.
 const TRANSIENT: isize = -1;
 
@@ -24,14 +26,16 @@ pub struct Statement {
     connection: Arc<Inner>,
     raw: *mut RawStatement,
     sql: String,
+    /// How many parameters point to what [`Statement::run_with`] has borrowed, and may be gone.
+    lent: usize,
 }
 
 // SAFETY: SQLite in serialized mode allows a statement to be used from any thread.
 unsafe impl Send for Statement {}
 
 impl Statement {
-    pub(super) fn new(connection: Arc<Inner>, raw: *mut RawStatement, sql: &str) -> Self {
-        Self { connection, raw, sql: sql.to_owned() }
+    pub(crate) fn new(connection: Arc<Inner>, raw: *mut RawStatement, sql: &str) -> Self {
+        Self { connection, raw, sql: sql.to_owned(), lent: 0 }
     }
 
     fn functions(&self) -> &'static Functions {
@@ -49,13 +53,57 @@ impl Statement {
     }
 
     /// Goes to the next row.
+    ///
+    /// # Panics
+    /// If it has been run with borrowed parameters before.
     pub fn step(&mut self) -> Result<Step> {
-        // SAFETY: the statement is alive.
+        assert_eq!(self.lent, 0, "its parameters were borrowed: {}", self.sql);
+        self.go()
+    }
+
+    fn go(&mut self) -> Result<Step> {
+        // SAFETY: the statement is alive, and so is what is bound to it: `step` and `run_with` see to that.
         match unsafe { (self.functions().step)(self.raw) } {
             100 => Ok(Step::Row),
             101 => Ok(Step::Done),
             code => Err(self.connection.error(code, &self.sql)),
         }
+    }
+
+    /// Runs to the end with parameters 1, 2, ... that SQLite reads where they are; shows each row, says how many there were, and resets.
+    ///
+    /// # Panics
+    /// If it was run with more of them before: the others point to what may be gone.
+    pub fn run_with<'a>(
+        &mut self,
+        parameters: impl IntoIterator<Item = ValueRef<'a>>,
+        mut visit: impl FnMut(&Self),
+    ) -> Result<u64> {
+        let mut bound = 0;
+        for parameter in parameters {
+            bound += 1;
+            self.lent = self.lent.max(bound);
+            let index = c_int::try_from(bound).expect("not that many");
+            self.bind_where(index, parameter, STATIC)?;
+        }
+        assert!(bound >= self.lent, "it was run with more parameters before: {}", self.sql);
+        let mut rows = 0;
+        loop {
+            match self.go() {
+                Ok(Step::Row) => {
+                    rows += 1;
+                    visit(self);
+                }
+                Ok(Step::Done) => break,
+                Err(error) => {
+                    self.reset();
+                    return Err(error);
+                }
+            }
+        }
+        // SAFETY: the statement is alive.
+        self.check(unsafe { (self.functions().reset)(self.raw) })?;
+        Ok(rows)
     }
 
     /// Back to before the first row. Returns nothing: the code of `sqlite3_reset` repeats that of the last step.
@@ -95,7 +143,7 @@ impl Statement {
     #[must_use]
     pub fn is_readonly(&self) -> bool {
         // SAFETY: the statement is alive.
-        unsafe { (self.functions().stmt_readonly)(self.raw) != 0 }
+        unsafe { (self.connection.more().stmt_readonly)(self.raw) != 0 }
     }
 
     /// Binds an integer.
@@ -105,52 +153,50 @@ impl Statement {
         self.check(code)
     }
 
-    /// Binds a double.
-    pub fn bind_f64(&mut self, index: i32, value: f64) -> Result<()> {
-        // SAFETY: the statement is alive; a wrong index is an error code.
-        let code = unsafe { (self.functions().bind_double)(self.raw, index, value) };
-        self.check(code)
-    }
-
     /// Binds text.
     pub fn bind_text(&mut self, index: i32, value: &[u8]) -> Result<()> {
-        let length = c_int::try_from(value.len()).expect("text of less than 2 GiB");
-        // SAFETY: the bytes are given with their length, and TRANSIENT makes SQLite copy them.
-        let code = unsafe {
-            (self.functions().bind_text)(self.raw, index, value.as_ptr().cast(), length, TRANSIENT)
-        };
-        self.check(code)
+        self.bind_where(index, ValueRef::Text(value), TRANSIENT)
     }
 
     /// Binds a blob.
     pub fn bind_blob(&mut self, index: i32, value: &[u8]) -> Result<()> {
-        let (bytes, length) = (value.as_ptr().cast(), value.len() as u64);
-        // SAFETY: the bytes are given with their length, and TRANSIENT makes SQLite copy them.
-        let code =
-            unsafe { (self.functions().bind_blob64)(self.raw, index, bytes, length, TRANSIENT) };
-        self.check(code)
+        self.bind_where(index, ValueRef::Blob(value), TRANSIENT)
     }
 
     /// Binds a blob of zeros.
     pub fn bind_zeroblob(&mut self, index: i32, length: u64) -> Result<()> {
         // SAFETY: the statement is alive; a wrong index is an error code.
-        let code = unsafe { (self.functions().bind_zeroblob64)(self.raw, index, length) };
+        let code = unsafe { (self.connection.more().bind_zeroblob64)(self.raw, index, length) };
         self.check(code)
     }
 
     /// Binds any value.
     pub fn bind(&mut self, index: i32, value: &Value) -> Result<()> {
-        match value {
-            Value::Null => {
-                // SAFETY: the statement is alive; a wrong index is an error code.
-                let code = unsafe { (self.functions().bind_null)(self.raw, index) };
-                self.check(code)
+        self.bind_where(index, value.into(), TRANSIENT)
+    }
+
+    fn bind_where(&mut self, index: i32, value: ValueRef<'_>, place: isize) -> Result<()> {
+        let (functions, raw) = (self.functions(), self.raw);
+        let length = |bytes: &[u8]| c_int::try_from(bytes.len()).expect("less than 2 GiB");
+        let code = match value {
+            // SAFETY: the statement is alive; a wrong index is an error code.
+            ValueRef::Null => unsafe { (functions.bind_null)(raw, index) },
+            // SAFETY: as above.
+            ValueRef::Integer(value) => unsafe { (functions.bind_int64)(raw, index, value) },
+            // SAFETY: as above.
+            ValueRef::Real(value) => unsafe { (functions.bind_double)(raw, index, value) },
+            ValueRef::Text(text) => {
+                let (start, length) = (text.as_ptr().cast(), length(text));
+                // SAFETY: as above; the bytes are given with their length, and SQLite copies them, or they stay while it runs.
+                unsafe { (functions.bind_text)(raw, index, start, length, place) }
             }
-            Value::Integer(value) => self.bind_i64(index, *value),
-            Value::Real(value) => self.bind_f64(index, *value),
-            Value::Text(value) => self.bind_text(index, value),
-            Value::Blob(value) => self.bind_blob(index, value),
-        }
+            ValueRef::Blob(bytes) => {
+                let (start, length) = (bytes.as_ptr().cast(), length(bytes));
+                // SAFETY: as above.
+                unsafe { (functions.bind_blob)(raw, index, start, length, place) }
+            }
+        };
+        self.check(code)
     }
 
     /// Binds parameters 1, 2, ... in order.
@@ -163,6 +209,25 @@ impl Statement {
     pub fn column_count(&self) -> i32 {
         // SAFETY: the statement is alive.
         unsafe { (self.functions().column_count)(self.raw) }
+    }
+
+    /// Names of the result columns.
+    #[must_use]
+    pub fn column_names(&self) -> Vec<String> {
+        let name = |index| {
+            // SAFETY: the statement is alive and has this column.
+            let name = unsafe { (self.functions().column_name)(self.raw, index) };
+            // SAFETY: null, or a C string that is there until the next call.
+            unsafe { text(name) }
+        };
+        (0..self.column_count()).map(name).collect()
+    }
+
+    /// Whether a column is NULL.
+    #[must_use]
+    pub fn column_is_null(&self, index: i32) -> bool {
+        // SAFETY: the statement is alive; outside a row the type is NULL.
+        unsafe { (self.functions().column_type)(self.raw, index) == 5 }
     }
 
     /// A column as an integer, converted as SQLite converts.

@@ -1,12 +1,12 @@
 //! A database connection.
 
-use super::api::{Functions, RawDb};
-use super::error::{Result, SqlError};
-use super::hooks::Hooks;
-use super::library::Library;
-use super::statement::{Statement, Step};
+use crate::api::{Functions, MoreFunctions, RawDb};
+use crate::error::{BUSY, CANTOPEN, Result, SqlError};
+use crate::hooks::Hooks;
+use crate::library::Library;
+use crate::statement::{Statement, Step};
 use crate::value::Value;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr;
@@ -29,7 +29,7 @@ pub enum OpenFlags {
 }
 
 impl OpenFlags {
-    fn bits(self) -> c_int {
+    pub(crate) fn bits(self) -> c_int {
         match self {
             Self::ReadWriteCreate => 0x2 | 0x4,
             Self::ReadWrite => 0x2,
@@ -52,7 +52,7 @@ pub enum TransactionState {
 }
 
 /// What a connection and the objects made from it share. Closed when the last of them is dropped.
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub library: Library,
     pub raw: *mut RawDb,
     pub hooks: Mutex<Hooks>,
@@ -65,20 +65,19 @@ unsafe impl Sync for Inner {}
 
 impl Inner {
     pub fn functions(&self) -> &'static Functions {
-        self.library.functions()
+        &self.library.0.functions
+    }
+
+    pub fn more(&self) -> &'static MoreFunctions {
+        self.library.more()
     }
 
     /// The error that the last call on this connection left behind.
     pub fn error(&self, extended: i32, context: &str) -> SqlError {
         // SAFETY: the connection is open for as long as `self` lives.
         let message = unsafe { (self.functions().errmsg)(self.raw) };
-        let message = if message.is_null() {
-            String::new()
-        } else {
-            // SAFETY: the message is NUL-terminated and valid until the next call; it is copied here.
-            unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
-        };
-        SqlError { code: extended & 0xff, extended, message, context: context.to_owned() }
+        // SAFETY: null, or a C string that is there until the next call.
+        SqlError::new(extended, unsafe { text(message) }, context)
     }
 
     pub fn check(&self, code: c_int, context: &str) -> Result<()> {
@@ -89,27 +88,31 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: the last owner drops the connection, and every statement, blob and backup owns it: none is left.
-        unsafe { (self.functions().close_v2)(self.raw) };
+        unsafe { (self.functions().close)(self.raw) };
     }
 }
 
 /// A connection to one database.
 #[derive(Clone)]
 pub struct Connection {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Connection {
-    pub(super) fn open(library: Library, path: &Path, flags: OpenFlags) -> Result<Self> {
-        let name = CString::new(path.as_os_str().as_bytes()).expect("a path has no NUL byte");
+    pub(crate) fn open(library: Library, path: &Path, flags: c_int) -> Result<Self> {
+        const NOMEM: i32 = 7;
+        let context = || format!("open {}", path.display());
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| SqlError::new(CANTOPEN, "the path holds a zero byte", &context()))?;
         let mut raw = ptr::null_mut();
-        let functions = library.functions();
+        let functions = &library.0.functions;
         // SAFETY: the name is NUL-terminated and `raw` is a valid place for the result.
-        let code =
-            unsafe { (functions.open_v2)(name.as_ptr(), &raw mut raw, flags.bits(), ptr::null()) };
-        assert!(!raw.is_null(), "out of memory while opening {}", path.display());
+        let code = unsafe { (functions.open_v2)(name.as_ptr(), &raw mut raw, flags, ptr::null()) };
+        if raw.is_null() {
+            return Err(SqlError::new(NOMEM, "out of memory", &context()));
+        }
         let inner = Inner { library, raw, hooks: Mutex::default() };
-        inner.check(code, &format!("open {}", path.display()))?;
+        inner.check(code, &context())?;
         // SAFETY: the connection was opened just above.
         unsafe { (functions.extended_result_codes)(raw, 1) };
         Ok(Self { inner: Arc::new(inner) })
@@ -125,12 +128,10 @@ impl Connection {
                 let code = unsafe { (inner.functions().close)(inner.raw) };
                 inner.check(code, context)
             }
-            Err(inner) => Err(SqlError {
-                code: 5,
-                extended: 5,
-                message: format!("{} owners are left", Arc::strong_count(&inner)),
-                context: context.to_owned(),
-            }),
+            Err(inner) => {
+                let message = format!("{} owners are left", Arc::strong_count(&inner));
+                Err(SqlError::new(BUSY, message, context))
+            }
         }
     }
 
@@ -140,11 +141,15 @@ impl Connection {
         self.inner.library
     }
 
-    pub(super) fn functions(&self) -> &'static Functions {
+    pub(crate) fn functions(&self) -> &'static Functions {
         self.inner.functions()
     }
 
-    pub(super) fn check(&self, code: c_int, context: &str) -> Result<()> {
+    pub(crate) fn more(&self) -> &'static MoreFunctions {
+        self.inner.more()
+    }
+
+    pub(crate) fn check(&self, code: c_int, context: &str) -> Result<()> {
         self.inner.check(code, context)
     }
 
@@ -269,28 +274,33 @@ impl Connection {
     /// Makes whatever runs on this connection return `SQLITE_INTERRUPT`. May be called from any thread.
     pub fn interrupt(&self) {
         // SAFETY: the connection is open for as long as `self` lives, which is all the call asks for.
-        unsafe { (self.functions().interrupt)(self.inner.raw) }
+        unsafe { (self.more().interrupt)(self.inner.raw) }
     }
 
     /// Rows changed by the last statement.
     #[must_use]
     pub fn changes(&self) -> i64 {
-        // SAFETY: the connection is open.
-        unsafe { (self.functions().changes64)(self.inner.raw) }
+        let inner = &self.inner;
+        match &inner.library.0.more {
+            // SAFETY: the connection is open.
+            Some(more) => unsafe { (more.changes64)(inner.raw) },
+            // SAFETY: as above.
+            None => unsafe { (inner.functions().changes)(inner.raw) }.into(),
+        }
     }
 
     /// Rows changed since the connection was opened.
     #[must_use]
     pub fn total_changes(&self) -> i64 {
         // SAFETY: the connection is open.
-        unsafe { (self.functions().total_changes64)(self.inner.raw) }
+        unsafe { (self.more().total_changes64)(self.inner.raw) }
     }
 
     /// Rowid of the last insert.
     #[must_use]
     pub fn last_insert_rowid(&self) -> i64 {
         // SAFETY: the connection is open.
-        unsafe { (self.functions().last_insert_rowid)(self.inner.raw) }
+        unsafe { (self.more().last_insert_rowid)(self.inner.raw) }
     }
 
     /// Whether no transaction is open.
@@ -304,7 +314,7 @@ impl Connection {
     #[must_use]
     pub fn transaction_state(&self) -> TransactionState {
         // SAFETY: the connection is open; a null schema name means all of them.
-        match unsafe { (self.functions().txn_state)(self.inner.raw, ptr::null()) } {
+        match unsafe { (self.more().txn_state)(self.inner.raw, ptr::null()) } {
             0 => TransactionState::None,
             1 => TransactionState::Read,
             _ => TransactionState::Write,
@@ -316,7 +326,7 @@ impl Connection {
         let mut on: c_int = 1;
         let (file, on) = (c"main".as_ptr(), (&raw mut on).cast());
         // SAFETY: the connection is open, and the argument of this control is an int.
-        let code = unsafe { (self.functions().file_control)(self.inner.raw, file, 10, on) };
+        let code = unsafe { (self.more().file_control)(self.inner.raw, file, 10, on) };
         self.check(code, "file_control")
     }
 
@@ -325,14 +335,14 @@ impl Connection {
         let mut version = 0u32;
         let (file, out) = (c"main".as_ptr(), (&raw mut version).cast());
         // SAFETY: the connection is open, and the argument of this control is an unsigned int.
-        let code = unsafe { (self.functions().file_control)(self.inner.raw, file, 35, out) };
+        let code = unsafe { (self.more().file_control)(self.inner.raw, file, 35, out) };
         self.check(code, "file_control").map(|()| version)
     }
 
     /// `sqlite3_db_cacheflush`.
     pub fn cache_flush(&self) -> Result<()> {
         // SAFETY: the connection is open.
-        let code = unsafe { (self.functions().db_cacheflush)(self.inner.raw) };
+        let code = unsafe { (self.more().db_cacheflush)(self.inner.raw) };
         self.check(code, "db_cacheflush")
     }
 
@@ -341,7 +351,7 @@ impl Connection {
         let (mut log, mut done) = (0, 0);
         // SAFETY: the connection is open and both results have a valid place.
         let code = unsafe {
-            (self.functions().wal_checkpoint_v2)(
+            (self.more().wal_checkpoint_v2)(
                 self.inner.raw,
                 c"main".as_ptr(),
                 mode,
@@ -357,9 +367,8 @@ impl Connection {
     pub fn serialize(&self) -> Result<Vec<u8>> {
         let mut size = 0i64;
         // SAFETY: the connection is open and `size` is a valid place.
-        let image = unsafe {
-            (self.functions().serialize)(self.inner.raw, c"main".as_ptr(), &raw mut size, 0)
-        };
+        let image =
+            unsafe { (self.more().serialize)(self.inner.raw, c"main".as_ptr(), &raw mut size, 0) };
         if image.is_null() {
             return Err(self.inner.error(self.extended_errcode().max(1), "serialize"));
         }
@@ -367,7 +376,7 @@ impl Connection {
         // SAFETY: the call returned an allocation of `size` bytes that is ours until freed.
         let copy = unsafe { std::slice::from_raw_parts(image, length) }.to_vec();
         // SAFETY: the image came from this library's allocator and is freed once.
-        unsafe { (self.functions().free)(image.cast()) };
+        unsafe { (self.more().free)(image.cast()) };
         Ok(copy)
     }
 
@@ -375,15 +384,27 @@ impl Connection {
     pub fn deserialize(&self, image: &[u8]) -> Result<()> {
         let length = image.len();
         // SAFETY: the allocator may be asked for any size.
-        let copy = unsafe { (self.functions().malloc64)(length as u64) }.cast::<u8>();
+        let copy = unsafe { (self.more().malloc64)(length as u64) }.cast::<u8>();
         assert!(!copy.is_null(), "out of memory for an image of {length} bytes");
         // SAFETY: `copy` was allocated with `length` bytes and cannot overlap the borrowed image.
         unsafe { ptr::copy_nonoverlapping(image.as_ptr(), copy, length) };
         let size = i64::try_from(length).expect("an image fits in memory");
         // SAFETY: FREEONCLOSE and RESIZEABLE (1 | 2) hand the allocation over to SQLite.
         let code = unsafe {
-            (self.functions().deserialize)(self.inner.raw, c"main".as_ptr(), copy, size, size, 3)
+            (self.more().deserialize)(self.inner.raw, c"main".as_ptr(), copy, size, size, 3)
         };
         self.check(code, "deserialize")
     }
+}
+
+/// A C string as a text of our own; empty for null.
+///
+/// # Safety
+/// It is null, or ends with a zero byte and does not change during the call.
+pub(crate) unsafe fn text(c_string: *const c_char) -> String {
+    if c_string.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's contract.
+    unsafe { CStr::from_ptr(c_string) }.to_string_lossy().into_owned()
 }

@@ -1,8 +1,8 @@
 //! Callbacks: busy handler, authorizer, commit, rollback, update, pre-update and WAL hooks, and collations.
 
-use super::api::{Functions, RawDb, RawValue};
-use super::connection::Connection;
-use super::error::Result;
+use crate::api::{MoreFunctions, RawDb, RawValue};
+use crate::connection::Connection;
+use crate::error::Result;
 use crate::value::Value;
 use std::cmp::Ordering;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -71,7 +71,7 @@ type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 /// Closures that SQLite holds pointers to. Boxed twice: the outer box gives a thin, stable address.
 #[derive(Default)]
 #[allow(clippy::box_collection, clippy::redundant_allocation)]
-pub(super) struct Hooks {
+pub(crate) struct Hooks {
     busy: Option<Box<BusyHandler>>,
     authorizer: Option<Box<Authorizer>>,
     commit: Option<Box<CommitHook>>,
@@ -174,7 +174,7 @@ unsafe extern "C" fn call_autovacuum(
 }
 
 /// A value that is only valid while the hook runs.
-fn value_of(functions: &Functions, value: *mut RawValue) -> Value {
+fn value_of(functions: &MoreFunctions, value: *mut RawValue) -> Value {
     // SAFETY: SQLite has just given the value, which is protected; the type is asked before anything that could convert it.
     match unsafe { (functions.value_type)(value) } {
         // SAFETY: as above.
@@ -200,7 +200,12 @@ fn value_of(functions: &Functions, value: *mut RawValue) -> Value {
 }
 
 /// Asks everything that a pre-update hook may ask.
-fn row_before(functions: &Functions, db: *mut RawDb, change: RowChange, after: i64) -> RowBefore {
+fn row_before(
+    functions: &MoreFunctions,
+    db: *mut RawDb,
+    change: RowChange,
+    after: i64,
+) -> RowBefore {
     type Ask = unsafe extern "C" fn(*mut RawDb, c_int, *mut *mut RawValue) -> c_int;
     // SAFETY: called from within the hook, where SQLite allows it.
     let columns = unsafe { (functions.preupdate_count)(db) };
@@ -295,9 +300,8 @@ impl Connection {
         let mut slot: Option<Box<Authorizer>> = Some(Box::new(Box::new(authorizer)));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_authorizer` expects and lives until it is replaced below.
-        let code = unsafe {
-            (self.functions().set_authorizer)(self.inner.raw, Some(call_authorizer), context)
-        };
+        let code =
+            unsafe { (self.more().set_authorizer)(self.inner.raw, Some(call_authorizer), context) };
         hooks.authorizer = slot;
         self.check(code, "set_authorizer")
     }
@@ -308,7 +312,7 @@ impl Connection {
         let mut slot: Option<Box<CommitHook>> = Some(Box::new(Box::new(hook)));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_commit` expects and lives until it is replaced below.
-        unsafe { (self.functions().commit_hook)(self.inner.raw, Some(call_commit), context) };
+        unsafe { (self.more().commit_hook)(self.inner.raw, Some(call_commit), context) };
         hooks.commit = slot;
     }
 
@@ -318,7 +322,7 @@ impl Connection {
         let mut slot: Option<Box<RollbackHook>> = Some(Box::new(Box::new(hook)));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_rollback` expects and lives until it is replaced below.
-        unsafe { (self.functions().rollback_hook)(self.inner.raw, Some(call_rollback), context) };
+        unsafe { (self.more().rollback_hook)(self.inner.raw, Some(call_rollback), context) };
         hooks.rollback = slot;
     }
 
@@ -328,13 +332,13 @@ impl Connection {
         let mut slot: Option<Box<ChangeHook>> = Some(Box::new(Box::new(hook)));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_update` expects and lives until it is replaced below.
-        unsafe { (self.functions().update_hook)(self.inner.raw, Some(call_update), context) };
+        unsafe { (self.more().update_hook)(self.inner.raw, Some(call_update), context) };
         hooks.update = slot;
     }
 
     /// Sets the pre-update hook.
     pub fn preupdate_hook(&self, mut hook: impl FnMut(RowBefore) + Send + 'static) {
-        let functions = self.functions();
+        let functions = self.more();
         let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
         let mut slot: Option<Box<PreupdateHook>> =
             Some(Box::new(Box::new(move |db, change, after| {
@@ -342,7 +346,7 @@ impl Connection {
             })));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_preupdate` expects and lives until it is replaced below.
-        unsafe { (self.functions().preupdate_hook)(self.inner.raw, Some(call_preupdate), context) };
+        unsafe { (self.more().preupdate_hook)(self.inner.raw, Some(call_preupdate), context) };
         hooks.preupdate = slot;
     }
 
@@ -352,7 +356,7 @@ impl Connection {
         let mut slot: Option<Box<WalHook>> = Some(Box::new(Box::new(hook)));
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_wal` expects and lives until it is replaced below.
-        unsafe { (self.functions().wal_hook)(self.inner.raw, Some(call_wal), context) };
+        unsafe { (self.more().wal_hook)(self.inner.raw, Some(call_wal), context) };
         hooks.wal = slot;
     }
 
@@ -362,11 +366,11 @@ impl Connection {
         // SAFETY: the connection is open and `snapshot` is a valid place for the result.
         let code = unsafe {
             let name = c"main".as_ptr();
-            (self.functions().snapshot_get)(self.inner.raw, name, &raw mut snapshot)
+            (self.more().snapshot_get)(self.inner.raw, name, &raw mut snapshot)
         };
         if !snapshot.is_null() {
             // SAFETY: the object was made just above and is not used any more.
-            unsafe { (self.functions().snapshot_free)(snapshot) };
+            unsafe { (self.more().snapshot_free)(snapshot) };
         }
         self.check(code, "snapshot_get")
     }
@@ -381,8 +385,8 @@ impl Connection {
         let context = context_of(&mut slot);
         // SAFETY: the context is of the type that `call_autovacuum` expects and lives until it is replaced below.
         let code = unsafe {
-            let call = Some(call_autovacuum as super::api::AutovacuumFn);
-            (self.functions().autovacuum_pages)(self.inner.raw, call, context, None)
+            let call = Some(call_autovacuum as crate::api::AutovacuumFn);
+            (self.more().autovacuum_pages)(self.inner.raw, call, context, None)
         };
         hooks.autovacuum = slot;
         self.check(code, "autovacuum_pages")
@@ -393,11 +397,11 @@ impl Connection {
         let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
         let mut slot: Option<Box<Called>> = Some(Box::new(Box::new(hook)));
         let context = context_of(&mut slot);
-        let compare = Some(compare_and_call as super::api::CompareFn);
+        let compare = Some(compare_and_call as crate::api::CompareFn);
         // SAFETY: the name is NUL-terminated, 1 is UTF-8, and the context lives until it is replaced below.
         let code = unsafe {
             let name = c"called".as_ptr();
-            (self.functions().create_collation_v2)(self.inner.raw, name, 1, context, compare, None)
+            (self.more().create_collation_v2)(self.inner.raw, name, 1, context, compare, None)
         };
         hooks.called = slot;
         self.check(code, "create_collation")
@@ -406,10 +410,10 @@ impl Connection {
     /// Registers the collation `reversed`: BINARY the other way round, an application's own.
     pub fn create_reversed_collation(&self) -> Result<()> {
         let name = CString::new("reversed").expect("no NUL byte");
-        let compare = Some(compare_reversed as super::api::CompareFn);
+        let compare = Some(compare_reversed as crate::api::CompareFn);
         // SAFETY: the name is NUL-terminated, 1 is UTF-8, and the comparison needs no context.
         let code = unsafe {
-            (self.functions().create_collation_v2)(
+            (self.more().create_collation_v2)(
                 self.inner.raw,
                 name.as_ptr(),
                 1,

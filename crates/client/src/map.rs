@@ -1,9 +1,9 @@
 //! The key-value API of `plait.h`.
 
-use super::api::{MapFunctions, RawCursor, RawItem, RawKeyValue, RawMap, RawRange};
-use super::connection::{Connection, Inner};
-use super::error::Result;
-use crate::value::Value;
+use crate::api::{MapFunctions, RawCursor, RawItem, RawKeyValue, RawMap, RawRange};
+use crate::connection::{Connection, Inner};
+use crate::error::Result;
+use crate::value::{Value, ValueRef};
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -26,32 +26,38 @@ const DONE: c_int = 101;
 const NONE: RawKeyValue =
     RawKeyValue { kind: 0, integer: 0, real: 0.0, data: ptr::null(), size: 0 };
 
-fn raw(value: Option<&Value>) -> RawKeyValue {
+fn raw<'a>(value: Option<impl Into<ValueRef<'a>>>) -> RawKeyValue {
     let bytes = |kind, bytes: &[u8]| RawKeyValue {
         kind,
         data: bytes.as_ptr().cast(),
         size: i64::try_from(bytes.len()).expect("it fits in memory"),
         ..NONE
     };
-    match value {
+    match value.map(Into::into) {
         None => NONE,
-        Some(Value::Integer(value)) => RawKeyValue { kind: 1, integer: *value, ..NONE },
-        Some(Value::Real(value)) => RawKeyValue { kind: 2, real: *value, ..NONE },
-        Some(Value::Text(text)) => bytes(3, text),
-        Some(Value::Blob(blob)) => bytes(4, blob),
-        Some(Value::Null) => RawKeyValue { kind: 5, ..NONE },
+        Some(ValueRef::Integer(integer)) => RawKeyValue { kind: 1, integer, ..NONE },
+        Some(ValueRef::Real(real)) => RawKeyValue { kind: 2, real, ..NONE },
+        Some(ValueRef::Text(text)) => bytes(3, text),
+        Some(ValueRef::Blob(blob)) => bytes(4, blob),
+        Some(ValueRef::Null) => RawKeyValue { kind: 5, ..NONE },
+    }
+}
+
+/// The bytes of an answer that is text or a blob.
+///
+/// # Safety
+/// It is the answer of a call that has just returned, and the next call comes after the bytes were used.
+unsafe fn answered(value: &RawKeyValue) -> &[u8] {
+    match usize::try_from(value.size).expect("a size is not negative") {
+        0 => &[],
+        // SAFETY: the caller's contract: the library keeps so many bytes there until the next call.
+        size => unsafe { std::slice::from_raw_parts(value.data.cast(), size) },
     }
 }
 
 fn cooked(value: &RawKeyValue) -> Option<Value> {
-    let bytes = || {
-        let size = usize::try_from(value.size).expect("a size is not negative");
-        if size == 0 {
-            return Vec::new();
-        }
-        // SAFETY: the call that set it has just returned: its bytes are there.
-        unsafe { std::slice::from_raw_parts(value.data.cast::<u8>(), size) }.to_vec()
-    };
+    // SAFETY: the call that set it has just returned.
+    let bytes = || unsafe { answered(value) }.to_vec();
     match value.kind {
         0 => None,
         1 => Some(Value::Integer(value.integer)),
@@ -190,15 +196,14 @@ impl Connection {
     pub fn defensive(&self) -> Result<()> {
         // SAFETY: the connection is open; this option takes an int and a place that may be null. A function of variable
         // arguments takes these as one of fixed ones does on this platform.
-        let code =
-            unsafe { (self.functions().db_config)(self.inner.raw, 1010, 1, ptr::null_mut()) };
+        let code = unsafe { (self.more().db_config)(self.inner.raw, 1010, 1, ptr::null_mut()) };
         self.check(code, "db_config")
     }
 
     /// `sqlite3_limit` for `SQLITE_LIMIT_LENGTH`.
     pub fn limit_length(&self, bytes: i32) {
         // SAFETY: the connection is open.
-        unsafe { (self.functions().limit)(self.inner.raw, 0, bytes) };
+        unsafe { (self.more().limit)(self.inner.raw, 0, bytes) };
     }
 
     /// `plait_ticket` of the main database.
@@ -221,14 +226,14 @@ impl Connection {
         self.inner.check(code, "durable").map(|()| ticket)
     }
 
-    /// `plait_wait` without an end.
-    pub fn wait_for_ticket(&self, ticket: i64) -> Result<()> {
+    /// `plait_wait` without an end: whether it is on disk.
+    pub fn wait_for_ticket(&self, ticket: i64) -> Result<bool> {
         let mut durable = 0;
         // SAFETY: as in `ticket`.
         let code = unsafe {
             (functions(&self.inner).wait)(self.inner.raw, ptr::null(), ticket, -1, &raw mut durable)
         };
-        self.inner.check(code, "wait")
+        self.inner.check(code, "wait").map(|()| durable != 0)
     }
 
     /// `plait_map_open`.
@@ -271,15 +276,29 @@ impl Map {
         Ok(cooked(&out))
     }
 
-    /// `plait_get` of text or bytes: their size, without a copy of them.
-    pub fn size_of(&self, key: &Value) -> Result<Option<usize>> {
+    /// `plait_get` of text or bytes: shows them where they are, and says whether they are there.
+    pub fn visit<'a>(
+        &self,
+        key: impl Into<ValueRef<'a>>,
+        found: impl FnOnce(&[u8]),
+    ) -> Result<bool> {
         let mut out = NONE;
         // SAFETY: as in `get`.
         let code = unsafe { (self.functions().get)(self.raw, raw(Some(key)), &raw mut out) };
-        if code != 0 {
-            self.check(code, "get")?;
+        self.check(code, "get")?;
+        if out.kind == NONE.kind {
+            return Ok(false);
         }
-        Ok((out.kind != NONE.kind).then_some(out.size as usize))
+        // SAFETY: the call has just returned.
+        found(unsafe { answered(&out) });
+        Ok(true)
+    }
+
+    /// `plait_get` of text or bytes: their size, without a copy of them.
+    pub fn size_of(&self, key: &Value) -> Result<Option<usize>> {
+        let mut size = 0;
+        let is_there = self.visit(key, |bytes| size = bytes.len())?;
+        Ok(is_there.then_some(size))
     }
 
     /// `plait_contains`.
@@ -337,21 +356,29 @@ impl Map {
     }
 
     /// `plait_insert`.
-    pub fn insert(&self, key: &Value, value: &Value) -> Result<bool> {
+    pub fn insert<'a>(
+        &self,
+        key: impl Into<ValueRef<'a>>,
+        value: impl Into<ValueRef<'a>>,
+    ) -> Result<bool> {
         let (key, value) = (raw(Some(key)), raw(Some(value)));
         // SAFETY: as in `get`.
         self.told("insert", |done| unsafe { (self.functions().insert)(self.raw, key, value, done) })
     }
 
     /// `plait_update`.
-    pub fn update(&self, key: &Value, value: &Value) -> Result<bool> {
+    pub fn update<'a>(
+        &self,
+        key: impl Into<ValueRef<'a>>,
+        value: impl Into<ValueRef<'a>>,
+    ) -> Result<bool> {
         let (key, value) = (raw(Some(key)), raw(Some(value)));
         // SAFETY: as in `get`.
         self.told("update", |done| unsafe { (self.functions().update)(self.raw, key, value, done) })
     }
 
     /// `plait_delete`.
-    pub fn delete(&self, key: &Value) -> Result<bool> {
+    pub fn delete<'a>(&self, key: impl Into<ValueRef<'a>>) -> Result<bool> {
         let key = raw(Some(key));
         // SAFETY: as in `get`.
         self.told("delete", |done| unsafe { (self.functions().delete)(self.raw, key, done) })
@@ -593,9 +620,9 @@ unsafe extern "C" fn next_row(
         Some(Ok(row)) => {
             let (row_key, row_value) = source.current.insert(row);
             // SAFETY: it is a valid place by the contract of `plait_load`.
-            unsafe { key.write(raw(Some(row_key))) };
+            unsafe { key.write(raw(Some(&*row_key))) };
             // SAFETY: as above.
-            unsafe { value.write(raw(Some(row_value))) };
+            unsafe { value.write(raw(Some(&*row_value))) };
             ROW
         }
     }
@@ -630,7 +657,7 @@ impl MapCursor {
         match call(self.functions(), &raw mut key, &raw mut value) {
             ROW => Ok(cooked(&key).zip(cooked(&value))),
             DONE => Ok(None),
-            code => Err(self.connection.check(code, "cursor").expect_err("it is an error")),
+            code => Err(self.connection.error(code, "cursor")),
         }
     }
 
@@ -663,8 +690,39 @@ impl MapCursor {
         match unsafe { (self.functions().cursor_next)(self.raw, &raw mut key, &raw mut value) } {
             ROW => Ok(Some((key.integer, value.size as usize))),
             DONE => Ok(None),
-            code => Err(self.connection.check(code, "cursor").expect_err("it is an error")),
+            code => Err(self.connection.error(code, "cursor")),
         }
+    }
+
+    /// Shows up to `count` values of text or bytes where they are, from the first key at or above `from`, or from where it is; says how many.
+    pub fn visit<'a>(
+        &mut self,
+        from: Option<impl Into<ValueRef<'a>>>,
+        count: u64,
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<u64> {
+        const AT_LEAST: c_int = 1;
+        let (f, cursor, no_key) = (self.functions(), self.raw, ptr::null_mut());
+        let mut from = from.map(Into::into);
+        let mut value = NONE;
+        for number in 0..count {
+            let out = &raw mut value;
+            let code = match from.take() {
+                // SAFETY: the cursor is open, the key lives through the call, and the place is valid.
+                Some(key) => unsafe {
+                    (f.cursor_seek)(cursor, raw(Some(key)), AT_LEAST, no_key, out)
+                },
+                // SAFETY: as above.
+                None => unsafe { (f.cursor_next)(cursor, no_key, out) },
+            };
+            match code {
+                // SAFETY: the call has just returned.
+                ROW => found(unsafe { answered(&value) }),
+                DONE => return Ok(number),
+                code => return Err(self.connection.error(code, "a cursor")),
+            }
+        }
+        Ok(count)
     }
 
     /// `plait_cursor_prev`.
@@ -687,6 +745,17 @@ impl MapCursor {
         let target = raw(Some(target));
         // SAFETY: as in `first`; the target lives through the call.
         self.moved(|f, key, value| unsafe { (f.cursor_seek)(cursor, target, how, key, value) })
+    }
+
+    /// Closes it and says whether that went well.
+    pub fn close(self) -> Result<()> {
+        let cursor = std::mem::ManuallyDrop::new(self);
+        // SAFETY: closed once: `ManuallyDrop` keeps the destructor from doing it again.
+        let code = unsafe { (cursor.functions().cursor_close)(cursor.raw) };
+        let outcome = cursor.connection.check(code, "cursor_close");
+        // SAFETY: the share of the connection is taken out once and dropped here.
+        drop(unsafe { ptr::read(&raw const cursor.connection) });
+        outcome
     }
 }
 

@@ -1,4 +1,4 @@
-//! SQLite's five storage classes as one Rust type.
+//! SQLite's five storage classes as one Rust type, and as one that borrows.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,6 +18,33 @@ pub enum Value {
     Text(Vec<u8>),
     /// A blob.
     Blob(Vec<u8>),
+}
+
+/// A [`Value`] that borrows its bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum ValueRef<'a> {
+    /// SQL NULL.
+    Null,
+    /// A 64-bit signed integer.
+    Integer(i64),
+    /// A double.
+    Real(f64),
+    /// Text as UTF-8 bytes.
+    Text(&'a [u8]),
+    /// A blob.
+    Blob(&'a [u8]),
+}
+
+impl<'a> From<&'a Value> for ValueRef<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Integer(value) => Self::Integer(*value),
+            Value::Real(value) => Self::Real(*value),
+            Value::Text(text) => Self::Text(text),
+            Value::Blob(bytes) => Self::Blob(bytes),
+        }
+    }
 }
 
 impl PartialEq for Value {
