@@ -12,7 +12,7 @@ dist:
 
 # The main job on a real file, beside stock SQLite: about a minute after the build.
 demo:
-	$(XTASK) dist --no-suite
+	$(XTASK) dist --demo
 	dist/bin/plait demo
 
 # Formatting, lints, house rules.

@@ -5,6 +5,7 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | [`manifest`] | what cargo says of a manifest |
 //! | [`upstream`] | where SQLite's sources are, and that they are the pinned ones |
 //! | [`sections`] | the amalgamation as lines and sections |
 //! | [`edits`] | the list of changed lines |
@@ -17,6 +18,7 @@
 pub mod edits;
 pub mod exports;
 pub mod flags;
+pub mod manifest;
 pub mod prototypes;
 pub mod sections;
 pub mod splice;

@@ -14,8 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cargo_metadata::{CargoOpt, MetadataCommand};
 use sha2::{Digest as _, Sha256};
+
+use crate::manifest;
 
 /// The version of SQLite that the edits in [`crate::edits`] were written for.
 pub const SQLITE_VERSION: &str = "3.54.1";
@@ -119,36 +120,27 @@ fn verified_files(package: &Package, workspace: &Path) -> Result<Vec<PathBuf>> {
 fn package_root(package: &Package, workspace: &Path) -> Result<PathBuf> {
     let manifest = workspace.join(package.manifest);
     // Without the network first: cargo would otherwise want to look at the registry's index.
-    let metadata = query(&manifest, &["--frozen"])
-        .or_else(|_| query(&manifest, &["--locked"]))
+    let metadata = manifest::metadata(Some(&manifest), "--frozen")
+        .or_else(|_| manifest::metadata(Some(&manifest), "--locked"))
         .with_context(|| {
             format!(
                 "cannot fetch {} {} from crates.io (needed once; see {})",
                 package.name, package.version, package.manifest
             )
         })?;
-    let mut found = metadata.packages.iter().filter(|p| p.name.as_str() == package.name);
+    let mut found = manifest::packages(&metadata)?.iter().filter(|p| p["name"] == package.name);
     let (Some(hit), None) = (found.next(), found.next()) else {
         bail!("{} does not name {} once", package.manifest, package.name);
     };
     ensure!(
-        hit.version.to_string() == package.version,
+        hit["version"] == package.version,
         "{} locks {} {}, the build expects {}",
         package.manifest,
         package.name,
-        hit.version,
+        hit["version"],
         package.version
     );
-    let root = hit.manifest_path.parent().context("a manifest lies in a directory")?;
-    Ok(root.as_std_path().to_owned())
-}
-
-fn query(manifest: &Path, how: &[&str]) -> cargo_metadata::Result<cargo_metadata::Metadata> {
-    MetadataCommand::new()
-        .manifest_path(manifest)
-        .features(CargoOpt::SomeFeatures(Vec::new()))
-        .other_options(how.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())
-        .exec()
+    Ok(manifest::path(hit)?.parent().context("a manifest lies in a directory")?.to_owned())
 }
 
 /// Fails unless the file at `path` has exactly the given SHA-256.

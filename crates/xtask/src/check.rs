@@ -17,6 +17,7 @@ use crate::toolchain::run_visibly;
 use crate::workspace::Workspace;
 
 /// A breach of a rule.
+#[derive(Clone)]
 struct Finding {
     path: PathBuf,
     /// Counted from 1; 0 when the finding is about the file as a whole.
@@ -33,7 +34,7 @@ pub fn run() -> Result<()> {
         findings.extend(text::check(file));
         findings.extend(functions::check(file));
     }
-    findings.extend(dependencies::check()?);
+    findings.extend(dependencies::check(&workspace)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(Finding {

@@ -11,6 +11,8 @@
 //! sanitize/lib/libsqlite3.so.0                      with --sanitizers
 //! ```
 //!
+//! `--demo` leaves out all that `plait demo` does not need: headers, the static library, shells and the suite.
+//!
 //! Outputs are made in cargo's target directory and copied from there, each by way of a rename, so
 //! that a program that runs from the directory keeps the files it has mapped. Steps whose
 //! inputs have not changed are skipped (see [`crate::toolchain::Stamp`]).
@@ -44,6 +46,8 @@ pub struct Request {
     pub stock_only: bool,
     /// Without the evaluation suite, which takes longest to build.
     pub no_suite: bool,
+    /// Nothing but both shared libraries and the command.
+    pub demo: bool,
     /// Cargo features of the evaluation suite: peers that take long to build. Those of the last time when left out.
     pub peers: Option<String>,
 }
@@ -79,24 +83,32 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
         return stock::build(&context).map(drop);
     }
     // The stock library is one call of the compiler for a minute: beside it cargo has the other processors.
+    let stock = || match request.demo {
+        true => stock::shared(&context).map(|_| None),
+        false => stock::build(&context).map(Some),
+    };
     let shell = thread::scope(|scope| {
-        let stock = scope.spawn(|| stock::build(&context));
+        let stock = scope.spawn(stock);
         let ours = ours(&context, &request);
         let shell = stock.join().unwrap_or_else(|panic| resume_unwind(panic));
         ours.and(shell)
     })?;
-    programs::shell(&context, &shell)
+    shell.map_or(Ok(()), |shell| programs::shell(&context, &shell))
 }
 
 fn ours(context: &Context, request: &Request) -> Result<()> {
     library::build(context)?;
+    programs::command(context)?;
+    if request.demo {
+        return Ok(());
+    }
+    library::build_for_linking(context)?;
     if request.crash_points {
         library::build_with_crash_points(context)?;
     }
     if request.sanitizers {
         library::build_with_sanitizers(context)?;
     }
-    programs::command(context)?;
     if request.no_suite { Ok(()) } else { programs::suite(context) }
 }
 

@@ -38,6 +38,9 @@ enum Task {
         /// Leave out the evaluation suite, which takes longest to build.
         #[arg(long)]
         no_suite: bool,
+        /// Build what `plait demo` needs alone: both shared libraries and the command.
+        #[arg(long, conflicts_with_all = ["crash_points", "sanitizers", "stock_only", "peers"])]
+        demo: bool,
         /// Cargo features of the evaluation suite: peers that take long to build. Remembered.
         #[arg(long)]
         peers: Option<String>,
@@ -47,8 +50,9 @@ enum Task {
 fn main() -> Result<()> {
     match Cli::parse().task {
         Task::Check => check::run(),
-        Task::Dist { out, crash_points, sanitizers, stock_only, no_suite, peers } => {
-            let what = dist::Request { crash_points, sanitizers, stock_only, no_suite, peers };
+        Task::Dist { out, crash_points, sanitizers, stock_only, no_suite, demo, peers } => {
+            let what =
+                dist::Request { crash_points, sanitizers, stock_only, no_suite, demo, peers };
             dist::run(&out, what)
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use cargo_metadata::MetadataCommand;
+use plait_splice::manifest;
 
 /// The directories that tasks read from and write to.
 pub struct Workspace {
@@ -16,13 +16,9 @@ pub struct Workspace {
 impl Workspace {
     /// Asks cargo, which knows about `CARGO_TARGET_DIR` and configuration files.
     pub fn locate() -> Result<Self> {
-        let metadata = MetadataCommand::new()
-            .no_deps()
-            .exec()
-            .context("cannot read the workspace manifest")?;
-        Ok(Self {
-            root: metadata.workspace_root.into_std_path_buf(),
-            target: metadata.target_directory.into_std_path_buf(),
-        })
+        let metadata =
+            manifest::metadata(None, "--no-deps").context("cannot read the workspace manifest")?;
+        let directory = |name| manifest::text(&metadata, name).map(PathBuf::from);
+        Ok(Self { root: directory("workspace_root")?, target: directory("target_directory")? })
     }
 }

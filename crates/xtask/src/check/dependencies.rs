@@ -1,11 +1,11 @@
 //! The direction of dependencies: `cli -> sqlite -> engine`, and no arrow back.
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result};
-use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+use anyhow::Result;
+use plait_splice::manifest;
+use serde_json::Value;
 
 use super::Finding;
+use crate::workspace::Workspace;
 
 /// Packages of the workspace, and which others each may be built from. Build scripts are tools and not
 /// part of what is built.
@@ -22,28 +22,30 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Compares every manifest with [`ALLOWED`].
-pub fn check() -> Result<Vec<Finding>> {
-    let metadata =
-        MetadataCommand::new().no_deps().exec().context("cannot read the workspace manifest")?;
-    let names: Vec<&str> = metadata.packages.iter().map(|p| p.name.as_str()).collect();
-    Ok(metadata.packages.iter().flat_map(|package| breaches(package, &names)).collect())
+pub fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
+    let metadata = manifest::metadata(Some(&workspace.root.join("Cargo.toml")), "--no-deps")?;
+    let packages = manifest::packages(&metadata)?;
+    let names: Vec<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
+    let breaches = packages.iter().map(|package| breaches(package, &names));
+    Ok(breaches.collect::<Result<Vec<_>>>()?.concat())
 }
 
-fn breaches(package: &Package, workspace: &[&str]) -> Vec<Finding> {
-    let name = package.name.as_str();
+fn breaches(package: &Value, workspace: &[&str]) -> Result<Vec<Finding>> {
+    let name = manifest::text(package, "name")?;
+    let path = manifest::path(package)?;
     let allowed = ALLOWED.iter().find(|(of, _)| *of == name);
-    let finding =
-        |what| Finding { path: PathBuf::from(package.manifest_path.as_str()), line: 0, what };
+    let finding = |what| Finding { path: path.to_owned(), line: 0, what };
     let Some((_, allowed)) = allowed else {
-        return vec![finding(format!(
+        return Ok(vec![finding(format!(
             "{name} has no place in the order of packages: give it one in xtask/src/check/dependencies.rs"
-        ))];
+        ))]);
     };
-    package
-        .dependencies
-        .iter()
-        .filter(|d| d.kind == DependencyKind::Normal)
-        .filter(|d| workspace.contains(&d.name.as_str()) && !allowed.contains(&d.name.as_str()))
-        .map(|d| finding(format!("{name} must not depend on {}", d.name)))
-        .collect()
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    Ok(dependencies
+        // Those of build scripts and tests have a kind.
+        .filter(|dependency| dependency["kind"].is_null())
+        .filter_map(|dependency| dependency["name"].as_str())
+        .filter(|on| workspace.contains(on) && !allowed.contains(on))
+        .map(|on| finding(format!("{name} must not depend on {on}")))
+        .collect())
 }

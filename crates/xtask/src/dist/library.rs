@@ -11,14 +11,24 @@ use plait_splice::{exports, upstream};
 use super::{Context, install, link};
 use crate::toolchain::{Stamp, run, run_visibly};
 
-/// Builds the library in all its forms, and its headers.
+/// Builds the shared library, and with it the `plait` command.
+///
+/// One call of cargo makes both: in two of them what they depend on would have other features each time, and be compiled twice, with all of SQLite.
 pub fn build(context: &Context) -> Result<()> {
+    let shared = shared(context, &["--package", "plait-cli"], &cache(context))?;
     let lib = context.out.join("lib");
-    let cache = context.cache.join("plait");
-    let shared = shared(context, &[], &cache)?;
     install::file(&shared, &lib, exports::SONAME)?;
-    install::link(exports::SONAME, &lib, "libsqlite3.so")?;
-    let archive = archive(context, &cache)?;
+    install::link(exports::SONAME, &lib, "libsqlite3.so")
+}
+
+fn cache(context: &Context) -> PathBuf {
+    context.cache.join("plait")
+}
+
+/// Makes the library that programs link statically, and installs what they are compiled with; after [`build`].
+pub fn build_for_linking(context: &Context) -> Result<()> {
+    let lib = context.out.join("lib");
+    let archive = archive(context, &cache(context))?;
     install::file(&archive, &lib, "libsqlite3.a")?;
     install::text(&pkg_config(), &lib.join("pkgconfig"), "sqlite3.pc")?;
 
@@ -58,10 +68,10 @@ fn cargo(context: &Context) -> Command {
     cargo
 }
 
-/// Lets cargo make the archive and links it into a shared library in `cache`.
-fn shared(context: &Context, features: &[&str], cache: &Path) -> Result<PathBuf> {
+/// Lets cargo make the archive, with further arguments, and links it into a shared library in `cache`.
+fn shared(context: &Context, further: &[&str], cache: &Path) -> Result<PathBuf> {
     let mut cargo = cargo(context);
-    cargo.args(features);
+    cargo.args(further);
     link_what_is_made(context, cargo, &context.workspace.target, &[], cache)
 }
 

@@ -13,21 +13,20 @@ pub fn shell(context: &Context, shell: &Path) -> Result<()> {
     install::file(shell, &context.out.join("bin"), "sqlite3")
 }
 
-/// Builds the `plait` command.
+/// Installs the `plait` command, which was built with the library.
 pub fn command(context: &Context) -> Result<()> {
-    build_and_install(context, &["--package", "plait-cli"], "plait")
+    installed(context, "plait")
 }
 
 /// Builds the evaluation suite.
 pub fn suite(context: &Context) -> Result<()> {
-    let suite = ["--package", "plait-bench", "--features", &context.peers];
-    build_and_install(context, &suite, "plait-bench")
-}
-
-fn build_and_install(context: &Context, package: &[&str], program: &str) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&context.workspace.root).args(["build", "--quiet", "--release"]);
-    run_visibly(cargo.args(package))?;
+    run_visibly(cargo.args(["--package", "plait-bench", "--features", &context.peers]))?;
+    installed(context, "plait-bench")
+}
+
+fn installed(context: &Context, program: &str) -> Result<()> {
     let made = context.workspace.target.join("release").join(program);
     install::file(&made, &context.out.join("bin"), program)
 }

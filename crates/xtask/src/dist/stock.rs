@@ -9,17 +9,25 @@ use plait_splice::{exports, flags};
 use super::{Context, install, link, shell};
 use crate::toolchain::Stamp;
 
-/// Builds the unspliced library and a shell that runs on it; returns the shell.
-pub fn build(context: &Context) -> Result<PathBuf> {
-    let cache = context.cache.join("stock");
-    let library = library(context, &cache)?;
+/// Builds the unspliced library; returns where it was made.
+pub fn shared(context: &Context) -> Result<PathBuf> {
+    let library = library(context, &cache(context))?;
     let lib = context.out.join("stock/lib");
     install::file(&library, &lib, exports::SONAME)?;
     install::link(exports::SONAME, &lib, "libsqlite3.so")?;
+    Ok(library)
+}
 
-    let program = shell::build(context, &context.amalgamation.header, &library, &cache)?;
+/// Builds it and a shell that runs on it; returns the shell.
+pub fn build(context: &Context) -> Result<PathBuf> {
+    let library = shared(context)?;
+    let program = shell::build(context, &context.amalgamation.header, &library, &cache(context))?;
     install::file(&program, &context.out.join("stock/bin"), "sqlite3")?;
     Ok(program)
+}
+
+fn cache(context: &Context) -> PathBuf {
+    context.cache.join("stock")
 }
 
 fn library(context: &Context, cache: &Path) -> Result<PathBuf> {
