@@ -4,10 +4,9 @@ use std::path::Path;
 
 use super::Need;
 use crate::engines::catalogue::{Entry, Kind};
-use crate::engines::{Begin, Durability, Settings};
-use crate::studies::{
-    Cell, Chart, Frame, Metric, Mode, Plan, Point, Series, Shape, Study, Tuning, X,
-};
+use crate::engines::{Begin, Durability};
+use crate::studies::draft::{Arm, Draft, Look, category, series};
+use crate::studies::{Metric, Mode, Plan, Point, Shape, Study};
 use crate::workloads::Workload;
 use crate::workloads::crew::{Amount, Place, Shift};
 use crate::workloads::transactions::Load;
@@ -177,7 +176,9 @@ fn serves_processes(kind: &Kind) -> bool {
 /// What is measured to answer a need, with a chart of it, and who cannot serve it and why.
 #[must_use]
 pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Plan, Vec<String>) {
-    let (mut cells, mut others) = (Vec::new(), Vec::new());
+    let mut draft = Draft::new(Study::Advise, Mode::Modern);
+    draft.on(0, medium);
+    let (mut lines, mut others) = (Vec::new(), Vec::new());
     for entry in engines {
         let Some(kind) = entry.engine() else {
             others.push(format!("{}: absent", entry.title));
@@ -192,66 +193,46 @@ pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Pla
             continue;
         }
         let fit = |o: &&Option| !need.survive_power_cut || o.durability == Durability::PowerCut;
-        cells.extend(
-            options(entry, kind).iter().filter(fit).map(|o| cell(need, entry, o, medium, seconds)),
-        );
+        for option in options(entry, kind).iter().filter(fit) {
+            let arm = Arm {
+                engine: entry.name.clone(),
+                here: true,
+                id: format!("{}/{}", entry.name, option.label),
+                label: format!("{}: {}", entry.title, option.label),
+                settings: option.settings.iter().copied().collect(),
+                durability: option.durability,
+            };
+            let cell = draft.cell(&arm, &arm.id, &workload(need, option, seconds));
+            let point = cell.map(|cell| Point { x: category("commits"), cell, phase: None });
+            lines.push(series(&arm.label, &arm.engine, [point]));
+        }
     }
-    let charts = vec![chart(&cells)];
-    (Plan { cells, charts }, others)
+    let look = Look {
+        id: "",
+        title: "What can serve the need",
+        note: "Transactions of random reads and one update, all counters verified.",
+        shape: Shape::Bars,
+        metric: Metric::PerSecond,
+        x_title: "",
+        logarithmic: true,
+    };
+    draft.chart(look, lines, Vec::new());
+    (draft.finish(), others)
 }
 
-fn chart(cells: &[Cell]) -> Chart {
-    let series = cells.iter().map(|cell| Series {
-        label: cell.label.clone(),
-        engine: cell.engine.clone(),
-        points: vec![Point {
-            x: X::Category("commits".into()),
-            cell: cell.id.clone(),
-            phase: None,
-        }],
-    });
-    Chart {
-        frame: Frame {
-            id: "advise".into(),
-            study: Study::Advise,
-            mode: Mode::Modern,
-            title: "What can serve the need".into(),
-            note: "Transactions of random reads and one update, all counters verified.".into(),
-            shape: Shape::Bars,
-            metric: Metric::PerSecond,
-            x_title: String::new(),
-            logarithmic: true,
+fn workload(need: &Need, option: &Option, seconds: f64) -> Workload {
+    Workload::Transactions(Load {
+        rows: need.measured_rows(),
+        value_bytes: need.value_bytes,
+        reads: need.reads,
+        updates: 1,
+        begin: option.begin,
+        shift: Shift {
+            workers: need.writers,
+            amount: Amount::Seconds(seconds),
+            due_per_second: None,
+            count_start_and_stop: false,
         },
-        series: series.collect(),
-        published: Vec::new(),
-    }
-}
-
-fn cell(need: &Need, entry: &Entry, option: &Option, medium: &Path, seconds: f64) -> Cell {
-    let settings: Settings = option.settings.iter().copied().collect();
-    Cell {
-        id: format!("advise/{}/{}", entry.name, option.label),
-        study: Study::Advise,
-        mode: Mode::Modern,
-        engine: entry.name.clone(),
-        label: format!("{}: {}", entry.title, option.label),
-        tuning: Tuning::of(&settings),
-        settings,
-        durability: option.durability,
-        workload: Workload::Transactions(Load {
-            rows: need.measured_rows(),
-            value_bytes: need.value_bytes,
-            reads: need.reads,
-            updates: 1,
-            begin: option.begin,
-            shift: Shift {
-                workers: need.writers,
-                amount: Amount::Seconds(seconds),
-                due_per_second: None,
-                count_start_and_stop: false,
-            },
-            place: if need.processes { Place::Processes } else { Place::Threads },
-        }),
-        medium: medium.to_owned(),
-    }
+        place: if need.processes { Place::Processes } else { Place::Threads },
+    })
 }

@@ -7,28 +7,12 @@
 
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use procfs::process::Process;
 
 use super::phase::Usage;
-
-fn seconds(time: libc::timeval) -> f64 {
-    time.tv_sec as f64 + time.tv_usec as f64 / 1e6
-}
-
-fn of(who: libc::c_int) -> libc::rusage {
-    // SAFETY: rusage is a struct of integers, for which zero is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: a place of the right type.
-    unsafe { libc::getrusage(who, &raw mut usage) };
-    usage
-}
-
-/// The number after a name in `/proc/self/io`; 0 where the kernel does not tell.
-fn field(text: &str, name: &str) -> u64 {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
-        .unwrap_or(0)
-}
 
 /// The usage of this process, of its descendants, and of its children that have ended, since they began.
 #[must_use]
@@ -39,30 +23,31 @@ pub fn so_far() -> Usage {
 /// As [`so_far`], without some children that measure themselves.
 #[must_use]
 pub fn of_others(except: &[u32]) -> Usage {
-    let mut sum = io_of("self");
-    for usage in [of(libc::RUSAGE_SELF), of(libc::RUSAGE_CHILDREN)] {
-        sum.user_cpu_s += seconds(usage.ru_utime);
-        sum.system_cpu_s += seconds(usage.ru_stime);
-        sum.context_switches += u64::try_from(usage.ru_nvcsw + usage.ru_nivcsw).unwrap_or(0);
+    let me = Process::myself().ok();
+    let mut sum = me.as_ref().map(io_of).unwrap_or_default();
+    for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
+        let Ok(usage) = getrusage(who) else { continue };
+        sum.user_cpu_s += usage.user_time().num_microseconds() as f64 / 1e6;
+        sum.system_cpu_s += usage.system_time().num_microseconds() as f64 / 1e6;
+        let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
+        sum.context_switches += u64::try_from(switches).unwrap_or(0);
     }
-    if has_children() {
-        let mut all = descendants("self");
-        all.retain(|id| !except.contains(id));
-        for id in all {
-            sum = plus(sum, of_living(id));
+    if let Some(me) = me.filter(|_| has_children()) {
+        let all = descendants(&me);
+        for process in all.iter().filter(|process| !except.contains(&process.pid().cast_unsigned()))
+        {
+            sum = plus(sum, of_living(process));
         }
     }
     sum
 }
 
 /// Written bytes and calls, as the kernel counts them; 0 where it does not tell.
-fn io_of(process: &str) -> Usage {
-    let io = std::fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
-    Usage {
-        written_bytes: field(&io, "wchar"),
-        write_calls: field(&io, "syscw"),
-        ..Usage::default()
-    }
+fn io_of(process: &Process) -> Usage {
+    process.io().map_or_else(
+        |_| Usage::default(),
+        |io| Usage { written_bytes: io.wchar, write_calls: io.syscw, ..Usage::default() },
+    )
 }
 
 /// Whether there is any child, living or not waited for: most trials have none and need not look further.
@@ -72,41 +57,29 @@ fn has_children() -> bool {
 }
 
 /// Children and theirs.
-fn descendants(process: &str) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let mut all: Vec<u32> = Vec::new();
-    for task in tasks {
-        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|id| id.parse().ok()) {
-            all.push(child);
-            all.extend(descendants(&child.to_string()));
-        }
-    }
-    all
+fn descendants(process: &Process) -> Vec<Process> {
+    let tasks = process.tasks().into_iter().flatten().flatten();
+    let children = tasks.flat_map(|task| task.children().unwrap_or_default());
+    let living = children.filter_map(|child| Process::new(child.cast_signed()).ok());
+    living.flat_map(|child| [descendants(&child), vec![child]].into_iter().flatten()).collect()
 }
 
 /// A process that may end at any time: what can no longer be read counts nothing.
-fn of_living(id: u32) -> Usage {
-    let read = |file| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
-    let stat = read("stat");
-    // The name stands in parentheses and may hold anything; proc(5) counts the fields behind it from 3.
-    let fields: Vec<&str> =
-        stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-    let ticks = |field: usize| -> f64 {
-        fields.get(field - 3).and_then(|text| text.parse().ok()).unwrap_or(0.0)
-    };
-    let status = read("status");
-    Usage {
-        user_cpu_s: (ticks(14) + ticks(16)) / TICKS_PER_SECOND,
-        system_cpu_s: (ticks(15) + ticks(17)) / TICKS_PER_SECOND,
-        context_switches: field(&status, "voluntary_ctxt_switches")
-            + field(&status, "nonvoluntary_ctxt_switches"),
-        ..io_of(&id.to_string())
+fn of_living(process: &Process) -> Usage {
+    let mut usage = io_of(process);
+    if let Ok(stat) = process.stat() {
+        let seconds = |own: u64, children: i64| {
+            (own as f64 + children as f64) / procfs::ticks_per_second() as f64
+        };
+        usage.user_cpu_s = seconds(stat.utime, stat.cutime);
+        usage.system_cpu_s = seconds(stat.stime, stat.cstime);
     }
+    if let Ok(status) = process.status() {
+        usage.context_switches = status.voluntary_ctxt_switches.unwrap_or(0)
+            + status.nonvoluntary_ctxt_switches.unwrap_or(0);
+    }
+    usage
 }
-
-/// `USER_HZ`, which is 100 on every architecture that Linux runs on but Alpha and IA-64.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Two usages together.
 #[must_use]
@@ -159,13 +132,16 @@ mod tests {
             .spawn()
             .unwrap();
         let begun = std::time::Instant::now();
-        while of_living(child.id()).user_cpu_s < 0.05 {
+        let me = Process::myself().unwrap();
+        let living = Process::new(child.id().cast_signed()).unwrap();
+        while of_living(&living).user_cpu_s < 0.05 {
             assert!(begun.elapsed() < Duration::from_secs(60), "the child does not work");
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(has_children() && descendants("self").contains(&child.id()));
+        let is_there = || descendants(&me).iter().any(|of| of.pid() == living.pid());
+        assert!(has_children() && is_there());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!descendants("self").contains(&child.id()));
+        assert!(!is_there());
     }
 }

@@ -10,6 +10,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Table
 use serde::Serialize;
 use serde_json::Value;
 
+use super::disturbance;
 use super::evaluate::{Evaluated, Place, evaluate};
 use super::metric::Better;
 use super::numbers::{figure, spread, times};
@@ -19,10 +20,6 @@ use super::terminal;
 use crate::measure::statistics::Median;
 use crate::studies::Metric;
 
-/// Part of the processor time given to others, from which on a run is called disturbed.
-const STEAL_HIGH: f64 = 0.02;
-/// Load for each processor, from which on a run is called disturbed.
-const LOAD_HIGH: f64 = 2.0;
 /// Percentiles at which distributions are compared.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.99];
 
@@ -226,8 +223,8 @@ fn warnings(a: &Results, b: &Results) -> Vec<String> {
         if results.interrupted {
             warnings.push(format!("the {name} run was interrupted"));
         }
-        warnings
-            .extend(disturbance(results).map(|how| format!("the {name} run was disturbed: {how}")));
+        let disturbed = disturbance::of_a_compared_run(results);
+        warnings.extend(disturbed.map(|how| format!("the {name} run was disturbed: {how}")));
     }
     warnings.extend(differing_cells(a, b));
     warnings
@@ -243,17 +240,6 @@ fn texts(machine: &Value) -> BTreeMap<String, String> {
             _ => None,
         })
         .collect()
-}
-
-fn disturbance(results: &Results) -> Option<String> {
-    let all = || results.cells.iter().flat_map(|c| &c.trials).map(|t| &t.disturbance);
-    let load = all().map(|d| d.load).fold(0.0, f64::max);
-    let steal = all().map(|d| d.stolen()).fold(0.0, f64::max);
-    let most = LOAD_HIGH * results.machine.processors.max(1) as f64;
-    (steal > STEAL_HIGH || load > most).then(|| {
-        let steal = 100.0 * steal;
-        format!("load up to {load:.1}, {steal:.1} % of the processor time given to others")
-    })
 }
 
 /// Cells of one name that are not the same: counted, with the first as an example.

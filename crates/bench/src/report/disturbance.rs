@@ -1,10 +1,23 @@
-//! What disturbed a run: processor time that the hypervisor gave to others, trial by trial.
+//! What disturbed a run: processor time that the hypervisor gave to others, trial by trial, and load.
 
 use super::numbers::figure;
 use super::results::{CellResult, Results};
+use crate::measure::machine::Disturbance;
 
 /// Part of the processor time given to others, from which on a trial is called disturbed.
 pub const STEAL_HIGH: f64 = 0.05;
+/// The same, from which on a run that is compared with another is called disturbed.
+const COMPARED_STEAL_HIGH: f64 = 0.02;
+/// Load for each processor, from which on such a run is called disturbed.
+const COMPARED_LOAD_HIGH: f64 = 2.0;
+
+fn all(results: &Results) -> impl Iterator<Item = &Disturbance> {
+    results.cells.iter().flat_map(|c| &c.trials).map(|t| &t.disturbance)
+}
+
+fn highest_load(results: &Results) -> f64 {
+    all(results).map(|d| d.load).fold(0.0, f64::max)
+}
 
 /// The greatest part given to others in any trial of a cell, if one was disturbed.
 #[must_use]
@@ -25,9 +38,8 @@ pub struct Summary {
 /// The disturbance of all trials of a run.
 #[must_use]
 pub fn of_run(results: &Results) -> Summary {
-    let all = || results.cells.iter().flat_map(|c| &c.trials).map(|t| &t.disturbance);
-    let load = all().map(|d| d.load).fold(0.0, f64::max);
-    let mut stolen: Vec<f64> = all().map(|d| d.stolen()).collect();
+    let load = highest_load(results);
+    let mut stolen: Vec<f64> = all(results).map(|d| d.stolen()).collect();
     stolen.sort_by(f64::total_cmp);
     let (high, trials) = (stolen.iter().filter(|s| **s > STEAL_HIGH).count(), stolen.len());
     let percent = |part: Option<&f64>| figure(100.0 * part.copied().unwrap_or(0.0));
@@ -40,4 +52,16 @@ pub fn of_run(results: &Results) -> Summary {
         figure(load),
     );
     Summary { high, text }
+}
+
+/// What makes a run hard to compare with another, if anything does.
+#[must_use]
+pub fn of_a_compared_run(results: &Results) -> Option<String> {
+    let load = highest_load(results);
+    let steal = all(results).map(|d| d.stolen()).fold(0.0, f64::max);
+    let most = COMPARED_LOAD_HIGH * results.machine.processors.max(1) as f64;
+    (steal > COMPARED_STEAL_HIGH || load > most).then(|| {
+        let steal = 100.0 * steal;
+        format!("load up to {load:.1}, {steal:.1} % of the processor time given to others")
+    })
 }

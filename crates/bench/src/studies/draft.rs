@@ -68,7 +68,7 @@ pub fn has_journals(entry: &Entry) -> bool {
 /// What is drawn of a chart besides its series.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    /// Last part of its id.
+    /// Last part of its id; empty for a plan's only chart.
     pub id: &'a str,
     /// See [`Chart::title`].
     pub title: &'a str,
@@ -147,9 +147,10 @@ impl<'a> Draft<'a> {
 
     /// Adds a chart.
     pub fn chart(&mut self, look: Look<'_>, series: Vec<Series>, published: Vec<Published>) {
+        let id = format!("{}/{}", self.prefix(), look.id);
         self.plan.charts.push(Chart {
             frame: Frame {
-                id: format!("{}/{}{}", self.prefix(), look.id, self.suffix),
+                id: format!("{}{}", id.trim_end_matches('/'), self.suffix),
                 study: self.study,
                 mode: self.mode,
                 title: format!("{}{}", look.title, self.suffix),
@@ -176,7 +177,8 @@ impl<'a> Draft<'a> {
             Study::Modes => "modes",
             Study::Files => "files",
             Study::Writers => "writers",
-            Study::Advise => "advise",
+            // It has one mode.
+            Study::Advise => return "advise".to_owned(),
         };
         let mode = match self.mode {
             Mode::Historical => "historical",

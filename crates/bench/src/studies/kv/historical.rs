@@ -5,12 +5,10 @@
 //! a transaction of its own where there are any; selects never are in one. Berkeley DB's handles are opened with
 //! DB_THREAD where there is an environment, and a deadlock detector is set that a single user never needs.
 
-use super::super::{
-    Cell, Chart, Frame, Metric, Mode, Plan, Point, Published, Request, Series, Shape, Study,
-    Tuning, X,
-};
+use super::super::draft::{Arm, Draft, Look, category, series};
+use super::super::{Metric, Published, Request, Shape};
 use super::published::{BLOCKS, Block, Configuration, TESTS};
-use super::{Medium, is_named_library, thousands};
+use super::{bar, is_named_library, thousands};
 use crate::engines::catalogue::Entry;
 use crate::engines::{Begin, Durability, KeyKind, Settings};
 use crate::workloads::Workload;
@@ -23,75 +21,55 @@ const INSERTS_PER_TRANSACTION: u64 = 1000;
 /// The largest size of a quick run.
 const QUICK_ROWS_MAX: u64 = 5_000;
 
-/// All blocks on one medium.
-pub fn plan(request: &Request, medium: Medium<'_>) -> Plan {
-    let mut plan = Plan::default();
+/// All blocks on the medium that the draft is on.
+pub fn add(draft: &mut Draft<'_>, request: &Request) {
     for block in &BLOCKS {
         if !request.quick || block.rows <= QUICK_ROWS_MAX {
-            add(&mut plan, request, block, medium);
+            add_block(draft, request, block);
         }
     }
-    plan
 }
 
-fn add(plan: &mut Plan, request: &Request, block: &Block, medium: Medium<'_>) {
+fn add_block(draft: &mut Draft<'_>, request: &Request, block: &Block) {
     let (name, title) = match block.configuration {
         Configuration::Transient => ("transient", "Transient"),
         Configuration::Persistent => ("persistent", "Persistent, single user"),
         Configuration::Transactional => ("transactional", "Transactional, multi user"),
     };
-    let id = format!("kv/historical/{name}-{}", block.rows);
-    let mut series = Vec::new();
+    let (id, rows) = (format!("{name}-{}", block.rows), thousands(block.rows));
+    let workload = Workload::KeyValue(load(block));
+    let mut lines = Vec::new();
     for entry in &request.engines {
         let Some(settings) = settings(entry, block.configuration) else { continue };
-        let cell = medium.id(format!("{id}/{}", entry.name));
-        let here = entry.engine().is_some();
-        let point = |test: &&str| Point {
-            x: X::Category((*test).to_owned()),
-            cell: cell.clone(),
-            phase: Some((*test).to_owned()),
-        };
-        series.push(Series {
-            label: entry.title.clone(),
+        let arm = Arm {
             engine: entry.name.clone(),
-            points: if here { TESTS.iter().map(point).collect() } else { Vec::new() },
-        });
-        if here {
-            plan.cells.push(Cell {
-                id: cell,
-                study: Study::Kv,
-                mode: Mode::Historical,
-                engine: entry.name.clone(),
-                label: format!("{}, {} rows, {name}", entry.title, thousands(block.rows)),
-                tuning: Tuning::of(&settings),
-                settings,
-                durability: match block.configuration {
-                    Configuration::Transient | Configuration::Persistent => Durability::None,
-                    Configuration::Transactional => Durability::PowerCut,
-                },
-                workload: Workload::KeyValue(load(block)),
-                medium: medium.path(),
-            });
-        }
+            here: entry.engine().is_some(),
+            id: entry.name.clone(),
+            label: format!("{}, {rows} rows, {name}", entry.title),
+            settings,
+            durability: match block.configuration {
+                Configuration::Transient | Configuration::Persistent => Durability::None,
+                Configuration::Transactional => Durability::PowerCut,
+            },
+        };
+        let cell = draft.cell(&arm, &format!("{id}/{}", arm.id), &workload);
+        let points = TESTS.iter().map(|test| bar(cell.as_ref(), test));
+        lines.push(series(&entry.title, &entry.name, points));
     }
-    plan.charts.push(Chart {
-        frame: Frame {
-            id: medium.id(id),
-            study: Study::Kv,
-            mode: Mode::Historical,
-            title: medium.title(format!("{} rows, {title}", thousands(block.rows))),
-            note: note(block.configuration),
-            shape: Shape::Bars,
-            metric: Metric::PerSecond,
-            x_title: "test".to_owned(),
-            logarithmic: true,
-        },
-        series,
-        published: vec![
-            published("SQLite 3.6.19, 2009", "stock", &block.sqlite),
-            published("Berkeley DB 4.8.24, 2009", "bdb", &block.bdb),
-        ],
-    });
+    let look = Look {
+        id: &id,
+        title: &format!("{rows} rows, {title}"),
+        note: &note(block.configuration),
+        shape: Shape::Bars,
+        metric: Metric::PerSecond,
+        x_title: "test",
+        logarithmic: true,
+    };
+    let published = vec![
+        published("SQLite 3.6.19, 2009", "stock", &block.sqlite),
+        published("Berkeley DB 4.8.24, 2009", "bdb", &block.bdb),
+    ];
+    draft.chart(look, lines, published);
 }
 
 /// How an engine is set up; none for engines that have no part in the study.
@@ -147,7 +125,7 @@ fn published(label: &str, engine: &str, figures: &[u32; 4]) -> Published {
     let points = TESTS
         .iter()
         .zip(figures)
-        .map(|(test, figure)| (X::Category((*test).to_owned()), f64::from(*figure)))
+        .map(|(test, figure)| (category(test), f64::from(*figure)))
         .collect();
     Published { label: label.to_owned(), engine: engine.to_owned(), points }
 }

@@ -12,49 +12,27 @@ mod modern;
 pub mod published;
 mod variants;
 
-use std::path::{Path, PathBuf};
-
-use super::{Mode, Plan, Request};
+use super::draft::{Draft, category};
+use super::{Mode, Plan, Point, Request, Study};
 use crate::engines::catalogue::{Entry, Kind, Presence};
 
 /// What is measured and shown.
 #[must_use]
 pub fn plan(request: &Request) -> Plan {
-    let mut plan = Plan::default();
-    for (number, path) in (1..).zip(&request.media) {
-        let medium = Medium { number, path };
-        let part = match request.mode {
-            Mode::Historical => historical::plan(request, medium),
-            Mode::Modern => modern::plan(request, medium),
-        };
-        plan.cells.extend(part.cells);
-        plan.charts.extend(part.charts);
+    let mut draft = Draft::new(Study::Kv, request.mode);
+    for (number, medium) in request.media.iter().enumerate() {
+        draft.on(number, medium);
+        match request.mode {
+            Mode::Historical => historical::add(&mut draft, request),
+            Mode::Modern => modern::add(&mut draft, request),
+        }
     }
-    plan
+    draft.finish()
 }
 
-/// One of the directories to be measured.
-#[derive(Clone, Copy)]
-struct Medium<'a> {
-    /// From 1.
-    number: usize,
-    path: &'a Path,
-}
-
-impl Medium<'_> {
-    /// An id, the same as ever on the first medium.
-    fn id(self, id: String) -> String {
-        if self.number == 1 { id } else { format!("{id}/dir{}", self.number) }
-    }
-
-    /// A chart's title, which names all media but the first.
-    fn title(self, title: String) -> String {
-        if self.number == 1 { title } else { format!("{title} ({})", self.path.display()) }
-    }
-
-    fn path(self) -> PathBuf {
-        self.path.to_owned()
-    }
+/// The place of a phase in a group of bars; none without a cell, for an engine that is absent.
+fn bar(cell: Option<&String>, phase: &str) -> Option<Point> {
+    Some(Point { x: category(phase), cell: cell?.clone(), phase: Some(phase.to_owned()) })
 }
 
 /// Libraries of the command line: everything with SQLite's interface that the catalogue itself does not have.

@@ -1,11 +1,10 @@
 //! What is asked of key-value stores today: batches and single operations, scans, deletes, mixes, value sizes, and many
 //! keys. Classes of durability never share a chart.
 
-use super::super::{
-    Cell, Chart, Frame, Metric, Mode, Plan, Point, Request, Series, Shape, Study, Tuning, X,
-};
+use super::super::draft::{Draft, Look, series};
+use super::super::{Metric, Point, Request, Shape, Tuning, X};
 use super::variants::{self, Variant};
-use super::{Medium, thousands};
+use super::{bar, thousands};
 use crate::engines::{Durability, KeyKind};
 use crate::workloads::Workload;
 use crate::workloads::key_value::{Load, Part, Step};
@@ -63,20 +62,16 @@ const RANGE: u64 = 100;
 
 const CLASSES: [Durability; 3] = [Durability::PowerCut, Durability::Process, Durability::None];
 
-/// All on one medium.
-pub fn plan(request: &Request, medium: Medium<'_>) -> Plan {
+/// All on the medium that the draft is on.
+pub fn add(draft: &mut Draft<'_>, request: &Request) {
     let variants = variants::all(request);
     let sizes = Sizes::of(request);
-    let mut plan = Plan::default();
-    add_operations(&mut plan, &variants, &sizes, medium);
-    add_threads(&mut plan, &variants, &sizes, medium);
-    add_value_sizes(&mut plan, &variants, &sizes, medium);
+    add_operations(draft, &variants, &sizes);
+    add_threads(draft, &variants, &sizes);
+    add_value_sizes(draft, &variants, &sizes);
     if request.thorough {
-        add_many(&mut plan, &variants, medium);
+        add_many(draft, &variants);
     }
-    // A class that no chosen engine has makes no chart.
-    plan.charts.retain(|chart| !chart.series.is_empty());
-    plan
 }
 
 /// The word for a class in ids, and what it means in titles.
@@ -89,7 +84,7 @@ fn class(durability: Durability) -> (&'static str, &'static str) {
 }
 
 /// What a variant does, without sizes and tables.
-fn load(variant: &Variant<'_>, rows: u64, value_bytes: usize, parts: Vec<Part>) -> Load {
+fn load(variant: &Variant, rows: u64, value_bytes: usize, parts: Vec<Part>) -> Load {
     Load {
         rows,
         value_bytes,
@@ -101,37 +96,6 @@ fn load(variant: &Variant<'_>, rows: u64, value_bytes: usize, parts: Vec<Part>) 
     }
 }
 
-fn cell(variant: &Variant<'_>, id: String, load: Load, medium: Medium<'_>) -> Cell {
-    Cell {
-        id,
-        study: Study::Kv,
-        mode: Mode::Modern,
-        engine: variant.entry.name.clone(),
-        label: variant.label.clone(),
-        settings: variant.settings.clone(),
-        durability: variant.durability,
-        tuning: variant.tuning,
-        workload: Workload::KeyValue(load),
-        medium: medium.path(),
-    }
-}
-
-/// The series of one class, each with the points that `points` makes of a variant that is here.
-fn series(
-    variants: &[Variant<'_>],
-    durability: Durability,
-    points: impl Fn(&Variant<'_>) -> Vec<Point>,
-) -> Vec<Series> {
-    let of_class = variants.iter().filter(|variant| variant.durability == durability);
-    of_class
-        .map(|variant| Series {
-            label: variant.label.clone(),
-            engine: variant.entry.name.clone(),
-            points: if variant.entry.engine().is_some() { points(variant) } else { Vec::new() },
-        })
-        .collect()
-}
-
 /// A chart of bars over phases of one cell of each variant.
 struct Bars<'a> {
     id: &'a str,
@@ -140,41 +104,50 @@ struct Bars<'a> {
     phases: Vec<String>,
 }
 
-fn bars(
-    variants: &[Variant<'_>],
-    durability: Durability,
-    what: &Bars<'_>,
-    cell_id: impl Fn(&Variant<'_>) -> String,
-    medium: Medium<'_>,
-) -> Chart {
-    let (word, meaning) = class(durability);
-    let points = |variant: &Variant<'_>| {
-        let point = |phase: &String| Point {
-            x: X::Category(phase.clone()),
-            cell: cell_id(variant),
-            phase: Some(phase.clone()),
-        };
-        what.phases.iter().map(point).collect()
+/// Variants with their cells, which those that are absent have not.
+type Shown<'a> = Vec<(&'a Variant, Option<String>)>;
+
+/// A cell of each variant, for whatever charts.
+fn cells<'a>(
+    draft: &mut Draft<'_>,
+    variants: impl IntoIterator<Item = &'a Variant>,
+    work: &str,
+    load: impl Fn(&Variant) -> Load,
+) -> Shown<'a> {
+    let mut cell = |variant: &Variant| {
+        let workload = Workload::KeyValue(load(variant));
+        draft.cell(&variant.arm, &format!("{work}/{}", variant.arm.id), &workload)
     };
-    Chart {
-        frame: Frame {
-            id: medium.id(format!("kv/modern/{word}/{}", what.id)),
-            study: Study::Kv,
-            mode: Mode::Modern,
-            title: medium.title(format!("{}: {meaning}", what.title)),
-            note: what.note.to_owned(),
-            shape: Shape::Bars,
-            metric: Metric::PerSecond,
-            x_title: "operation".to_owned(),
-            logarithmic: true,
-        },
-        series: series(variants, durability, points),
-        published: Vec::new(),
+    variants.into_iter().map(|variant| (variant, cell(variant))).collect()
+}
+
+/// One chart of one class; none of a class that no chosen engine has.
+fn bars(draft: &mut Draft<'_>, durability: Durability, what: &Bars<'_>, shown: &Shown<'_>) {
+    let (word, meaning) = class(durability);
+    let of_class = shown.iter().filter(|(variant, _)| variant.arm.durability == durability);
+    let lines: Vec<_> = of_class
+        .map(|(Variant { arm, .. }, cell)| {
+            let points = what.phases.iter().map(|phase| bar(cell.as_ref(), phase));
+            series(&arm.label, &arm.engine, points)
+        })
+        .collect();
+    if lines.is_empty() {
+        return;
     }
+    let look = Look {
+        id: &format!("{word}/{}", what.id),
+        title: &format!("{}: {meaning}", what.title),
+        note: what.note,
+        shape: Shape::Bars,
+        metric: Metric::PerSecond,
+        x_title: "operation",
+        logarithmic: true,
+    };
+    draft.chart(look, lines, Vec::new());
 }
 
 /// One cell of each variant does all operations; three charts of each class show them.
-fn add_operations(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medium: Medium<'_>) {
+fn add_operations(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     let seconds = sizes.seconds;
     let many = [
         Step::Insert,
@@ -194,11 +167,9 @@ fn add_operations(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medi
         Part { keys: KeyKind::Int, steps },
         Part { keys: KeyKind::Blob, steps: blob.to_vec() },
     ];
-    let id = |variant: &Variant<'_>| medium.id(format!("kv/modern/operations/{}", variant.slug));
-    for variant in variants.iter().filter(|variant| variant.entry.engine().is_some()) {
-        let load = load(variant, sizes.rows, VALUE_BYTES, parts.clone());
-        plan.cells.push(cell(variant, id(variant), load, medium));
-    }
+    let shown = cells(draft, variants, "operations", |variant| {
+        load(variant, sizes.rows, VALUE_BYTES, parts.clone())
+    });
     let names = |steps: &[Step], keys| steps.iter().map(|step| step.phase(keys)).collect();
     let rows = thousands(sizes.rows);
     let of_many = format!(
@@ -231,7 +202,9 @@ fn add_operations(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medi
                 phases: names(&blob, blob_keys),
             },
         ];
-        plan.charts.extend(charts.iter().map(|what| bars(variants, durability, what, id, medium)));
+        for what in &charts {
+            bars(draft, durability, what, &shown);
+        }
     }
 }
 
@@ -242,11 +215,11 @@ struct Further<'a> {
     note: String,
     steps: Vec<Step>,
     durability: Durability,
-    takes: fn(&Variant<'_>) -> bool,
+    takes: fn(&Variant) -> bool,
 }
 
 /// The durable setting of each engine with several threads, and commits in flight of the engine that gives tickets.
-fn add_threads(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medium: Medium<'_>) {
+fn add_threads(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     let seconds = sizes.seconds;
     let mix = |read_percent, workers| Step::Mix { read_percent, seconds, workers };
     let promised = |in_flight| Step::Promised { in_flight, seconds };
@@ -272,117 +245,95 @@ fn add_threads(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medium:
         ),
         steps: vec![mix(0, 1), promised(1), promised(IN_FLIGHT)],
         durability: Durability::Process,
-        takes: |variant| variant.entry.name == "plait-kv" && variant.tuning == Tuning::Default,
+        takes: |variant| variant.arm.engine == "plait-kv" && variant.tuning == Tuning::Default,
     };
-    add_further(plan, variants, &threads, sizes, medium);
-    add_further(plan, variants, &tickets, sizes, medium);
+    add_further(draft, variants, &threads, sizes);
+    add_further(draft, variants, &tickets, sizes);
 }
 
-fn add_further(
-    plan: &mut Plan,
-    variants: &[Variant<'_>],
-    what: &Further<'_>,
-    sizes: &Sizes,
-    medium: Medium<'_>,
-) {
-    let id = |variant: &Variant<'_>| medium.id(format!("kv/modern/{}/{}", what.id, variant.slug));
-    let taking = |v: &&Variant<'_>| v.durability == what.durability && (what.takes)(v);
-    for variant in variants.iter().filter(taking).filter(|v| v.entry.engine().is_some()) {
+fn add_further(draft: &mut Draft<'_>, variants: &[Variant], what: &Further<'_>, sizes: &Sizes) {
+    let taking = |v: &&Variant| v.arm.durability == what.durability && (what.takes)(v);
+    let shown = cells(draft, variants.iter().filter(taking), what.id, |variant| {
         let steps = std::iter::once(Step::Insert).chain(what.steps.iter().copied()).collect();
-        let parts = vec![Part { keys: KeyKind::Int, steps }];
-        let load = load(variant, sizes.rows, VALUE_BYTES, parts);
-        plan.cells.push(cell(variant, id(variant), load, medium));
-    }
+        load(variant, sizes.rows, VALUE_BYTES, vec![Part { keys: KeyKind::Int, steps }])
+    });
     let phases = what.steps.iter().map(|step| step.phase(KeyKind::Int)).collect();
-    let shown = Bars { id: what.id, title: what.title, note: &what.note, phases };
-    let mut chart = bars(variants, what.durability, &shown, id, medium);
-    chart.series.retain(|s| variants.iter().filter(taking).any(|v| v.label == s.label));
-    plan.charts.push(chart);
+    let chart = Bars { id: what.id, title: what.title, note: &what.note, phases };
+    bars(draft, what.durability, &chart, &shown);
 }
 
 /// Lines over the length of values, for one durable setting of each engine.
-fn add_value_sizes(plan: &mut Plan, variants: &[Variant<'_>], sizes: &Sizes, medium: Medium<'_>) {
-    let id = |variant: &Variant<'_>, bytes: usize| {
-        medium.id(format!("kv/modern/value-size/{}/{bytes}", variant.slug))
-    };
+fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     let steps = [Step::Insert, Step::Select];
-    let taking_part =
-        |variant: &&Variant<'_>| variant.represents && variant.entry.engine().is_some();
-    for variant in variants.iter().filter(taking_part) {
-        for &bytes in sizes.value_sizes {
+    let parts = || vec![Part { keys: KeyKind::Int, steps: steps.to_vec() }];
+    let mut shown = Vec::new();
+    for variant in variants.iter().filter(|variant| variant.represents) {
+        let mut cell = |&bytes: &usize| {
             let rows = (sizes.sized_bytes / bytes).min(50_000) as u64;
-            let parts = vec![Part { keys: KeyKind::Int, steps: steps.to_vec() }];
             let each = (SIZED_BATCH_BYTES / bytes) as u64;
             let load = Load {
                 rows_per_transaction: Some(each.min(BATCH)),
-                ..load(variant, rows, bytes, parts)
+                ..load(variant, rows, bytes, parts())
             };
-            plan.cells.push(cell(variant, id(variant, bytes), load, medium));
-        }
+            let place = format!("value-size/{}/{bytes}", variant.arm.id);
+            (bytes, draft.cell(&variant.arm, &place, &Workload::KeyValue(load)))
+        };
+        shown.push((&variant.arm, sizes.value_sizes.iter().map(&mut cell).collect::<Vec<_>>()));
     }
+    if shown.is_empty() {
+        return;
+    }
+    let (word, meaning) = class(Durability::PowerCut);
     for step in steps {
         let phase = step.phase(KeyKind::Int);
-        let points = |variant: &Variant<'_>| {
-            let point = |bytes: &usize| Point {
-                x: X::Number(*bytes as f64),
-                cell: id(variant, *bytes),
-                phase: Some(phase.clone()),
-            };
-            sizes.value_sizes.iter().map(point).collect()
+        let point = |(bytes, cell): &(usize, Option<String>)| {
+            let cell = cell.clone()?;
+            Some(Point { x: X::Number(*bytes as f64), cell, phase: Some(phase.clone()) })
         };
-        let (word, meaning) = class(Durability::PowerCut);
-        let mut series = series(variants, Durability::PowerCut, points);
-        let represents = |label: &str| variants.iter().any(|v| v.represents && v.label == label);
-        series.retain(|one| represents(&one.label));
-        plan.charts.push(Chart {
-            frame: Frame {
-            id: medium.id(format!("kv/modern/{word}/value-size-{}", phase.replace(' ', "-"))),
-            study: Study::Kv,
-            mode: Mode::Modern,
-            title: medium.title(format!("Size of values, {phase}: {meaning}")),
-            note: format!(
-                "Integer keys; {} MiB of values in all, at most 50,000 rows; transactions of 1 MiB, at most {BATCH} \
-                 rows.",
-                sizes.sized_bytes >> 20
-            ),
+        let lines = shown
+            .iter()
+            .map(|(arm, cells)| series(&arm.label, &arm.engine, cells.iter().map(point)))
+            .collect();
+        let note = format!(
+            "Integer keys; {} MiB of values in all, at most 50,000 rows; transactions of 1 MiB, at most {BATCH} rows.",
+            sizes.sized_bytes >> 20
+        );
+        let look = Look {
+            id: &format!("{word}/value-size-{}", phase.replace(' ', "-")),
+            title: &format!("Size of values, {phase}: {meaning}"),
+            note: &note,
             shape: Shape::Lines,
             metric: Metric::PerSecond,
-            x_title: "bytes of a value".to_owned(),
+            x_title: "bytes of a value",
             logarithmic: true,
-            },
-            series,
-            published: Vec::new(),
-        });
+        };
+        draft.chart(look, lines, Vec::new());
     }
 }
 
 /// Ten million keys: most of them are in no cache but the kernel's.
-fn add_many(plan: &mut Plan, variants: &[Variant<'_>], medium: Medium<'_>) {
-    let id = |variant: &Variant<'_>| medium.id(format!("kv/modern/many-keys/{}", variant.slug));
+fn add_many(draft: &mut Draft<'_>, variants: &[Variant]) {
     let steps = vec![Step::Insert, Step::Select, Step::Scan { ranges: 10_000, length: RANGE }];
     let phases = steps.iter().map(|step| step.phase(KeyKind::Int)).collect();
-    for variant in variants.iter().filter(|v| takes_many(v) && v.entry.engine().is_some()) {
+    let taking = variants.iter().filter(|variant| takes_many(variant));
+    let shown = cells(draft, taking, "many-keys", |variant| {
         let parts = vec![Part { keys: KeyKind::Int, steps: steps.clone() }];
-        let load = Load {
+        Load {
             rows_per_transaction: Some(10 * BATCH),
             ..load(variant, MANY_ROWS, VALUE_BYTES, parts)
-        };
-        plan.cells.push(cell(variant, id(variant), load, medium));
-    }
+        }
+    });
     let note = format!(
         "{} rows of 100 bytes with random keys, {} a transaction; ranges of {RANGE} rows.",
         thousands(MANY_ROWS),
         thousands(10 * BATCH)
     );
     let what = Bars { id: "many-keys", title: "Ten million integer keys", note: &note, phases };
-    let mut chart = bars(variants, Durability::PowerCut, &what, id, medium);
-    let takes = |label: &str| variants.iter().any(|v| takes_many(v) && v.label == label);
-    chart.series.retain(|series| takes(&series.label));
-    plan.charts.push(chart);
+    bars(draft, Durability::PowerCut, &what, &shown);
 }
 
 /// Durable settings, as they come or tuned, without those that are there for another comparison.
-fn takes_many(variant: &Variant<'_>) -> bool {
-    variant.durability == Durability::PowerCut
+fn takes_many(variant: &Variant) -> bool {
+    variant.arm.durability == Durability::PowerCut
         && (variant.represents || variant.tuning == Tuning::Tuned)
 }

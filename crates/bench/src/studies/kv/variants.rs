@@ -5,21 +5,15 @@
 //! as is SQLite without a journal. redb's documentation names no setting that would help here: its cache is 1 GiB from
 //! the start.
 
+use super::super::draft::Arm;
 use super::super::{Request, Tuning};
 use super::is_named_library;
 use crate::engines::catalogue::Entry;
 use crate::engines::{Begin, Durability, Settings};
 
 /// An engine in a setting.
-pub struct Variant<'a> {
-    /// The engine, here or absent.
-    pub entry: &'a Entry,
-    /// Its part of a cell's id.
-    pub slug: String,
-    /// What it is called in charts.
-    pub label: String,
-    pub settings: Settings,
-    pub durability: Durability,
+pub struct Variant {
+    pub arm: Arm,
     pub tuning: Tuning,
     /// How its transactions that write begin.
     pub begin: Begin,
@@ -229,24 +223,27 @@ fn rows(entry: &Entry) -> &'static [Row] {
 }
 
 /// All variants of the chosen engines, those of one engine together.
-pub fn all(request: &Request) -> Vec<Variant<'_>> {
+pub fn all(request: &Request) -> Vec<Variant> {
     let of = |entry| rows(entry).iter().map(move |row| variant(entry, row));
     request.engines.iter().flat_map(of).collect()
 }
 
-fn variant<'a>(entry: &'a Entry, row: &Row) -> Variant<'a> {
+fn variant(entry: &Entry, row: &Row) -> Variant {
     let settings: Settings = row.settings.iter().copied().collect();
     let concurrent = settings.get("journal_mode") == Some("concurrent");
     let tuning = Tuning::of(&settings);
     Variant {
-        entry,
-        slug: format!("{}-{}", entry.name, row.slug),
-        label: format!("{} {}", entry.title, row.label).trim_end().to_owned(),
-        durability: row.durability,
         tuning,
         begin: if concurrent { Begin::Concurrent } else { Begin::Immediate },
         without_rowid: tuning == Tuning::Tuned && settings.get("journal_mode").is_some(),
-        settings,
         represents: row.represents,
+        arm: Arm {
+            engine: entry.name.clone(),
+            here: entry.engine().is_some(),
+            id: format!("{}-{}", entry.name, row.slug),
+            label: format!("{} {}", entry.title, row.label).trim_end().to_owned(),
+            settings,
+            durability: row.durability,
+        },
     }
 }
