@@ -188,3 +188,20 @@ fn automatic_checkpoints_wait_for_four_times_as_many_pages() {
     let (log, done) = load(30);
     assert!(log > 40 && done == log, "{done} of {log} pages");
 }
+
+#[test]
+fn automatic_checkpoints_come_after_as_many_small_exclusive_transactions_as_in_sqlite() {
+    let Some(subject) = real_plait("wal_autocheckpoint") else { return };
+    let (_fixture, one, _two) = shared(subject);
+    one.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint=10").expect("pragmas");
+    one.execute("INSERT INTO t(id, data) VALUES(1000, 'a')").expect("a row");
+    one.execute("PRAGMA wal_checkpoint(TRUNCATE)").expect("a checkpoint");
+    for transaction in 1..=10 {
+        // Page 1, which is stamped, and the page of the row.
+        let sql = format!("BEGIN EXCLUSIVE; UPDATE t SET data={transaction} WHERE id=1000; COMMIT");
+        one.execute(&sql).expect("a row");
+        let (log, done) = one.checkpoint(-1).expect("what is in the WAL");
+        assert_eq!(log, 2 * transaction);
+        assert_eq!(done, if transaction == 10 { log } else { 0 });
+    }
+}

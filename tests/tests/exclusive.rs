@@ -312,3 +312,50 @@ fn an_exclusive_transaction_costs_the_same_however_many_came_before_it() {
     assert!(costs[1] < 2 * costs[0], "reads of the first and the last two hundred: {costs:?}");
     assert_eq!(keeper.integer("SELECT n FROM t"), Ok(301));
 }
+
+/// Small exclusive transactions, each of which writes page 1, until the tables of the WAL-index that lead to it are full of it.
+#[test]
+fn page_1_is_found_among_thousands_of_its_versions() {
+    let Some(subject) = real_plait("exclusive transactions") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let writers = [fixture.open(), fixture.open()];
+    for writer in &writers {
+        writer
+            .execute(
+                "PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL; PRAGMA cache_size=1000",
+            )
+            .expect("pragmas");
+    }
+    let keeper = fixture.open();
+    let mut old: Option<i64> = None;
+    // Page 1 and another page each: more than two tables of 4,096 frames.
+    for round in 1..=5_000i64 {
+        let writer = &writers[usize::from(round % 7 == 0)];
+        if round % 50 == 0 {
+            // Frames that are in the index already, and are taken out of it again.
+            writer
+                .execute("BEGIN EXCLUSIVE; UPDATE t SET n=-1, filler=zeroblob(20000); PRAGMA user_version=-1")
+                .expect("a transaction");
+            writer.cache_flush().expect("it spills");
+            writer.execute("ROLLBACK").expect("a rollback");
+        }
+        writer
+            .execute(&format!(
+                "BEGIN EXCLUSIVE; UPDATE t SET n={round}; PRAGMA user_version={round}; COMMIT"
+            ))
+            .expect("a transaction");
+        if round % 97 == 0 {
+            let newest = fixture.open();
+            assert_eq!(newest.integer("PRAGMA user_version"), Ok(round));
+            assert_eq!(newest.integer("SELECT n FROM t"), Ok(round));
+            if let Some(begun) = old.take() {
+                assert_eq!(keeper.integer("PRAGMA user_version"), Ok(begun));
+                assert_eq!(keeper.integer("SELECT n FROM t"), Ok(begun));
+                keeper.execute("COMMIT").expect("the end of a reader");
+            }
+            keeper.execute("BEGIN; SELECT * FROM t").expect("a reader");
+            old = Some(round);
+        }
+    }
+    assert_eq!(keeper.text("PRAGMA integrity_check"), Ok("ok".to_owned()));
+}

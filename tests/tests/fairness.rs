@@ -98,6 +98,20 @@ in_threads_and_processes! {
         assert_no_starvation(&counted, 50);
     }
 
+    fn exclusive_transactions_never_fail_in_a_crowd(place) {
+        let Some(subject) = real_plait("exclusive") else { return };
+        let crowd = Crowd {
+            writers: 12,
+            begin: Some(Begin::Exclusive),
+            read_first: true,
+            rows: 5,
+            time: Duration::from_secs(2),
+        };
+        let counted = run(&subject, place, &crowd);
+        assert_nobody_failed(&counted);
+        assert_no_starvation(&counted, 50);
+    }
+
     fn deferred_transactions_on_separate_rows_seldom_conflict(place) {
         let Some(subject) = real_plait("deferred") else { return };
         let crowd = Crowd {

@@ -200,6 +200,34 @@ fn a_backup_copied_over_a_live_database_stops_its_members_and_newcomers_until_it
     }
 }
 
+/// A member that has looked at nothing since, and that closes as the last, after everything in the WAL was brought into the file that stood there.
+#[test]
+fn the_last_to_close_leaves_the_wal_beside_a_file_that_was_copied_over_its_own() {
+    let Some(subject) = real_plait("a restored backup") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let database = fixture.database();
+    for (what, backup) in backups(&fixture) {
+        let before = count(&subject, &database).expect("it opens");
+        let mut writer = session(&subject, &fixture);
+        let mut reader = actor("reader", &subject, &database);
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), before + 2);
+        writer.ok("PRAGMA wal_checkpoint");
+        writer.kill();
+        let newest = std::fs::read(&database).expect("the newest");
+        let wal = std::fs::read(fixture.side_file("-wal")).expect("the WAL");
+        assert!(!wal.is_empty());
+        std::fs::write(&database, &backup).expect("copied over it");
+        let _ = reader.close();
+        let left = std::fs::read(fixture.side_file("-wal")).ok();
+        assert!(left == Some(wal), "{what}: the WAL is another one, or gone");
+        assert!(std::fs::read(&database).ok() == Some(backup), "{what}: it was written into");
+        is_refused(&subject, &database, what);
+        std::fs::write(&database, &newest).expect("put right");
+        assert_eq!(count(&subject, &database), Ok(before + 2), "{what}");
+        fixture.open().execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
+    }
+}
+
 /// A checkpoint merges, and syncs the WAL before it writes pages: meanwhile somebody may have put another file there.
 #[test]
 fn a_checkpoint_that_was_waiting_for_a_sync_writes_nothing_into_a_file_that_was_copied_over_its_own()

@@ -73,9 +73,6 @@ static void plBaseClose(void *p){
   PlBase *pBase = (PlBase*)p;
   if( pBase==0 ) return;
   plApplyClose(&pBase->apply);
-  sqlite3_mutex_enter(pBase->db->mutex);
-  plBeforeClose(plBaseBtree(pBase));
-  sqlite3_mutex_leave(pBase->db->mutex);
   sqlite3_close(pBase->db);
   sqlite3_free(pBase->zMsg);
   sqlite3_free(pBase);

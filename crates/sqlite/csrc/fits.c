@@ -7,6 +7,7 @@
 **   plFits()         the file and the WAL, by page 1 (belongs.rs). Before a stock handle goes on with a marked file, and before a
 **                    hidden connection or an exclusive transaction writes, a checkpoint brings pages into the file, or the fence is raised
 **                    in it.
+**   plClosesMisfit() the same before the last handle to close does so.
 **   plStillFits()    the same once more within a checkpoint, between its sync of the WAL and the pages.
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
@@ -39,10 +40,23 @@ static SQLITE_INLINE int plIndexFenced(Pager *pPager){
 ** of which WAL, how many of its frames were looked at, and how many of them brought. */
 typedef struct PlFirstPages PlFirstPages;
 
-static int plReadFirstPage(Wal *pWal, u32 iFrame, sqlite3_str *pOut){
-  u8 a[PL_FIRST_BYTES];
-  int rc = sqlite3OsRead(pWal->pWalFd, a, sizeof(a), walFrameOffset(iFrame, (int)pWal->szPage) + WAL_FRAME_HDRSIZE);
-  if( rc==SQLITE_OK ) sqlite3_str_append(pOut, (const char*)a, sizeof(a));
+static int plReadFirstPage(Wal *pWal, u32 iFrame, u8 *aOut){
+  return sqlite3OsRead(pWal->pWalFd, aOut, PL_FIRST_BYTES, walFrameOffset(iFrame, (int)pWal->szPage) + WAL_FRAME_HDRSIZE);
+}
+
+/* The same of a frame that is asked for again and again: the first one (iKept==0), or the one that was brought (1). What stands there stays
+** as long as what was found does. */
+static int plKeptFirstPage(Wal *pWal, u32 iFrame, int iKept, u8 *aOut){
+  PlFirstPages *pKnown = &pWal->plFirstPages;
+  u8 *aKept = pKnown->aKept[iKept];
+  int rc = SQLITE_OK;
+  assert( sizeof(pKnown->aKept[0])==PL_FIRST_BYTES );
+  if( pKnown->aiKept[iKept]!=iFrame ){
+    pKnown->aiKept[iKept] = 0;
+    rc = plReadFirstPage(pWal, iFrame, aKept);
+    if( rc==SQLITE_OK && pKnown->mxFrame>=iFrame ) pKnown->aiKept[iKept] = iFrame;
+  }
+  memcpy(aOut, aKept, PL_FIRST_BYTES);
   return rc;
 }
 
@@ -73,7 +87,11 @@ static int plFirstPagesIn(Wal *pWal, u32 iFrom, u32 iTo, u32 *piFirst, u32 *piLa
     iEnd = MIN(iTo, loc.iZero + (iHash==0 ? (u32)HASHTABLE_NPAGE_ONE : (u32)HASHTABLE_NPAGE));
     while( iFrame<iEnd && rc==SQLITE_OK ){
       if( loc.aPgno[iFrame++ - loc.iZero]!=1 ) continue;
-      if( pAll ) rc = plReadFirstPage(pWal, iFrame, pAll);
+      if( pAll ){
+        u8 a[PL_FIRST_BYTES];
+        rc = plReadFirstPage(pWal, iFrame, a);
+        if( rc==SQLITE_OK ) sqlite3_str_append(pAll, (const char*)a, sizeof(a));
+      }
       if( *piFirst==0 ) *piFirst = iFrame;
       *piLast = iFrame;
     }
@@ -113,17 +131,23 @@ static int plFindFirstPages(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sqli
 
 /* Does the file's page 1, at a, go with those frames? Mostly it is one of three, and the others need not be read: there is one for each
 ** exclusive transaction since the WAL started over. */
-static int plFitsFrames(Wal *pWal, u32 nBackfill, const u8 *a, int bAll, int *pbNone){
+static int plFitsFew(Wal *pWal, u32 nBackfill, const u8 *a, int *pbNone){
+  PlFirstPages found;
+  u8 aPages[3*PL_FIRST_BYTES];
+  u32 n = 0;
+  int rc = plFindFirstPages(pWal, nBackfill, &found, 0);
+  *pbNone = found.iFirst==0;
+  if( rc==SQLITE_OK && found.iFirst ) rc = plKeptFirstPage(pWal, found.iFirst, 0, &aPages[PL_FIRST_BYTES*n++]);
+  if( rc==SQLITE_OK && found.iBrought>found.iFirst ) rc = plKeptFirstPage(pWal, found.iBrought, 1, &aPages[PL_FIRST_BYTES*n++]);
+  if( rc==SQLITE_OK && found.iLast>found.iFirst && found.iLast>found.iBrought ){
+    rc = plReadFirstPage(pWal, found.iLast, &aPages[PL_FIRST_BYTES*n++]);
+  }
+  return rc ? rc : pl_belongs(a, aPages, n, found.iLast<=nBackfill);
+}
+static int plFitsAny(Wal *pWal, u32 nBackfill, const u8 *a, int *pbNone){
   PlFirstPages found;
   sqlite3_str *pPages = sqlite3_str_new(0);
-  int rc = plFindFirstPages(pWal, nBackfill, &found, bAll ? pPages : 0);
-  if( !bAll && rc==SQLITE_OK && found.iFirst ){
-    rc = plReadFirstPage(pWal, found.iFirst, pPages);
-    if( rc==SQLITE_OK && found.iBrought>found.iFirst ) rc = plReadFirstPage(pWal, found.iBrought, pPages);
-    if( rc==SQLITE_OK && found.iLast>found.iFirst && found.iLast>found.iBrought ){
-      rc = plReadFirstPage(pWal, found.iLast, pPages);
-    }
-  }
+  int rc = plFindFirstPages(pWal, nBackfill, &found, pPages);
   if( rc==SQLITE_OK ) rc = sqlite3_str_errcode(pPages);
   *pbNone = found.iFirst==0;
   if( rc==SQLITE_OK ){
@@ -146,8 +170,8 @@ static int plFitsOnce(Wal *pWal, u8 *pbFenced){
   if( rc ) return rc;
   *pbFenced = a[18]==3 && a[19]==3;
   sqlite3MemoryBarrier();
-  rc = plFitsFrames(pWal, nBackfill, a, 0, &bNone);
-  if( rc==PL_MISFIT && !bNone ) rc = plFitsFrames(pWal, nBackfill, a, 1, &bNone);
+  rc = plFitsFew(pWal, nBackfill, a, &bNone);
+  if( rc==PL_MISFIT && !bNone ) rc = plFitsAny(pWal, nBackfill, a, &bNone);
   /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
   if( rc==SQLITE_IOERR_SHORT_READ ) return SQLITE_OK;
   /* Its page 1 is all that there is, and it has to have the fence. */
@@ -257,16 +281,21 @@ static int plLookOnce(Btree *p){
   return SQLITE_OK;
 }
 
-/* The last to close brings the WAL into the file: not into one that it does not go with. Without a busy handler: closing waits for
-** nobody. */
+/* sqlite3WalClose(), with the database locked so that nobody else is at it: the last to close brings the WAL into the file, and
+** removes it. Not so if the file is one that it does not go with. */
+static int plClosesMisfit(Wal *pWal){
+  u8 bFenced;
+  int bChanged = 0;
+  if( !plWalFenced(pWal) ) return 0;
+  if( walIndexReadHdr(pWal, &bChanged) ) return 0;        /* the checkpoint, which is next, meets the same */
+  if( bChanged && pWal->pDbFd->pMethods->iVersion>=3 ) sqlite3OsUnfetch(pWal->pDbFd, 0, 0);
+  return plWalFenced(pWal) && plWalFits(pWal, &bFenced)==PL_MISFIT;
+}
+
+/* Without its locks a handle that works alone cannot know that it is the last (L4). */
 static void plBeforeClose(Btree *p){
-  BusyHandler saved = p->db->busyHandler;
   if( p->inTrans!=TRANS_NONE ) return;
   if( p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) ) plForgetWal(p);
-  if( !plIndexFenced(p->pBt->pPager) ) return;
-  p->db->busyHandler.xBusyHandler = 0;
-  if( plFitsNow(p)==PL_MISFIT ) plForgetWal(p);
-  p->db->busyHandler = saved;
 }
 
 /* A stock handle has begun a transaction on a file without a mark: is there a reason to look closer? */

@@ -29,6 +29,7 @@ static u32 plWalIndexVersion(Wal *pWal){
 }
 
 static int plStillFits(Wal *pWal);      /* fits.c */
+static int plClosesMisfit(Wal *pWal);   /* fits.c */
 
 /* Page 1 on its way from the WAL into the database file. A reader from before the fence may hold the checkpoint back at a
 ** page 1 from before it; the file keeps the fence that it has (base.c). */

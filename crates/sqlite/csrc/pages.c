@@ -285,11 +285,15 @@ static int plPagerSnapshotOpen(Pager *pPager, sqlite3_snapshot *pSnapshot){
 #endif
 
 #define PL_AUTOCHECKPOINT_TIMES 4
+#define PL_AUTOCHECKPOINT_TIMES_SMALL 2
+#define PL_SMALL_WRITES 64
+#define PL_SMALL_BYTES  (16<<10)
 
 /* Frames in the base's WAL after a commit, for what is called then; 0: nothing is to be called.
 **
-** SQLite's own wal_autocheckpoint is told of them when they are four times as many as it asks for. In a bulk load, the only thing that
-** fills the WAL so fast, it then syncs both files a quarter as often. A hook of the application is called for every
+** SQLite's own wal_autocheckpoint is told of them when they are four times as many as it asks for: in a bulk load it then syncs both files
+** a quarter as often. After a small transaction they are to be twice as many, since half of them are page 1: so it comes after as many
+** commits as in SQLite, and the WAL, which a commit pays for where it still grows, begins anew as early. A hook of the application is called for every
 ** commit, as with SQLite, though most do not go to the WAL. */
 static int plPagerWalCallback(Pager *pPager){
   int nFrame = sqlite3PagerWalCallback(pPager);
@@ -300,7 +304,9 @@ static int plPagerWalCallback(Pager *pPager){
   p = plOwner(pPager);
   if( p==0 ) return nFrame;
   if( db->xWalCallback==sqlite3WalDefaultHook ){
-    return nFrame/PL_AUTOCHECKPOINT_TIMES<SQLITE_PTR_TO_INT(db->pWalArg) ? 0 : nFrame;
+    int bSmall = p->pPl->nPassWrite<PL_SMALL_WRITES && p->pPl->nPassByte<PL_SMALL_BYTES;
+    int nTimes = bSmall ? PL_AUTOCHECKPOINT_TIMES_SMALL : PL_AUTOCHECKPOINT_TIMES;
+    return nFrame/nTimes<SQLITE_PTR_TO_INT(db->pWalArg) ? 0 : nFrame;
   }
   if( p->pPl->bTellHook && nFrame==0 ){
     nFrame = pPager->pWal ? (int)pPager->pWal->hdr.mxFrame : 0;

@@ -121,18 +121,3 @@ static void plTicketFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv){
     sqlite3_result_int64(pCtx, iVal);
   }
 }
-
-static int plTicketRegister(sqlite3 *db){
-  static const struct { const char *z; u8 nArg; u8 eCall; } aFunc[] = {
-    { "plait_ticket", 0, PL_TICKET_OWN },      { "plait_ticket", 1, PL_TICKET_OWN },
-    { "plait_durable", 0, PL_TICKET_DURABLE }, { "plait_durable", 1, PL_TICKET_DURABLE },
-    { "plait_notify_fd", 0, PL_TICKET_FD },    { "plait_notify_fd", 1, PL_TICKET_FD },
-    { "plait_wait", 1, PL_TICKET_WAIT }, { "plait_wait", 2, PL_TICKET_WAIT }, { "plait_wait", 3, PL_TICKET_WAIT },
-  };
-  int i, rc = SQLITE_OK;
-  for(i=0; rc==SQLITE_OK && i<ArraySize(aFunc); i++){
-    rc = sqlite3_create_function(db, aFunc[i].z, aFunc[i].nArg, SQLITE_UTF8|SQLITE_DIRECTONLY, (void*)(uptr)aFunc[i].eCall,
-                                 plTicketFunc, 0, 0);
-  }
-  return rc;
-}

@@ -209,16 +209,35 @@ __attribute__((constructor)) static void plLoaded(void){
 }
 
 /* Called for every new connection. */
-static int plRegister(sqlite3 *db){
+static int plOpened(sqlite3 *db){
+  if( (db->openFlags & PL_OPEN_BASE)==0 ) pl_report_opened();
+  return SQLITE_OK;
+}
+
+/* Somebody names a table of ours that this connection has not met: as SQLite does with its tables of pragmas, so that those who only come to
+** read a row do not pay for them. */
+static Module *plTableRegister(sqlite3 *db, const char *zName){
   static const char *const azTable[] = { "plait_status", "plait_transactions", "plait_conflicts" };
   int i;
-  int rc = sqlite3_create_function(db, "plait_version", 0, SQLITE_UTF8|SQLITE_INNOCUOUS|SQLITE_DETERMINISTIC, 0,
-                                   plVersionFunc, 0, 0);
-  if( db->openFlags & PL_OPEN_BASE ) return rc;
-  pl_report_opened();
-  for(i=0; rc==SQLITE_OK && i<ArraySize(azTable); i++){
-    rc = sqlite3_create_module(db, azTable[i], &plTabModule, (void*)(uptr)i);
+  for(i=0; i<ArraySize(azTable); i++){
+    if( sqlite3_stricmp(zName, azTable[i])==0 ) return sqlite3VtabCreateModule(db, azTable[i], &plTabModule, (void*)(uptr)i, 0);
   }
-  if( rc==SQLITE_OK ) rc = plTicketRegister(db);
-  return rc;
+  return 0;
+}
+
+/* SQL functions of every connection, built in like SQLite's own. */
+static void plRegisterFunctions(void){
+  static FuncDef aFunc[] = {
+    FUNCTION(plait_version,   0, 0, 0, plVersionFunc),
+    SFUNCTION(plait_ticket,    0, PL_TICKET_OWN,     0, plTicketFunc),
+    SFUNCTION(plait_ticket,    1, PL_TICKET_OWN,     0, plTicketFunc),
+    SFUNCTION(plait_durable,   0, PL_TICKET_DURABLE, 0, plTicketFunc),
+    SFUNCTION(plait_durable,   1, PL_TICKET_DURABLE, 0, plTicketFunc),
+    SFUNCTION(plait_notify_fd, 0, PL_TICKET_FD,      0, plTicketFunc),
+    SFUNCTION(plait_notify_fd, 1, PL_TICKET_FD,      0, plTicketFunc),
+    SFUNCTION(plait_wait,      1, PL_TICKET_WAIT,    0, plTicketFunc),
+    SFUNCTION(plait_wait,      2, PL_TICKET_WAIT,    0, plTicketFunc),
+    SFUNCTION(plait_wait,      3, PL_TICKET_WAIT,    0, plTicketFunc),
+  };
+  sqlite3InsertBuiltinFuncs(aFunc, ArraySize(aFunc));
 }

@@ -209,25 +209,25 @@ impl Database {
     /// Makes sure that a freeze will find an arena: frees merged ones and allocates disk space.
     pub(crate) fn prepare_arena(&self) -> Result<bool> {
         let gens = &self.control().generations;
-        let free = || -> Vec<usize> {
-            (0..ARENAS).filter(|&i| gens[i].state.load(Relaxed) == generation::FREE).collect()
+        let free = || -> [bool; ARENAS] {
+            std::array::from_fn(|i| gens[i].state.load(Relaxed) == generation::FREE)
         };
         let mut found = {
             let _guard = self.lock_commit()?;
             self.free_merged(true);
             free()
         };
-        if found.iter().any(|&i| gens[i].allocated.load(Acquire) != 0) {
+        if found.iter().zip(gens).any(|(&free, g)| free && g.allocated.load(Acquire) != 0) {
             return Ok(true);
         }
-        if found.is_empty() {
+        if !found.contains(&true) {
             // Dead processes pin nothing; the living give up history that only validation would want.
             self.reap_dead()?;
             let _guard = self.lock_commit()?;
             self.free_merged(false);
             found = free();
         }
-        for index in found {
+        for index in (0..ARENAS).filter(|&i| found[i]) {
             // Where another process is at it, which may be stopped, the next will do.
             if self.region().allocate_arena(index)? {
                 return Ok(true);
