@@ -64,6 +64,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Inner {
+    #[inline]
     pub fn functions(&self) -> &'static Functions {
         &self.library.0.functions
     }
@@ -73,6 +74,7 @@ impl Inner {
     }
 
     /// The error that the last call on this connection left behind.
+    #[cold]
     pub fn error(&self, extended: i32, context: &str) -> SqlError {
         // SAFETY: the connection is open for as long as `self` lives.
         let message = unsafe { (self.functions().errmsg)(self.raw) };
@@ -80,6 +82,7 @@ impl Inner {
         SqlError::new(extended, unsafe { text(message) }, context)
     }
 
+    #[inline]
     pub fn check(&self, code: c_int, context: &str) -> Result<()> {
         if code == 0 { Ok(()) } else { Err(self.error(code, context)) }
     }
@@ -279,6 +282,7 @@ impl Connection {
 
     /// Rows changed by the last statement.
     #[must_use]
+    #[inline]
     pub fn changes(&self) -> i64 {
         let inner = &self.inner;
         match &inner.library.0.more {

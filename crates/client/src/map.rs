@@ -170,6 +170,7 @@ pub struct Map {
 // thread that has the map.
 unsafe impl Send for Map {}
 
+#[inline]
 fn functions(connection: &Inner) -> &'static MapFunctions {
     connection.library.0.maps.as_ref().expect("the library has the key-value API")
 }
