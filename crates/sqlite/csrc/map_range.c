@@ -194,7 +194,7 @@ static int plEndRange(PlOp *pOp, PlBounds *b, int dir, int *pbRow){
 /* One step within a range. */
 static int plStepRange(PlOp *pOp, PlBounds *b, int dir, int *pbRow){
   int bPast, rc = plStepKey(pOp, dir, pbRow);
-  if( rc || !*pbRow ) return rc;
+  if( rc || !*pbRow || !(dir>0 ? b->bHi : b->bLo) ) return rc;
   rc = plPast(pOp, b, dir, &bPast);
   if( rc || bPast ) *pbRow = 0;
   return rc;

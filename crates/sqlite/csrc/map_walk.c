@@ -242,7 +242,7 @@ static int plDoMove(PlOp *pOp, int *pNext){
   (void)pNext;
   pOp->rcMoved = SQLITE_OK;
   if( rc ) return rc;
-  rc = plBounds(pOp, &pOp->b, c->bRange ? &c->range : 0);
+  if( !pOp->b.bReady ) rc = plBounds(pOp, &pOp->b, c->bRange ? &c->range : 0);
   pOp->bDone = 0;
   if( rc ) return rc;
   if( eMove==PLC_SEEK ){

@@ -8,6 +8,7 @@ use plait_tests::paths;
 use plait_tests::ratios::case::{self, Case, LargeTable, Load, OWN_BEST_WRITERS};
 use plait_tests::ratios::members::{Member, serve};
 use plait_tests::ratios::overhead::{self, Loop, Overhead};
+use plait_tests::ratios::peers::{self, PeerCase};
 use plait_tests::ratios::table::{Line, Median, print, print_machine};
 use plait_tests::ratios::trial::{Outcome, Trial, make_large};
 use plait_tests::ratios::verdict::judge;
@@ -122,10 +123,13 @@ impl<'a> Bench<'a> {
     fn run(mut self) -> anyhow::Result<ExitCode> {
         let all = case::all();
         let known = |name: &str| {
-            ["own-best", "overhead"].contains(&name) || all.iter().any(|case| case.name == name)
+            ["own-best", "overhead"].contains(&name)
+                || all.iter().any(|case| case.name == name)
+                || peers::ALL.iter().any(|case| case.name == name)
         };
         if self.arguments.list {
             all.iter().for_each(|case| println!("{:18} {}", case.name, case.title));
+            peers::ALL.iter().for_each(|case| println!("{:18} {}", case.name, case.title));
             println!(
                 "{:18} plait over all numbers of writers\n{:18} prepared loops in WAL mode",
                 "own-best", "overhead"
@@ -168,6 +172,7 @@ impl<'a> Bench<'a> {
         if self.wants("overhead") {
             lines.extend(self.overhead()?);
         }
+        lines.extend(self.peers()?);
         print(&lines);
         for (writers, median) in OWN_BEST_WRITERS.iter().zip(&own) {
             println!(
@@ -230,6 +235,18 @@ impl<'a> Bench<'a> {
         self.large.push((table, path.clone()));
         make_large(&self.stock, &path, table)?;
         Ok(path)
+    }
+
+    /// The cases against other stores, if any is wanted.
+    fn peers(&self) -> anyhow::Result<Vec<Line>> {
+        let wanted: Vec<PeerCase> =
+            peers::ALL.into_iter().filter(|case| self.wants(case.name)).collect();
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Arguments { repeats, seconds, seed, .. } = *self.arguments;
+        let suite = paths::repository().join("dist/bin/plait-bench");
+        peers::measure(&suite, &self.directory, &wanted, peers::Rules { repeats, seconds, seed })
     }
 
     fn overhead(&self) -> anyhow::Result<Vec<Line>> {
