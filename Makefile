@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check test wheel wheel-test torture fuzz sanitize tcl suites bench-ratios bench-peers
+.PHONY: all dist demo check test wheel wheel-test torture powercut-images fuzz sanitize tcl suites bench-ratios bench-peers
 
 all: dist
 
@@ -46,6 +46,15 @@ torture:
 	for suite in $(SUITES); do \
 		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) --tally $(TALLY) || exit 1; \
 	done
+
+# Power cuts under ext4, xfs and btrfs on loop devices, for DURATION seconds together; then with a library that does not sync, which has to
+# be reported. Needs root, FUSE, and the packages e2fsprogs, xfsprogs and btrfs-progs.
+powercut-images:
+	$(XTASK) dist --crash-points --no-suite
+	$(CARGO) build --release --package plait-tests --bins
+	target/release/images --seconds $(DURATION) --seed $(SEED) --tally $(TALLY)
+	PLAIT_FAULT=log.unsynced PLAIT_LIB=$(CURDIR)/dist/crash/lib/libsqlite3.so.0 target/release/images \
+		--seconds 240 --seed 1 --must-report 'commits were acknowledged or seen'
 
 # Logs, shared memory and databases changed at random, ROUNDS of each, after the corpus.
 ROUNDS ?= 20000

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
+use std::path::Path;
 use std::time::Duration;
 
 /// Says to the library whether connections that nobody is beside stay alone, or join a session at once: what most suites test.
@@ -19,6 +21,27 @@ pub(crate) fn join_unless_said() {
         // SAFETY: the library to be loaded reads it later, and std's readers are behind std's lock.
         unsafe { std::env::set_var(JOIN, "always") };
     }
+}
+
+/// From here on what this process and its children mount is theirs alone, and ends with them. Before this process has a second thread.
+pub fn own_mounts() -> anyhow::Result<()> {
+    // SAFETY: it moves this process into a namespace of its own, and nothing else.
+    let code = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    let error = std::io::Error::last_os_error();
+    anyhow::ensure!(code == 0, "only root can mount: {error}");
+    mount("none", Path::new("/"), "none", libc::MS_REC | libc::MS_PRIVATE, "")
+}
+
+/// Mounts a file system of a kind somewhere; flags and options as for mount(2).
+pub fn mount(what: &str, at: &Path, kind: &str, flags: u64, options: &str) -> anyhow::Result<()> {
+    let [source, place, kind, options] = [what, &at.to_string_lossy(), kind, options]
+        .map(|text| CString::new(text).expect("no zero in it"));
+    let (source, place, kind) = (source.as_ptr(), place.as_ptr(), kind.as_ptr());
+    // SAFETY: four texts that end in a zero, and live until the call returns.
+    let code = unsafe { libc::mount(source, place, kind, flags, options.as_ptr().cast()) };
+    let error = std::io::Error::last_os_error();
+    anyhow::ensure!(code == 0, "cannot mount {what} at {}: {error}", at.display());
+    Ok(())
 }
 
 /// Time since boot, comparable between processes.

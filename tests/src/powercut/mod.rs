@@ -10,12 +10,16 @@
 //! a power cut may leave of them. [`workload`] is what is recorded first: a group commit over two generations, among others.
 //! [`explore`] opens what is left, checks it, and goes on from there.
 //!
+//! [`mounted`] does the same under file systems of the kernel, with [`blocks`] for a disk.
+//!
 //! What is checked of each state: it opens; `integrity_check` finds nothing; table and index agree; the rows are those of a prefix
 //! of the commits, in their order; everything that was acknowledged under FULL before the cut is among them, and so is
 //! everything that an opening before the cut has shown.
 
+pub mod blocks;
 pub mod disk;
 pub mod explore;
+pub mod mounted;
 pub mod pairs;
 pub mod recording;
 pub mod tickets;

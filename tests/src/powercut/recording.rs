@@ -46,9 +46,14 @@ impl Recording {
     /// Of a folder, in a file beside it.
     #[must_use]
     pub fn of(folder: &Path) -> Self {
-        let file = folder.with_extension("record");
-        let _ = std::fs::remove_file(&file);
-        Self { folder: folder.to_owned(), file }
+        Self::into_file(folder, &folder.with_extension("record"))
+    }
+
+    /// Of a folder, in this file.
+    #[must_use]
+    pub fn into_file(folder: &Path, file: &Path) -> Self {
+        let _ = std::fs::remove_file(file);
+        Self { folder: folder.to_owned(), file: file.to_owned() }
     }
 
     /// An actor whose operations are written down. While `hold` exists, its syncs of the log wait.

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The table, its index and commit 1.
-const SCHEMA: &str =
+pub(super) const SCHEMA: &str =
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, pad TEXT); CREATE INDEX t_v ON t(v);
     INSERT INTO t VALUES(1, 1, '')";
 /// The last commit.
@@ -67,7 +67,7 @@ pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
     for attempt in 0..ATTEMPTS {
         let folder = scratch.join(format!("workload-{attempt}"));
         let (before, recording) = begin(subject, &folder)?;
-        if !run(subject, &recording, &folder)? {
+        if !run(subject, &recording, &folder, &|_| {})? {
             continue;
         }
         let operations = recording.operations()?;
@@ -78,10 +78,19 @@ pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
     bail!("no group over two generations came about in {ATTEMPTS} attempts")
 }
 
-/// False if it took too long for what it is to show.
-fn run(subject: &Subject, recording: &Recording, folder: &Path) -> anyhow::Result<bool> {
+/// False if it took too long for what it is to show. `tell`: how many commits are acknowledged, for who records something else.
+pub(super) fn run(
+    subject: &Subject,
+    recording: &Recording,
+    folder: &Path,
+    tell: &dyn Fn(i64),
+) -> anyhow::Result<bool> {
     let (database, hold) = (folder.join("app.db"), folder.with_extension("hold"));
-    recording.acknowledge(1)?;
+    let acknowledge = |commits| {
+        tell(commits);
+        recording.acknowledge(commits)
+    };
+    acknowledge(1)?;
     let begin = |name: &str, hold: Option<&Path>| -> anyhow::Result<Actor> {
         let mut actor = recording.actor(name, subject, hold);
         actor.open(&database)?;
@@ -92,7 +101,7 @@ fn run(subject: &Subject, recording: &Recording, folder: &Path) -> anyhow::Resul
     let mut normal = begin("normal", None)?;
     let mut third = begin("third", None)?;
     full.ok(&commit(2, 0));
-    recording.acknowledge(2)?;
+    acknowledge(2)?;
     normal.ok("PRAGMA synchronous=NORMAL");
     normal.ok(&commit(3, 0));
     std::fs::write(&hold, "")?;
@@ -115,7 +124,7 @@ fn run(subject: &Subject, recording: &Recording, folder: &Path) -> anyhow::Resul
         normal.finish().error.map_or(Ok(()), Err)?;
     }
     full.finish().error.map_or(Ok(()), Err)?;
-    recording.acknowledge(4)?;
+    acknowledge(4)?;
     third.finish().error.map_or(Ok(()), Err)?;
     if late {
         return Ok(false);
@@ -124,7 +133,7 @@ fn run(subject: &Subject, recording: &Recording, folder: &Path) -> anyhow::Resul
     for mut actor in [normal, third, full] {
         actor.close()?;
     }
-    recording.acknowledge(COMMITS)?;
+    acknowledge(COMMITS)?;
     Ok(true)
 }
 
