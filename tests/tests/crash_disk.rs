@@ -156,6 +156,40 @@ fn a_bulk_load_that_meets_a_full_disk_fails_clearly_and_goes_on_when_there_is_sp
 }
 
 #[test]
+fn reads_beside_memtables_take_no_room_from_commits_on_a_full_disk() {
+    let Some(subject) = real_plait("a full disk") else { return };
+    let Some(disk) = SmallDisk::mount(110) else { return };
+    let writer = subject.create(&disk.database()).expect("there is space");
+    writer
+        .execute(
+            "PRAGMA synchronous=NORMAL; CREATE TABLE t(id INTEGER PRIMARY KEY, k INTEGER); CREATE INDEX t_k ON t(k);
+             WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<20000) INSERT INTO t SELECT x, x*7 FROM i",
+        )
+        .expect("a table");
+    let reader = subject.open(&disk.database()).expect("it opens beside");
+    reader.execute("SELECT * FROM t LIMIT 1").expect("a row");
+    for first in (1..2000).step_by(40) {
+        let sql = format!("UPDATE t SET k=k+1 WHERE id BETWEEN {first} AND {first}+39");
+        writer.execute(&sql).expect("an update");
+    }
+    disk.fill_but(0);
+    // Ten times what makes a merge due where there is space.
+    let sum = reader.integer("SELECT sum(k) FROM t").expect("a sum");
+    for _ in 0..1000 {
+        assert_eq!(reader.integer("SELECT sum(k) FROM t"), Ok(sum));
+    }
+    // Memory that is allocated already has room for a few more.
+    for id in 1..=10 {
+        writer
+            .execute(&format!("UPDATE t SET k=k+1 WHERE id={id}"))
+            .expect("there was room for it before");
+    }
+    disk.empty();
+    assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    assert_eq!(reader.integer("SELECT sum(k) FROM t"), Ok(sum + 10));
+}
+
+#[test]
 fn closing_on_a_full_disk_leaves_everything_for_the_next_to_open() {
     let Some(subject) = real_plait("a full disk") else { return };
     let Some(disk) = SmallDisk::mount(110) else { return };

@@ -5,7 +5,7 @@ use plait_tests::in_threads_and_processes;
 use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY, Connection};
 use plait_tests::subject::{Fixture, real_plait};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SCHEMA: &str =
     "CREATE TABLE t(id INTEGER PRIMARY KEY, data BLOB); INSERT INTO t VALUES(1, NULL)";
@@ -78,6 +78,30 @@ in_threads_and_processes! {
         reader.ok("COMMIT");
         writer.execute("CREATE TABLE made(x)").expect("nobody is in the way");
         assert_eq!(writer.integer("SELECT count(*) FROM t"), Ok(12));
+    }
+
+    fn their_waits_take_one_timeout_together(place) {
+        let Some(subject) = real_plait("the limit of the WAL") else { return };
+        let fixture = Fixture::new(subject, SCHEMA);
+        let (mut reader, writer) = past_the_limit(place, &fixture);
+        let mut holder = Actor::start(place, "holder", &fixture.subject, &fixture.database());
+        for sql in ["CREATE TABLE made(x)", "BEGIN EXCLUSIVE"] {
+            holder.ok("BEGIN IMMEDIATE");
+            writer.busy_timeout(Duration::from_secs(6)).expect("a timeout");
+            let begun = Instant::now();
+            std::thread::scope(|scope| {
+                let refused = scope.spawn(|| writer.execute(sql));
+                // Most of the time passes in the wait for the writer's right, which then is there.
+                std::thread::sleep(Duration::from_secs(4));
+                holder.ok("COMMIT");
+                let error = refused.join().expect("no panic").expect_err("the reader is in the way");
+                assert_eq!(error.code, BUSY, "{sql}: {error}");
+            });
+            // With a timeout for each it were ten seconds.
+            assert!(begun.elapsed() < Duration::from_secs(9), "{sql} has waited {:?}", begun.elapsed());
+        }
+        reader.ok("COMMIT");
+        writer.execute("CREATE TABLE made(x)").expect("nobody is in the way");
     }
 
     fn a_transaction_that_holds_the_wal_itself_becomes_exclusive_all_the_same(place) {

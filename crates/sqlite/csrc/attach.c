@@ -39,6 +39,13 @@ static const PlWait *plWait(sqlite3 *db, PlWait *pWait){
   return pWait;
 }
 
+/* The same for what a statement waits for that has waited for the right to write already: both together as long as it may. */
+static const PlWait *plWaitLeft(Btree *p, PlWait *pWait){
+  plWait(p->db, pWait);
+  if( pWait->timeoutMs>0 ) pWait->timeoutMs = MAX(0, pWait->timeoutMs - p->pPl->msWaited);
+  return pWait;
+}
+
 /* Names the state of the base that an open transaction reads: a hash of its WAL-index header, which every commit to the
 ** WAL changes. 0 without a WAL. */
 static u64 plContentCookie(Pager *pPager){

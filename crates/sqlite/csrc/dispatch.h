@@ -86,6 +86,7 @@ struct PlBtree {
   u8 bAsksLocks;          /* the system tells whether locks of this process are gone (fits.c) */
   u8 bAway;               /* the file is not under its name any more (fits.c) */
   u32 msFile, msName;     /* when the file and its name were looked at last */
+  int msWaited;           /* this statement has waited so long for the right to write */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */
   u32 iRun;               /* number of the last run of rows that a cursor has deleted in passing */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */

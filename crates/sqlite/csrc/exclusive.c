@@ -74,7 +74,7 @@ static int plEscalate(Btree *p){
   plRdFlushAll(pPl);
   rc = plHardSaveAll(pPl);
   if( rc ) return rc;
-  while( (rc = pl_exclusive_begin(pPl->pConn, plWait(p->db, &wait)))==PL_RETRY ){
+  while( (rc = pl_exclusive_begin(pPl->pConn, plWaitLeft(p, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);
     if( rc ) return rc;
   }

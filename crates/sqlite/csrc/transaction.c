@@ -189,8 +189,18 @@ static void plEndRead(Btree *p){
 /* The write transaction is over. */
 static void plEndWrite(PlBtree *pPl){
   pPl->eWrite = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
-  pPl->nSavepoint = 0;
+  pPl->nSavepoint = pPl->msWaited = 0;
   pPl->rcBroken = 0;
+}
+
+/* Takes the right to write. What that has taken counts for what the same statement waits for later (plWaitLeft). */
+static int plTakeRight(Btree *p, int how){
+  PlBtree *pPl = p->pPl;
+  PlWait wait;
+  u32 msBegun = plCoarseMs();
+  int rc = pl_write_begin(pPl->pConn, how, plWait(p->db, &wait));
+  pPl->msWaited = (int)(plCoarseMs() - msBegun);
+  return rc;
 }
 
 /* A transaction that has copied the file page by page wants to write. It has seen everything, and if nothing has changed it goes
@@ -207,14 +217,12 @@ static int plWriteAfterPages(Btree *p){
 static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   sqlite3 *db = p->db;
-  PlWait wait;
   int how = PL_WRITE_QUEUED;
   int rc;
   if( !db->autoCommit && (db->mDbFlags & DBFLAG_PlConcurrent) ) how = PL_WRITE_OPTIMISTIC;
-  plWait(db, &wait);
   if( p->inTrans==TRANS_NONE ){
     if( how==PL_WRITE_QUEUED ){
-      rc = pl_write_begin(pPl->pConn, how, &wait);
+      rc = plTakeRight(p, how);
       if( rc==SQLITE_BUSY_SNAPSHOT ){
         /* Nothing was read that could have changed: the file has left concurrent mode, which looking at it tells. */
         rc = plFail(p, rc);
@@ -229,7 +237,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
     rc = plBeginRead(p, 1, pSchemaVersion);
     if( pPl->pConn==0 ) return rc;
     if( rc==SQLITE_OK && how==PL_WRITE_OPTIMISTIC ){
-      rc = plFail(p, pl_write_begin(pPl->pConn, how, &wait));
+      rc = plFail(p, plTakeRight(p, how));
       if( rc ) plEndRead(p);
     }else if( rc ){
       pl_rollback(pPl->pConn);
@@ -238,7 +246,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }else{
     if( pPl->bBaseOnly ) return plWriteAfterPages(p);
     plRdFlushAll(pPl);
-    rc = pl_write_begin(pPl->pConn, how, &wait);
+    rc = plTakeRight(p, how);
     if( rc ) return plFail(p, rc);
     if( how==PL_WRITE_QUEUED ){
       /* The snapshot has moved to now: rows that others added are ahead of open cursors. */
@@ -284,6 +292,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
       return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
     }
   }else{
+    pPl->msWaited = 0;
     rc = plWritable(p, wrflag>1);
     if( rc ) return rc;
     if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);

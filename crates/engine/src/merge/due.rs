@@ -94,11 +94,13 @@ impl Database {
         let known = c.merge_ns_per_kib.load(Relaxed);
         let each = if known == 0 { KIB_NS } else { known };
         let merge = each.saturating_mul(bytes >> 10).saturating_add(MERGE_NS);
-        // While readers hold back what the last merge has brought, another one would only lengthen the base's WAL.
+        // While readers hold back what the last merge has brought, another one would only lengthen the base's WAL. And where disk space is
+        // scarce it might fail, with the generation frozen that still had room for commits: nobody needs it so much.
         bytes > 0
             && lost >= merge.saturating_mul(LOST_BEFORE_MERGE)
             && c.fence.load(Relaxed) == fence::FENCED
             && !self.has_wal_to_bring()
+            && self.region().has_space_to_spare()
     }
 
     /// Bytes of nodes in memtables that are not merged.

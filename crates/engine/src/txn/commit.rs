@@ -75,9 +75,9 @@ pub(super) struct WalWait {
 }
 
 impl WalWait {
-    /// That of this COMMIT, as a whole.
-    pub(super) fn patience<'a, 'w>(&mut self, wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
-        Patience::new(wait).since(*self.start.get_or_insert_with(Instant::now))
+    /// Begins, or has begun before the snapshot was renewed.
+    pub(super) fn begin(&mut self) -> Instant {
+        *self.start.get_or_insert_with(Instant::now)
     }
 
     pub(super) fn end(&mut self) {
@@ -634,7 +634,7 @@ impl Conn {
     }
 
     fn wait_for_wal_or_renew(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
-        let start = *self.wal_wait.start.get_or_insert_with(Instant::now);
+        let start = self.wal_wait.begin();
         let mut patience = Patience::of_those_who_expect_no_wait(wait).since(start);
         while self.db.is_wal_at_limit() {
             if self.is_behind(self.db.control().base_generation.load(Acquire)) {

@@ -35,6 +35,7 @@
 //!   right is refused (R5).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Instant;
 
 use super::commit::WAL_NAP;
 use super::estate::leaves_doubt;
@@ -63,6 +64,8 @@ pub enum Replay<'a> {
 pub(crate) struct Before {
     mode: Option<WriteMode>,
     had_right: bool,
+    /// All its waits together take no longer than one may.
+    since: Instant,
 }
 
 /// An exclusive transaction that is about to be committed.
@@ -82,9 +85,12 @@ impl Conn {
         if self.exclusive {
             return Ok(());
         }
-        let now = Before { mode: self.mode, had_right: self.has_right };
+        let now = Before { mode: self.mode, had_right: self.has_right, since: Instant::now() };
         let before = *self.before_exclusive.get_or_insert(now);
+        let timeout = wait.timeout;
+        wait.timeout = timeout.saturating_sub(before.since.elapsed());
         let begun = self.become_writer(wait).and_then(|()| {
+            wait.timeout = timeout.saturating_sub(before.since.elapsed());
             // While what others have committed is still in memory: the replay only puts.
             self.resolve_maxima()?;
             self.become_exclusive(wait)
@@ -152,7 +158,8 @@ impl Conn {
     }
 
     fn merge_everything(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        let mut patience = self.wal_wait.patience(wait);
+        self.wal_wait.begin();
+        let mut patience = Patience::new(wait);
         loop {
             self.wait_for_wal_with_rights(&mut patience)?;
             let full = self.db.active_number();
