@@ -12,14 +12,16 @@ use std::path::Path;
 
 type Rows = Vec<Vec<Value>>;
 
-/// Calls that end something or give it back: they answer nothing.
-const VOID: [&str; 9] = [
+/// Calls that end something, give it back or tell of it: they answer nothing.
+const VOID: [&str; 11] = [
     "pl_base_sync_failed",
     "pl_disabled",
     "pl_exclusive_end",
     "pl_exclusive_not_committed",
+    "pl_exclusive_wal",
     "pl_mark_unlock_exclusive",
     "pl_mark_unlock_shared",
+    "pl_note_walk",
     "pl_part_undo",
     "pl_rollback",
     "pl_snapshot_end",

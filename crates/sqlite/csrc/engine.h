@@ -255,7 +255,7 @@ int  pl_order(PlConn *, uint64_t *aOut);
 int  pl_stay_concurrent(PlConn *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 /* Outside any transaction: reading beside memtables has cost nStep since it was told last. The engine may merge for that, in a thread, with bThreads. */
-int  pl_note_walk(PlConn *, uint32_t nStep, int bThreads);
+void pl_note_walk(PlConn *, uint32_t nStep, int bThreads);
 int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it ended: merge when due; in a thread only with bThreads */
 int  pl_has_fence(PlConn *);             /* SQLITE_OK: the database file itself has the fence; SQLITE_DONE: not yet */
 int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */

@@ -162,8 +162,7 @@ static SQLITE_NOINLINE void plTellWalk(PlBtree *pPl){
   u32 nStep = pPl->nWalk;
   pPl->nWalk = 0;
   if( pPl->pConn==0 || pPl->bReadonly ) return;
-  /* If it fails the engine has stopped, and the next call says so. */
-  (void)pl_note_walk(pPl->pConn, nStep, sqlite3GlobalConfig.bCoreMutex);
+  pl_note_walk(pPl->pConn, nStep, sqlite3GlobalConfig.bCoreMutex);
 }
 
 /* read -> none. */

@@ -419,13 +419,9 @@ pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_note_walk(conn: *mut PlConn, steps: u32, threads: c_int) -> c_int {
-    let note = |c: &mut Conn| {
-        c.note_walk(steps, threads != 0);
-        SQLITE_OK
-    };
+pub unsafe extern "C" fn pl_note_walk(conn: *mut PlConn, steps: u32, threads: c_int) {
     // SAFETY: engine.h.
-    unsafe { look(conn, "pl_note_walk", note) }
+    unsafe { end(conn, "pl_note_walk", |c| c.note_walk(steps, threads != 0)) }
 }
 
 /// See engine.h.
