@@ -90,7 +90,7 @@ impl Conn {
 
     fn merge_beside_others(&self) -> Result<()> {
         match self.db.check_wal_limit() {
-            Err(_) if self.db.is_wal_at_limit() => return Ok(()),
+            Err(Error::Full(_)) if self.db.is_wal_at_limit() => return Ok(()),
             checked => checked?,
         }
         self.db.prepare_next_generation()?;

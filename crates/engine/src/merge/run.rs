@@ -47,7 +47,7 @@ impl Database {
                 let _right = self.own_merge_patiently(slot, patience)?;
                 self.merge_owned(true)
             });
-            if merged.is_err() && self.is_wal_at_limit() {
+            if matches!(merged, Err(Error::Full(_))) && self.is_wal_at_limit() {
                 if patience.is_over() {
                     return Err(self.wal_is_held());
                 }

@@ -164,7 +164,7 @@ impl Conn {
             self.wait_for_wal_with_rights(&mut patience)?;
             let full = self.db.active_number();
             match self.db.while_base_is_busy(&mut patience, |_| self.db.merge_owned(false)) {
-                Err(_) if self.db.is_wal_at_limit() => continue,
+                Err(Error::Full(_)) if self.db.is_wal_at_limit() => continue,
                 merged => merged?,
             }
             if self.db.prepare_arena()? {
