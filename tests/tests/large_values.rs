@@ -2,7 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
-use plait_tests::sqlite::{ABORT_ROLLBACK, Connection};
+use plait_tests::sqlite::{ABORT, ABORT_ROLLBACK, Connection};
 use plait_tests::subject::{Begin, Fixture, Subject};
 
 const BYTES: usize = 9_000_000;
@@ -112,6 +112,66 @@ fn a_blob_handle_after_a_rollback_can_be_moved_once_its_row_was_written() {
         let error = handle.reopen(1).expect_err("no row of it was written");
         assert_eq!(error.extended, ABORT_ROLLBACK, "{error}");
         handle.close().ok();
+    }
+}
+
+/// Found by the differential suite: a handle for writing that a ROLLBACK tripped keeps the next statement's transaction open, and where that is
+/// exclusive its writes went by the handle.
+#[test]
+fn a_blob_handle_after_a_rollback_is_told_of_writes_on_the_exclusive_path() {
+    let writes = [
+        ("DELETE FROM b WHERE id=2; DELETE FROM b WHERE id=1", ABORT),
+        ("INSERT OR REPLACE INTO b VALUES(1, zeroblob(10))", ABORT),
+        ("DELETE FROM b", ABORT),
+        ("DELETE FROM b WHERE id=2", ABORT_ROLLBACK),
+        ("DELETE FROM small", ABORT_ROLLBACK),
+    ];
+    for subject in [Subject::stock(), Subject::plait()] {
+        for (write, code) in writes {
+            let fixture = Fixture::new(subject.clone(), SCHEMA);
+            let (connection, other) = (fixture.open(), fixture.open());
+            connection
+                .execute("INSERT INTO b VALUES(1, zeroblob(10)), (2, zeroblob(10))")
+                .expect("two rows");
+            other.query("SELECT count(*) FROM b").expect("a neighbour");
+            let mut handle = connection.open_blob("b", "data", 1, true).expect("a handle");
+            connection
+                .execute("BEGIN IMMEDIATE; ROLLBACK; PRAGMA user_version=7")
+                .expect("a pragma");
+            connection.execute(write).expect("a write");
+            let error = handle.read(0, 5).expect_err("nothing to read");
+            assert_eq!(error.extended, code, "{:?}: {write}: {error}", fixture.subject.mode);
+            handle.close().ok();
+        }
+    }
+}
+
+/// Found by the differential suite: a handle whose row was written is aborted, then a ROLLBACK trips it, and the next write of that row aborts it anew.
+#[test]
+fn a_blob_handle_that_was_aborted_before_a_rollback_knows_its_row() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        for (begin, write, code) in [
+            ("BEGIN", "INSERT INTO b VALUES(1, 0)", ABORT),
+            ("BEGIN EXCLUSIVE", "INSERT INTO b VALUES(1, 0)", ABORT),
+            ("BEGIN", "INSERT INTO b VALUES(2, 0)", ABORT_ROLLBACK),
+            ("BEGIN EXCLUSIVE", "INSERT INTO b VALUES(2, 0)", ABORT_ROLLBACK),
+        ] {
+            let fixture = Fixture::new(subject.clone(), SCHEMA);
+            let (connection, other) = (fixture.open(), fixture.open());
+            other.query("SELECT count(*) FROM b").expect("a neighbour");
+            connection.execute(begin).expect("it begins");
+            connection.execute("INSERT INTO b VALUES(1, zeroblob(10))").expect("a row");
+            let mut handle = connection.open_blob("b", "data", 1, true).expect("a handle");
+            connection.execute("UPDATE b SET data=1; ROLLBACK").expect("a rollback");
+            connection.execute(write).expect("a write");
+            let error = handle.read(0, 5).expect_err("nothing to read");
+            assert_eq!(
+                error.extended, code,
+                "{:?}: {begin}: {write}: {error}",
+                fixture.subject.mode
+            );
+            handle.close().ok();
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 ** In the write set rows are whole, so a write through a handle replaces the row.
 */
 
-/* The row that a blob handle is on, or was when a ROLLBACK tripped it: 1 and *piRow, or 0. As in SQLite a handle that was
+/* The row that a blob handle is on, or was on last before a ROLLBACK tripped it: 1 and *piRow, or 0. As in SQLite a handle that was
 ** tripped and whose row is written then can be moved to another row; while it is not, that fails. */
 static int plBlobRow(PlCursor *pX, i64 *piRow){
   BtCursor *pOut = pX->pOut;
@@ -19,15 +19,21 @@ static int plBlobRow(PlCursor *pX, i64 *piRow){
   return 1;
 }
 
-/* invalidateIncrblobCursors() on the concurrent path: row iRow of a table, or (isClear) all of its rows go. */
+/* invalidateIncrblobCursors(): row iRow of a table, or (isClear) all of its rows go. On the exclusive path stock code does so itself
+** for all cursors but those that were tripped, which are stock cursors no more. */
 static void plInvalidateBlobs(PlBtree *pPl, Pgno iRoot, i64 iRow, int isClear){
   PlCursor *pX;
-  if( !pPl->pBtree->hasIncrblobCur ) return;
+  if( !pPl->pBtree->hasIncrblobCur && !pPl->bTripped ) return;
+  pPl->bTripped = 0;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){
     i64 i = 0;
-    if( (pX->pOut->curFlags & BTCF_Incrblob)==0 || pX->pOut->pgnoRoot!=iRoot ) continue;
-    if( !plBlobRow(pX, &i) || (!isClear && i!=iRow) ) continue;
-    plForget(pX);
+    if( (pX->pOut->curFlags & BTCF_Incrblob)==0 || pX->eMode==PLC_PASS || !plBlobRow(pX, &i) ) continue;
+    if( pX->pOut->pgnoRoot==iRoot && (isClear || i==iRow) ){
+      plForget(pX);
+      pX->iKey = i;
+    }else if( pX->pOut->eState==CURSOR_FAULT ){
+      pPl->bTripped = 1;
+    }
   }
 }
 

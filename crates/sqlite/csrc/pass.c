@@ -45,10 +45,23 @@ static int plPassInstall(PlCursor *pX){
   return rc;
 }
 
+/* A row of a table is about to go that a tripped blob handle may have been on. */
+static SQLITE_NOINLINE PL_COLD void plInvalidateTripped(PlCursor *pX){
+  BtCursor *pOut = pX->pOut;
+  if( pOut->pKeyInfo==0 && pOut->eState==CURSOR_VALID ){
+    plInvalidateBlobs(pX->pPl, pOut->pgnoRoot, sqlite3StockBtreeIntegerKey(pOut), 0);
+  }else if( pOut->pKeyInfo==0 && pOut->eState==CURSOR_REQUIRESEEK ){
+    plInvalidateBlobs(pX->pPl, pOut->pgnoRoot, pOut->nKey, 0);
+  }
+}
+
 static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, int seekResult){
   BtCursor *pOut = pX->pOut;
   int rc = plCheckPinned(pX->pPl, pOut->pgnoRoot, pX);
   if( rc ) return rc;
+  if( PL_UNLIKELY(pX->pPl->bTripped) && pOut->pKeyInfo==0 ){
+    plInvalidateBlobs(pX->pPl, pOut->pgnoRoot, pPayload->nKey, 0);
+  }
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
   pX->pPl->nPassByte += pX->pOut->pKeyInfo ? (u64)pPayload->nKey : (u64)pPayload->nData + (u64)pPayload->nZero;
@@ -70,6 +83,7 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
 static int plPassDelete(PlCursor *pX, u8 flags){
   int rc = plCheckPinned(pX->pPl, pX->pOut->pgnoRoot, pX);
   if( rc ) return rc;
+  if( PL_UNLIKELY(pX->pPl->bTripped) ) plInvalidateTripped(pX);
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
   return sqlite3StockBtreeDelete(pX->pOut, flags);

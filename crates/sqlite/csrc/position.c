@@ -117,6 +117,8 @@ static int plHardPass(PlCursor *pX){
     if( pIn->pKeyInfo ) rc = plKeepRecord(pX, pIn->pKey, (u32)pIn->nKey);
     eState = pIn->skipNext ? CURSOR_SKIPNEXT : CURSOR_REQUIRESEEK;
     pX->ePos = pIn->skipNext>0 ? POS_BEFORE : pIn->skipNext<0 ? POS_AFTER : POS_ROW;
+  }else if( pIn->curFlags & BTCF_Incrblob ){
+    pX->iKey = pIn->info.nKey;            /* the row that it was on, if a ROLLBACK trips it (blob.c) */
   }
   if( rc==SQLITE_OK && pX->bRec ){
     rc = plEncodeRecord(pX, pX->aRec, pX->nRec, &pX->key);
@@ -177,9 +179,9 @@ static void plForget(PlCursor *pX){
 /* Makes a cursor fail with errCode from now on. It leaves the exclusive path: everything else asks for CURSOR_FAULT. */
 static void plTrip(PlCursor *pX, int errCode){
   BtCursor *pOut = pX->pOut;
-  if( (pOut->curFlags & BTCF_Incrblob) && pOut->eState!=CURSOR_INVALID && pOut->eState!=CURSOR_FAULT ){
+  if( (pOut->curFlags & BTCF_Incrblob) && pOut->eState!=CURSOR_FAULT ){
     if( pX->eMode!=PLC_MERGE ) pX->iKey = pOut->info.nKey;
-    pX->bTripRow = 1;
+    pX->bTripRow = pX->pPl->bTripped = 1;
   }
   plForget(pX);
   plStockClose(pX);

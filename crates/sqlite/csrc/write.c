@@ -320,6 +320,7 @@ static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   if( pPl->bExcl ){
     rc = plCheckPinned(pPl, (Pgno)iTable, 0);
     if( rc ) return rc;
+    plInvalidateBlobs(pPl, (Pgno)iTable, 0, 1);
     pPl->bWrote = 1;
     rc = sqlite3StockBtreeClearTable(p, iTable, &nRow);
   }
