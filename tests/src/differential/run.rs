@@ -48,6 +48,8 @@ struct Side {
     cursors: BTreeMap<u8, Scan>,
     reader_cursors: BTreeMap<u8, Statement>,
     blob: Option<Blob>,
+    /// The schema has not been loaded anew since the handle was opened.
+    blob_knows_schema: bool,
     hooks: Hooks,
     told: Arc<Mutex<Vec<String>>>,
     /// Another connection has committed while the main one was reading: that cannot write before it has ended.
@@ -93,6 +95,7 @@ impl Side {
             cursors: BTreeMap::new(),
             reader_cursors: BTreeMap::new(),
             blob: None,
+            blob_knows_schema: false,
             hooks: script.hooks,
             told: Arc::default(),
             is_stale: false,
@@ -188,7 +191,9 @@ impl Side {
         }
         let mut rows = Vec::new();
         self.told.lock().expect("one thread").clear();
+        let was_open = !self.main().autocommit();
         let error = self.attempt(step, &mut rows).err();
+        self.blob_knows_schema &= keeps_schema(step) && !(was_open && self.main().autocommit());
         self.is_stale = !self.is_idle() && (self.is_stale || matches!(step, Step::Other(_)));
         self.is_optimistic |= matches!(step, Step::Begin(Begin::Concurrent));
         let mut told = self.told.lock().expect("one thread").clone();
@@ -246,6 +251,7 @@ impl Side {
             Step::BlobOpen { table, column, rowid, write } => {
                 self.blob = None;
                 self.blob = Some(self.main().open_blob(table, column, *rowid, *write)?);
+                self.blob_knows_schema = true;
                 Ok(())
             }
             Step::BlobRead(offset, length) => {
@@ -256,6 +262,9 @@ impl Side {
                 rows.push(vec![Value::Blob(blob.read((*offset).into(), (*length).into())?)]);
                 Ok(())
             }
+            // sqlite3_blob_write() tells a preupdate hook of the table as it was when the handle was opened. If the schema was loaded anew since,
+            // SQLite 3.54.1 itself reads memory that it has freed (seed 63076).
+            Step::BlobWrite(..) if self.hooks == Hooks::Values && !self.blob_knows_schema => Ok(()),
             Step::BlobWrite(offset, length, value) => {
                 let Some(blob) = &mut self.blob else {
                     return Ok(());
@@ -299,6 +308,17 @@ impl Side {
                 );
             }
         }
+    }
+}
+
+/// Whether no connection loads the schema anew because of this step, unless it ends a transaction.
+fn keeps_schema(step: &Step) -> bool {
+    match step {
+        Step::Sql(sql) | Step::Other(sql) => {
+            ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().any(|word| sql.starts_with(word))
+        }
+        Step::Reopen => false,
+        _ => true,
     }
 }
 
