@@ -417,6 +417,24 @@ fn a_blob_that_has_been_written_is_aborted_by_a_write_to_its_row_on_the_exclusiv
     }
 }
 
+/// What an exclusive transaction loads of a schema that a failed statement made the connection forget is no change of the schema, which would
+/// take the open cursors with it.
+#[test]
+fn a_rollback_after_the_schema_was_loaded_anew_leaves_cursors_that_only_read() {
+    same_as_stock(&[
+        sql("CREATE TABLE gone(a); CREATE TABLE strict(a NOT NULL);
+            CREATE TRIGGER going BEFORE UPDATE ON gone BEGIN DELETE FROM strict; END"),
+        open(0, "SELECT id FROM t ORDER BY id DESC"),
+        fetch(0, 2),
+        sql("DROP TABLE gone"),
+        sql("SAVEPOINT s"),
+        sql("PRAGMA application_id=39"),
+        fetch(0, 1),
+        sql("INSERT OR ROLLBACK INTO strict VALUES(NULL)"),
+        fetch(0, 3),
+    ]);
+}
+
 #[test]
 fn savepoints_undo_writes_of_tables_and_indexes() {
     same_as_stock(&[

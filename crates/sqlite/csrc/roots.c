@@ -22,10 +22,13 @@ static Index *plIndexOfRoot(Schema *pSchema, Pgno iRoot){
 static int plNeedSchema(Btree *p){
   sqlite3 *db = p->db;
   int iDb = plDbIndex(p);
+  u32 bChanged = db->mDbFlags & DBFLAG_SchemaChange;
   char *zErr = 0;
   int rc;
   if( DbHasProperty(db, iDb, DB_SchemaLoaded) || db->init.busy ) return SQLITE_OK;
   rc = sqlite3InitOne(db, iDb, &zErr, 0);
+  /* As in sqlite3Init(): what was read from the file is no change that a ROLLBACK would have to take back. */
+  if( rc==SQLITE_OK && !bChanged ) db->mDbFlags &= ~(u32)DBFLAG_SchemaChange;
   sqlite3DbFree(db, zErr);
   return rc;
 }
