@@ -134,6 +134,54 @@ in_threads_and_processes! {
         assert_eq!(first.integer("SELECT count(*) FROM t WHERE val IN ('x', 'y')"), 2);
     }
 
+    fn who_comes_to_an_idle_one_and_does_little_needs_no_session(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut first = actor(place, "first", &fixture);
+        first.ok(INSERT);
+        let mut visitor = actor(place, "visitor", &fixture);
+        assert_eq!(visitor.integer(COUNT), 501);
+        visitor.ok(INSERT);
+        visitor.ok("BEGIN IMMEDIATE; INSERT INTO t(val) VALUES('visiting'); COMMIT");
+        visitor.ok("BEGIN; UPDATE t SET val='seen' WHERE id=1; COMMIT");
+        assert!(!has_session(&fixture));
+        visitor.close().expect("it closes");
+        assert_eq!(first.integer(COUNT), 503);
+        first.ok(INSERT);
+        assert!(!has_session(&fixture));
+        first.close().expect("it closes");
+        assert_eq!(rows(&fixture.open()), 504);
+    }
+
+    fn who_comes_to_an_idle_one_and_stays_joins(place) {
+        let Some(fixture) = fixture() else { return };
+        let mut first = actor(place, "first", &fixture);
+        first.ok(INSERT);
+        let mut second = actor(place, "second", &fixture);
+        let mut done = 0;
+        while !has_session(&fixture) {
+            second.ok(INSERT);
+            done += 1;
+            assert!(done < 100, "no session was begun");
+        }
+        assert!(done > 5, "a few transactions are no stay");
+        assert_eq!(first.integer(COUNT), 501 + done);
+        assert_eq!(second.integer(COUNT), 501 + done);
+    }
+
+    fn who_comes_to_an_idle_one_joins_for_what_only_a_member_can_do(place) {
+        for sql in ["BEGIN CONCURRENT; INSERT INTO t(val) VALUES('c'); COMMIT", "BEGIN; SELECT count(*) FROM t; COMMIT"] {
+            let Some(fixture) = fixture() else { return };
+            let mut first = actor(place, "first", &fixture);
+            first.ok(INSERT);
+            let mut second = actor(place, "second", &fixture);
+            second.ok(INSERT);
+            assert!(!has_session(&fixture), "{sql}");
+            second.ok(sql);
+            assert!(has_session(&fixture), "{sql}");
+            first.ok(INSERT);
+        }
+    }
+
     fn a_transaction_written_alone_keeps_the_second_one_waiting(place) {
         let Some(fixture) = fixture() else { return };
         let mut first = actor(place, "first", &fixture);

@@ -1,13 +1,19 @@
 /*
-** alone.c - a connection beside which nobody is works as with stock SQLite.
+** alone.c - a connection beside which nobody is, or nobody in a session, works as with stock SQLite.
 **
 ** To join a session costs files, memory and syncs that pay only when several write, or one writes for long. Programs that open
 ** a database, do a little and close it need none of that, and a resting file is an ordinary WAL database. So a handle stays
-** stock while it is alone, and looks again at the beginning of each transaction:
+** stock while it is alone, and for the little that most visits do while those that it found there are idle. It looks again at the beginning
+** of each transaction:
 **
-**   alone     stock code reads and writes the unfenced base
+**   visiting  (nVisit<PL_VISITS) stock code reads and writes the unfenced base; others, who were there first, have it open in no session
+**   alone     (nVisit==PL_VISITS) the same, but nobody else has opened the WAL-index
 **   joined    pConn!=0 (attach.c). Never back, but by detaching
 **
+** visiting -> alone when it is found to be, and never back: who has worked alone joins as soon as somebody comes.
+** visiting -> joined, at the beginning of a transaction, for all that makes one that is alone join but company; and
+**   - when files of a session are there, or after PL_VISITS transactions;
+**   - to write, if it would have to wait for somebody who writes.
 ** alone -> joined, at the beginning of a transaction, as soon as
 **   - the file is fenced, or another connection of this or another process has opened its WAL-index;
 **   - the transaction needs what stock code has not: BEGIN CONCURRENT; one that reads first and may write later (BEGIN
@@ -28,6 +34,9 @@
 **  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
 */
 #define PL_ALONE_WRITES 256
+#define PL_VISITS 16       /* transactions; the first reads the schema */
+
+enum { PLA_NOBODY, PLA_OTHERS, PLA_UNKNOWN };
 
 /* The descriptor of a handle's WAL-index, or -1: not open, or not in a file of the operating system. */
 static int plShmFile(Pager *pPager){
@@ -36,15 +45,18 @@ static int plShmFile(Pager *pPager){
   return ((unixFile*)pFd)->pShm->pShmNode->hShm;
 }
 
-/* Has nobody else of us, in this or another process, opened the WAL-index? */
-static int plNobodyElse(Pager *pPager){
+/* Who else of us, in this or another process, has opened the WAL-index? Unknown: another copy of the library in this process, or it cannot be
+** told; to join says so. From here on others see this process. */
+static int plCompany(Pager *pPager){
   int hShm = plShmFile(pPager);
-  int nRef;
-  if( hShm<0 ) return 0;
+  int nRef, rc;
+  if( hShm<0 ) return PLA_UNKNOWN;
   unixEnterMutex();
   nRef = ((unixFile*)pPager->fd)->pShm->pShmNode->nRef;
   unixLeaveMutex();
-  return nRef==1 && pl_claim(hShm)==SQLITE_OK;
+  rc = pl_claim(hShm);
+  if( rc==SQLITE_OK ) return nRef==1 ? PLA_NOBODY : PLA_OTHERS;
+  return rc==SQLITE_BUSY ? PLA_OTHERS : PLA_UNKNOWN;
 }
 
 /* Before joining: claimed like those that are alone, who shall see it. A second copy of the library that works alone in this process
@@ -64,8 +76,8 @@ static int plIsHidden(Btree *p){
       || osFstat(((unixFile*)pPager->fd)->h, &st)!=0 || st.st_nlink!=1;
 }
 
-/* Has a killed process left files of a session that never committed? They go with the last member of one. */
-static int plHasRemains(Pager *pPager){
+/* Are there files of a session? It lives, or a killed process has left one that never committed: they go with the last member of one. */
+static int plHasSession(Pager *pPager){
   static const char *const azSuffix[] = { "-plait-shm", "-plait", "-plait-new" };
   struct stat st;
   int i, bFound = 0;
@@ -77,18 +89,24 @@ static int plHasRemains(Pager *pPager){
   return bFound;
 }
 
-/* A transaction has begun on a marked file that is not fenced: may stock code go on with it? */
-static int plAlone(Btree *p, int wrflag){
+/* A transaction has begun on a marked file that is not fenced, or (bBusy) could not, since somebody writes: may stock code go on with it? */
+static int plAlone(Btree *p, int wrflag, int bBusy){
   sqlite3 *db = p->db;
   PlBtree *pPl = plSide(p);
   Pager *pPager = p->pBt->pPager;
+  int eOthers;
   if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_WRITES ) return 0;
   if( wrflag>1 || db->nDb>2 || (db->mDbFlags & DBFLAG_PlConcurrent) ) return 0;
   if( !wrflag && !db->autoCommit ) return 0;
   if( pPager->exclusiveMode ) return 0;
-  if( pl_joins_always()==SQLITE_OK || !plNobodyElse(pPager) ) return 0;
-  if( !pPl->bLocal && (plIsHidden(p) || plHasRemains(pPager)) ) return 0;
+  if( pl_joins_always()==SQLITE_OK ) return 0;
+  eOthers = plCompany(pPager);
+  if( eOthers==PLA_UNKNOWN || (eOthers==PLA_OTHERS && (bBusy || pPl->nVisit>=PL_VISITS)) ) return 0;
+  if( (eOthers==PLA_OTHERS || !pPl->bLocal) && plHasSession(pPager) ) return 0;
+  if( !pPl->bLocal && plIsHidden(p) ) return 0;
   pPl->bLocal = 1;
+  if( eOthers==PLA_OTHERS ) pPl->nVisit++;
+  else pPl->nVisit = PL_VISITS;
   pPl->nAlone += wrflag!=0;
   if( pPl->iAlonePid==0 ){
     pPl->iAlonePid = osGetpid(0);

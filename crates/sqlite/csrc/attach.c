@@ -221,10 +221,11 @@ static int plMayNotJoin(Btree *p){
   return rc;
 }
 
-/* A transaction is open on a marked file: does SQLite's own code go on with it? */
-static int plStaysStock(Btree *p, int wrflag){
+/* A transaction is open on a marked file: does SQLite's own code go on with it? bBusy: one that reads, in place of one that somebody who
+** writes has kept from beginning. */
+static int plStaysStock(Btree *p, int wrflag, int bBusy){
   if( PL_FENCED(p->pBt->pPage1->aData) ) return 0;
-  return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag) || plMayNotJoin(p);
+  return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag, bBusy) || plMayNotJoin(p);
 }
 
 /* Told PRAGMA locking_mode=exclusive before it looked at the file, the handle holds locks that shut everybody else out, the
@@ -256,14 +257,14 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     }
     rcFits = plLookOnce(p);
     if( rcFits ) return rcFits;
-    if( plStaysStock(p, wrflag) ){
+    if( plStaysStock(p, wrflag, 1) ){
       plBaseEnd(p);
       return rc;
     }
   }else{
     rcFits = plLookOnce(p);
     if( rcFits ) return rcFits;
-    if( plStaysStock(p, wrflag) ) return rc;
+    if( plStaysStock(p, wrflag, 0) ) return rc;
   }
   cookie = plContentCookie(p->pBt->pPager);
   bFenced = PL_FENCED(p->pBt->pPage1->aData);
@@ -332,7 +333,7 @@ static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVers
   /* One that stays stock waits as SQLite does after all. */
   rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
   if( rc==SQLITE_OK ){
-    int bStock = !plMarked(p->pBt) || plStaysStock(p, wrflag);
+    int bStock = !plMarked(p->pBt) || plStaysStock(p, wrflag, 1);
     plBaseEnd(p);
     rc = bStock ? sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion) : SQLITE_BUSY;
   }

@@ -102,8 +102,8 @@ void pl_free(void *);
 ** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
 int  pl_check_network(const char *zPath);   /* SQLITE_CANTOPEN on a file system that is refused */
-/* Claims the database for this process, by the descriptor of its WAL-index. SQLITE_OK: nobody else has; SQLITE_BUSY: somebody has, or
-** it cannot be told; SQLITE_MISUSE: another copy of the library in this process has. */
+/* Claims the database for this process, by the descriptor of its WAL-index. SQLITE_OK: nobody else has; SQLITE_BUSY: somebody has;
+** SQLITE_IOERR: it cannot be told; SQLITE_MISUSE: another copy of the library in this process has. */
 int  pl_claim(int hShm);
 int  pl_joins_always(void);              /* SQLITE_OK with PLAIT_JOIN=always: no connection works alone (alone.c) */
 int  pl_wal_is_concurrent(void);         /* SQLITE_OK with PLAIT_JOURNAL_MODE=concurrent: who asks for WAL gets concurrent mode */

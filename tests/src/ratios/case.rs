@@ -137,6 +137,17 @@ impl LargeTable {
     }
 }
 
+/// Who has the database open besides those whose work is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Beside {
+    /// Nobody.
+    Nobody,
+    /// A connection that has written, and does nothing any more.
+    Idle,
+    /// The same, in a session.
+    Session,
+}
+
 /// One measured configuration of either engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
@@ -150,8 +161,8 @@ pub struct Load {
     pub begin: Begin,
     /// Durability.
     pub synchronous: Synchronous,
-    /// Whether a connection that has written stays open beside them.
-    pub beside: bool,
+    /// Who else has the database open.
+    pub beside: Beside,
 }
 
 impl Load {
@@ -229,7 +240,7 @@ fn select_update(writers: u32, begin: Begin) -> Load {
         place: Place::Threads,
         begin,
         synchronous: Synchronous::Full,
-        beside: true,
+        beside: Beside::Idle,
     }
 }
 
@@ -492,6 +503,7 @@ fn keys() -> Vec<Case> {
 }
 
 fn visits() -> Vec<Case> {
+    use Beside::{Idle, Nobody, Session};
     use Requirement::{IdleMebibytes, TimesStock};
     let visit = |name, title, rows, beside, least| Case {
         name,
@@ -503,17 +515,19 @@ fn visits() -> Vec<Case> {
     // At most 1.3 times stock's time.
     let a_little_slower = 1.0 / 1.3;
     vec![
-        visit("open-read", "open, read a row, close; nobody else", 0, false, a_little_slower),
-        visit("open-write", "open, write a row, close; nobody else", 1, false, a_little_slower),
-        visit("open-read-beside", "open, read a row, close; beside a session", 0, true, 1.0),
-        visit("open-write-beside", "open, write a row, close; beside a session", 1, true, 1.0),
+        visit("open-read", "open, read a row, close; nobody else", 0, Nobody, a_little_slower),
+        visit("open-write", "open, write a row, close; nobody else", 1, Nobody, a_little_slower),
+        visit("open-read-idle", "open, read a row, close; beside an idle one", 0, Idle, 1.0),
+        visit("open-write-idle", "open, write a row, close; beside an idle one", 1, Idle, 1.0),
+        visit("open-read-beside", "open, read a row, close; beside a session", 0, Session, 1.0),
+        visit("open-write-beside", "open, write a row, close; beside a session", 1, Session, 1.0),
         Case {
             name: "visits",
             title: "100 processes open, write ten rows, close",
             load: Load {
                 work: Work::Visit(10),
                 place: Place::Processes,
-                beside: false,
+                beside: Beside::Nobody,
                 ..select_update(100, Begin::Deferred)
             },
             against: None,

@@ -1,6 +1,6 @@
 //! One engine, one load, a fresh directory: set up, run, verify.
 
-use super::case::{LargeTable, Load, Work};
+use super::case::{Beside, LargeTable, Load, Work};
 use super::idle::Footprint;
 use super::keyed;
 use super::members::{self, Together};
@@ -82,7 +82,7 @@ impl Trial {
     /// Sets up, runs and verifies.
     pub fn run(&self) -> anyhow::Result<Outcome> {
         let mut keeper = Some(self.set_up()?);
-        if !self.load.beside {
+        if self.load.beside == Beside::Nobody {
             keeper.take().map_or(Ok(()), Connection::close)?;
         }
         let written = bytes_written()?;
@@ -154,10 +154,21 @@ impl Trial {
         }
         connection.execute("PRAGMA wal_checkpoint")?;
         if matches!(self.load.work, Work::Visit(_)) {
-            // Beside a session that writes: a connection alone might have begun none.
             connection.execute("CREATE TABLE other(id INTEGER PRIMARY KEY)")?;
-            self.subject.open(&self.database())?.execute("INSERT INTO other VALUES(1)")?;
+        }
+        if self.load.beside == Beside::Session {
+            // Who has been alone joins when it finds somebody there.
+            let second = self.subject.open(&self.database())?;
+            second.execute("INSERT INTO other VALUES(1)")?;
             connection.execute("INSERT INTO other VALUES(2)")?;
+            second.close()?;
+        }
+        if matches!(self.load.work, Work::Visit(_)) && self.load.beside == Beside::Idle {
+            // Who has made a database concurrent is a member of its session.
+            connection.close()?;
+            let idle = self.subject.open(&self.database())?;
+            idle.execute("INSERT INTO other VALUES(3)")?;
+            return Ok(idle);
         }
         Ok(connection)
     }

@@ -21,7 +21,9 @@ use plait_engine::txn::Conn;
 use plait_engine::{database, deleted, session};
 
 use super::base::Opener;
-use super::codes::{self, PL_MISFIT, SQLITE_BUSY, SQLITE_DONE, SQLITE_MISUSE, SQLITE_OK};
+use super::codes::{
+    self, PL_MISFIT, SQLITE_BUSY, SQLITE_DONE, SQLITE_IOERR, SQLITE_MISUSE, SQLITE_OK,
+};
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
 use super::{end, text, with, with_memory};
 
@@ -240,7 +242,7 @@ pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
         Ok(if claim::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
     // Where there are no locks, joining says so.
-    caught("pl_claim", || Ok(company().unwrap_or(SQLITE_BUSY))).unwrap_or(SQLITE_BUSY)
+    caught("pl_claim", || Ok(company().unwrap_or(SQLITE_IOERR))).unwrap_or(SQLITE_IOERR)
 }
 
 /// Whether a variable of the environment has a value, asked once; as engine.h wants it.
