@@ -12,7 +12,7 @@
 **
 ** visiting -> alone when it is found to be, and never back: who has worked alone joins as soon as somebody comes.
 ** visiting -> joined, at the beginning of a transaction, for all that makes one that is alone join but company; and
-**   - when files of a session are there, or after PL_VISITS transactions;
+**   - when files of a session are there at its first transaction, or after PL_VISITS transactions;
 **   - to write, if it would have to wait for somebody who writes.
 ** alone -> joined, at the beginning of a transaction, as soon as
 **   - the file is fenced, or another connection of this or another process has opened its WAL-index;
@@ -100,6 +100,12 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   if( !wrflag && !db->autoCommit ) return 0;
   if( pPager->exclusiveMode ) return 0;
   if( pl_joins_always()==SQLITE_OK ) return 0;
+  if( pPl->nVisit>0 && pPl->nVisit<PL_VISITS && !bBusy ){
+    /* Whether those others are still there, and still in no session, matters to nobody but this handle (L1). */
+    pPl->nVisit++;
+    pPl->nAlone += wrflag!=0;
+    return 1;
+  }
   eOthers = plCompany(pPager);
   if( eOthers==PLA_UNKNOWN || (eOthers==PLA_OTHERS && (bBusy || pPl->nVisit>=PL_VISITS)) ) return 0;
   if( (eOthers==PLA_OTHERS || !pPl->bLocal) && plHasSession(pPager) ) return 0;
