@@ -1,6 +1,6 @@
 //! The differences from stock SQLite that docs/sql.md lists, as far as no other suite shows them, and what stays equal beside them.
 
-use plait_tests::sqlite::{Connection, ERROR, Step};
+use plait_tests::sqlite::{ABORT, Connection, ERROR, Step};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +41,26 @@ fn an_update_that_changes_nothing_is_a_commit() {
         let before = version();
         two.execute("UPDATE t SET data=data WHERE id<5").expect("an update");
         assert_eq!(version() != before, expected);
+    }
+}
+
+#[test]
+fn a_blob_handle_whose_row_was_taken_back_reads_no_other_row() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let is_concurrent = subject.is_concurrent();
+        let (_fixture, one, _two) = shared(subject);
+        one.execute(
+            "DELETE FROM t WHERE id=5; SAVEPOINT s; INSERT INTO t VALUES(5, zeroblob(5000))",
+        )
+        .expect("a row");
+        let mut handle = one.open_blob("t", "data", 5, false).expect("a handle");
+        one.execute("ROLLBACK TO s").expect("the row is gone");
+        let read = handle.read(0, 10);
+        if is_concurrent {
+            assert_eq!(read.expect_err("no row").extended, ABORT);
+        } else {
+            assert_eq!(read, Ok(vec![0; 10]), "of the row behind it");
+        }
     }
 }
 

@@ -48,6 +48,8 @@ struct Side {
     cursors: BTreeMap<u8, Scan>,
     reader_cursors: BTreeMap<u8, Statement>,
     blob: Option<Blob>,
+    /// It is for reading.
+    blob_reads: bool,
     /// The schema has not been loaded anew since the handle was opened.
     blob_knows_schema: bool,
     hooks: Hooks,
@@ -95,6 +97,7 @@ impl Side {
             cursors: BTreeMap::new(),
             reader_cursors: BTreeMap::new(),
             blob: None,
+            blob_reads: false,
             blob_knows_schema: false,
             hooks: script.hooks,
             told: Arc::default(),
@@ -188,6 +191,10 @@ impl Side {
     fn perform(&mut self, step: &Step) -> Outcome {
         if let Step::Sql(sql) = step {
             self.cursors.retain(|_, scan| scan.may_stay_open(sql));
+            // SQLite reads through it what is in the place of a row that is gone (`differences.rs`).
+            if sql.starts_with("ROLLBACK TO") && self.blob_reads {
+                self.blob = None;
+            }
         }
         let mut rows = Vec::new();
         self.told.lock().expect("one thread").clear();
@@ -251,7 +258,7 @@ impl Side {
             Step::BlobOpen { table, column, rowid, write } => {
                 self.blob = None;
                 self.blob = Some(self.main().open_blob(table, column, *rowid, *write)?);
-                self.blob_knows_schema = true;
+                (self.blob_reads, self.blob_knows_schema) = (!write, true);
                 Ok(())
             }
             Step::BlobRead(offset, length) => {
