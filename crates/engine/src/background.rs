@@ -14,7 +14,7 @@
 //! Invariants
 //! - B1 At most one such thread of a process for each database, and none after [`Background::stop`].
 //! - B2 A call while the thread is there is heard by it, or finds that it is not there any more.
-//! - B3 No signal of the program is handled in it (`shm/unsignalled.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
+//! - B3 No signal of the program is handled in it (`sync/unsignalled.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::shm::unsignalled;
-use crate::txn::slots::SlotIndex;
+use crate::ids::SlotIndex;
+use crate::sync::unsignalled;
 
 /// After a merge that failed.
 const REST: Duration = Duration::from_millis(100);

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::deleted;
 use crate::error::{Error, Result};
+use crate::ids::ProcessIndex;
 use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
@@ -30,39 +31,24 @@ use crate::merge::{Base, BaseHeader, BaseOpener};
 use crate::notify::Notifier;
 use crate::registry;
 use crate::session;
-use crate::shm::caller;
-use crate::shm::cancel::Uncancelled;
 use crate::shm::fork::{self, LockFile};
 use crate::shm::layout::{Control, LIFECYCLE_LOCK, fence};
-use crate::shm::locks;
-use crate::shm::mutex::{Guard, Party};
-use crate::shm::process::{self, ProcessIndex};
 use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
+use crate::shm::{locks, process};
 use crate::storage::Storage as _;
+use crate::storage::names::suffixed;
+pub use crate::storage::names::{log_path, shm_path};
 use crate::storage::os::OsStorage;
 use crate::storage::side;
-use crate::txn::right::{Patience, Wait};
+use crate::sync::caller;
+use crate::sync::cancel::Uncancelled;
+use crate::sync::mutex::{Guard, Party};
+use crate::sync::wait::{Patience, Wait};
+use crate::sync::yielding::Yielding;
 use crate::txn::{Conn, Turns};
-use crate::yielding::Yielding;
 
 mod own_log;
-
-/// Name of the log beside the database file.
-pub fn log_path(base: &Path) -> PathBuf {
-    suffixed(base, "-plait")
-}
-
-/// Name of the shared memory file beside the database file.
-pub fn shm_path(base: &Path) -> PathBuf {
-    suffixed(base, "-plait-shm")
-}
-
-pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
-    let mut name = base.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
 
 /// One concurrent database in this process.
 pub struct Database {

@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::database::{self, log_path};
+use crate::database;
 use crate::error::{Error, Result};
 use crate::session;
 use crate::storage::Storage as _;
+use crate::storage::names::{log_path, suffixed};
 use crate::storage::os::OsStorage;
 use crate::storage::side;
 
@@ -61,7 +62,7 @@ pub fn check_beside(path: &Path) -> Result<()> {
 /// Removes SQLite's WAL of another file than this one, and its index.
 pub(crate) fn remove_wal(path: &Path) -> Result<()> {
     for suffix in ["-wal", "-shm"] {
-        let path = database::suffixed(path, suffix);
+        let path = suffixed(path, suffix);
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io(format!("cannot remove {}", path.display()), &e));
@@ -101,5 +102,5 @@ pub(crate) fn set_aside_log(path: &Path) -> Result<bool> {
 }
 
 fn set_aside_name(log: &Path, n: u32) -> PathBuf {
-    database::suffixed(log, &format!("-given-up-{n}"))
+    suffixed(log, &format!("-given-up-{n}"))
 }

@@ -134,37 +134,3 @@ impl Error {
         }
     }
 }
-
-impl From<crate::log::LogError> for Error {
-    fn from(e: crate::log::LogError) -> Error {
-        use crate::log::LogError as L;
-        let text = e.to_string();
-        match e {
-            L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } | L::FileSizeLimit { .. } => {
-                Error::Full(text)
-            }
-            L::Corrupt { .. } | L::CutShort { .. } => Error::Corrupt(text),
-            L::GrowerStands { .. } => Error::Busy(text),
-            L::Interrupted => Error::Interrupted,
-            L::Missing { .. }
-            | L::NotALog { .. }
-            | L::UnknownVersion { .. }
-            | L::Foreign { .. }
-            | L::OlderBase { .. } => Error::CantOpen(text),
-            L::Lost { path } => Error::Io {
-                what: crate::log::say_lost(&path),
-                source_text: crate::log::LOST_HELP.into(),
-                errno: libc::ENOENT,
-            },
-            L::Io { what, path, errno } => {
-                let what = format!("cannot {what} {}", crate::log::say_file(&path));
-                Error::io(what, &std::io::Error::from_raw_os_error(errno))
-            }
-            L::Poisoned { errno } => Error::Io {
-                what: crate::log::STOPPED.into(),
-                source_text: crate::log::say_stopped(errno),
-                errno,
-            },
-        }
-    }
-}

@@ -123,6 +123,31 @@ impl Sub for Lsn {
     }
 }
 
+/// Processes that can have one database open at a time.
+pub const PROCESS_SLOTS: usize = 1024;
+/// Connections, of all processes together, that can be attached at a time.
+pub const TXN_SLOTS: usize = 4096;
+
+/// Index of a process slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessIndex(pub u32);
+
+/// Index of a connection's slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotIndex(pub u32);
+
+impl SlotIndex {
+    /// The value that stands for this slot in owner words and in the queue.
+    pub fn word(self) -> u32 {
+        self.0 + 1
+    }
+
+    /// The slot an owner word stands for; `None` for 0 or nonsense.
+    pub fn from_word(word: u32) -> Option<SlotIndex> {
+        (1..=TXN_SLOTS as u32).contains(&word).then(|| SlotIndex(word - 1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,5 +32,5 @@ pub mod several;
 pub mod shm;
 pub mod status;
 pub mod storage;
+pub mod sync;
 pub mod txn;
-mod yielding;

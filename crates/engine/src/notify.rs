@@ -33,7 +33,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::unsignalled;
+use crate::sync::unsignalled;
 
 /// How late what other processes have synced is noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

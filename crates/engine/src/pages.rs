@@ -40,16 +40,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::crash_point;
-use crate::database::suffixed;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{PAGES_ID_BYTES, PagesId};
 use crate::merge::Base;
 use crate::storage::Storage as _;
+use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
 use crate::storage::side;
 
-pub(crate) const MAGIC: [u8; 8] = *b"PlaitPgs";
+use crate::storage::names::PAGES_MAGIC as MAGIC;
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 8;

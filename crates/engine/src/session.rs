@@ -56,7 +56,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::crash_point;
-use crate::database::log_path;
 use crate::deleted;
 use crate::error::{Error, Result};
 use crate::fault;
@@ -72,9 +71,9 @@ use crate::shm::fork::LockFile;
 use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation};
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
+use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
-use crate::storage::side;
-use crate::storage::{FileIdentity, Storage as _};
+use crate::storage::{FileIdentity, Storage as _, side};
 use crate::txn::tickets::first_timestamp;
 
 pub mod moment;

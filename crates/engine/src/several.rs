@@ -56,11 +56,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::crash_point;
-use crate::database::suffixed;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::pages;
 use crate::storage::Storage as _;
+use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
 use crate::storage::side;
 

@@ -10,7 +10,7 @@ use crate::shm::layout::{
     CONFLICT_KEY_BYTES, CONFLICT_SLOTS, NO_PIN, TOTAL_BYTES, fence, generation, txn_state,
 };
 use crate::shm::process;
-use crate::txn::unix_ms;
+use crate::sync::clock::unix_ms;
 
 /// One transaction in progress, or waiting.
 #[derive(Debug, Clone)]

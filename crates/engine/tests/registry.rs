@@ -105,7 +105,7 @@ fn use_another() {
 fn wants_it_for_a_moment(path: &Path) {
     let opener: Arc<dyn BaseOpener> = Arc::new(Opener);
     let mut enough = |_| false;
-    let mut wait = plait_engine::txn::right::Wait {
+    let mut wait = plait_engine::sync::wait::Wait {
         timeout: Duration::ZERO,
         busy: Some(&mut enough),
         interrupted: &mut || false,

@@ -353,7 +353,7 @@ fn a_wait_that_panics_has_no_place_in_the_queue_afterwards() {
     scene.other.begin_immediate(1000).unwrap();
     let victim = &mut scene.victim;
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let mut wait = plait_engine::txn::right::Wait {
+        let mut wait = plait_engine::sync::wait::Wait {
             timeout: PATIENCE,
             busy: None,
             interrupted: &mut || panic!("on purpose"),

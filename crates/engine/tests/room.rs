@@ -14,7 +14,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use plait_engine::database::shm_path;
 use plait_engine::error::Error;
 use plait_engine::shm::layout::{Control, Layout};
-use plait_engine::txn::right::Wait;
+use plait_engine::sync::wait::Wait;
 use plait_engine::txn::{Sync, WriteMode};
 
 /// Rows of one transaction: more than a chunk of nodes.

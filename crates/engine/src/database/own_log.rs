@@ -6,8 +6,8 @@ use super::Database;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogError, LogFile};
 use crate::session;
-use crate::shm::cancel::Uncancelled;
 use crate::shm::layout::fence;
+use crate::sync::cancel::Uncancelled;
 
 impl Database {
     /// Removes the log, which the base needs no more.

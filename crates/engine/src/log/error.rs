@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::say_system;
+use crate::error::{Error, say_system};
 use crate::ids::{Generation, Lsn};
-use crate::shm::mutex::Identity;
+use crate::sync::mutex::Identity;
 
 /// Why a frame was not appended. Nothing happened; see [`Log::make_room`](super::Log::make_room).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +235,38 @@ impl LogError {
             LogError::NoSpace { .. } => libc::ENOSPC,
             LogError::Missing { .. } | LogError::Lost { .. } => libc::ENOENT,
             _ => 0,
+        }
+    }
+}
+
+impl From<LogError> for Error {
+    fn from(e: LogError) -> Error {
+        use LogError as L;
+        let text = e.to_string();
+        match e {
+            L::Full { .. } | L::NoSpace { .. } | L::TooLong { .. } | L::FileSizeLimit { .. } => {
+                Error::Full(text)
+            }
+            L::Corrupt { .. } | L::CutShort { .. } => Error::Corrupt(text),
+            L::GrowerStands { .. } => Error::Busy(text),
+            L::Interrupted => Error::Interrupted,
+            L::Missing { .. }
+            | L::NotALog { .. }
+            | L::UnknownVersion { .. }
+            | L::Foreign { .. }
+            | L::OlderBase { .. } => Error::CantOpen(text),
+            L::Lost { path } => Error::Io {
+                what: say_lost(&path),
+                source_text: LOST_HELP.into(),
+                errno: libc::ENOENT,
+            },
+            L::Io { what, path, errno } => {
+                let what = format!("cannot {what} {}", say_file(&path));
+                Error::io(what, &std::io::Error::from_raw_os_error(errno))
+            }
+            L::Poisoned { errno } => {
+                Error::Io { what: STOPPED.into(), source_text: say_stopped(errno), errno }
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ use crate::ids::{Generation, Lsn};
 use crate::storage::{FileIdentity, Storage, StorageFile, side};
 
 /// First bytes of a log file.
-pub const FILE_MAGIC: [u8; 8] = *b"PlaitLog";
+pub use crate::storage::names::LOG_MAGIC as FILE_MAGIC;
 /// Version of this format.
 pub const FORMAT_VERSION: u32 = 2;
 /// Bytes of the header page, and of each slot before its stream bytes.

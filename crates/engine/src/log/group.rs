@@ -61,11 +61,11 @@ use super::shared::LogShared;
 use crate::crash_point;
 use crate::fault;
 use crate::ids::{Generation, Lsn};
-use crate::shm::caller;
-use crate::shm::futex::{self, WaitResult};
-use crate::shm::mutex::{GaveUp, Guard, Party};
 use crate::storage::FileIdentity;
-use crate::yielding::Yielding;
+use crate::sync::caller;
+use crate::sync::futex::{self, WaitResult};
+use crate::sync::mutex::{GaveUp, Guard, Party};
+use crate::sync::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

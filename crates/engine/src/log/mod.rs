@@ -49,7 +49,6 @@ pub(crate) mod tests;
 
 pub use before::BaseWal;
 pub use error::{AppendError, LogError};
-pub(crate) use error::{LOST_HELP, STOPPED, say_file, say_lost, say_stopped};
 pub use file::{FILE_MAGIC, LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};

@@ -25,7 +25,7 @@ use super::shared::LogShared;
 use super::window::CRC_BYTES;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
-use crate::shm::mutex::{Guard, SharedMutex};
+use crate::sync::mutex::{Guard, SharedMutex};
 
 /// Whoever sees the end sees the frame and its segments: partner of [`SEES_PUBLISHED`](super::shared::SEES_PUBLISHED).
 pub(super) const PUBLISHES: Ordering = Release;

@@ -11,8 +11,7 @@ use std::sync::atomic::fence;
 
 use super::shared::{LogShared, SEGMENT_ENTRIES, SegmentEntry};
 use crate::crash_point;
-use crate::ids::{Generation, Lsn};
-use crate::shm::process::ProcessIndex;
+use crate::ids::{Generation, Lsn, ProcessIndex};
 
 /// Fences (D2 in write.rs): of who intends to write, between the intent and the second look at `written_through`; of who
 /// takes a slot that was given back, between its new owner and the look at the intents.

@@ -27,10 +27,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::error::LogError;
 use super::file::slot_offset;
-use crate::ids::{Generation, Lsn};
-use crate::shm::layout::PROCESS_SLOTS;
-use crate::shm::mutex::SharedMutex;
+use crate::ids::{Generation, Lsn, PROCESS_SLOTS};
 use crate::storage::FileIdentity;
+use crate::sync::mutex::SharedMutex;
 
 /// Bytes of the stream in one segment, in a real database.
 pub const SEGMENT_BYTES: u64 = 4 << 20;

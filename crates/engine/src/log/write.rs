@@ -44,8 +44,7 @@ use super::segments::Segment;
 use super::shared::LogShared;
 use crate::crash_point;
 use crate::fault;
-use crate::ids::Lsn;
-use crate::shm::process::ProcessIndex;
+use crate::ids::{Lsn, ProcessIndex};
 
 /// Bytes that are copied and written at a time; a multiple of 8, as positions are.
 const STRETCH_BYTES: u64 = 256 << 10;

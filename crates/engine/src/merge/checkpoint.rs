@@ -23,8 +23,8 @@ use std::time::Duration;
 use super::base::Checkpoint;
 use crate::error::{Error, Result};
 use crate::shm::read_marks::ReadMarks;
+use crate::sync::wait::{Patience, Wait};
 use crate::txn::Conn;
-use crate::txn::right::{Patience, Wait};
 
 /// Longest sleep between two attempts: readers wake nobody.
 const NAP_MAX: Duration = Duration::from_millis(10);

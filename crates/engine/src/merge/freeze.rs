@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::Generation;
+use crate::ids::{Generation, SlotIndex};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, TxnSlot, fence as fence_state, generation};
 use crate::shm::process::Who;
-use crate::txn::right::Patience;
-use crate::txn::slots::SlotIndex;
+use crate::sync::clock::unix_ms;
+use crate::sync::wait::Patience;
 
 /// What came of waiting for an arena.
 pub(crate) enum ArenaWait {
@@ -375,7 +375,7 @@ impl Database {
     }
 
     fn oldest_of(&self, is_meant: impl Fn(&TxnSlot) -> bool) -> Option<(Who, u64)> {
-        let now = crate::txn::unix_ms();
+        let now = unix_ms();
         self.slots_in_use()
             .filter(|(_, s)| is_meant(s))
             .map(|(i, s)| (self.who_has(i), now.saturating_sub(s.started_ms.load(Relaxed))))

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::futex;
-use crate::txn::right::{Patience, TICK, Wait};
-use crate::txn::slots::SlotIndex;
+use crate::ids::SlotIndex;
+use crate::sync::futex;
+use crate::sync::wait::{Patience, TICK, Wait};
 
 /// Between two looks at a lock of the base, which nobody gives a sign of giving back.
 pub(super) const BASE_NAP: Duration = Duration::from_millis(10);

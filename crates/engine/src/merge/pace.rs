@@ -22,9 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::database::Database;
-use crate::shm::clock::monotonic_ns;
-use crate::shm::futex;
 use crate::shm::layout::{ARENA_BYTES, ARENAS, Control, generation};
+use crate::sync::clock::monotonic_ns;
+use crate::sync::futex;
 
 /// Longest sleep after one commit.
 const LONGEST: Duration = Duration::from_millis(100);

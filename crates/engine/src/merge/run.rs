@@ -8,11 +8,10 @@ use super::own::BASE_NAP;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::{Generation, Lsn};
+use crate::ids::{Generation, Lsn, SlotIndex};
 use crate::memtable::{EntryKind, newest_of};
 use crate::shm::layout::{fence, generation};
-use crate::txn::right::{Patience, Wait};
-use crate::txn::slots::SlotIndex;
+use crate::sync::wait::{Patience, Wait};
 
 impl Database {
     /// Merges if that is due and nobody else is merging.

@@ -11,12 +11,12 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::database::log_path;
 use crate::error::Result;
 use crate::ids::Generation;
 use crate::log::{LogError, LogFile, LogScan, Moment};
 use crate::merge::BaseHeader;
 use crate::shm::layout::{ARENAS, Layout};
+use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
 use crate::txn::estate::is_exclusive_left;
 

@@ -25,7 +25,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::moment::newest;
 use super::{Decided, Redone, remove_log, rest};
 use crate::crash_point;
-use crate::database::log_path;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn};
 use crate::log::LogFile;
@@ -33,6 +32,7 @@ use crate::memtable::{EntryKind, Memtable};
 use crate::merge::{Base, BaseHeader};
 use crate::shm::layout::{ARENAS, generation};
 use crate::shm::region::Region;
+use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
 use crate::txn::commit_lock::damaged_ring;
 

@@ -18,17 +18,15 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
-use super::mutex::SharedMutex;
+pub use crate::ids::{PROCESS_SLOTS, TXN_SLOTS};
 use crate::log::LogShared;
+use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
+use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
 pub const LAYOUT_VERSION: u32 = 12;
 /// First bytes of a shared memory file.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
-/// Processes that can have one database open at a time.
-pub const PROCESS_SLOTS: usize = 1024;
-/// Connections, of all processes together, that can be attached at a time.
-pub const TXN_SLOTS: usize = 4096;
+pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
 pub const ARENAS: usize = 10;
 /// Bytes of one arena.
@@ -429,4 +427,5 @@ const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
 const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 199_936 && RING_OFFSET == 806_912);
 const _: () = assert!(RING_BYTES.is_power_of_two());
+const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

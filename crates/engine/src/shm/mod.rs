@@ -1,16 +1,10 @@
-//! Shared memory: waiting, mutexes, layout.
+//! Shared memory: its layout, the file and its mapping, who is in it, and whether they live.
 
-pub mod caller;
-pub mod cancel;
 pub mod claim;
-pub mod clock;
 pub mod fork;
-pub mod futex;
 pub mod layout;
 pub mod locks;
-pub mod mutex;
 pub mod process;
 pub mod read_marks;
 pub mod region;
-pub mod unsignalled;
 pub mod witness;

@@ -20,22 +20,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::fork::fork_generation;
-use super::layout::{PROCESS_LOCK_BASE, PROCESS_SLOTS};
-use super::locks;
-use super::mutex::{Identity, Party};
-use super::read_marks;
+use super::layout::PROCESS_LOCK_BASE;
 use super::region::Region;
+use super::{locks, read_marks};
 use crate::error::{Error, Result};
 use crate::fault;
+use crate::ids::{PROCESS_SLOTS, ProcessIndex};
+use crate::sync::mutex::{Identity, Party};
 
-/// Index of a process slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProcessIndex(pub u32);
-
-impl ProcessIndex {
-    fn lock_byte(self) -> i64 {
-        PROCESS_LOCK_BASE + i64::from(self.0)
-    }
+fn lock_byte(index: ProcessIndex) -> i64 {
+    PROCESS_LOCK_BASE + i64::from(index.0)
 }
 
 /// Process id of the caller.
@@ -87,7 +81,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
     for (i, slot) in slots.iter().enumerate() {
         let index = ProcessIndex(i as u32);
         let free = slot.pid.load(Acquire) == 0;
-        if free && locks::try_lock(region.file(), index.lock_byte()).map_err(lock_error)? {
+        if free && locks::try_lock(region.file(), lock_byte(index)).map_err(lock_error)? {
             slot.connections.store(0, Relaxed);
             // SeqCst: before any count of this process, for those who look for readers.
             region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
@@ -122,7 +116,7 @@ pub fn unregister(region: &Region, index: ProcessIndex) {
     let slot = &region.layout().processes[index.0 as usize];
     slot.pid.store(0, Release);
     // A failure leaves the lock to the closing of the file, which follows.
-    let _ = locks::unlock(region.file(), index.lock_byte());
+    let _ = locks::unlock(region.file(), lock_byte(index));
 }
 
 fn is_lock_held(region: &Region, index: ProcessIndex) -> bool {
@@ -131,7 +125,7 @@ fn is_lock_held(region: &Region, index: ProcessIndex) -> bool {
         return false;
     }
     // An error of fcntl is no proof of death.
-    locks::is_locked_elsewhere(region.file(), index.lock_byte()).unwrap_or(true)
+    locks::is_locked_elsewhere(region.file(), lock_byte(index)).unwrap_or(true)
 }
 
 /// True unless the process of slot `index` is known to be dead (P2).

@@ -31,10 +31,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
-use super::fork;
 use super::layout::{ProcessSlot, READ_MARKS};
-use super::process::{self, ProcessIndex};
 use super::region::Region;
+use super::{fork, process};
+use crate::ids::ProcessIndex;
 
 /// The read marks, as one process locks them.
 pub struct ReadMarks {

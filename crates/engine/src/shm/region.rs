@@ -31,7 +31,6 @@ use memmap2::MmapRaw;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::cancel::Uncancelled;
 use super::fork::LockFile;
 use super::layout::{
     ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION,
@@ -43,6 +42,7 @@ use crate::error::{Error, Result};
 use crate::log::{LogMemory, LogParams, LogShared, Ring};
 use crate::memtable::Memtable;
 use crate::storage::side;
+use crate::sync::cancel::Uncancelled;
 
 /// Which base file the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

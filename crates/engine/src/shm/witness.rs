@@ -29,10 +29,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, compiler_fence};
 
-use super::clock::monotonic_ns;
 use super::fork::fork_generation;
 use super::process::tid;
 use super::region::Region;
+use crate::sync::clock::monotonic_ns;
 
 /// How long a word that says that its thread lives is believed.
 pub const BELIEVED_MS: u32 = 1000;

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
+pub mod names;
 pub mod os;
 pub mod side;
 #[cfg(test)]

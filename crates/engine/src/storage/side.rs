@@ -31,9 +31,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::IFlags;
 
-use crate::log::FILE_MAGIC;
-use crate::pages;
-use crate::shm::layout::{MAGIC, TOTAL_BYTES};
+use super::names::{LOG_MAGIC, PAGES_MAGIC, SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 
 /// What the names of side files end in.
 const SUFFIXES: [&str; 5] = [SHARED_MEMORY, DRAFT, REFERENCE, PAGES, "-plait"];
@@ -107,7 +105,7 @@ fn is_filled_unseen(path: &Path) -> bool {
 fn was_shared_memory(file: &File) -> Result<bool> {
     let mut first = [0; 8];
     let n = file.read_at(&mut first, 0)?;
-    Ok(n == first.len() && u64::from_ne_bytes(first) == MAGIC)
+    Ok(n == first.len() && u64::from_ne_bytes(first) == SHARED_MEMORY_MAGIC)
 }
 
 /// D7.
@@ -125,10 +123,11 @@ pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
         || match kind {
             // Damaged, it still has a size that nothing else has.
             Some(SHARED_MEMORY) => {
-                begins(&MAGIC.to_ne_bytes()) || file.metadata()?.len() == TOTAL_BYTES as u64
+                begins(&SHARED_MEMORY_MAGIC.to_ne_bytes())
+                    || file.metadata()?.len() == SHARED_MEMORY_BYTES
             }
-            Some(DRAFT) => begins(&FILE_MAGIC),
-            Some(PAGES) => begins(&pages::MAGIC),
+            Some(DRAFT) => begins(&LOG_MAGIC),
+            Some(PAGES) => begins(&PAGES_MAGIC),
             // The full name of a super-journal.
             Some(REFERENCE) => first[0] == b'/',
             _ => true,
@@ -347,7 +346,8 @@ mod tests {
     fn side_files_that_a_backup_of_the_folder_has_linked_are_used() {
         let (dir, _victim, side) = scene();
         let log = dir.path().join("app.db-plait");
-        std::fs::write(&side, [&MAGIC.to_ne_bytes()[..], b"and more"].concat()).expect("a session");
+        std::fs::write(&side, [&SHARED_MEMORY_MAGIC.to_ne_bytes()[..], b"and more"].concat())
+            .expect("a session");
         std::fs::write(&log, b"the log").expect("a log");
         std::fs::create_dir(dir.path().join("backup")).expect("a folder");
         for file in [&side, &log] {
@@ -423,7 +423,7 @@ mod tests {
         let file = open_or_create(&side).expect("created");
         assert_eq!(file.metadata().expect("open").mode() & 0o777, 0o640);
         assert!(is_named(&file, &side));
-        std::fs::write(&side, MAGIC.to_ne_bytes()).expect("written");
+        std::fs::write(&side, SHARED_MEMORY_MAGIC.to_ne_bytes()).expect("written");
         std::fs::set_permissions(&side, Permissions::from_mode(0o600)).expect("narrowed");
         let again = open_or_create(&side).expect("opened");
         assert_eq!(again.metadata().expect("open").mode() & 0o777, 0o600, "D3: it was there");
@@ -436,15 +436,15 @@ mod tests {
             (VICTIM, false),
             (b"", true),
             (&[0; 5000][..], true),
-            (&MAGIC.to_ne_bytes()[..], true),
-            (&MAGIC.to_ne_bytes()[..3], true),
+            (&SHARED_MEMORY_MAGIC.to_ne_bytes()[..], true),
+            (&SHARED_MEMORY_MAGIC.to_ne_bytes()[..3], true),
         ] {
             std::fs::write(&side, bytes).expect("written");
             assert_eq!(open_or_create(&side).is_ok(), is_used, "{bytes:?}");
             assert_eq!(std::fs::read(&side).expect("it is there"), bytes);
         }
         let draft = dir.path().join("app.db-plait-new");
-        for (bytes, goes) in [(VICTIM, false), (b"", true), (&FILE_MAGIC, true), (&[0; 9], true)] {
+        for (bytes, goes) in [(VICTIM, false), (b"", true), (&LOG_MAGIC, true), (&[0; 9], true)] {
             std::fs::write(&draft, bytes).expect("written");
             assert_eq!(remove_draft(&draft).is_ok(), goes, "{bytes:?}");
             assert_eq!(draft.exists(), !goes, "{bytes:?}");

@@ -20,22 +20,22 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::right::{Patience, Wait};
-use super::slots::SlotIndex;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
-use crate::ids::{CommitTs, Generation, Lsn, SnapshotTs};
+use crate::ids::{CommitTs, Generation, Lsn, SlotIndex, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::merge::{ArenaWait, Room as Space};
-use crate::shm::futex;
 use crate::shm::layout::{NO_PIN, fence};
-use crate::shm::mutex::Guard;
 use crate::shm::witness::{self, Witness};
+use crate::sync::clock::unix_ms;
+use crate::sync::futex;
+use crate::sync::mutex::Guard;
+use crate::sync::wait::{Patience, Wait};
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
@@ -252,7 +252,7 @@ impl Conn {
     /// Under NORMAL a power cut loses what is not in the file: once a second a committer writes it there.
     pub(super) fn write_now_and_then(&self) -> Result<()> {
         let last = &self.db.control().relaxed_write_ms;
-        let (now, before) = (super::unix_ms(), last.load(Relaxed));
+        let (now, before) = (unix_ms(), last.load(Relaxed));
         let due = now.abs_diff(before) >= RELAXED_WRITE_MS;
         // Relaxed: one of those who meet here writes; who it is does not matter.
         if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
@@ -611,7 +611,7 @@ impl Conn {
             ));
             return Err(self.db.unsettled_or(full));
         }
-        futex::wait(&self.db.control().merge_word, seen, Some(super::right::TICK));
+        futex::wait(&self.db.control().merge_word, seen, Some(crate::sync::wait::TICK));
         if (wait.interrupted)() {
             return Err(Error::Interrupted);
         }

@@ -22,10 +22,10 @@ use crate::ids::Lsn;
 use crate::log::frame::BadFrame;
 use crate::log::{Frame, OpKind};
 use crate::memtable::EntryKind;
-use crate::shm::caller;
 use crate::shm::layout::{ARENAS, RECENT_COMMITS};
-use crate::shm::mutex::{GaveUp, Guard, Identity};
 use crate::shm::process;
+use crate::sync::caller;
+use crate::sync::mutex::{GaveUp, Guard, Identity};
 
 /// How often who waits looks whether anything moves.
 const LOOK: Duration = Duration::from_millis(100);

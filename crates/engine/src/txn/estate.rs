@@ -24,9 +24,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::owed;
 use super::prepared_pages::Known;
-use super::slots::SlotIndex;
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::ids::SlotIndex;
 use crate::shm::layout::{Layout, TxnSlot, txn_state};
 
 /// In `right_owner`: the writer's right belongs to what is to be settled.

@@ -39,7 +39,6 @@ use std::time::Instant;
 
 use super::commit::WAL_NAP;
 use super::estate::leaves_doubt;
-use super::right::{Patience, Wait};
 use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
 use crate::crash_point;
@@ -47,6 +46,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Root};
 use crate::merge::{ArenaWait, BaseHeader, Checkpoint, WalState};
 use crate::shm::layout::txn_state;
+use crate::sync::wait::{Patience, Wait};
 
 /// A step of replaying a transaction's own writes.
 #[derive(Debug, Clone, Copy)]

@@ -53,25 +53,24 @@ pub mod write_set;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::bulk::Bulk;
 pub use self::bulk::Size;
 use self::gaps::OwnGaps;
 use self::read_set::ReadSet;
-use self::right::Wait;
-use self::slots::SlotIndex;
 use self::snapshot::Snapshot;
 use self::turns::Contention;
 pub(crate) use self::turns::Turns;
 use self::write_set::WriteSet;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
-use crate::ids::{Root, TxnId};
+use crate::ids::{Root, SlotIndex, TxnId};
 use crate::memtable::Hi;
-use crate::shm::caller;
 use crate::shm::layout::{fence, txn_state};
 use crate::shm::process;
+use crate::sync::caller;
+use crate::sync::clock::unix_ms;
+use crate::sync::wait::Wait;
 
 /// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (T7).
 pub const WRITE_BUDGET_BYTES: usize = 7 << 20;
@@ -96,11 +95,6 @@ pub enum Sync {
     Normal,
     /// On disk.
     Full,
-}
-
-/// Milliseconds since the Unix epoch.
-pub fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
 /// One attached connection.

@@ -21,10 +21,10 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::slots::SlotIndex;
 use crate::database::Database;
+use crate::ids::SlotIndex;
 use crate::shm::layout::TxnSlot;
-use crate::shm::mutex::Guard;
+use crate::sync::mutex::Guard;
 
 /// The right, or a place in the queue.
 pub(super) const WITHDRAWAL: u32 = 1;

@@ -40,20 +40,20 @@ use std::time::{Duration, Instant};
 use super::commit::{PoisonOnPanic, Room};
 use super::commit_lock::damaged_ring;
 use super::estate::UNSETTLED_PREPARED;
-use super::slots::SlotIndex;
 use super::write_set::WriteKind;
 use super::{Conn, Sync, WriteMode};
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, Generation, Lsn, Root};
+use crate::ids::{CommitTs, Generation, Lsn, Root, SlotIndex};
 use crate::log::ring::Purpose;
 use crate::log::{AppendError, FrameHead, Mark, Op, OpKind, PagesId, frame_len};
 use crate::memtable::{EntryKind, Memtable};
 use crate::merge::Room as Space;
 use crate::several::{self, Verdict};
 use crate::shm::layout::{fence, txn_state};
-use crate::shm::mutex::Guard;
+use crate::sync::mutex::Guard;
+use crate::sync::wait::Wait;
 
 /// How long a reader waits for who resolves what a dead author has left; he is done in a moment if he is not stopped.
 const HEIR_PATIENCE: Duration = Duration::from_secs(3);
@@ -121,7 +121,7 @@ impl Conn {
     ///
     /// # Errors
     /// As for [`Conn::commit`]. After `RenewSnapshot` it has to be called again; else the transaction is what it was before.
-    pub fn part_begin(&mut self, wait: &mut super::right::Wait<'_>) -> Result<()> {
+    pub fn part_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         self.db.check_fork()?;
         if self.part.is_some_and(|part| part.is_prepared) {
@@ -182,7 +182,7 @@ impl Conn {
     }
 
     /// Until there is room for P and what resolves it (K2). The right is held, so that what there is stays.
-    fn reserve(&mut self, wait: &mut super::right::Wait<'_>) -> Result<()> {
+    fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let mut room = Room::begin();
         let bytes = 2 * (frame_len(self.ops()) + MARK_BYTES_MAX);
         loop {

@@ -41,16 +41,15 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use super::slots::SlotIndex;
 use super::{Conn, Sync};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
-use crate::ids::{Lsn, SnapshotTs};
-use crate::shm::cancel::Uncancelled;
+use crate::ids::{Lsn, ProcessIndex, SlotIndex, SnapshotTs};
 use crate::shm::layout::ProcessSlot;
-use crate::shm::process::{self, ProcessIndex};
+use crate::shm::process;
 use crate::shm::witness::{self, Said};
+use crate::sync::cancel::Uncancelled;
 
 /// The newest commits that a transaction was shown.
 #[derive(Debug, Clone, Copy, Default)]

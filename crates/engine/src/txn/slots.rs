@@ -14,25 +14,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::estate::is_unsettled;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::caller;
+use crate::ids::{ProcessIndex, SlotIndex};
 use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
 use crate::shm::process::{self, Who};
-
-/// Index of a connection's slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotIndex(pub u32);
-
-impl SlotIndex {
-    /// The value that stands for this slot in owner words and in the queue.
-    pub fn word(self) -> u32 {
-        self.0 + 1
-    }
-
-    /// The slot an owner word stands for; `None` for 0 or nonsense.
-    pub fn from_word(word: u32) -> Option<SlotIndex> {
-        (1..=TXN_SLOTS as u32).contains(&word).then(|| SlotIndex(word - 1))
-    }
-}
+use crate::sync::caller;
 
 impl TxnSlot {
     /// The state of this slot without the right.
@@ -140,7 +125,7 @@ impl Database {
     pub(crate) fn who_has(&self, index: SlotIndex) -> Who {
         match self.slot(index).process.load(Acquire) {
             0 => Who::default(),
-            p => process::who(self.region(), process::ProcessIndex(p - 1), self.pid_namespace()),
+            p => process::who(self.region(), ProcessIndex(p - 1), self.pid_namespace()),
         }
     }
 
@@ -170,7 +155,7 @@ impl Database {
         })
     }
 
-    fn reap(&self, index: process::ProcessIndex) -> Result<bool> {
+    fn reap(&self, index: ProcessIndex) -> Result<bool> {
         let generation = &self.region().layout().processes[index.0 as usize].generation;
         let who = generation.load(Acquire);
         match self.settle_commits_of(index) {
@@ -220,7 +205,7 @@ impl Database {
         let Some(slot) = SlotIndex::from_word(word) else { return true };
         match self.slot(slot).process.load(Acquire) {
             0 => true,
-            p => process::is_alive(self.region(), self.process(), process::ProcessIndex(p - 1)),
+            p => process::is_alive(self.region(), self.process(), ProcessIndex(p - 1)),
         }
     }
 }

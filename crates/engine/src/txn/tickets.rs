@@ -26,11 +26,12 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use super::Conn;
-use super::right::Wait;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::shm::layout::{ARENA_BYTES, fence};
+use crate::sync::clock::unix_ms;
+use crate::sync::wait::Wait;
 
 /// Timestamps that one generation can use.
 const PER_GENERATION: u64 = 1 << 24;
@@ -45,7 +46,7 @@ const PER_MILLISECOND: u64 = 1 << 10;
 /// earlier sessions as long as the clock goes on, and on machines without one, above those that have left a generation behind.
 pub(crate) fn first_timestamp(first: Generation) -> u64 {
     let by_generation = u64::from(first.get()) * PER_GENERATION + 1;
-    by_generation.max(super::unix_ms().saturating_mul(PER_MILLISECOND))
+    by_generation.max(unix_ms().saturating_mul(PER_MILLISECOND))
 }
 
 /// The last commit of a connection.

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::Conn;
-use crate::shm::futex;
+use crate::sync::futex;
 
 /// Longest wait for a turn: many short transactions, and no more than a slow sync.
 const PATIENCE: Duration = Duration::from_millis(5);

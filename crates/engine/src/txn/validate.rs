@@ -18,7 +18,7 @@ use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
 use crate::log::frame::OpKind;
 use crate::memtable::{EntryKind, Hi, Memtable};
 use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};
-use crate::shm::mutex::Guard;
+use crate::sync::mutex::Guard;
 
 impl Conn {
     /// Keeps the history since the snapshot in memory until the transaction ends, or says that it is gone.

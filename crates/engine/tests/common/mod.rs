@@ -12,7 +12,7 @@ use plait_engine::error::{Error, Result};
 use plait_engine::ids::{Generation, Root};
 use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
-use plait_engine::txn::right::Wait;
+use plait_engine::sync::wait::Wait;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Sync, WriteMode};
 

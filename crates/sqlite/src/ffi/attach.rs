@@ -15,7 +15,7 @@ use plait_engine::crash_point::panic_point;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::merge::BaseOpener;
-use plait_engine::shm::cancel::Uncancelled;
+use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::shm::claim;
 use plait_engine::txn::Conn;
 use plait_engine::{database, deleted, session};

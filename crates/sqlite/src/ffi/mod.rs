@@ -38,7 +38,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plait_engine::crash_point::panic_point;
 use plait_engine::error::{Error, Result};
-use plait_engine::shm::cancel::Uncancelled;
+use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::txn::Conn;
 
 pub use types::PlConn;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use plait_engine::ids::Generation;
 use plait_engine::merge::BaseHeader;
-use plait_engine::shm::caller;
+use plait_engine::sync::caller;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
-use plait_engine::txn::right::Wait;
+use plait_engine::sync::wait::Wait;
 
 /// One Btree attached to a concurrent database.
 pub struct PlConn {

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use memmap2::{MmapMut, MmapRaw};
 
 use super::*;
-use crate::ids::{CommitTs, Generation, Lsn, Root};
-use crate::shm::mutex::{Guard, Identity, Party, SharedMutex};
-use crate::shm::process::ProcessIndex;
+use crate::ids::{CommitTs, Generation, Lsn, ProcessIndex, Root};
 use crate::storage::Storage;
 use crate::storage::sim::SimStorage;
+use crate::sync::mutex::{Guard, Identity, Party, SharedMutex};
 
 mod before;
 mod commit;

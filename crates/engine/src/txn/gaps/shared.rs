@@ -7,11 +7,10 @@ use super::set::{Bound, Gap, GapSet, farther};
 use crate::crash_point;
 use crate::database::Database;
 use crate::fault;
-use crate::ids::{Root, SnapshotTs};
+use crate::ids::{Root, SlotIndex, SnapshotTs};
 use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, txn_state};
-use crate::shm::mutex::Guard;
+use crate::sync::mutex::Guard;
 use crate::txn::estate::is_unsettled;
-use crate::txn::slots::SlotIndex;
 use crate::txn::write_set::WriteSet;
 
 /// Looks at a table that somebody is changing: a change takes a microsecond, and without a gap it goes on too.

@@ -4,7 +4,7 @@
 //! repaired first. The holder is a process as this database knows it, the slot in which it registered and
 //! how often that slot was taken before ([`Identity`]), never a number that the kernel gave it: those are unique
 //! in one pid namespace only, and containers on one volume have their own. Whether a holder lives is asked of its slot
-//! ([`process`](super::process)), by whoever has waited for a while.
+//! (shm/process.rs), by whoever has waited for a while.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -37,8 +37,7 @@ use std::time::{Duration, Instant};
 use super::cancel::Uncancelled;
 use super::clock;
 use super::futex::{self, WaitResult};
-use super::layout::PROCESS_SLOTS;
-use super::process::ProcessIndex;
+use crate::ids::{PROCESS_SLOTS, ProcessIndex};
 
 /// How long a waiter stays awake. What the commit mutex guards takes less, and less than falling asleep and being woken,
 /// with another process on the processor in between. Where nobody else can run meanwhile it is lost.

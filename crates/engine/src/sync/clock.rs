@@ -21,3 +21,8 @@ pub fn realtime_after(wait: Duration) -> libc::timespec {
         tv_nsec: libc::c_long::from(until.subsec_nanos() as i32),
     }
 }
+
+/// Milliseconds since the Unix epoch.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::ids::Lsn;
-use crate::shm::clock;
+use crate::sync::clock;
 
 /// A yield shorter than this is always worth it: half of a time slice, which is about 3 ms.
 const SHORT_NS: u64 = 1_500_000;

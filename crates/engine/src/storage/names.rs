@@ -1,0 +1,28 @@
+//! Names of the files beside a database, and how each of them begins.
+
+use std::path::{Path, PathBuf};
+
+/// Name of the log beside the database file.
+pub fn log_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait")
+}
+
+/// Name of the shared memory file beside the database file.
+pub fn shm_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait-shm")
+}
+
+pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// First bytes of a log.
+pub const LOG_MAGIC: [u8; 8] = *b"PlaitLog";
+/// First bytes of a file with changed pages.
+pub const PAGES_MAGIC: [u8; 8] = *b"PlaitPgs";
+/// First word of a shared memory file.
+pub const SHARED_MEMORY_MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
+/// Size of a shared memory file, which nothing else has.
+pub const SHARED_MEMORY_BYTES: u64 = 185_356_288;

@@ -1,0 +1,98 @@
+//! A wait that the call says the length of: by a timeout or a busy handler, and until it is interrupted.
+
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use super::{caller, futex};
+use crate::error::{Error, Result};
+
+/// Longest sleep before a waiter looks around.
+pub const TICK: Duration = Duration::from_millis(100);
+/// See [`Patience::of_those_who_expect_no_wait`].
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
+/// Longest sleep between two calls of a busy handler.
+const BESIDE_HANDLER: Duration = Duration::from_millis(1);
+
+/// How a wait may end in BUSY.
+pub struct Wait<'a> {
+    /// Longest wait; ignored when `busy` is given.
+    pub timeout: Duration,
+    /// Custom busy handler: called with the number of prior calls; false gives up.
+    pub busy: Option<&'a mut dyn FnMut(u32) -> bool>,
+    /// Polled at least every [`TICK`].
+    pub interrupted: &'a mut dyn FnMut() -> bool,
+}
+
+impl Wait<'_> {
+    /// Runs `f` with a wait that never gives up; for engine-internal waits on bounded work.
+    pub fn forever<T>(f: impl FnOnce(&mut Wait<'_>) -> T) -> T {
+        f(&mut Wait { timeout: Duration::MAX, busy: None, interrupted: &mut || false })
+    }
+}
+
+/// A wait that has begun: how long it has lasted, and whether its caller wants to go on.
+pub(crate) struct Patience<'a, 'w> {
+    wait: &'a mut Wait<'w>,
+    start: Instant,
+    calls: u32,
+    at_least: Duration,
+}
+
+impl<'a, 'w> Patience<'a, 'w> {
+    pub(crate) fn new(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+        Patience { wait, start: Instant::now(), calls: 0, at_least: Duration::ZERO }
+    }
+
+    /// For what stock SQLite does not wait for, so that programs without a busy timeout do not expect to fail: a little longer
+    /// than others mostly need. A custom handler decides for itself, about what is more than a moment.
+    pub(crate) fn of_those_who_expect_no_wait(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+        Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
+    }
+
+    /// The wait has begun earlier.
+    pub(crate) fn since(self, start: Instant) -> Patience<'a, 'w> {
+        Patience { start, ..self }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.wait.timeout.max(self.at_least)
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Sleeps for `nap` at most, where nobody gives a sign.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub(crate) fn nap(&mut self, nap: Duration) -> Result<()> {
+        self.sleep(&AtomicU32::new(0), 0, nap)
+    }
+
+    /// Sleeps until `word` is no longer `seen`, and for `nap` at most. A custom busy handler sleeps by itself.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub(crate) fn sleep(&mut self, word: &AtomicU32, seen: u32, nap: Duration) -> Result<()> {
+        let left = match self.wait.busy {
+            Some(_) => BESIDE_HANDLER,
+            None => self.timeout().saturating_sub(self.start.elapsed()),
+        };
+        futex::wait(word, seen, Some(left.min(nap)));
+        if (self.wait.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Whether the timeout has passed, or the handler, which is asked now, has had enough.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let Some(busy) = self.wait.busy.as_mut() else {
+            return self.start.elapsed() >= self.timeout();
+        };
+        if self.start.elapsed() < self.at_least.min(caller::A_MOMENT) {
+            return false;
+        }
+        self.calls += 1;
+        !busy(self.calls - 1)
+    }
+}
