@@ -21,13 +21,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::base::{Base, BaseHeader, BaseOpener};
 use crate::deleted;
 use crate::error::{Error, Result};
 use crate::ids::ProcessIndex;
 use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::memtable::Share;
 use crate::merge::due::DiskSpace;
-use crate::merge::{Base, BaseHeader, BaseOpener};
 use crate::notify::Notifier;
 use crate::registry;
 use crate::session;

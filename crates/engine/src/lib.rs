@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 mod background;
+pub mod base;
 pub mod belongs;
 pub mod crash_point;
 pub mod database;

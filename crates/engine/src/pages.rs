@@ -39,11 +39,11 @@ use std::io::{BufReader, BufWriter, Error as IoError, Read, Seek, SeekFrom, Writ
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::base::Base;
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{PAGES_ID_BYTES, PagesId};
-use crate::merge::Base;
 use crate::storage::Storage as _;
 use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;

@@ -18,9 +18,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use crate::base::BaseOpener;
 use crate::database::{Database, identity_of, refuse_second_name};
 use crate::error::Result;
-use crate::merge::BaseOpener;
 use crate::shm::fork;
 use crate::shm::region::BaseIdentity;
 use crate::txn::Conn;

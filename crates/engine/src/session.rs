@@ -55,6 +55,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::base::{Base, BaseHeader, Checkpoint};
 use crate::crash_point;
 use crate::deleted;
 use crate::error::{Error, Result};
@@ -64,17 +65,18 @@ use crate::log::{
     DEFAULT_SLOT_LIMIT, Frame, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
     PagesId, SEGMENT_BYTES,
 };
-use crate::merge::{Base, BaseHeader, Checkpoint};
 use crate::pages::{self, Pages};
 use crate::several::{self, Verdict};
 use crate::shm::fork::LockFile;
-use crate::shm::layout::{LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation};
+use crate::shm::layout::{
+    ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation,
+};
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
 use crate::storage::{FileIdentity, Storage as _, side};
-use crate::txn::tickets::first_timestamp;
+use crate::sync::clock::unix_ms;
 
 pub mod moment;
 pub(crate) mod restore;
@@ -479,6 +481,22 @@ pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Resul
         unfence_through(base, through)?;
     }
     remove_log(path, there)
+}
+
+/// Timestamps that one generation can use.
+const TIMESTAMPS_PER_GENERATION: u64 = 1 << 24;
+/// The least that a commit takes of a memtable.
+const LEAST_COMMIT_BYTES: u64 = 32;
+const _: () = assert!(ARENA_BYTES as u64 / LEAST_COMMIT_BYTES < TIMESTAMPS_PER_GENERATION / 16);
+
+/// Timestamps of a millisecond: so many commits a session cannot make on average.
+const TIMESTAMPS_PER_MILLISECOND: u64 = 1 << 10;
+
+/// The timestamp that stands for what is in the base when a session begins now whose first generation is `first`: above those of all
+/// earlier sessions as long as the clock goes on, and on machines without one, above those that have left a generation behind.
+fn first_timestamp(first: Generation) -> u64 {
+    let by_generation = u64::from(first.get()) * TIMESTAMPS_PER_GENERATION + 1;
+    by_generation.max(unix_ms().saturating_mul(TIMESTAMPS_PER_MILLISECOND))
 }
 
 /// Fills the shared memory of a new session over a resting base.

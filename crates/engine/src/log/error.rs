@@ -1,5 +1,6 @@
 //! What can go wrong with the log, by what the caller can do about it.
 
+use super::frame::BadFrame;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -269,4 +270,12 @@ impl From<LogError> for Error {
             }
         }
     }
+}
+
+/// The error of a ring that does not hold what it must: shared memory was overwritten by someone else.
+pub(crate) fn damaged_ring(at: Lsn, why: BadFrame) -> Error {
+    Error::Corrupt(format!(
+        "the log ring in shared memory is damaged at position {at}: {}",
+        why.why()
+    ))
 }

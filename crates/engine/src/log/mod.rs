@@ -48,6 +48,7 @@ mod write;
 pub(crate) mod tests;
 
 pub use before::BaseWal;
+pub(crate) use error::damaged_ring;
 pub use error::{AppendError, LogError};
 pub use file::{FILE_MAGIC, LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};

@@ -20,7 +20,7 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-use super::base::Checkpoint;
+use crate::base::Checkpoint;
 use crate::error::{Error, Result};
 use crate::shm::read_marks::ReadMarks;
 use crate::sync::wait::{Patience, Wait};

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use super::base::BaseHeader;
+use crate::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, SlotIndex};

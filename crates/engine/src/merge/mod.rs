@@ -28,7 +28,6 @@
 //!   pinned snapshot needs it; under the commit mutex.
 //! - M5 If anything fails the generations stay FROZEN and the next merge retries.
 
-pub mod base;
 mod checkpoint;
 pub(crate) mod due;
 mod freeze;
@@ -38,5 +37,5 @@ mod pace;
 mod pin_model;
 mod run;
 
-pub use base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+pub use crate::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 pub(crate) use freeze::{ArenaWait, PINS_AND_FREES, Room, UNPINS};

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use super::base::{Base, BaseHeader, Checkpoint, WalState};
 use super::freeze::SEES_FROZEN;
 use super::own::BASE_NAP;
+use crate::base::{Base, BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};

@@ -11,14 +11,23 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crate::base::BaseHeader;
 use crate::error::Result;
-use crate::ids::Generation;
+use crate::ids::{Generation, SlotIndex};
 use crate::log::{LogError, LogFile, LogScan, Moment};
-use crate::merge::BaseHeader;
-use crate::shm::layout::{ARENAS, Layout};
+use crate::shm::layout::{ARENAS, Layout, TxnSlot, owes, owner, txn_state};
 use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
-use crate::txn::estate::is_exclusive_left;
+
+/// Whether an exclusive transaction is under way, or is to be settled, in shared memory that may be looked at by nobody's leave.
+fn is_exclusive_left(layout: &Layout) -> bool {
+    let word = layout.control.merge_owner.load(Acquire);
+    let slot = SlotIndex::from_word(word).and_then(|slot| layout.slots.get(slot.0 as usize));
+    let is_its = |s: &TxnSlot| {
+        s.state.load(Relaxed) == txn_state::EXCLUSIVE || s.owes.load(Acquire) & owes::EXCLUSIVE != 0
+    };
+    word == owner::UNSETTLED_EXCLUSIVE || slot.is_some_and(is_its)
+}
 
 /// The generation that takes commits.
 pub(crate) fn newest(layout: &Layout) -> Generation {

@@ -24,17 +24,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::moment::newest;
 use super::{Decided, Redone, remove_log, rest};
+use crate::base::{Base, BaseHeader};
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn};
-use crate::log::LogFile;
+use crate::log::{LogFile, damaged_ring};
 use crate::memtable::{EntryKind, Memtable};
-use crate::merge::{Base, BaseHeader};
 use crate::shm::layout::{ARENAS, generation};
 use crate::shm::region::Region;
 use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
-use crate::txn::commit_lock::damaged_ring;
 
 /// Whether the session in `region` needs nothing any more: everything of it is in the base, and that is at rest.
 pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {

@@ -345,6 +345,35 @@ pub mod txn_state {
     pub const EXCLUSIVE: u32 = 5;
 }
 
+/// What stands in an owner word but the word of a slot: 0 when it is free, or one of these.
+pub mod owner {
+    /// In `right_owner`: the writer's right belongs to what is to be settled.
+    pub const UNSETTLED: u32 = u32::MAX;
+    /// In `merge_owner`: a merge is to be settled.
+    pub const UNSETTLED_MERGE: u32 = u32::MAX - 1;
+    /// In `merge_owner`: an exclusive transaction is to be settled.
+    pub const UNSETTLED_EXCLUSIVE: u32 = u32::MAX;
+    /// In `right_owner`: the writer's right belongs to a prepared transaction whose author is dead.
+    pub const UNSETTLED_PREPARED: u32 = u32::MAX - 2;
+
+    /// True of the word of a right that waits to be settled.
+    pub fn is_unsettled(word: u32) -> bool {
+        word >= UNSETTLED_PREPARED
+    }
+}
+
+/// What a connection could not give back, in [`TxnSlot::owes`].
+pub mod owes {
+    /// The right, or a place in the queue.
+    pub const WITHDRAWAL: u32 = 1;
+    /// Both rights, to be settled as what a merge has left.
+    pub const MERGE: u32 = 2;
+    /// Both rights, to be settled as what an exclusive transaction has left.
+    pub const EXCLUSIVE: u32 = 4;
+    /// The slot itself.
+    pub const SLOT: u32 = 8;
+}
+
 /// Pin value of a connection without a snapshot.
 pub const NO_PIN: u32 = u32::MAX;
 

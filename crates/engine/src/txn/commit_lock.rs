@@ -12,6 +12,7 @@
 //! nothing moves, says so, and when it is interrupted.
 //! As long as commits go on nobody gives up, however long it takes. What cannot be given up is owed.
 
+use crate::log::{Frame, OpKind, damaged_ring};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,6 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::Lsn;
-use crate::log::frame::BadFrame;
-use crate::log::{Frame, OpKind};
 use crate::memtable::EntryKind;
 use crate::shm::layout::{ARENAS, RECENT_COMMITS};
 use crate::shm::process;
@@ -204,12 +203,4 @@ impl Database {
         // Release pairs with the Acquire of whoever reports a conflict with `ts`.
         entry.ts.store(ts, Release);
     }
-}
-
-/// The error of a ring that does not hold what it must: shared memory was overwritten by someone else.
-pub(crate) fn damaged_ring(at: Lsn, why: BadFrame) -> Error {
-    Error::Corrupt(format!(
-        "the log ring in shared memory is damaged at position {at}: {}",
-        why.why()
-    ))
 }

@@ -22,36 +22,11 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::owed;
 use super::prepared_pages::Known;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::SlotIndex;
-use crate::shm::layout::{Layout, TxnSlot, txn_state};
-
-/// In `right_owner`: the writer's right belongs to what is to be settled.
-pub(crate) const UNSETTLED: u32 = u32::MAX;
-/// In `merge_owner`: a merge is to be settled.
-const UNSETTLED_MERGE: u32 = u32::MAX - 1;
-/// In `merge_owner`: an exclusive transaction is to be settled.
-const UNSETTLED_EXCLUSIVE: u32 = u32::MAX;
-/// In `right_owner`: the writer's right belongs to a prepared transaction whose author is dead (prepared.rs).
-pub(super) const UNSETTLED_PREPARED: u32 = u32::MAX - 2;
-
-/// True of the word of a right that waits to be settled.
-pub(crate) fn is_unsettled(word: u32) -> bool {
-    word >= UNSETTLED_PREPARED
-}
-
-/// Whether an exclusive transaction is under way, or is to be settled, in shared memory that may be looked at by nobody's leave.
-pub(crate) fn is_exclusive_left(layout: &Layout) -> bool {
-    let word = layout.control.merge_owner.load(Acquire);
-    let slot = SlotIndex::from_word(word).and_then(|slot| layout.slots.get(slot.0 as usize));
-    let is_its = |s: &TxnSlot| {
-        s.state.load(Relaxed) == txn_state::EXCLUSIVE || s.owes.load(Acquire) & owed::EXCLUSIVE != 0
-    };
-    word == UNSETTLED_EXCLUSIVE || slot.is_some_and(is_its)
-}
+use crate::shm::layout::{owes, owner, txn_state};
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
 struct Heir<'a> {
@@ -78,9 +53,9 @@ impl Database {
     }
 
     fn settle_base_estate(&self) -> Result<()> {
-        let owner = &self.control().merge_owner;
+        let word = &self.control().merge_owner;
         // Relaxed: looked at again under the commit mutex.
-        if !is_unsettled(owner.load(Relaxed)) {
+        if !owner::is_unsettled(word.load(Relaxed)) {
             return Ok(());
         }
         let heir = Heir { db: self, slot: self.claim_slot()? };
@@ -103,15 +78,15 @@ impl Database {
         let _guard = self.lock_commit_even_if_poisoned()?;
         let c = self.control();
         let word = c.merge_owner.load(Relaxed);
-        if !is_unsettled(word) {
+        if !owner::is_unsettled(word) {
             return Ok(false);
         }
-        let exclusive = word == UNSETTLED_EXCLUSIVE;
+        let exclusive = word == owner::UNSETTLED_EXCLUSIVE;
         let state = if exclusive { txn_state::EXCLUSIVE } else { txn_state::IDLE };
         // The state first: with the word it says what is left, should this process die here (N1).
         self.slot(mine).state.store(state, Relaxed);
         c.merge_owner.store(mine.word(), Relaxed);
-        if c.right_owner.load(Relaxed) == UNSETTLED {
+        if c.right_owner.load(Relaxed) == owner::UNSETTLED {
             c.right_owner.store(mine.word(), Relaxed);
         }
         Ok(true)
@@ -125,7 +100,7 @@ impl Database {
         let exclusive = self.is_exclusive(slot);
         match self.lock_commit_to_give_back() {
             Some(_guard) => _ = self.leave_behind_as(slot, exclusive),
-            None => self.owe(slot, if exclusive { owed::EXCLUSIVE } else { owed::MERGE }),
+            None => self.owe(slot, if exclusive { owes::EXCLUSIVE } else { owes::MERGE }),
         }
     }
 
@@ -151,9 +126,9 @@ impl Database {
             return false;
         }
         if c.right_owner.load(Relaxed) == slot.word() {
-            c.right_owner.store(UNSETTLED, Relaxed);
+            c.right_owner.store(owner::UNSETTLED, Relaxed);
         }
-        let word = if exclusive { UNSETTLED_EXCLUSIVE } else { UNSETTLED_MERGE };
+        let word = if exclusive { owner::UNSETTLED_EXCLUSIVE } else { owner::UNSETTLED_MERGE };
         // Last (N1).
         c.merge_owner.store(word, Relaxed);
         true
@@ -170,7 +145,7 @@ impl Database {
 
     /// Who holds the right in an owner word, for error texts.
     pub(crate) fn say_owner(&self, word: u32) -> String {
-        if is_unsettled(word) {
+        if owner::is_unsettled(word) {
             return "a process that died and is being cleaned up after".into();
         }
         format!("process {}", self.who_owns(word))

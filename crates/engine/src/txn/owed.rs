@@ -23,23 +23,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::database::Database;
 use crate::ids::SlotIndex;
-use crate::shm::layout::TxnSlot;
+use crate::shm::layout::{TxnSlot, owes};
 use crate::sync::mutex::Guard;
-
-/// The right, or a place in the queue.
-pub(super) const WITHDRAWAL: u32 = 1;
-/// Both rights, to be settled as what a merge has left.
-pub(super) const MERGE: u32 = 2;
-/// Both rights, to be settled as what an exclusive transaction has left.
-pub(super) const EXCLUSIVE: u32 = 4;
-/// The slot itself.
-const SLOT: u32 = 8;
 
 impl TxnSlot {
     /// It owes both rights to whoever settles: they are not free.
     pub(crate) fn owes_an_estate(&self) -> bool {
         // Acquire pairs with the AcqRel in `do_what_is_owed`: who finds it paid finds whose the rights are now.
-        self.owes.load(Acquire) & (MERGE | EXCLUSIVE) != 0
+        self.owes.load(Acquire) & (owes::MERGE | owes::EXCLUSIVE) != 0
     }
 }
 
@@ -53,12 +44,12 @@ impl Database {
 
     /// Notes that `slot` is to be freed, if it owes something; false if it does not, and may be freed now.
     pub(super) fn owe_slot(&self, slot: SlotIndex) -> bool {
-        let add = |bits| (bits != 0).then_some(bits | SLOT);
-        let owes = self.slot(slot).owes.fetch_update(AcqRel, Acquire, add).is_ok();
-        if owes {
+        let add = |bits| (bits != 0).then_some(bits | owes::SLOT);
+        let owes_something = self.slot(slot).owes.fetch_update(AcqRel, Acquire, add).is_ok();
+        if owes_something {
             self.control().owed.store(1, Release);
         }
-        owes
+        owes_something
     }
 
     /// Does what is owed, if the commit mutex is free; for those who wait for a right (Z4).
@@ -83,7 +74,7 @@ impl Database {
                 self.give_back_for(i, bits);
                 // Release: done. A death in between does it again (Z1).
                 match slot.owes.compare_exchange(bits, 0, AcqRel, Acquire) {
-                    Ok(_) if bits & SLOT != 0 => {
+                    Ok(_) if bits & owes::SLOT != 0 => {
                         // Only now: whoever claims it owes nothing.
                         slot.process.store(0, Release);
                         break;
@@ -97,18 +88,18 @@ impl Database {
 
     /// (M) What the dead connection of `slot` had noted, whether it lived to say so or not (Z2).
     pub(super) fn give_back_for_dead(&self, slot: SlotIndex) {
-        let owes = &self.slot(slot).owes;
-        let bits = owes.load(Acquire);
+        let word = &self.slot(slot).owes;
+        let bits = word.load(Acquire);
         if bits != 0 {
             self.give_back_for(slot, bits);
-            owes.store(0, Release);
+            word.store(0, Release);
         }
     }
 
     /// (M)
     fn give_back_for(&self, slot: SlotIndex, bits: u32) {
-        if bits & (MERGE | EXCLUSIVE) != 0 {
-            self.leave_behind_as(slot, bits & EXCLUSIVE != 0);
+        if bits & (owes::MERGE | owes::EXCLUSIVE) != 0 {
+            self.leave_behind_as(slot, bits & owes::EXCLUSIVE != 0);
         }
         self.drop_from_queue(slot);
         let _ = if self.control().right_owner.load(Relaxed) == slot.word() {

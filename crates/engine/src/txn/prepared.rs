@@ -38,8 +38,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::commit::{PoisonOnPanic, Room};
-use super::commit_lock::damaged_ring;
-use super::estate::UNSETTLED_PREPARED;
 use super::write_set::WriteKind;
 use super::{Conn, Sync, WriteMode};
 use crate::crash_point;
@@ -47,11 +45,11 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn, Root, SlotIndex};
 use crate::log::ring::Purpose;
-use crate::log::{AppendError, FrameHead, Mark, Op, OpKind, PagesId, frame_len};
+use crate::log::{AppendError, FrameHead, Mark, Op, OpKind, PagesId, damaged_ring, frame_len};
 use crate::memtable::{EntryKind, Memtable};
 use crate::merge::Room as Space;
 use crate::several::{self, Verdict};
-use crate::shm::layout::{fence, txn_state};
+use crate::shm::layout::{fence, owner, txn_state};
 use crate::sync::mutex::Guard;
 use crate::sync::wait::Wait;
 
@@ -569,18 +567,18 @@ impl Database {
     /// # Errors
     /// What kept it from being resolved; the next may try.
     pub(super) fn settle_prepared(&self) -> Result<()> {
-        let owner = &self.control().right_owner;
+        let word = &self.control().right_owner;
         // Relaxed: looked at again under the commit mutex.
-        if owner.load(Relaxed) != UNSETTLED_PREPARED {
+        if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
             return Ok(());
         }
         let heir = Heir { db: self, slot: self.claim_slot()? };
         let found = {
             let guard = self.lock_commit()?;
-            if owner.load(Relaxed) != UNSETTLED_PREPARED {
+            if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
                 return Ok(());
             }
-            owner.store(heir.slot.word(), Relaxed);
+            word.store(heir.slot.word(), Relaxed);
             self.slot(heir.slot).state.store(txn_state::WRITER, Relaxed);
             if !self.has_unresolved() {
                 return Ok(());

@@ -30,12 +30,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Conn;
 use super::exclusive::Stamped;
+use crate::base::BaseHeader;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{AppendError, Mark};
-use crate::merge::BaseHeader;
 use crate::pages::{self, Changed, EachPage, Place};
 use crate::several::{self, Verdict};
 

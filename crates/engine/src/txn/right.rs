@@ -37,13 +37,11 @@
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::estate::{UNSETTLED_PREPARED, is_unsettled};
-use super::owed;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::SlotIndex;
-use crate::shm::layout::{TXN_SLOTS, TxnSlot, txn_state};
+use crate::ids::{SlotIndex, TXN_SLOTS};
+use crate::shm::layout::{TxnSlot, owes, owner, txn_state};
 use crate::shm::process::Who;
 use crate::sync::wait::{TICK, Wait};
 use crate::sync::{clock, futex};
@@ -155,7 +153,7 @@ impl Database {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
                 // The holder may be dead; that is worth one look before giving up.
-                let unsettled = is_unsettled(holder);
+                let unsettled = owner::is_unsettled(holder);
                 if (self.reap_dead()? > 0 || unsettled)
                     && let Attempt::Taken = self.try_right(slot, false)?
                 {
@@ -380,7 +378,7 @@ impl Database {
         let c = self.control();
         if self.has_unresolved() {
             // K1 in prepared.rs: what is prepared keeps it.
-            c.right_owner.store(UNSETTLED_PREPARED, Relaxed);
+            c.right_owner.store(owner::UNSETTLED_PREPARED, Relaxed);
             return None;
         }
         let Some(next) = self.first_waiter() else {
@@ -456,7 +454,7 @@ impl Database {
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
             if guard.is_none() {
-                return self.owe(slot, owed::WITHDRAWAL);
+                return self.owe(slot, owes::WITHDRAWAL);
             }
             self.drop_from_queue(slot);
             if self.control().right_owner.load(Relaxed) == slot.word() {

@@ -11,11 +11,10 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::estate::is_unsettled;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::{ProcessIndex, SlotIndex};
-use crate::shm::layout::{NO_PIN, TXN_SLOTS, TxnSlot, txn_state};
+use crate::ids::{ProcessIndex, SlotIndex, TXN_SLOTS};
+use crate::shm::layout::{NO_PIN, TxnSlot, owner, txn_state};
 use crate::shm::process::{self, Who};
 use crate::sync::caller;
 
@@ -199,7 +198,7 @@ impl Database {
 
     /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
     pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
-        if is_unsettled(word) {
+        if owner::is_unsettled(word) {
             return false;
         }
         let Some(slot) = SlotIndex::from_word(word) else { return true };

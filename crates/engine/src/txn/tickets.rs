@@ -11,7 +11,7 @@
 //! | exclusive, else | the base's WAL has been synced after it | the leader of the next sync of the log, which it precedes (log/before.rs), or who waits for it |
 //! | of a connection alone, before the session | the fence is up | who waits for it |
 //!
-//! Sessions: timestamps begin above those of all earlier sessions, unless the clock is put back ([`first_timestamp`]), so that numbers which a program
+//! Sessions: timestamps begin above those of all earlier sessions, unless the clock is put back (`first_timestamp` in session.rs), so that numbers which a program
 //! has kept are still in order. What they say ends with their session: after a power cut nobody knows which of its commits
 //! were lost. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
 //!
@@ -28,26 +28,9 @@ use std::time::{Duration, Instant};
 use super::Conn;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, Generation, Lsn};
-use crate::shm::layout::{ARENA_BYTES, fence};
-use crate::sync::clock::unix_ms;
+use crate::ids::{CommitTs, Lsn};
+use crate::shm::layout::fence;
 use crate::sync::wait::Wait;
-
-/// Timestamps that one generation can use.
-const PER_GENERATION: u64 = 1 << 24;
-/// The least that a commit takes of a memtable.
-const LEAST_BYTES: u64 = 32;
-const _: () = assert!(ARENA_BYTES as u64 / LEAST_BYTES < PER_GENERATION / 16);
-
-/// Timestamps of a millisecond: so many commits a session cannot make on average.
-const PER_MILLISECOND: u64 = 1 << 10;
-
-/// The timestamp that stands for what is in the base when a session begins now whose first generation is `first`: above those of all
-/// earlier sessions as long as the clock goes on, and on machines without one, above those that have left a generation behind.
-pub(crate) fn first_timestamp(first: Generation) -> u64 {
-    let by_generation = u64::from(first.get()) * PER_GENERATION + 1;
-    by_generation.max(unix_ms().saturating_mul(PER_MILLISECOND))
-}
 
 /// The last commit of a connection.
 #[derive(Debug, Clone, Copy)]

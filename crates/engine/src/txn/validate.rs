@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
-use super::commit_lock::damaged_ring;
 use super::gaps::Gap;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
 use crate::fault;
 use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
+use crate::log::damaged_ring;
 use crate::log::frame::OpKind;
 use crate::memtable::{EntryKind, Hi, Memtable};
 use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};

@@ -14,7 +14,7 @@ use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::crash_point::panic_point;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
-use plait_engine::merge::BaseOpener;
+use plait_engine::base::BaseOpener;
 use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::shm::claim;
 use plait_engine::txn::Conn;

@@ -5,7 +5,7 @@ use std::os::raw::{c_char, c_int, c_void};
 use std::time::Duration;
 
 use plait_engine::ids::Generation;
-use plait_engine::merge::BaseHeader;
+use plait_engine::base::BaseHeader;
 use plait_engine::sync::caller;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::Conn;

@@ -8,9 +8,8 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::fault;
 use crate::ids::{Root, SlotIndex, SnapshotTs};
-use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, txn_state};
+use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, owner, txn_state};
 use crate::sync::mutex::Guard;
-use crate::txn::estate::is_unsettled;
 use crate::txn::write_set::WriteSet;
 
 /// Looks at a table that somebody is changing: a change takes a microsecond, and without a gap it goes on too.
@@ -167,9 +166,9 @@ impl Database {
 
     /// (M) An exclusive transaction is at work, or has left something to settle (G4).
     fn is_base_being_changed(&self) -> bool {
-        let owner = self.control().merge_owner.load(Relaxed);
+        let holder = self.control().merge_owner.load(Relaxed);
         let is_exclusive = |index| self.slot(index).state.load(Relaxed) == txn_state::EXCLUSIVE;
-        is_unsettled(owner) || SlotIndex::from_word(owner).is_some_and(is_exclusive)
+        owner::is_unsettled(holder) || SlotIndex::from_word(holder).is_some_and(is_exclusive)
     }
 
     /// (M) Takes the puts of a commit out of the gaps (G2).
