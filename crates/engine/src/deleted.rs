@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::database;
 use crate::error::{Error, Result};
 use crate::session;
 use crate::storage::Storage as _;
@@ -47,12 +46,13 @@ fn is_empty(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
 }
 
-/// Looks at what stands beside a file that is not concurrent and on which the caller has a lock.
+/// Looks at what stands beside a file that is not concurrent and on which the caller has a lock. `let_go` removes the names of what this
+/// process uses for one that was deleted; true if there was any.
 ///
 /// # Errors
 /// `CantOpen` if processes use a log there for the database file that stood here before.
-pub fn check_beside(path: &Path) -> Result<()> {
-    if is_empty(path) && database::let_go_of_deleted(path) {
+pub(crate) fn check_beside(path: &Path, let_go: impl Fn(&Path) -> bool) -> Result<()> {
+    if is_empty(path) && let_go(path) {
         // SQLite's own, of the same database (H1).
         remove_wal(path)?;
     }

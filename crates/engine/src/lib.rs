@@ -1,21 +1,20 @@
 //! Shared-memory, log and transaction engine behind Plait.
 //!
-//! The commit path, read from the top: [`database`] (one live session in this
-//! process) -> [`txn`] (snapshot, reads, writes, commit) -> [`log`] and
-//! [`memtable`] (where a commit goes) -> [`merge`] (from memtables into the
-//! base) -> [`session`] (how a session begins and ends, recovery). [`shm`] is the
-//! memory that all processes share; [`ids`] names the orders.
+//! From the top: [`attach`] (a process joins a database and leaves it) -> [`txn`] (one connection: snapshot, reads, writes, commit) ->
+//! [`merge`] (from memtables into the base) -> [`database`] (what all connections share) -> [`session`] (how a session begins and ends,
+//! recovery) -> [`shm`] (the memory that all processes share) -> [`log`] and [`memtable`] (where a commit goes) -> [`sync`] (waiting) ->
+//! [`storage`] (files); [`ids`] names the orders. No import goes up: ARCHITECTURE.md draws it.
 //!
-//! No SQLite types: the base is a trait ([`merge::Base`]), keys are bytes.
+//! No SQLite types: the base is a trait ([`base::Base`]), keys are bytes.
 
 #![deny(unsafe_code)]
 
-mod background;
+pub mod attach;
 pub mod base;
 pub mod belongs;
 pub mod crash_point;
 pub mod database;
-pub mod deleted;
+mod deleted;
 pub mod error;
 pub mod fault;
 mod filesystem;
@@ -25,13 +24,11 @@ pub mod memtable;
 pub mod merge;
 #[cfg(test)]
 mod model;
-mod notify;
 pub mod pages;
 mod registry;
 pub mod session;
 pub mod several;
 pub mod shm;
-pub mod status;
 pub mod storage;
 pub mod sync;
 pub mod txn;

@@ -18,9 +18,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use crate::attach;
 use crate::base::BaseOpener;
-use crate::database::{Database, identity_of, refuse_second_name};
-use crate::error::Result;
+use crate::database::Database;
+use crate::error::{Error, Result};
 use crate::shm::fork;
 use crate::shm::region::BaseIdentity;
 use crate::txn::Conn;
@@ -85,7 +86,7 @@ impl Drop for Change {
 /// One look; `None` if somebody opens or closes the database, in this process or in another one.
 pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Option<Conn>> {
     let fork_generation = fork::fork_generation();
-    let identity = identity_of(path)?;
+    let identity = BaseIdentity::of(path)?;
     let Some(mut registry) = try_lock() else { return Ok(None) };
     if registry.get(&identity).is_some_and(|e| e.fork_generation() != fork_generation) {
         std::mem::forget(registry.remove(&identity));
@@ -106,6 +107,21 @@ pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Op
     }
 }
 
+/// Fails if one file is opened by two names: the WAL and the log go by the name, and are not beside the second.
+fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
+    let folder = |path: &Path| path.parent().map(BaseIdentity::of).transpose();
+    if first == second
+        || (first.file_name() == second.file_name() && folder(first)? == folder(second)?)
+    {
+        return Ok(());
+    }
+    Err(Error::CantOpen(format!(
+        "{} is open under another name, {}: use it under that one",
+        second.display(),
+        first.display()
+    )))
+}
+
 /// Another connection to a database, for which it is counted already.
 fn join(database: &Arc<Database>, path: &Path) -> Result<Conn> {
     let joined =
@@ -122,7 +138,7 @@ fn open(
     opener: &Arc<dyn BaseOpener>,
     fork_generation: u64,
 ) -> Result<Option<Conn>> {
-    let Some(database) = Database::open(path, change.0, opener.clone(), fork_generation)? else {
+    let Some(database) = attach::open(path, change.0, opener.clone(), fork_generation)? else {
         return Ok(None);
     };
     let database = Arc::new(database);
@@ -132,7 +148,7 @@ fn open(
             Ok(Some(conn))
         }
         Err(e) => {
-            database.close();
+            attach::close(&database);
             Err(e)
         }
     }
@@ -170,5 +186,5 @@ pub(crate) fn release(database: &Arc<Database>) {
     drop(registry);
     drop(open);
     let _change = Change(identity);
-    database.close();
+    attach::close(database);
 }

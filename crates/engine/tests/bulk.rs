@@ -5,8 +5,8 @@ mod common;
 use std::path::Path;
 
 use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
+use plait_engine::base::BaseOpener;
 use plait_engine::error::Error;
-use plait_engine::merge::BaseOpener;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::{Size, Sync};
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Client, Opener, at_rest, create};
+use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::Root;
-use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::Sync;
 
@@ -110,7 +110,7 @@ fn wants_it_for_a_moment(path: &Path) {
         busy: Some(&mut enough),
         interrupted: &mut || false,
     };
-    let refused = plait_engine::database::attach(path, &opener, &mut wait).err();
+    let refused = plait_engine::attach::attach(path, &opener, &mut wait).err();
     assert!(matches!(refused, Some(Error::Busy(_))), "{refused:?}");
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Client, Fault, Faults, TABLE, create, wait_ms};
-use plait_engine::database::{accept_base, detach};
+use plait_engine::attach::{accept_base, detach};
+use plait_engine::base::BaseOpener;
 use plait_engine::error::{Error, Result};
-use plait_engine::merge::BaseOpener;
 use plait_engine::txn::{Size, Sync, WriteMode};
 
 /// More than anything here takes, and less than a wait that nobody ends.

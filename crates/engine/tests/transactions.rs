@@ -193,7 +193,7 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
         .unwrap();
     assert_eq!(replayed, 1);
     let header = a.conn().exclusive_header(Sync::Full, Size::default());
-    let opener: &dyn plait_engine::merge::BaseOpener = &common::Opener;
+    let opener: &dyn plait_engine::base::BaseOpener = &common::Opener;
     let mut base = opener.open(&path).unwrap();
     base.begin().unwrap();
     base.put(common::TABLE, b"z", b"1").unwrap();

@@ -5,6 +5,7 @@
 mod c_warnings;
 mod dependencies;
 mod functions;
+mod layers;
 mod sources;
 mod text;
 
@@ -33,6 +34,7 @@ pub fn run() -> Result<()> {
     for file in &files {
         findings.extend(text::check(file));
         findings.extend(functions::check(file));
+        findings.extend(layers::check(file));
     }
     findings.extend(dependencies::check(&workspace)?);
     match c_warnings::check(&workspace) {

@@ -1,8 +1,11 @@
 //! The file of this session's log, and whether it is still that which stands under its name.
 
-use std::sync::atomic::Ordering::Acquire;
+use crate::storage::names::log_path;
+use crate::storage::side;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Database;
+use crate::deleted;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogError, LogFile};
 use crate::session;
@@ -11,7 +14,7 @@ use crate::sync::cancel::Uncancelled;
 
 impl Database {
     /// Removes the log, which the base needs no more.
-    pub(super) fn remove_log(&self) -> Result<()> {
+    pub(crate) fn remove_log(&self) -> Result<()> {
         let held = self.log.get().map(Log::file);
         session::restore::remove_own_log(&self.region, &self.path, held)
     }
@@ -57,5 +60,25 @@ impl Database {
             }
         }
         Ok(self.log_claim.get().is_some())
+    }
+
+    /// Whether the database file has lost its last name.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.itself.as_ref().is_some_and(deleted::is_nameless)
+    }
+
+    /// Removes the names of log and shared memory (H2 in deleted.rs).
+    pub(crate) fn let_go_of_names(&self) {
+        // A name that stays is met again by the caller, who looks for a log that is in use.
+        let region = self.region.file();
+        let _ = side::remove(region, self.region.path());
+        if let Some(log) = self.log_claim.get() {
+            let _ = side::remove(log, &log_path(&self.path));
+        }
+    }
+
+    /// From now on this process uses the log no more; or again.
+    pub(crate) fn set_log_retired(&self, is_retired: bool) {
+        self.log_retired.store(is_retired, Release);
     }
 }

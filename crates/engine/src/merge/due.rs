@@ -16,14 +16,13 @@
 //! no more often for being read. Whoever reads counts what it costs him (csrc/step.c, seek.c) and tells it from time to time;
 //! what a merge takes is known from those before (pace.rs).
 
-use std::sync::atomic::AtomicU64;
+use super::background::merge_beside;
 use std::sync::atomic::Ordering::Relaxed;
 
 use std::sync::Arc;
 
 use crate::database::Database;
 use crate::shm::layout::{ARENAS, fence, generation};
-use crate::shm::region::Region;
 
 /// Frozen generations that are merged at a time.
 const MERGED_TOGETHER: usize = 3;
@@ -38,26 +37,6 @@ const MERGE_NS: u64 = 20_000_000;
 const KIB_NS: u64 = 20_000;
 /// So many times the cost of a merge is lost to reading before it: the merge's estimate leaves out what others pay for it.
 const LOST_BEFORE_MERGE: u64 = 2;
-
-/// What a process knows of the disk: asked for once a generation.
-#[derive(Debug, Default)]
-pub(crate) struct DiskSpace {
-    /// Number of the generation in which it was asked, and bit 0: it is scarce.
-    asked: AtomicU64,
-}
-
-impl DiskSpace {
-    fn is_scarce(&self, region: &Region, generation: u32) -> bool {
-        // Relaxed, here and below: a hint.
-        let known = self.asked.load(Relaxed);
-        if known >> 1 == u64::from(generation) {
-            return known & 1 != 0;
-        }
-        let is_scarce = !region.has_space_to_spare();
-        self.asked.store(u64::from(generation) << 1 | u64::from(is_scarce), Relaxed);
-        is_scarce
-    }
-}
 
 impl Database {
     /// True when a committer, or the background thread, should merge now.
@@ -78,7 +57,7 @@ impl Database {
         // Relaxed, here and below: a gauge, and who merges looks at the generations again.
         self.control().walked_steps.fetch_add(steps.into(), Relaxed);
         if threads && self.control().background_merge.load(Relaxed) != 0 && self.is_read_dearly() {
-            self.merge_beside();
+            merge_beside(self);
         }
     }
 

@@ -28,14 +28,10 @@
 //!   pinned snapshot needs it; under the commit mutex.
 //! - M5 If anything fails the generations stay FROZEN and the next merge retries.
 
-mod checkpoint;
+pub(crate) mod background;
 pub(crate) mod due;
-mod freeze;
-mod own;
+mod fence;
 mod pace;
-#[cfg(test)]
-mod pin_model;
 mod run;
 
 pub use crate::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
-pub(crate) use freeze::{ArenaWait, PINS_AND_FREES, Room, UNPINS};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::ids::Root;
-use crate::merge::{BaseHeader, Checkpoint, WalState};
 use crate::shm::read_marks::ReadMarks;
 
 const SALT: u32 = 5;

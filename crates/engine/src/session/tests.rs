@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::base::WalState;
 use crate::log::tests::{SALT, group_over_generations};
-use crate::merge::WalState;
 use crate::shm::read_marks::ReadMarks;
 
 const SECTOR: usize = 512;

@@ -4,7 +4,7 @@
 //! 0          Header       one page: identity, boot, version, session state
 //! 4 KiB      Control      commit state, generations, rowid counters, recent commits, conflicts, counters
 //! ..         LogShared    state of the log (see log/)
-//! ..         GapTable     stretches of b-trees without rows (see txn/gaps)
+//! ..         GapTable     stretches of b-trees without rows (see database/gaps)
 //! ..         processes    ProcessSlot x 1024
 //! ..         slots        TxnSlot x 4096
 //! RING       ring         16 MiB of log bytes not yet known to be in the file
@@ -41,7 +41,7 @@ pub const WINDOW_BYTES: u64 = 1 << 20;
 pub const ROWID_SLOTS: usize = 1024;
 /// Commits whose authors are remembered for conflict reports.
 pub const RECENT_COMMITS: usize = 4096;
-/// Gaps that are known at a time (txn/gaps).
+/// Gaps that are known at a time (database/gaps).
 pub const GAP_SLOTS: usize = 64;
 /// 64-bit words of an end of a gap.
 pub const GAP_BOUND_WORDS: usize = 12;
@@ -185,7 +185,7 @@ pub struct GapSlot {
     pub hi: [AtomicU64; GAP_BOUND_WORDS],
 }
 
-/// Stretches of b-trees that have no rows (txn/gaps). Aligned for what lies behind it.
+/// Stretches of b-trees that have no rows (database/gaps). Aligned for what lies behind it.
 #[repr(C, align(128))]
 pub struct GapTable {
     /// (M) Sequence lock: odd while the table changes.
@@ -228,7 +228,7 @@ pub struct Control {
     pub visible_ts: AtomicU64,
     /// Newest timestamp that a read-only transaction may see, once the log is on disk through `readable_needs`.
     pub readable_ts: AtomicU64,
-    /// See `readable_ts` and txn/readable.rs.
+    /// See `readable_ts` and database/readable.rs.
     pub readable_needs: AtomicU64,
     /// (M) End of the newest frame whose COMMIT waits for the disk.
     pub full_end: AtomicU64,
@@ -260,7 +260,7 @@ pub struct Control {
     pub queue: [AtomicU32; TXN_SLOTS],
     /// Slots in use lie below this index.
     pub slots_high_water: AtomicU32,
-    /// Not 0 while a slot may owe something (txn/owed.rs).
+    /// Not 0 while a slot may owe something (database/owed.rs).
     pub owed: AtomicU32,
     /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock time.
     pub relaxed_write_ms: AtomicU64,
@@ -291,7 +291,7 @@ pub struct Control {
     /// (M) Where it ends; 0 when there is none. It is unresolved while that is the end of the log (several.rs).
     pub prepared_end: AtomicU64,
     /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (K9 in
-    /// txn/prepared.rs). Anything else says nothing.
+    /// database/prepared.rs). Anything else says nothing.
     pub prepared_withheld: AtomicU64,
     /// When the merge that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does (merge/pace.rs).
     pub merge_end_ns: AtomicU64,
@@ -321,7 +321,7 @@ pub struct ProcessSlot {
     pub readers: [AtomicU32; READ_MARKS],
     /// How often the slot was taken: tells its owner from those it had before (process.rs P4).
     pub generation: AtomicU32,
-    /// At least the newest timestamp that it has published and not settled (txn/readable.rs).
+    /// At least the newest timestamp that it has published and not settled (database/readable.rs).
     pub commit_ts: AtomicU64,
     /// Connection slot index + 1 of who has published that one; see [`TxnSlot::author`].
     pub author: AtomicU32,
@@ -400,7 +400,7 @@ pub struct TxnSlot {
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,
-    /// What its connection could not give back (txn/owed.rs).
+    /// What its connection could not give back (database/owed.rs).
     pub owes: AtomicU32,
     /// While a commit is published and not settled: the kernel thread id of its author, which the kernel changes when that ends
     /// (witness.rs); else 0.

@@ -21,7 +21,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -51,6 +51,15 @@ pub struct BaseIdentity {
     pub dev: u64,
     /// Inode number.
     pub ino: u64,
+}
+
+impl BaseIdentity {
+    /// Of the file at `path`.
+    pub fn of(path: &Path) -> Result<BaseIdentity> {
+        let meta = std::fs::metadata(path)
+            .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
+        Ok(BaseIdentity { dev: meta.dev(), ino: meta.ino() })
+    }
 }
 
 /// With less free disk space than this, memory that could be done without is not allocated.

@@ -17,19 +17,19 @@
 //! - An error before the commit point leaves the transaction as it was; after it the only
 //!   possible error is a failed sync, which poisons the database (C4).
 
+use crate::database::commit_lock::PoisonOnPanic;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
-use crate::database::Database;
+use crate::database::generations::{ArenaWait, Room as Space};
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{CommitTs, Generation, Lsn, SlotIndex, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
-use crate::merge::{ArenaWait, Room as Space};
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::witness::{self, Witness};
 use crate::sync::clock::unix_ms;
@@ -132,17 +132,6 @@ enum Blocked {
     ValidateAgain,
 }
 
-/// Dropped before the commit mutex is unlocked: a panic under it must not look like a finished commit.
-pub(super) struct PoisonOnPanic<'a>(pub(super) &'a Database);
-
-impl Drop for PoisonOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison();
-        }
-    }
-}
-
 /// A finished critical section.
 struct Committed {
     ts: CommitTs,
@@ -217,7 +206,7 @@ impl Conn {
         self.db.notifier().wake();
         drop(committed.witness);
         // It lies before the own commit.
-        self.shown = super::readable::Shown::default();
+        self.shown = super::shown::Shown::default();
         self.end_writing();
         if keep_reading {
             self.continue_reading_at(committed.ts);

@@ -38,13 +38,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
 use super::commit::WAL_NAP;
-use super::estate::leaves_doubt;
 use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
+use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
+use crate::database::generations::ArenaWait;
+use crate::database::leaves_doubt;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Root};
-use crate::merge::{ArenaWait, BaseHeader, Checkpoint, WalState};
 use crate::shm::layout::txn_state;
 use crate::sync::wait::{Patience, Wait};
 

@@ -24,25 +24,19 @@
 //! - X3 A doomed transaction commits nothing, however often it is asked.
 
 mod bulk;
+mod checkpoint;
 pub mod commit;
-pub(crate) mod commit_lock;
 mod counts;
-pub(crate) mod estate;
 pub mod exclusive;
-mod gaps;
 pub mod maximum;
 pub mod overlay;
-mod owed;
-mod prepared;
-mod prepared_pages;
+mod own_gaps;
+mod part;
+mod part_pages;
 pub mod read_set;
-mod readable;
-pub mod right;
-#[cfg(test)]
-mod right_model;
 mod row_reads;
 pub(crate) mod rowid;
-pub mod slots;
+mod shown;
 pub mod snapshot;
 pub(crate) mod tickets;
 mod turns;
@@ -50,17 +44,17 @@ mod validate;
 mod write_map;
 pub mod write_set;
 
+use crate::merge::background::merge_beside;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use self::bulk::Bulk;
 pub use self::bulk::Size;
-use self::gaps::OwnGaps;
+use self::own_gaps::OwnGaps;
 use self::read_set::ReadSet;
 use self::snapshot::Snapshot;
 use self::turns::Contention;
-pub(crate) use self::turns::Turns;
 use self::write_set::WriteSet;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
@@ -116,7 +110,7 @@ pub struct Conn {
     /// Own writes that were replayed when it became exclusive.
     pub(crate) replayed: Size,
     /// Its part in a transaction over several files, from the beginning of COMMIT on.
-    pub(crate) part: Option<prepared::Part>,
+    pub(crate) part: Option<part::Part>,
     pub(crate) bulk: Bulk,
     /// Bytes that it has committed since it kept pace last (merge/pace.rs).
     unpaced: u64,
@@ -132,8 +126,8 @@ pub struct Conn {
     pub(crate) data_version: u32,
     pub(crate) seen: Option<snapshot::Seen>,
     pub(crate) txn: TxnId,
-    /// What the transaction has seen that readers may not see yet (readable.rs).
-    pub(crate) shown: readable::Shown,
+    /// What the transaction has seen that readers may not see yet (shown.rs).
+    pub(crate) shown: shown::Shown,
     level: Sync,
     own_gaps: RefCell<OwnGaps>,
     counts: counts::Counts,
@@ -173,7 +167,7 @@ impl Conn {
             data_version: 2,
             seen: None,
             txn: TxnId::ZERO,
-            shown: readable::Shown::default(),
+            shown: shown::Shown::default(),
             level: Sync::Full,
             own_gaps: RefCell::default(),
             counts: counts::Counts::default(),
@@ -473,7 +467,7 @@ impl Conn {
             self.db.prepare_log_space()?;
             self.db.prepare_next_arena();
             let beside = threads && self.db.control().background_merge.load(Relaxed) != 0;
-            if beside && self.db.merge_beside() {
+            if beside && merge_beside(&self.db) {
                 return Ok(());
             }
             self.db.merge_if_due(self.slot)

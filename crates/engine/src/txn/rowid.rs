@@ -13,7 +13,7 @@
 //!   raise it, and a delete of that very row ends it; whatever else changes the view or those writes does, too.
 //! - R2 Nothing is remembered without own writes in the table: so it ends with the transaction.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::Conn;
 use super::write_set::WriteSet;
@@ -149,15 +149,5 @@ impl Conn {
             }
         }
         None
-    }
-}
-
-/// Forgets all counters: after a schema change a root page may belong to another table. The caller is
-/// exclusive.
-pub(crate) fn forget_all(slots: &[RowidSlot]) {
-    for slot in slots {
-        // Relaxed: ordered by the commit mutex that ends the exclusive transaction.
-        slot.root.store(0, Relaxed);
-        slot.high.store(0, Relaxed);
     }
 }

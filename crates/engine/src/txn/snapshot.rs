@@ -28,10 +28,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
+use crate::base::BaseHeader;
+use crate::database::generations::{PINS_AND_FREES, UNPINS};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root, SnapshotTs};
 use crate::memtable::{Memtable, Node, Seek};
-use crate::merge::{BaseHeader, PINS_AND_FREES, UNPINS};
 use crate::shm::layout::{NO_PIN, fence, generation, txn_state};
 
 /// What a transaction sees.

@@ -5,7 +5,7 @@
 //! process that have lost as well are through: a *turn*, from the snapshot to the commit point, or to the transaction's end.
 //!
 //! A turn is a courtesy and no lock. Nobody who has it keeps anybody from reading, writing or committing; who has waited for
-//! [`PATIENCE`] goes on without and does not ask again before it loses again; and validation decides, as always. So it does not matter
+//! `PATIENCE` goes on without and does not ask again before it loses again; and validation decides, as always. So it does not matter
 //! that only one process knows of it, or how long a transaction lasts.
 //!
 //! | event | the connection asks for a turn in its next |
@@ -16,66 +16,12 @@
 //!
 //! Invariants
 //! - U1 A connection has at most one turn, and gives it back at its commit point, when it is refused, and at the end of its snapshot.
-//! - U2 Waiting for one ends after [`PATIENCE`], whatever the one who has it does, and holds nothing but a pin.
-
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
+//! - U2 Waiting for one ends after `PATIENCE`, whatever the one who has it does, and holds nothing but a pin.
 
 use super::Conn;
-use crate::sync::futex;
 
-/// Longest wait for a turn: many short transactions, and no more than a slow sync.
-const PATIENCE: Duration = Duration::from_millis(5);
 /// For how many transactions turns are asked for after a conflict, at first and at most.
 const GRANTS: std::ops::RangeInclusive<u32> = 32..=512;
-/// How often one who waits lets others run before it sleeps.
-const YIELDS_BEFORE_SLEEP: u32 = 8;
-
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep.
-const AWAITED: u32 = 2;
-
-/// Whose turn it is among the connections of one process to one database. Not in shared memory.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    word: AtomicU32,
-}
-
-impl Turns {
-    /// Waits for a turn; false if it did not come. `gives_way` lets others run, or says that it is not worth it.
-    fn take(&self, mut gives_way: impl FnMut() -> bool) -> bool {
-        for _ in 0..YIELDS_BEFORE_SLEEP {
-            if self.word.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() {
-                return true;
-            }
-            if !gives_way() {
-                break;
-            }
-        }
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            // Others may sleep as well, which this one cannot know.
-            if self.word.swap(AWAITED, Acquire) == FREE {
-                return true;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            futex::wait(&self.word, AWAITED, Some(left));
-        }
-    }
-
-    fn give_back(&self) {
-        // Release pairs with the Acquire of the next.
-        if self.word.swap(FREE, Release) == AWAITED {
-            futex::wake_one(&self.word);
-        }
-    }
-}
-
 /// What a connection knows of how often it loses.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
@@ -166,36 +112,5 @@ mod tests {
         assert_eq!(contention.due, 32);
         contention.waited_in_vain();
         assert_eq!(contention.due, 0);
-    }
-
-    #[test]
-    fn a_turn_is_one_connections_and_goes_to_the_next_when_it_is_given_back() {
-        let turns = Turns::default();
-        let counted = AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..2_000 {
-                        if turns.take(|| false) {
-                            assert_eq!(counted.fetch_add(1, Relaxed), 0, "U1");
-                            counted.fetch_sub(1, Relaxed);
-                            turns.give_back();
-                        }
-                    }
-                });
-            }
-        });
-        assert!(turns.take(|| false), "nobody has it");
-    }
-
-    #[test]
-    fn who_waits_behind_a_turn_that_does_not_end_goes_on_without() {
-        let turns = Turns::default();
-        assert!(turns.take(|| false));
-        for _ in 0..3 {
-            assert!(!turns.take(|| true), "U2");
-        }
-        turns.give_back();
-        assert!(turns.take(|| false));
     }
 }

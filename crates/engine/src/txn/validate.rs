@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
-use super::gaps::Gap;
 use crate::database::Database;
+use crate::database::gaps::Gap;
 use crate::error::{Conflict, Error, Result};
 use crate::fault;
 use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};

@@ -16,6 +16,7 @@
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
 
+use crate::database::gaps::Puts;
 use std::collections::BTreeMap;
 
 use super::maximum::Move;
@@ -282,18 +283,6 @@ impl WriteSet {
         writes.into_iter().flatten().map(|write| (write.key(), write))
     }
 
-    /// Those of them after which the key has a row.
-    pub fn puts_between(
-        &self,
-        root: Root,
-        lo: &[u8],
-        hi: &[u8],
-    ) -> impl Iterator<Item = &[u8]> + use<'_> {
-        let is_put =
-            |(key, write): (_, &Write)| (write.kind() != WriteKind::Tombstone).then_some(key);
-        self.between(root, lo, hi).filter_map(is_put)
-    }
-
     /// A number that changes whenever a write was taken back or forgotten.
     pub fn taken_back(&self) -> u64 {
         self.taken_back
@@ -493,6 +482,23 @@ impl WriteSet {
             layers.push(layer);
         }
         (before, layers)
+    }
+}
+
+impl Puts for WriteSet {
+    fn has_root(&self, root: Root) -> bool {
+        WriteSet::has_root(self, root)
+    }
+
+    fn puts_between<'w>(
+        &'w self,
+        root: Root,
+        lo: &[u8],
+        hi: &[u8],
+    ) -> impl Iterator<Item = &'w [u8]> + use<'w> {
+        let is_put =
+            |(key, write): (_, &Write)| (write.kind() != WriteKind::Tombstone).then_some(key);
+        self.between(root, lo, hi).filter_map(is_put)
     }
 }
 

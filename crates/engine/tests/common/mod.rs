@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use plait_engine::database::{attach, detach};
+use plait_engine::attach::{attach, detach};
+use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::{Generation, Root};
-use plait_engine::merge::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::sync::wait::Wait;
 use plait_engine::txn::snapshot::Taken;

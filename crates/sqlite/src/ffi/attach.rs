@@ -10,15 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use plait_engine::base::BaseOpener;
 use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::crash_point::panic_point;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
-use plait_engine::base::BaseOpener;
-use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::shm::claim;
+use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::txn::Conn;
-use plait_engine::{database, deleted, session};
+use plait_engine::{attach, session};
 
 use super::base::Opener;
 use super::codes::{
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn pl_attach(
         without_conn(message, "pl_attach", || {
             session::refuse_network(path)?;
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
-            let conn = with_wait(wait, |w| database::attach(path, &opener, w))?;
+            let conn = with_wait(wait, |w| attach::attach(path, &opener, w))?;
             let boxed = Box::new(PlConn {
                 conn,
                 error: CString::default(),
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
     // SAFETY: it came from Box::into_raw in pl_attach and is not used again.
     let conn = unsafe { Box::from_raw(conn) };
     let database = conn.conn.database().clone();
-    if catch_unwind(AssertUnwindSafe(|| database::detach(conn.conn))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| attach::detach(conn.conn))).is_err() {
         database.poison();
     }
 }
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn pl_beside(path: *const c_char, message: *mut *mut c_cha
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
     // SAFETY: the result is writable by contract.
-    unsafe { without_conn(message, "pl_beside", || deleted::check_beside(path)) }
+    unsafe { without_conn(message, "pl_beside", || attach::check_beside(path)) }
 }
 
 /// See engine.h.
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn pl_accept_base(
     // SAFETY: `message` is writable by contract.
     unsafe {
         without_conn(message, "pl_accept_base", || {
-            database::accept_base(path, &mut || Opener { ops }.open(path))
+            attach::accept_base(path, &mut || Opener { ops }.open(path))
         })
     }
 }

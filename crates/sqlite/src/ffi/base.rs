@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::Root;
-use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
 
 use super::codes::{PL_MISFIT, SQLITE_NOMEM, SQLITE_OK};

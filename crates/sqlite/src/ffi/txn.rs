@@ -2,9 +2,9 @@
 
 use std::os::raw::{c_int, c_void};
 
+use plait_engine::base::{BaseHeader, WalState};
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
-use plait_engine::base::{BaseHeader, WalState};
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;

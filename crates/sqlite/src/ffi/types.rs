@@ -4,13 +4,13 @@ use std::ffi::CString;
 use std::os::raw::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use plait_engine::ids::Generation;
 use plait_engine::base::BaseHeader;
-use plait_engine::sync::caller;
+use plait_engine::ids::Generation;
 use plait_engine::shm::read_marks::ReadMarks;
+use plait_engine::sync::caller;
+use plait_engine::sync::wait::Wait;
 use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
-use plait_engine::sync::wait::Wait;
 
 /// One Btree attached to a concurrent database.
 pub struct PlConn {

@@ -41,8 +41,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use super::{Conn, Sync};
-use crate::database::Database;
+use super::Database;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{Lsn, ProcessIndex, SlotIndex, SnapshotTs};
@@ -50,14 +49,6 @@ use crate::shm::layout::ProcessSlot;
 use crate::shm::process;
 use crate::shm::witness::{self, Said};
 use crate::sync::cancel::Uncancelled;
-
-/// The newest commits that a transaction was shown.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Shown {
-    ts: u64,
-    /// How far the log has to be on disk for the FULL ones of them.
-    needs: u64,
-}
 
 impl Database {
     /// The newest commit, for who may write, and the end of the newest FULL frame through it.
@@ -125,7 +116,7 @@ impl Database {
         c.readable_ts.fetch_max(ts, AcqRel);
     }
 
-    fn bring_to_disk(&self, needs: Lsn) -> Result<()> {
+    pub(crate) fn bring_to_disk(&self, needs: Lsn) -> Result<()> {
         if self.log_shared().durable_through() >= needs {
             return Ok(());
         }
@@ -190,38 +181,5 @@ impl Database {
         self.bring_to_disk(needs)?;
         self.settle(visible, needs);
         Ok(())
-    }
-}
-
-impl Conn {
-    /// The transaction is shown commits through `ts`, perhaps newer than readers see.
-    pub(crate) fn note_shown(&mut self, ts: u64, needs: Lsn) {
-        self.shown.ts = self.shown.ts.max(ts);
-        self.shown.needs = self.shown.needs.max(needs.get());
-    }
-
-    /// The transaction has ended, though statements may go on reading in its snapshot: settles what it was shown (V1).
-    ///
-    /// # Errors
-    /// The failure of a sync, which poisons the database.
-    pub fn settle_shown(&mut self) -> Result<()> {
-        self.settle_shown_as(self.level)
-    }
-
-    pub(crate) fn settle_shown_as(&mut self, level: Sync) -> Result<()> {
-        let shown = std::mem::take(&mut self.shown);
-        let needs = Lsn::new(shown.needs);
-        // What was reported as read must not be lost.
-        let synced = if level == Sync::Full { self.db.bring_to_disk(needs) } else { Ok(()) };
-        // Also after a failure: then those who read next sync, or fail.
-        if shown.ts > self.db.control().readable_ts.load(Acquire) {
-            self.db.settle(shown.ts, needs);
-        }
-        synced
-    }
-
-    /// How durable is what this connection reports, from its next transaction on.
-    pub fn set_level(&mut self, level: Sync) {
-        self.level = level;
     }
 }

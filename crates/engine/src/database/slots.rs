@@ -135,7 +135,7 @@ impl Database {
     }
 
     /// The same, and whether what they left is settled.
-    pub(super) fn reap_and_settle(&self) -> Result<(usize, Result<()>)> {
+    pub(crate) fn reap_and_settle(&self) -> Result<(usize, Result<()>)> {
         caller::briefly(|| {
             let mut reaped = 0;
             for index in process::dead(self.region(), self.process()) {

@@ -1,7 +1,7 @@
 //! Generations: freezing the active one, settling merged ones, reusing arenas.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::fence;
+use std::sync::atomic::{AtomicU64, fence};
 use std::time::Duration;
 
 use crate::base::BaseHeader;
@@ -9,8 +9,11 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, SlotIndex};
 use crate::memtable::{Memtable, Share};
-use crate::shm::layout::{ARENAS, GenSlot, NO_PIN, TxnSlot, fence as fence_state, generation};
+use crate::shm::layout::{
+    ARENAS, GenSlot, NO_PIN, RowidSlot, TxnSlot, fence as fence_state, generation,
+};
 use crate::shm::process::Who;
+use crate::shm::region::Region;
 use crate::sync::clock::unix_ms;
 use crate::sync::wait::Patience;
 
@@ -41,23 +44,43 @@ const LOOKS_PER_SWEEP: u32 = 10;
 
 /// Who freezes a generation publishes with it what every commit into it has left: its last timestamp, its end in the
 /// log, its nodes. Commits come before it by the commit mutex.
-pub(super) const FREEZES: Ordering = Release;
+pub(crate) const FREEZES: Ordering = Release;
 /// Who finds a generation frozen without the commit mutex, a merge, has what [`FREEZES`] has published: it syncs the log through
 /// that end before the base takes any of it (M2), and that timestamp becomes readable (S2).
-pub(super) const SEES_FROZEN: Ordering = Acquire;
+pub(crate) const SEES_FROZEN: Ordering = Acquire;
 
 /// Fences: of who pins, between the pin and the look at the base (S1), and of who frees, between the base and the look at the pins.
 pub(crate) const PINS_AND_FREES: Ordering = SeqCst;
 /// Who drops or narrows a pin uses nothing outside it any more.
 pub(crate) const UNPINS: Ordering = Release;
 /// Partner of [`UNPINS`]: what nothing uses may be formatted.
-pub(super) const SEES_UNPINNED: Ordering = Acquire;
+pub(crate) const SEES_UNPINNED: Ordering = Acquire;
 
 /// S3: the snapshot of `s` needs the generation in `slot` to read.
 fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
     let number = slot.number.load(Relaxed);
     let low = s.pin_low.load(SEES_UNPINNED);
     low != NO_PIN && number > low && number <= s.pin_high.load(SEES_UNPINNED)
+}
+
+/// What a process knows of the disk: asked for once a generation.
+#[derive(Debug, Default)]
+pub(crate) struct DiskSpace {
+    /// Number of the generation in which it was asked, and bit 0: it is scarce.
+    asked: AtomicU64,
+}
+
+impl DiskSpace {
+    pub(crate) fn is_scarce(&self, region: &Region, generation: u32) -> bool {
+        // Relaxed, here and below: a hint.
+        let known = self.asked.load(Relaxed);
+        if known >> 1 == u64::from(generation) {
+            return known & 1 != 0;
+        }
+        let is_scarce = !region.has_space_to_spare();
+        self.asked.store(u64::from(generation) << 1 | u64::from(is_scarce), Relaxed);
+        is_scarce
+    }
 }
 
 impl Database {
@@ -335,21 +358,6 @@ impl Database {
         }
     }
 
-    /// (M) Notes a fence that is in the base, and in the database file, although its author did not live to say so here.
-    pub(crate) fn settle_fence(&self, header: &BaseHeader) {
-        let c = self.control();
-        if header.fenced
-            && header.salt == c.salt.load(Relaxed)
-            && c.fence.load(Relaxed) == fence_state::RESTING
-        {
-            // As in `note_fence`.
-            self.forget_gaps();
-            c.fence_cookie.store(header.cookie, Relaxed);
-            // Release pairs with the Acquire in `ensure_fenced`.
-            c.fence.store(fence_state::FENCED, Release);
-        }
-    }
-
     /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
     fn start_after_exclusive(&self, number: u32) {
         let c = self.control();
@@ -360,7 +368,7 @@ impl Database {
             // one is empty (E1), so a snapshot that lists it under its old number reads nothing in it.
             self.active_generation().number.store(number, Release);
         }
-        crate::txn::rowid::forget_all(&c.rowids);
+        forget_rowids(&c.rowids);
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.
         c.visible_ts.store(ts, Release);
@@ -391,6 +399,16 @@ impl Database {
     pub(crate) fn no_room(&self, what: &str) -> Error {
         let who = self.say_oldest_reader();
         Error::Full(format!("{what}{who}; end long transactions and retry"))
+    }
+}
+
+/// Forgets all counters: after a schema change a root page may belong to another table. The caller is
+/// exclusive.
+fn forget_rowids(slots: &[RowidSlot]) {
+    for slot in slots {
+        // Relaxed: ordered by the commit mutex that ends the exclusive transaction.
+        slot.root.store(0, Relaxed);
+        slot.high.store(0, Relaxed);
     }
 }
 

@@ -58,20 +58,20 @@ const SHORTEST_STAY: Duration = Duration::from_millis(1);
 const TICKS_PER_SWEEP: u32 = 10;
 
 /// What the holder of the right did with it comes before it is passed on, to whoever finds itself the owner, or answered (R3).
-pub(super) const PASSES: Ordering = Release;
+pub(crate) const PASSES: Ordering = Release;
 /// Partner of [`PASSES`].
-pub(super) const SEES_PASSED: Ordering = Acquire;
+pub(crate) const SEES_PASSED: Ordering = Acquire;
 
 /// Values of a waiter's `granted`.
-pub(super) mod answer {
+pub(crate) mod answer {
     /// None yet.
-    pub(in crate::txn) const NONE: u32 = 0;
+    pub(crate) const NONE: u32 = 0;
     /// The right was handed over.
-    pub(in crate::txn) const GRANTED: u32 = 1;
+    pub(crate) const GRANTED: u32 = 1;
     /// The right's holder waits for the end of this waiter's snapshot.
-    pub(in crate::txn) const REFUSED: u32 = 2;
+    pub(crate) const REFUSED: u32 = 2;
     /// The right is free: come and take it, unless somebody who runs is faster.
-    pub(in crate::txn) const CALLED: u32 = 3;
+    pub(crate) const CALLED: u32 = 3;
 }
 
 /// A place in the queue for the right; dropped, by an error or a panic, it is given up with what came of it (R7).

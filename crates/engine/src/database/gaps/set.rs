@@ -5,7 +5,7 @@ use crate::memtable::key_prefix;
 use crate::shm::layout::{GAP_BOUND_WORDS, GAP_SLOTS as GAPS_MAX};
 
 /// Bytes of a key that a bound keeps: all but one, which says how many they are.
-pub(super) const BOUND_KEY_BYTES: usize = GAP_BOUND_WORDS * 8 - 1;
+pub(crate) const BOUND_KEY_BYTES: usize = GAP_BOUND_WORDS * 8 - 1;
 /// Puts that are cut out of a gap; with more it is forgotten.
 const CUTS_MAX: usize = 16;
 /// See `GapSet::thin_out`.
@@ -35,7 +35,7 @@ impl Bound {
     }
 
     /// The greatest bound that is not above `key`.
-    pub(super) fn at_most(key: &[u8]) -> Bound {
+    pub(crate) fn at_most(key: &[u8]) -> Bound {
         Bound::exactly([&key[..key.len().min(BOUND_KEY_BYTES)], &[]])
     }
 
@@ -58,7 +58,7 @@ impl Bound {
     }
 
     /// As [`Bound::at_least`] of the key right behind `key`.
-    pub(super) fn at_least_behind(key: &[u8]) -> Option<Bound> {
+    pub(crate) fn at_least_behind(key: &[u8]) -> Option<Bound> {
         if key.len() < BOUND_KEY_BYTES {
             return Some(Bound::exactly([key, &[0]]));
         }
@@ -80,12 +80,12 @@ impl Bound {
     }
 
     /// As it lies in shared memory.
-    pub(super) fn words(&self) -> [u64; GAP_BOUND_WORDS] {
+    pub(crate) fn words(&self) -> [u64; GAP_BOUND_WORDS] {
         let (chunks, _) = self.raw.as_chunks::<8>();
         std::array::from_fn(|i| u64::from_ne_bytes(chunks[i]))
     }
 
-    pub(super) fn from_words(words: [u64; GAP_BOUND_WORDS]) -> Bound {
+    pub(crate) fn from_words(words: [u64; GAP_BOUND_WORDS]) -> Bound {
         let mut bound = Bound::NOTHING;
         for (to, word) in bound.raw.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
@@ -107,7 +107,7 @@ pub(crate) struct Gap {
 }
 
 impl Gap {
-    pub(super) const NOTHING: Gap =
+    pub(crate) const NOTHING: Gap =
         Gap { root: Root::new(0), lo: Bound::NOTHING, hi: Bound::NOTHING, ts: 0, used: 0 };
 
     /// The gap from the first to the last of deleted keys, both inclusive; none if nothing is left of it that has
@@ -149,7 +149,7 @@ impl Gap {
     }
 
     /// Its end in one direction.
-    pub(super) fn end(&self, forward: bool) -> Bound {
+    pub(crate) fn end(&self, forward: bool) -> Bound {
         if forward { self.hi } else { self.lo }
     }
 
@@ -193,7 +193,7 @@ impl GapSet {
     }
 
     /// Takes one more. Without room the one goes that was not of use for longest.
-    pub(super) fn push(&mut self, gap: Gap) {
+    pub(crate) fn push(&mut self, gap: Gap) {
         if let Some(free) = self.list.get_mut(self.len) {
             *free = gap;
             self.len += 1;
@@ -321,6 +321,6 @@ impl GapSet {
 }
 
 /// The farther of two ends.
-pub(super) fn farther(a: Bound, b: Bound, forward: bool) -> Bound {
+pub(crate) fn farther(a: Bound, b: Bound, forward: bool) -> Bound {
     if (a.bytes() > b.bytes()) == forward { a } else { b }
 }

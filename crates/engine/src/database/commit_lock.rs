@@ -29,6 +29,17 @@ use crate::sync::mutex::{GaveUp, Guard, Identity};
 /// How often who waits looks whether anything moves.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Dropped before the commit mutex is unlocked: a panic under it must not look like a finished commit.
+pub(crate) struct PoisonOnPanic<'a>(pub(crate) &'a Database);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
+        }
+    }
+}
+
 impl Database {
     /// Takes the commit mutex.
     ///
@@ -41,7 +52,7 @@ impl Database {
     }
 
     /// Takes the commit mutex to give something back; `None` if its owner does not run, and then it has to be owed.
-    pub(super) fn lock_commit_to_give_back(&self) -> Option<Guard<'_>> {
+    pub(crate) fn lock_commit_to_give_back(&self) -> Option<Guard<'_>> {
         loop {
             let end = Some(Instant::now() + caller::A_MOMENT);
             let locked = self.control().commit_mutex.lock_until(self.party(), end, &mut || false);

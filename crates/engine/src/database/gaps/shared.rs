@@ -10,7 +10,6 @@ use crate::fault;
 use crate::ids::{Root, SlotIndex, SnapshotTs};
 use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, owner, txn_state};
 use crate::sync::mutex::Guard;
-use crate::txn::write_set::WriteSet;
 
 /// Looks at a table that somebody is changing: a change takes a microsecond, and without a gap it goes on too.
 const LOOKS: u32 = 4;
@@ -114,7 +113,7 @@ impl Database {
     }
 
     /// The end, in one direction, of the greatest gap around a key that is right for a snapshot.
-    pub(super) fn end_of_gap(
+    pub(crate) fn end_of_gap(
         &self,
         root: Root,
         key: &[u8],
@@ -148,7 +147,7 @@ impl Database {
     }
 
     /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (G1).
-    pub(super) fn share_gap(&self, gap: &Gap) {
+    pub(crate) fn share_gap(&self, gap: &Gap) {
         let c = self.control();
         // Relaxed: looked at again with the mutex held.
         if c.visible_ts.load(Relaxed) != gap.ts {
@@ -172,7 +171,7 @@ impl Database {
     }
 
     /// (M) Takes the puts of a commit out of the gaps (G2).
-    pub(crate) fn cut_gaps(&self, guard: &Guard<'_>, writes: &WriteSet) {
+    pub(crate) fn cut_gaps(&self, guard: &Guard<'_>, writes: &impl Puts) {
         debug_assert!(guard.holds(&self.control().commit_mutex), "gaps change under the mutex");
         if fault::is_planted("gaps.uncut") {
             return;
@@ -198,6 +197,19 @@ impl Database {
     }
 }
 
-fn puts_in<'w>(writes: &'w WriteSet, gap: &Gap) -> impl Iterator<Item = &'w [u8]> + use<'w> {
+/// What a transaction puts, as far as gaps care.
+pub(crate) trait Puts {
+    /// Whether it has written into this b-tree.
+    fn has_root(&self, root: Root) -> bool;
+    /// Keys of puts in `lo..hi`.
+    fn puts_between<'w>(
+        &'w self,
+        root: Root,
+        lo: &[u8],
+        hi: &[u8],
+    ) -> impl Iterator<Item = &'w [u8]> + use<'w, Self>;
+}
+
+fn puts_in<'w, P: Puts>(writes: &'w P, gap: &Gap) -> impl Iterator<Item = &'w [u8]> + use<'w, P> {
     writes.puts_between(gap.root, gap.lo.bytes(), gap.hi.bytes())
 }

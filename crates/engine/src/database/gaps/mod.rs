@@ -11,7 +11,7 @@
 //!
 //! | where | says it of | made by | ends |
 //! |---|---|---|---|
-//! | `own.rs`, private to a connection | its view: snapshot and own writes | each walk over several deleted rows, and each that deletes the rows it comes to | with the view; a put cuts it |
+//! | `txn/own_gaps.rs`, private to a connection | its view: snapshot and own writes | each walk over several deleted rows, and each that deletes the rows it comes to | with the view; a put cuts it |
 //! | `shared.rs`, in shared memory | committed rows | the same, if the snapshot is the newest commit | cut by commits with puts, by exclusive transactions, by a fence, by a repair |
 //!
 //! # Use
@@ -41,11 +41,10 @@
 //! # Deliberately absent
 //! Gaps that a commit makes of what it deletes: the next walk finds out.
 
-mod own;
 mod set;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::own::OwnGaps;
-pub(crate) use self::set::Gap;
+pub(crate) use self::set::{Bound, Gap, GapSet, farther};
+pub(crate) use self::shared::Puts;

@@ -25,26 +25,18 @@
 //! - K8 P is of the active generation, which has no rows. When the base has its stamp the next one begins, and P's log space is given
 //!   back: a row of such transactions takes none.
 
-use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::Conn;
-use super::exclusive::Stamped;
 use crate::base::BaseHeader;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ids::Generation;
-use crate::log::{AppendError, Mark};
-use crate::pages::{self, Changed, EachPage, Place};
+use crate::pages::{self};
 use crate::several::{self, Verdict};
-
-/// Room for P and the empty frame behind it.
-const FRAMES_BYTES: u64 = 16384;
 
 /// What is known of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
+pub(crate) enum Known {
     /// Nothing: the author is dead.
     Nothing,
     /// By the author.
@@ -53,100 +45,12 @@ pub(super) enum Known {
     Done,
 }
 
-impl Conn {
-    /// Room in the log; both rights are held, so that what there is stays.
-    pub(super) fn reserve_for_pages(&self) -> Result<()> {
-        let db = &self.db;
-        let mut retired = false;
-        loop {
-            let lacking = {
-                let _guard = db.lock_commit()?;
-                let generation = Generation::new(db.active_generation().number.load(Relaxed));
-                db.ring().check_space(generation, FRAMES_BYTES).err()
-            };
-            match lacking {
-                None => return Ok(()),
-                // Everything is merged (E1). No byte is written to the log before the base is on disk (B2).
-                Some(AppendError::LimitReached) if !retired => {
-                    retired = true;
-                    let merged = db.control().base_generation.load(Acquire);
-                    db.log()?.retire(Generation::new(merged));
-                }
-                Some(e) => db.log()?.make_room(e)?,
-            }
-        }
-    }
-
-    /// Prepares: when this returns the pages and P are on disk, and the transaction happens or not as the super-journal says.
-    /// The stamped header is among the pages.
-    ///
-    /// # Errors
-    /// None that may be repeated: roll back.
-    pub fn part_prepare_pages(
-        &mut self,
-        super_journal: &Path,
-        changed: &Changed,
-        each: &mut EachPage<'_>,
-    ) -> Result<()> {
-        self.refuse_doomed()?;
-        self.db.check_fork()?;
-        let begun = self.part.filter(|part| !part.is_prepared && self.exclusive && self.has_right);
-        let Some(mut part) = begun else {
-            return Err(Error::Misuse("a part that has not been begun cannot be prepared".into()));
-        };
-        let name = self.refer_to(super_journal)?;
-        let c = self.db.control();
-        let place = Place {
-            salt: c.salt.load(Relaxed),
-            generation: Generation::new(self.db.active_generation().number.load(Acquire)),
-            before: Generation::new(c.base_generation.load(Acquire)),
-        };
-        let id = pages::write(self.db.path(), &place, changed, each)?;
-        crash_point!("several.pages_synced");
-        let end = self.publish_prepared(&Mark { name: &name, pages: Some(id) })?;
-        part.is_prepared = true;
-        self.part = Some(part);
-        self.sync_prepared(end)
-    }
-
-    /// The super-journal is gone: what is prepared is committed. SQLite's own commit comes next, synced, then `exclusive_end`.
-    pub fn part_decided(&mut self) {
-        if let Some(part) = self.part.as_mut().filter(|part| part.is_prepared) {
-            part.is_decided = true;
-            crash_point!("several.decided");
-        }
-    }
-
-    /// The end of a prepared exclusive transaction: nothing is left undecided, or everything to who settles it. `committed`: by
-    /// SQLite's own commit, synced.
-    pub(super) fn settle_prepared_part(
-        &mut self,
-        stamped: Option<Stamped>,
-        committed: bool,
-    ) -> Result<()> {
-        let is_decided = self.part.take().is_some_and(|part| part.is_decided);
-        let known = match (committed, is_decided) {
-            (true, _) => Known::Done,
-            (false, true) => Known::Verdict(Verdict::Committed),
-            (false, false) => {
-                crash_point!("several.rolling_back");
-                Known::Verdict(Verdict::RolledBack)
-            }
-        };
-        let header = self.db.settle_prepared_pages(known)?;
-        if let (Some(stamped), Some(header)) = (stamped, header) {
-            self.note_committed(&stamped, &header);
-        }
-        Ok(())
-    }
-}
-
 impl Database {
     /// Settles a prepared exclusive transaction, whose rights the caller has (K6). The header of the base if it was committed.
     ///
     /// # Errors
     /// Everything is as it was, and may be tried again.
-    pub(super) fn settle_prepared_pages(&self, mut known: Known) -> Result<Option<BaseHeader>> {
+    pub(crate) fn settle_prepared_pages(&self, mut known: Known) -> Result<Option<BaseHeader>> {
         let settled = self.try_to_settle_pages(&mut known);
         if settled.is_err() && known == Known::Verdict(Verdict::Committed) {
             self.withhold();
@@ -235,18 +139,5 @@ impl Database {
                 }
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::log::frame_len;
-
-    #[test]
-    fn an_empty_frame_and_the_longest_mark_fit_into_the_room_that_is_made() {
-        let name = vec![b'n'; 4096];
-        let mark = Mark { name: &name, pages: Some([0; 16]) };
-        assert!(2 * frame_len(std::iter::empty()) + mark.encoded_len() <= FRAMES_BYTES);
     }
 }

@@ -1,6 +1,6 @@
 //! The gaps in the view of one transaction (G5), and what a walk asks and tells.
 
-use super::set::{Bound, Gap, GapSet, farther};
+use crate::database::gaps::{Bound, Gap, GapSet, farther};
 use crate::ids::Root;
 use crate::txn::Conn;
 use crate::txn::write_set::WriteKind;

@@ -36,14 +36,14 @@ impl TxnSlot {
 
 impl Database {
     /// Notes what `slot` could not give back.
-    pub(super) fn owe(&self, slot: SlotIndex, what: u32) {
+    pub(crate) fn owe(&self, slot: SlotIndex, what: u32) {
         self.slot(slot).owes.fetch_or(what, AcqRel);
         // Release: the bits are there (Z2).
         self.control().owed.store(1, Release);
     }
 
     /// Notes that `slot` is to be freed, if it owes something; false if it does not, and may be freed now.
-    pub(super) fn owe_slot(&self, slot: SlotIndex) -> bool {
+    pub(crate) fn owe_slot(&self, slot: SlotIndex) -> bool {
         let add = |bits| (bits != 0).then_some(bits | owes::SLOT);
         let owes_something = self.slot(slot).owes.fetch_update(AcqRel, Acquire, add).is_ok();
         if owes_something {
@@ -53,14 +53,14 @@ impl Database {
     }
 
     /// Does what is owed, if the commit mutex is free; for those who wait for a right (Z4).
-    pub(super) fn collect(&self) {
+    pub(crate) fn collect(&self) {
         if self.control().owed.load(Relaxed) != 0 {
             drop(self.lock_commit_to_give_back());
         }
     }
 
     /// (M) Does what living connections owe. Nobody is woken: who has got the right looks within a TICK.
-    pub(super) fn do_what_is_owed(&self, guard: &Guard<'_>) {
+    pub(crate) fn do_what_is_owed(&self, guard: &Guard<'_>) {
         let c = self.control();
         // Relaxed: whoever notes something now is looked after by the next.
         if c.owed.load(Relaxed) == 0 && !guard.previous_owner_died {
@@ -87,7 +87,7 @@ impl Database {
     }
 
     /// (M) What the dead connection of `slot` had noted, whether it lived to say so or not (Z2).
-    pub(super) fn give_back_for_dead(&self, slot: SlotIndex) {
+    pub(crate) fn give_back_for_dead(&self, slot: SlotIndex) {
         let word = &self.slot(slot).owes;
         let bits = word.load(Acquire);
         if bits != 0 {

@@ -115,12 +115,12 @@ impl Database {
     }
 
     /// (M) As [`Database::leave_behind`]; true if there was something.
-    pub(super) fn leave_behind_locked(&self, slot: SlotIndex) -> bool {
+    pub(crate) fn leave_behind_locked(&self, slot: SlotIndex) -> bool {
         self.leave_behind_as(slot, self.is_exclusive(slot))
     }
 
     /// (M) The same, of a merge or an exclusive transaction.
-    pub(super) fn leave_behind_as(&self, slot: SlotIndex, exclusive: bool) -> bool {
+    pub(crate) fn leave_behind_as(&self, slot: SlotIndex, exclusive: bool) -> bool {
         let c = self.control();
         if c.merge_owner.load(Relaxed) != slot.word() {
             return false;

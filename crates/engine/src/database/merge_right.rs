@@ -18,7 +18,7 @@ use crate::sync::futex;
 use crate::sync::wait::{Patience, TICK, Wait};
 
 /// Between two looks at a lock of the base, which nobody gives a sign of giving back.
-pub(super) const BASE_NAP: Duration = Duration::from_millis(10);
+pub(crate) const BASE_NAP: Duration = Duration::from_millis(10);
 
 /// The right to merge of one slot, given back when this is dropped (O1).
 #[must_use = "the right is given back at once"]

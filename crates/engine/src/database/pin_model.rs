@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::thread;
 
-use super::freeze::{PINS_AND_FREES, SEES_UNPINNED, UNPINS};
+use super::generations::{PINS_AND_FREES, SEES_UNPINNED, UNPINS};
 use crate::model::{explore, finds};
 use crate::shm::layout::{NO_PIN, generation};
 

@@ -1,0 +1,411 @@
+//! One concurrent database in this process: its shared memory, log and hidden
+//! base connection, shared by all connections of the process.
+//!
+//! Lock order: lifecycle byte -> `base` -> commit mutex; see docs/locks.md. How a process joins and leaves: attach.rs.
+
+use self::notify::Notifier;
+use self::turns::Turns;
+use self::worker::Worker;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use self::generations::DiskSpace;
+use crate::base::{Base, BaseHeader, BaseOpener};
+use crate::deleted;
+use crate::error::{Error, Result};
+use crate::ids::ProcessIndex;
+use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
+use crate::memtable::Share;
+use crate::session;
+use crate::shm::fork::{self, LockFile};
+use crate::shm::layout::{Control, fence};
+use crate::shm::process;
+use crate::shm::read_marks::ReadMarks;
+use crate::shm::region::{BaseIdentity, Region};
+use crate::storage::Storage as _;
+use crate::storage::names::suffixed;
+pub use crate::storage::names::{log_path, shm_path};
+use crate::storage::os::OsStorage;
+use crate::sync::caller;
+use crate::sync::cancel::Uncancelled;
+use crate::sync::mutex::{Guard, Identity, Party};
+use crate::sync::yielding::Yielding;
+
+pub(crate) mod commit_lock;
+mod durable;
+mod estate;
+pub(crate) mod gaps;
+pub(crate) mod generations;
+pub(crate) mod merge_right;
+mod notify;
+mod owed;
+mod own_log;
+#[cfg(test)]
+mod pin_model;
+pub(crate) mod prepared;
+pub(crate) mod prepared_pages;
+mod readable;
+pub(crate) mod right;
+#[cfg(test)]
+mod right_model;
+mod slots;
+pub mod status;
+mod turns;
+mod worker;
+
+pub(crate) use self::estate::leaves_doubt;
+
+/// One concurrent database in this process.
+pub struct Database {
+    // Fields are dropped in this order: ring and log use the region.
+    ring: Ring,
+    log: OnceLock<Log>,
+    log_claim: OnceLock<LockFile>,
+    /// The log file that `log` has open was removed.
+    log_retired: AtomicBool,
+    base: Mutex<Option<Box<dyn Base>>>,
+    opener: Arc<dyn BaseOpener>,
+    region: Arc<Region>,
+    process: ProcessIndex,
+    party: Arc<Party>,
+    read_marks: Arc<ReadMarks>,
+    pid: u32,
+    pid_namespace: u64,
+    path: PathBuf,
+    identity: BaseIdentity,
+    /// The database file, to look at.
+    itself: Option<File>,
+    fork_generation: u64,
+    worker: Worker,
+    notifier: Notifier,
+    yielding: Yielding,
+    turns: Turns,
+    disk_space: DiskSpace,
+    share: Mutex<Share>,
+}
+
+/// SQLite's extended code of a failed sync.
+pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
+
+impl Database {
+    /// One that this process, `me`, has just joined.
+    pub(crate) fn new(
+        region: Arc<Region>,
+        me: Identity,
+        path: &Path,
+        identity: BaseIdentity,
+        opener: Arc<dyn BaseOpener>,
+        mut base: Option<Box<dyn Base>>,
+        forks: u64,
+    ) -> Database {
+        let process = me.index();
+        let read_marks = Arc::new(ReadMarks::new(region.clone(), process));
+        if let Some(base) = &mut base {
+            base.use_read_marks(&read_marks);
+        }
+        Database {
+            ring: region.ring(),
+            log: OnceLock::new(),
+            log_claim: OnceLock::new(),
+            log_retired: AtomicBool::new(false),
+            base: Mutex::new(base),
+            opener,
+            region: region.clone(),
+            process,
+            party: Arc::new(process::party(region.clone(), me)),
+            read_marks,
+            pid: process::pid(),
+            pid_namespace: process::pid_namespace(),
+            path: path.to_owned(),
+            identity,
+            itself: deleted::open_to_look(path).filter(|file| {
+                file.metadata().is_ok_and(|m| (m.dev(), m.ino()) == (identity.dev, identity.ino))
+            }),
+            fork_generation: forks,
+            worker: Worker::default(),
+            notifier: Notifier::default(),
+            yielding: Yielding::default(),
+            turns: Turns::default(),
+            disk_space: DiskSpace::default(),
+            share: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn take_base(&self) -> Option<Box<dyn Base>> {
+        self.base.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs `f` on the hidden connection, opening it when needed.
+    pub(crate) fn with_base<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
+        // Another connection of this thread, in a busy handler, would find the hidden connection taken.
+        caller::unasked(|| self.with_base_unasked(f))
+    }
+
+    fn with_base_unasked<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
+        let mut place = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut base = match place.take() {
+            Some(base) => base,
+            None => {
+                let mut opened = self.opener.open(&self.path)?;
+                self.check_place()?;
+                opened.use_read_marks(&self.read_marks);
+                opened
+            }
+        };
+        // A panic drops the connection, and with it the transaction and the locks on the file that it had.
+        let result = f(base.as_mut());
+        *place = Some(base);
+        if let Err(Error::Base { code: SQLITE_IOERR_FSYNC, .. }) = &result {
+            self.base_sync_failed();
+        }
+        result
+    }
+
+    /// A sync of the base's files has failed. That stops the log if it leaves in doubt what frames rely on (C4).
+    pub fn base_sync_failed(&self) {
+        self.log_shared().note_base_sync_failed(libc::EIO);
+    }
+
+    /// Fails if the file of this session is not the one at its path any more. What is open of it goes on to be readable, but nothing
+    /// may be opened by the path, nor removed beside it.
+    pub(crate) fn check_place(&self) -> Result<()> {
+        match BaseIdentity::of(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            _ => Err(Error::Replaced(self.path.clone())),
+        }
+    }
+
+    /// Reads the base's header.
+    pub fn base_header(&self) -> Result<BaseHeader> {
+        self.with_base(|base| base.header())
+    }
+
+    /// The base's file.
+    pub(crate) fn base_identity(&self) -> BaseIdentity {
+        self.identity
+    }
+
+    /// How often the process had forked when it opened the database.
+    pub(crate) fn fork_generation(&self) -> u64 {
+        self.fork_generation
+    }
+
+    /// Fails in the child of a fork, whose connections are its parent's.
+    pub(crate) fn check_fork(&self) -> Result<()> {
+        if fork::fork_generation() == self.fork_generation {
+            return Ok(());
+        }
+        Err(Error::Misuse(
+            "this connection was opened before fork(): a child must open its own connection".into(),
+        ))
+    }
+
+    /// True in the child of a fork.
+    pub fn is_forked(&self) -> bool {
+        fork::fork_generation() != self.fork_generation
+    }
+
+    /// The descriptors of this process that tell of syncs.
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// The thread that merges.
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Whose turn it is among the connections of this process.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    pub(crate) fn yielding(&self) -> &Yielding {
+        &self.yielding
+    }
+
+    pub(crate) fn disk_space(&self) -> &DiskSpace {
+        &self.disk_space
+    }
+
+    /// This process's share of a memtable; see [`Database::enter_memtable`].
+    pub(crate) fn share(&self, _: &Guard<'_>) -> MutexGuard<'_, Share> {
+        // A panic left at worst some space unused: the share gives it away before anything leads there (A1).
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn shared_region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        self.region.control()
+    }
+
+    /// The ring of the log, for committers and redo.
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// State of the log in shared memory.
+    pub(crate) fn log_shared(&self) -> &LogShared {
+        self.region.log()
+    }
+
+    /// The log with its file. The file exists from the fencing on.
+    pub(crate) fn log(&self) -> Result<&Log> {
+        if self.log_retired.load(Acquire) {
+            return Err(Error::CantOpen(
+                "this process has tried to leave concurrent mode; close its connections and open them again".into(),
+            ));
+        }
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let _uncancelled = Uncancelled::begin();
+        self.claim_log()?;
+        let file = self.open_log()?;
+        let base_file =
+            BaseFile { path: self.path.clone(), identity: (self.identity.dev, self.identity.ino) };
+        let log = Log::new(self.region.ring(), file, self.base_wal(), self.party.clone());
+        let log = log.beside(base_file);
+        if let Err(e) = log.prepare(OsStorage.file_size_limit()) {
+            if !e.is_of_this_process() {
+                self.base_sync_failed();
+            }
+            return Err(e.into());
+        }
+        Ok(self.log.get_or_init(|| log))
+    }
+
+    /// The locks on the base's read marks; `None` while they are only taken by fcntl (W3 in read_marks.rs).
+    pub fn read_marks(&self) -> Option<&ReadMarks> {
+        // Acquire: see `ensure_fenced`.
+        let is_fenced =
+            self.control().fence.load(Acquire) == fence::FENCED && !self.log_retired.load(Acquire);
+        // Without a claim everything works, only slower; why there is none is told where the log is needed.
+        (is_fenced && matches!(self.claim_log(), Ok(true))).then(|| &*self.read_marks)
+    }
+
+    fn base_wal(&self) -> BaseWal {
+        BaseWal::new(Arc::new(OsStorage), suffixed(&self.path, "-wal"))
+    }
+
+    /// Does what an append lacked.
+    pub(crate) fn make_room_in_log(&self, lacking: AppendError) -> Result<()> {
+        if let AppendError::NeedsRing(bytes) = lacking {
+            return self.region.grow_ring(bytes);
+        }
+        self.log()?.make_room(lacking).map_err(Error::from)
+    }
+
+    /// Has the segment of the generation that is about to begin ready in the log file.
+    pub(crate) fn prepare_next_segment(&self) -> Result<()> {
+        Ok(self.log()?.prepare_next_segment()?)
+    }
+
+    /// Has a segment of the log file ready before a commit needs it.
+    pub(crate) fn prepare_log_space(&self) -> Result<()> {
+        if self.control().fence.load(Acquire) == fence::FENCED {
+            self.log()?.prepare_spare()?;
+        }
+        Ok(())
+    }
+
+    /// State of the log for `plait_status`; `None` before the first write.
+    pub(crate) fn log_status(&self) -> Option<LogStatus> {
+        if self.control().fence.load(Acquire) == fence::RESTING {
+            return None;
+        }
+        self.log().ok().map(Log::status)
+    }
+
+    /// Fails when a write or sync of the log has failed in any process (C4).
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        // Asked by every snapshot: the path is for the error alone.
+        if self.log_shared().poisoned().is_none() {
+            return Ok(());
+        }
+        self.log_shared().check(&log_path(&self.path)).map_err(Error::from)
+    }
+
+    /// Who this process is to the mutexes.
+    pub(crate) fn party(&self) -> &Party {
+        &self.party
+    }
+
+    pub(crate) fn process(&self) -> ProcessIndex {
+        self.process
+    }
+
+    /// Id of the process that opened the database: of this one, except after a fork.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The pid namespace of that process, 0 if unknown.
+    pub(crate) fn pid_namespace(&self) -> u64 {
+        self.pid_namespace
+    }
+
+    /// The number of a pid namespace that is not this process's, else 0; both as far as 32 bits go, which is all that there are.
+    pub(crate) fn foreign_namespace(&self, namespace: u32) -> u32 {
+        if namespace == self.pid_namespace as u32 { 0 } else { namespace }
+    }
+
+    /// Device and inode of the database file: an order of files that is the same in every process.
+    pub fn identity(&self) -> (u64, u64) {
+        self.region.identity()
+    }
+
+    /// Path of the database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Attached connections, all processes together.
+    pub fn connections(&self) -> u32 {
+        process::connections(&self.region)
+    }
+
+    /// Creates the log file of this session; the base is resting, so an old one holds nothing.
+    pub(crate) fn create_log(&self) -> Result<()> {
+        session::create_log(&self.region, &self.path).map(drop)
+    }
+
+    /// Stops the database for every process: something impossible happened (C4).
+    pub fn poison(&self) {
+        self.log_shared().set_poison(libc::EIO);
+    }
+
+    /// Cleans up after dead processes, so that their connections do not count.
+    pub fn forget_dead(&self) -> Result<()> {
+        self.reap_dead().map(drop)
+    }
+
+    /// Whether merges run in a background thread; `Some` sets it.
+    pub fn background_merge(&self, set: Option<bool>) -> bool {
+        let word = &self.control().background_merge;
+        if let Some(on) = set {
+            word.store(u32::from(on), Relaxed);
+        }
+        word.load(Relaxed) != 0
+    }
+
+    /// Configured cost of a slow reader in bytes of the base's WAL; `Some` sets it.
+    pub fn wal_limit_bytes(&self, set: Option<u64>) -> u64 {
+        let word = &self.control().wal_limit_bytes;
+        if let Some(bytes) = set {
+            word.store(bytes, Relaxed);
+        }
+        word.load(Relaxed)
+    }
+}

@@ -1,0 +1,92 @@
+//! Whose turn it is among the connections of a process that lose against each other. Who asks for one, and U1 and U2: txn/turns.rs.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use crate::sync::futex;
+
+/// Longest wait for a turn: many short transactions, and no more than a slow sync.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// How often one who waits lets others run before it sleeps.
+const YIELDS_BEFORE_SLEEP: u32 = 8;
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Taken, and somebody may sleep.
+const AWAITED: u32 = 2;
+
+/// Whose turn it is among the connections of one process to one database. Not in shared memory.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    word: AtomicU32,
+}
+
+impl Turns {
+    /// Waits for a turn; false if it did not come. `gives_way` lets others run, or says that it is not worth it.
+    pub(crate) fn take(&self, mut gives_way: impl FnMut() -> bool) -> bool {
+        for _ in 0..YIELDS_BEFORE_SLEEP {
+            if self.word.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() {
+                return true;
+            }
+            if !gives_way() {
+                break;
+            }
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // Others may sleep as well, which this one cannot know.
+            if self.word.swap(AWAITED, Acquire) == FREE {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            futex::wait(&self.word, AWAITED, Some(left));
+        }
+    }
+
+    pub(crate) fn give_back(&self) {
+        // Release pairs with the Acquire of the next.
+        if self.word.swap(FREE, Release) == AWAITED {
+            futex::wake_one(&self.word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_one_connections_and_goes_to_the_next_when_it_is_given_back() {
+        let turns = Turns::default();
+        let counted = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        if turns.take(|| false) {
+                            assert_eq!(counted.fetch_add(1, Relaxed), 0, "U1");
+                            counted.fetch_sub(1, Relaxed);
+                            turns.give_back();
+                        }
+                    }
+                });
+            }
+        });
+        assert!(turns.take(|| false), "nobody has it");
+    }
+
+    #[test]
+    fn who_waits_behind_a_turn_that_does_not_end_goes_on_without() {
+        let turns = Turns::default();
+        assert!(turns.take(|| false));
+        for _ in 0..3 {
+            assert!(!turns.take(|| true), "U2");
+        }
+        turns.give_back();
+        assert!(turns.take(|| false));
+    }
+}

@@ -1,0 +1,297 @@
+//! A transaction's part in one of several files (several.rs tells the whole; K1 to K10: database/prepared.rs).
+//!
+//! | `Conn.part` | the writer's right | log | leaves by |
+//! |---|---|---|---|
+//! | none | as the transaction has it | - | `part_begin` |
+//! | begun | held | - | `part_undo` (as it was before), `part_prepare`, `rollback` |
+//! | prepared | held | P is the last frame | `part_commit`, `rollback` |
+//!
+//! An exclusive transaction has a part as well: see part_pages.rs.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::commit::Room;
+use super::write_set::WriteKind;
+use super::{Conn, Sync, WriteMode};
+use crate::crash_point;
+use crate::database::commit_lock::PoisonOnPanic;
+use crate::database::generations::Room as Space;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, Generation, Lsn};
+use crate::log::ring::Purpose;
+use crate::log::{FrameHead, Mark, Op, OpKind, frame_len};
+use crate::memtable::Memtable;
+use crate::several;
+use crate::shm::layout::fence;
+use crate::sync::wait::Wait;
+
+/// Room for the name of a super-journal in a frame that is not made yet.
+const MARK_BYTES_MAX: u64 = 8192;
+
+/// What a transaction has to know at the end of its part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// How it wrote before.
+    mode: Option<WriteMode>,
+    took_right: bool,
+    pub(crate) is_prepared: bool,
+    /// Of an exclusive one: its author has removed the super-journal.
+    pub(crate) is_decided: bool,
+}
+
+impl Conn {
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op<'_>> + Clone {
+        self.writes.iter().map(|(root, key, w)| Op {
+            root,
+            kind: if w.kind() == WriteKind::Tombstone { OpKind::Tombstone } else { OpKind::Put },
+            key,
+            rec: w.rec(),
+        })
+    }
+
+    /// Takes the writer's right, with validation, and makes all the room that the rest of the commit needs: what may wait or be
+    /// refused comes first. Nothing to do for a transaction without writes.
+    ///
+    /// # Errors
+    /// As for [`Conn::commit`]. After `RenewSnapshot` it has to be called again; else the transaction is what it was before.
+    pub fn part_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.refuse_doomed()?;
+        self.db.check_fork()?;
+        if self.part.is_some_and(|part| part.is_prepared) {
+            return Ok(());
+        }
+        let now = Part {
+            mode: self.mode,
+            took_right: !self.has_right,
+            is_prepared: false,
+            is_decided: false,
+        };
+        if self.exclusive {
+            self.part = Some(now);
+            return self.reserve_for_pages();
+        }
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        self.start_transaction();
+        let part = *self.part.get_or_insert(now);
+        let begun = self.commit_prepare_always(wait).and_then(|()| {
+            self.mode = Some(WriteMode::Queued);
+            // Nothing of a bulk load's: merges must go on.
+            self.db.disown_merge(self.slot);
+            self.db.log()?;
+            self.resolve_maxima()?;
+            self.reserve(wait)
+        });
+        match begun {
+            Err(Error::RenewSnapshot) => self.view = self.view.wrapping_add(1),
+            Err(_) => {
+                self.part = Some(part);
+                self.part_undo();
+            }
+            Ok(()) => {}
+        }
+        begun.map_err(|e| self.note_conflict(e))
+    }
+
+    /// Gives back what [`Conn::part_begin`] has taken; the transaction goes on as it was.
+    pub fn part_undo(&mut self) {
+        let Some(part) = self.part else { return };
+        if part.is_prepared {
+            return;
+        }
+        self.part = None;
+        if self.exclusive {
+            // It has its rights from before.
+            return;
+        }
+        if self.mode.is_some() {
+            self.mode = part.mode;
+        }
+        if part.took_right {
+            self.give_right_back();
+        }
+        self.relax_pin();
+    }
+
+    /// Until there is room for P and what resolves it (K2). The right is held, so that what there is stays.
+    fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        let mut room = Room::begin();
+        let bytes = 2 * (frame_len(self.ops()) + MARK_BYTES_MAX);
+        loop {
+            let (fits, space) = {
+                let _guard = self.db.lock_commit()?;
+                if self.db.control().fence.load(Acquire) != fence::FENCED {
+                    return Err(Error::Left);
+                }
+                let mut fits = self.fits();
+                if matches!(fits, Space::Full) && self.db.try_freeze() {
+                    fits = self.fits();
+                }
+                let generation = self.db.active_number();
+                ((fits, generation), self.db.ring().check_space(generation, bytes))
+            };
+            match (fits, space) {
+                ((Space::Enough, _), Ok(())) => return Ok(()),
+                ((Space::Full, full), _) => self.make_memtable_room(full, &mut room, wait)?,
+                ((Space::Unallocated { arena, reach }, _), _) => {
+                    self.db.region().grow_arena(arena, reach)?;
+                }
+                ((Space::Enough, _), Err(e)) => self.make_log_room(e, &mut room, wait)?,
+            }
+        }
+    }
+
+    /// (M) The active memtable has room for the rows, and for a node lost to a kill while they are inserted.
+    fn fits(&self) -> Space {
+        let needs = self
+            .writes
+            .iter()
+            .map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len())));
+        let (sum, largest) = needs.fold((0, 0), |(sum, largest), n| (sum + n, n.max(largest)));
+        self.db.room_for(sum + largest)
+    }
+
+    /// Prepares: when this returns the transaction is on disk, and happens or not as the super-journal says.
+    ///
+    /// # Errors
+    /// None that may be repeated: roll back.
+    pub fn part_prepare(&mut self, super_journal: &Path) -> Result<()> {
+        self.refuse_doomed()?;
+        self.db.check_fork()?;
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let Some(mut part) = self.part.filter(|part| !part.is_prepared && self.has_right) else {
+            return Err(Error::Misuse("a part that has not been begun cannot be prepared".into()));
+        };
+        let name = self.refer_to(super_journal)?;
+        let end = self.publish_prepared(&Mark { name: &name, pages: None })?;
+        part.is_prepared = true;
+        self.part = Some(part);
+        self.sync_prepared(end)
+    }
+
+    /// Writes the reference; returns the super-journal's name for P.
+    pub(crate) fn refer_to(&self, super_journal: &Path) -> Result<Vec<u8>> {
+        let db = &self.db;
+        let name = several::relative_name(super_journal, db.path())?;
+        several::check_visible(super_journal)?;
+        if several::has_reference(db.path()) {
+            // What it stood for is resolved in the log, which need not be on disk (K4).
+            db.log()?.sync_through(db.log_shared().log_end())?;
+        }
+        several::write_reference(db.path(), super_journal)?;
+        crash_point!("several.referenced");
+        Ok(name)
+    }
+
+    /// J1.
+    pub(crate) fn sync_prepared(&self, end: Lsn) -> Result<()> {
+        crash_point!("several.published");
+        self.db.log()?.sync_through(end)?;
+        crash_point!("several.prepared");
+        Ok(())
+    }
+
+    /// Appends P; returns its end.
+    pub(crate) fn publish_prepared(&self, mark: &Mark<'_>) -> Result<Lsn> {
+        let db = &self.db;
+        let c = db.control();
+        let rows = frame_len(self.ops());
+        loop {
+            // Not BUSY: SQLite would take that for a COMMIT that may be repeated, with a part prepared already.
+            let guard = db.lock_commit_however_long()?;
+            let _poison_on_panic = PoisonOnPanic(db);
+            if c.right_owner.load(Relaxed) != self.slot.word() || db.has_unresolved() {
+                return Err(Error::Misuse("a transaction is prepared without the right".into()));
+            }
+            let ts = c.visible_ts.load(Relaxed) + 1;
+            if mark.pages.is_none() {
+                // Before the frames are published (V3): of the one that resolves it, which comes next. Pages are seen in the base.
+                db.announce_without_witness(ts + 1);
+            }
+            let generation = db.active_generation();
+            let head = FrameHead {
+                commit_ts: CommitTs::new(ts),
+                generation: Generation::new(generation.number.load(Relaxed)),
+            };
+            let purpose = Purpose::Prepare(*mark, rows);
+            let len = rows + mark.encoded_len();
+            match db.ring().append_for(&guard, purpose, &head, len, self.ops()) {
+                Ok((start, end)) => {
+                    c.prepared_start.store(start.get(), Relaxed);
+                    // Before it is published: from that moment on it is unresolved. Release, for readers without the mutex.
+                    c.prepared_end.store(end.get(), Release);
+                    crash_point!("several.appended");
+                    db.ring().publish_end(&guard, end);
+                    generation.log_end.store(end.get(), Relaxed);
+                    c.applied_lsn.store(end.get(), Release);
+                    return Ok(end);
+                }
+                Err(e) => {
+                    drop(guard);
+                    db.make_room_in_log(e)?;
+                }
+            }
+        }
+    }
+
+    /// The super-journal is gone: what was prepared is committed. `keep_reading` as in [`Conn::commit`].
+    ///
+    /// # Errors
+    /// A log that has stopped (K5): the transaction is committed all the same, and seen after a recovery.
+    pub fn part_commit(&mut self, sync: Sync, keep_reading: bool) -> Result<()> {
+        let Some(part) = self.part.take().filter(|part| part.is_prepared) else {
+            return self.commit_nothing(sync);
+        };
+        debug_assert!(part.is_prepared && self.has_right, "K1");
+        crash_point!("several.decided");
+        let db = self.db.clone();
+        let resolved = db.resolve(self.ops(), self.txn.get());
+        let resolved = match resolved {
+            Ok(resolved) => resolved,
+            Err(e) => {
+                db.poison();
+                self.writes.clear();
+                self.end_writing();
+                self.give_right_back();
+                return Err(e);
+            }
+        };
+        self.note_own_commit(resolved.ts, Some(resolved.end));
+        self.note_size(self.written(), false);
+        self.writes.clear();
+        // It counts whether its frame is on disk or not: P is, and the decision.
+        db.settle(resolved.ts.get(), resolved.needs);
+        self.shown = super::shown::Shown::default();
+        several::forget(db.path());
+        self.end_writing();
+        self.give_right_back();
+        crash_point!("several.committed");
+        if keep_reading {
+            self.continue_reading_at(resolved.ts);
+        }
+        db.log()?.relaxed_commit(resolved.end)?;
+        db.notifier().wake();
+        self.write_now_and_then()
+    }
+
+    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved on disk before this returns (K4).
+    pub(crate) fn part_rollback(&mut self) {
+        let Some(part) = self.part.take() else { return };
+        let db = self.db.clone();
+        if !part.is_prepared {
+            if self.has_right {
+                db.forget_unprepared();
+            }
+            return;
+        }
+        crash_point!("several.rolling_back");
+        match db.resolve_as_rolled_back(self.txn.get()) {
+            Ok(resolved) => db.settle(resolved.ts.get(), resolved.needs),
+            Err(_) => db.poison(),
+        }
+    }
+}
