@@ -315,17 +315,17 @@ fn finish_with_log(db: &Database) -> Result<()> {
         return Ok(());
     }
     db.check_poison()?;
-    if db.has_unresolved() {
+    if db.region().layout().has_unresolved() {
         return Err(Error::Busy("a prepared transaction is not resolved".into()));
     }
     let slot = db.borrow_slot()?;
     let mut wait = Wait { timeout: CLOSE_PATIENCE, busy: None, interrupted: &mut || false };
-    let _right = db.own_merge(slot.index(), &mut wait)?;
+    let right = db.own_merge(slot.index(), &mut wait)?;
     let newest = db.newest_generation()?;
-    db.merge_owned(false)?;
-    if !db.is_merged_through(newest) {
+    right.merge(false)?;
+    if !db.generations.is_merged_through(newest) {
         // Every memtable was in use, after the death of who was to merge: there was none to go on in, and now there is.
-        db.merge_owned(false)?;
+        right.merge(false)?;
     }
     rest_base(db)
 }
@@ -350,7 +350,7 @@ fn finish_fence(db: &Database) -> Result<bool> {
 fn rest_base(db: &Database) -> Result<()> {
     let unmerged =
         db.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN)
-            || !db.memtable(db.active_arena()).is_empty();
+            || !db.generations.memtable(db.generations.active_arena()).is_empty();
     if unmerged {
         return Err(Error::Full("not everything could be merged".into()));
     }

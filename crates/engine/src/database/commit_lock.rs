@@ -12,7 +12,6 @@
 //! nothing moves, says so, and when it is interrupted.
 //! As long as commits go on nobody gives up, however long it takes. What cannot be given up is owed.
 
-use crate::log::{Frame, OpKind, damaged_ring};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::Lsn;
+use crate::log::{Frame, OpKind, damaged_ring};
 use crate::memtable::EntryKind;
 use crate::shm::layout::{ARENAS, RECENT_COMMITS};
 use crate::shm::process;
@@ -134,8 +134,8 @@ impl Database {
 
     fn repair_after_death(&self, guard: &Guard<'_>) -> Result<()> {
         // Before anything is redone: it may be a put that was not cut out of them (G3).
-        self.forget_gaps();
-        self.repair_generations();
+        self.gaps().forget();
+        self.generations.repair_generations();
         let repaired = self.redo(guard);
         if repaired.is_err() {
             // Half-repaired state must not be used by anyone: recovery from disk is the way out.
@@ -170,7 +170,7 @@ impl Database {
             None => {
                 self.log_shared().note_newest_ts(c.visible_ts.load(Relaxed));
                 // Release: after everything that was redone, also in program order, for the next to die here.
-                if !self.has_unresolved() {
+                if !self.region().layout().has_unresolved() {
                     c.prepared_end.store(0, Release);
                 }
                 c.applied_lsn.store(to.get(), Release);
@@ -186,7 +186,7 @@ impl Database {
             .ok_or_else(|| {
             Error::Corrupt(format!("no memtable for generation {}", frame.generation))
         })?;
-        let memtable = self.memtable(arena);
+        let memtable = self.generations.memtable(arena);
         for op in frame.ops() {
             let kind =
                 if op.kind == OpKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };

@@ -23,10 +23,11 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::prepared_pages::Known;
+use crate::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::SlotIndex;
-use crate::shm::layout::{owes, owner, txn_state};
+use crate::shm::layout::{fence, owes, owner, txn_state};
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
 struct Heir<'a> {
@@ -37,7 +38,7 @@ struct Heir<'a> {
 impl Drop for Heir<'_> {
     fn drop(&mut self) {
         self.db.leave_behind(self.slot);
-        self.db.free_slot(self.slot);
+        self.db.slots.free(self.slot);
     }
 }
 
@@ -58,7 +59,7 @@ impl Database {
         if !owner::is_unsettled(word.load(Relaxed)) {
             return Ok(());
         }
-        let heir = Heir { db: self, slot: self.claim_slot()? };
+        let heir = Heir { db: self, slot: self.slots.claim()? };
         if !self.inherit(heir.slot)? {
             return Ok(());
         }
@@ -84,7 +85,7 @@ impl Database {
         let exclusive = word == owner::UNSETTLED_EXCLUSIVE;
         let state = if exclusive { txn_state::EXCLUSIVE } else { txn_state::IDLE };
         // The state first: with the word it says what is left, should this process die here (N1).
-        self.slot(mine).state.store(state, Relaxed);
+        self.slots.at(mine).state.store(state, Relaxed);
         c.merge_owner.store(mine.word(), Relaxed);
         if c.right_owner.load(Relaxed) == owner::UNSETTLED {
             c.right_owner.store(mine.word(), Relaxed);
@@ -100,7 +101,7 @@ impl Database {
         let exclusive = self.is_exclusive(slot);
         match self.lock_commit_to_give_back() {
             Some(_guard) => _ = self.leave_behind_as(slot, exclusive),
-            None => self.owe(slot, if exclusive { owes::EXCLUSIVE } else { owes::MERGE }),
+            None => self.slots.owe(slot, if exclusive { owes::EXCLUSIVE } else { owes::MERGE }),
         }
     }
 
@@ -111,7 +112,14 @@ impl Database {
     }
 
     fn is_exclusive(&self, slot: SlotIndex) -> bool {
-        self.slot(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
+        self.slots.at(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
+    }
+
+    /// (M) An exclusive transaction is at work, or has left something to settle (G4).
+    pub(crate) fn is_base_being_changed(&self) -> bool {
+        let holder = self.control().merge_owner.load(Relaxed);
+        let is_exclusive = |index| self.slots.at(index).state.load(Relaxed) == txn_state::EXCLUSIVE;
+        owner::is_unsettled(holder) || SlotIndex::from_word(holder).is_some_and(is_exclusive)
     }
 
     /// (M) As [`Database::leave_behind`]; true if there was something.
@@ -148,16 +156,16 @@ impl Database {
         if owner::is_unsettled(word) {
             return "a process that died and is being cleaned up after".into();
         }
-        format!("process {}", self.who_owns(word))
+        format!("process {}", self.slots.who_owns(word))
     }
 
     /// The header of the base tells what became of a merge or an exclusive transaction.
     fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
         // The dead process's locks on the base are gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
-        let active = self.active_generation().number.load(Acquire);
+        let active = self.generations.active_generation().number.load(Acquire);
         let exclusive = self.is_exclusive(mine);
-        if exclusive && self.has_unresolved() {
+        if exclusive && self.region().layout().has_unresolved() {
             return self.settle_prepared_pages(Known::Nothing).map(drop);
         }
         if exclusive && header.generation.get() < active {
@@ -167,10 +175,18 @@ impl Database {
             self.log_shared().note_base_commit(header.generation);
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
-        self.settle_base(&header, exclusive && header.generation.get() == active);
+        self.generations.settle_base(&header, exclusive && header.generation.get() == active);
         // A fence that the dead process did not finish is finished by whoever writes next.
         self.settle_rest(&header);
         Ok(())
+    }
+
+    /// (M) Notes that the base is at rest although whoever unfenced it did not live to say so here.
+    pub(crate) fn settle_rest(&self, header: &BaseHeader) {
+        if !header.fenced {
+            // Relaxed: a session at rest promises nothing.
+            self.control().fence.store(fence::RESTING, Relaxed);
+        }
     }
 
     /// Makes sure that an exclusive transaction which did not commit never will.

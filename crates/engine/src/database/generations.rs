@@ -2,30 +2,17 @@
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::slots::Slots;
 use crate::base::BaseHeader;
-use crate::database::Database;
-use crate::error::{Error, Result};
 use crate::ids::{Generation, SlotIndex};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{
-    ARENAS, GenSlot, NO_PIN, RowidSlot, TxnSlot, fence as fence_state, generation,
+    ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, TxnSlot, generation,
 };
-use crate::shm::process::Who;
 use crate::shm::region::Region;
-use crate::sync::clock::unix_ms;
-use crate::sync::wait::Patience;
-
-/// What came of waiting for an arena.
-pub(crate) enum ArenaWait {
-    /// One is ready, or commits go into another one, or another transaction holds the writer's right and comes first.
-    LookAgain,
-    /// The caller's own snapshot holds one of them.
-    HeldByOwnSnapshot,
-    /// The wait is over; the oldest of those who hold them, for an error text.
-    HeldByReaders(String),
-}
+use crate::sync::mutex::Guard;
 
 /// What the active memtable has for a transaction.
 pub(crate) enum Room {
@@ -36,11 +23,6 @@ pub(crate) enum Room {
     /// There is none: the next generation begins.
     Full,
 }
-
-/// Longest sleep between two looks whether a reader has ended: readers wake nobody.
-const NAP_MAX: Duration = Duration::from_millis(10);
-/// Every so many looks someone dead may be among those who hold memtables.
-const LOOKS_PER_SWEEP: u32 = 10;
 
 /// Who freezes a generation publishes with it what every commit into it has left: its last timestamp, its end in the
 /// log, its nodes. Commits come before it by the commit mutex.
@@ -57,7 +39,7 @@ pub(crate) const UNPINS: Ordering = Release;
 pub(crate) const SEES_UNPINNED: Ordering = Acquire;
 
 /// S3: the snapshot of `s` needs the generation in `slot` to read.
-fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
+pub(crate) fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
     let number = slot.number.load(Relaxed);
     let low = s.pin_low.load(SEES_UNPINNED);
     low != NO_PIN && number > low && number <= s.pin_high.load(SEES_UNPINNED)
@@ -83,10 +65,33 @@ impl DiskSpace {
     }
 }
 
-impl Database {
+/// The generations in memory: which arena each of them has, and what may be done with it. Its methods take no lock: (M) says which of them
+/// are called with the commit mutex held.
+pub(crate) struct Generations {
+    region: Arc<Region>,
+    slots: Arc<Slots>,
+    disk_space: DiskSpace,
+    share: Mutex<Share>,
+}
+
+impl Generations {
+    pub(crate) fn new(region: Arc<Region>, slots: Arc<Slots>) -> Generations {
+        Generations { region, slots, disk_space: DiskSpace::default(), share: Mutex::default() }
+    }
+
+    fn control(&self) -> &Control {
+        self.region.control()
+    }
+
+    /// This process's share of a memtable; see [`Generations::enter_memtable`].
+    pub(crate) fn share(&self, _: &Guard<'_>) -> MutexGuard<'_, Share> {
+        // A panic left at worst some space unused: the share gives it away before anything leads there (A1).
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The memtable in arena `index`.
     pub(crate) fn memtable(&self, index: usize) -> Memtable {
-        self.region().memtable(index)
+        self.region.memtable(index)
     }
 
     /// Index of the arena that takes commits.
@@ -140,7 +145,7 @@ impl Database {
         let c = self.control();
         let old = self.active_arena();
         let slot = &c.generations[index];
-        self.region().format_arena(index);
+        self.region.format_arena(index);
         slot.max_ts.store(0, Relaxed);
         slot.log_end.store(0, Relaxed);
         slot.state.store(generation::ACTIVE, Relaxed);
@@ -175,7 +180,7 @@ impl Database {
 
     /// (M) Starts a new generation if a prepared arena is free; false if not.
     pub(crate) fn try_freeze(&self) -> bool {
-        if self.has_unresolved() {
+        if self.region.layout().has_unresolved() {
             // J2: its generation takes what resolves it.
             return false;
         }
@@ -186,7 +191,7 @@ impl Database {
     }
 
     /// Nothing is in one of them any more, whether it has disk space or not; a hint without the commit mutex.
-    fn has_free_arena(&self) -> bool {
+    pub(crate) fn has_free_arena(&self) -> bool {
         self.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FREE)
     }
 
@@ -215,7 +220,7 @@ impl Database {
                 continue;
             }
             let max_ts = slot.max_ts.load(Relaxed);
-            let needed = self.slots_in_use().any(|(_, s)| {
+            let needed = self.slots.in_use().any(|(_, s)| {
                 let pinned = s.pin_low.load(Acquire) != NO_PIN;
                 let validates = pinned && max_ts > s.snapshot.load(Relaxed);
                 is_read_by(slot, s) || (keep_history && validates)
@@ -229,100 +234,13 @@ impl Database {
         freed
     }
 
-    /// Makes sure that a freeze will find an arena: frees merged ones and allocates disk space.
-    pub(crate) fn prepare_arena(&self) -> Result<bool> {
-        let gens = &self.control().generations;
-        let free = || -> [bool; ARENAS] {
-            std::array::from_fn(|i| gens[i].state.load(Relaxed) == generation::FREE)
-        };
-        let mut found = {
-            let _guard = self.lock_commit()?;
-            self.free_merged(true);
-            free()
-        };
-        if found.iter().zip(gens).any(|(&free, g)| free && g.allocated.load(Acquire) != 0) {
-            return Ok(true);
-        }
-        if !found.contains(&true) {
-            // Dead processes pin nothing; the living give up history that only validation would want.
-            self.reap_dead()?;
-            let _guard = self.lock_commit()?;
-            self.free_merged(false);
-            found = free();
-        }
-        for index in (0..ARENAS).filter(|&i| found[i]) {
-            // Where another process is at it, which may be stopped, the next will do.
-            if self.region().allocate_arena(index)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Waits until the end of a reader's snapshot has freed an arena, for the caller in `me` or for others who wait: what one of them finds
-    /// freed all may use, and where the generation `full`, which has no room, no longer takes commits, the next one has been begun. If the
-    /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (R5).
-    pub(crate) fn wait_for_arena(
-        &self,
-        me: SlotIndex,
-        full: Generation,
-        patience: &mut Patience<'_, '_>,
-    ) -> Result<ArenaWait> {
-        let waited = self.wait_for_arena_while(me, full, patience);
-        self.slot(me).waiting_for.store(0, Relaxed);
-        waited
-    }
-
-    fn wait_for_arena_while(
-        &self,
-        me: SlotIndex,
-        full: Generation,
-        patience: &mut Patience<'_, '_>,
-    ) -> Result<ArenaWait> {
-        let word = &self.control().merge_word;
-        let is_in_the_way = |s: &TxnSlot| self.merged().any(|slot| is_read_by(slot, s));
-        let mut over = false;
-        for look in 1u32.. {
-            let seen = word.load(Acquire);
-            let refused = {
-                let _guard = self.lock_commit()?;
-                let owner = self.control().right_owner.load(Relaxed);
-                self.free_merged(false);
-                let is_full = self.active_number() == full;
-                if !is_full || (owner != 0 && owner != me.word()) {
-                    return Ok(ArenaWait::LookAgain);
-                }
-                if self.is_held_by_snapshot_of(me) {
-                    return Ok(ArenaWait::HeldByOwnSnapshot);
-                }
-                if owner == 0 { Vec::new() } else { self.refuse_waiters(is_in_the_way) }
-            };
-            self.wake_answered(refused);
-            if self.has_free_arena() && self.prepare_arena()? {
-                return Ok(ArenaWait::LookAgain);
-            }
-            let oldest = self.oldest_of(is_in_the_way);
-            if over {
-                return Ok(ArenaWait::HeldByReaders(say_oldest(oldest)));
-            }
-            self.slot(me).waiting_for.store(oldest.map_or(0, |(who, _)| who.pid), Relaxed);
-            let nap = Duration::from_millis(look.into());
-            patience.sleep(word, seen, nap.min(NAP_MAX))?;
-            if look % LOOKS_PER_SWEEP == 0 {
-                self.reap_dead()?;
-            }
-            over = patience.is_over();
-        }
-        unreachable!("the loop ends by returning")
-    }
-
-    fn merged(&self) -> impl Iterator<Item = &GenSlot> {
+    pub(crate) fn merged(&self) -> impl Iterator<Item = &GenSlot> {
         self.control().generations.iter().filter(|g| g.state.load(Relaxed) == generation::MERGED)
     }
 
     /// The snapshot of `me` holds a merged generation. A newer one would not: the base has it.
     pub(crate) fn is_held_by_snapshot_of(&self, me: SlotIndex) -> bool {
-        self.merged().any(|slot| is_read_by(slot, self.slot(me)))
+        self.merged().any(|slot| is_read_by(slot, self.slots.at(me)))
     }
 
     /// (M) Brings the generations in line with what the base says it includes. `exclusive`: the last
@@ -350,14 +268,6 @@ impl Database {
         c.base_generation.store(merged, SeqCst);
     }
 
-    /// (M) Notes that the base is at rest although whoever unfenced it did not live to say so here.
-    pub(crate) fn settle_rest(&self, header: &BaseHeader) {
-        if !header.fenced {
-            // Relaxed: a session at rest promises nothing.
-            self.control().fence.store(fence_state::RESTING, Relaxed);
-        }
-    }
-
     /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
     fn start_after_exclusive(&self, number: u32) {
         let c = self.control();
@@ -372,34 +282,93 @@ impl Database {
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.
         c.visible_ts.store(ts, Release);
-        self.log_shared().note_newest_ts(ts);
+        self.region.log().note_newest_ts(ts);
         c.readable_ts.fetch_max(ts, Release);
         c.counters.exclusive_commits.fetch_add(1, Relaxed);
     }
 
-    /// Oldest snapshot's process and the age of its transaction in milliseconds, for error texts and status.
-    pub(crate) fn oldest_reader(&self) -> Option<(Who, u64)> {
-        self.oldest_of(|s| s.pin_low.load(Acquire) != NO_PIN)
+    /// Bytes of nodes in memtables that are not merged.
+    pub(crate) fn unmerged_bytes(&self) -> u64 {
+        let gens = self.control().generations.iter().enumerate();
+        gens.filter(|(_, g)| {
+            matches!(g.state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
+        })
+        .map(|(i, _)| u64::from(self.memtable(i).node_bytes()))
+        .sum()
     }
 
-    fn oldest_of(&self, is_meant: impl Fn(&TxnSlot) -> bool) -> Option<(Who, u64)> {
-        let now = unix_ms();
-        self.slots_in_use()
-            .filter(|(_, s)| is_meant(s))
-            .map(|(i, s)| (self.who_has(i), now.saturating_sub(s.started_ms.load(Relaxed))))
-            .max_by_key(|&(_, age)| age)
+    /// More than half of the active memtable is used.
+    pub(crate) fn is_half_full(&self) -> bool {
+        let memtable = self.memtable(self.active_arena());
+        memtable.used_bytes() > memtable.capacity_bytes() / 2
     }
 
-    /// Names the oldest reader, for error texts; nothing if there is none.
-    pub(crate) fn say_oldest_reader(&self) -> String {
-        say_oldest(self.oldest_reader())
+    /// What could be done without is not to take disk space.
+    pub(crate) fn is_disk_space_scarce(&self) -> bool {
+        let generation = self.active_generation().number.load(Relaxed);
+        self.disk_space.is_scarce(&self.region, generation)
     }
 
-    /// The error of a commit that finds no room because something old is still being read.
-    pub(crate) fn no_room(&self, what: &str) -> Error {
-        let who = self.say_oldest_reader();
-        Error::Full(format!("{what}{who}; end long transactions and retry"))
+    /// Whether the base includes it.
+    pub(crate) fn is_merged_through(&self, generation: Generation) -> bool {
+        // Acquire pairs with the store in `settle_base`: whoever begins to read the base now finds it there.
+        self.control().base_generation.load(Acquire) >= generation.get()
     }
+
+    /// Arena and number of the FROZEN generations, oldest first.
+    pub(crate) fn frozen(&self) -> Vec<(usize, u32)> {
+        let gens = self.control().generations.iter().enumerate();
+        let mut frozen: Vec<_> = gens
+            .filter(|(_, g)| g.state.load(SEES_FROZEN) == generation::FROZEN)
+            .map(|(i, g)| (i, g.number.load(Relaxed)))
+            .collect();
+        frozen.sort_by_key(|&(_, number)| number);
+        frozen
+    }
+
+    /// Nothing is committed that the base does not include.
+    pub(crate) fn is_memory_empty(&self) -> bool {
+        let gens = &self.control().generations;
+        self.memtable(self.active_arena()).is_empty()
+            && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)
+    }
+
+    /// Bytes that memtables can still take while nothing is merged.
+    pub(crate) fn room_left(&self) -> u64 {
+        let gens = &self.control().generations;
+        let free = (0..ARENAS).filter(|&i| gens[i].state.load(Relaxed) == generation::FREE).count();
+        let active = self.memtable(self.active_arena());
+        let in_active = active.capacity_bytes().saturating_sub(active.used_bytes());
+        (free * ARENA_BYTES) as u64 + u64::from(in_active)
+    }
+
+    /// Generations in memory above `base`, newest first.
+    pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
+        let gens = &self.control().generations;
+        // Asked first: a generation that is only being prepared is not listed.
+        let active = self.active_generation().number.load(Acquire);
+        let mut found = Vec::with_capacity(2);
+        for (i, slot) in gens.iter().enumerate() {
+            // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
+            let number = slot.number.load(Acquire);
+            if number > base.get()
+                && number <= active
+                && slot.state.load(Relaxed) != generation::FREE
+            {
+                found.push((Generation::new(number), self.memtable(i)));
+            }
+        }
+        found.sort_by_key(|m| std::cmp::Reverse(m.0));
+        debug_assert!(is_complete(&found, base), "S1: a generation above {base} is missing");
+        found
+    }
+}
+
+/// True if `found`, newest first, has every generation from `base` on. From 0 on nobody expects that.
+fn is_complete(found: &[(Generation, Memtable)], base: Generation) -> bool {
+    let in_order = found.windows(2).all(|pair| pair[0].0 == pair[1].0.next());
+    base == Generation::ZERO
+        || found.last().is_none_or(|oldest| oldest.0 == base.next() && in_order)
 }
 
 /// Forgets all counters: after a schema change a root page may belong to another table. The caller is
@@ -410,12 +379,6 @@ fn forget_rowids(slots: &[RowidSlot]) {
         slot.root.store(0, Relaxed);
         slot.high.store(0, Relaxed);
     }
-}
-
-fn say_oldest(oldest: Option<(Who, u64)>) -> String {
-    oldest.map_or_else(String::new, |(pid, age)| {
-        format!("; oldest reader: process {pid}, {} s", age / 1000)
-    })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) const BASE_NAP: Duration = Duration::from_millis(10);
 /// The right to merge of one slot, given back when this is dropped (O1).
 #[must_use = "the right is given back at once"]
 pub(crate) struct MergeRight<'a> {
-    db: &'a Database,
+    pub(crate) db: &'a Database,
     slot: SlotIndex,
 }
 
@@ -68,7 +68,7 @@ impl Database {
         patience: &mut Patience<'_, '_>,
     ) -> Result<MergeRight<'_>> {
         let owned = self.own_merge_while(slot, patience);
-        self.slot(slot).waiting_for.store(0, Relaxed);
+        self.slots.at(slot).waiting_for.store(0, Relaxed);
         owned
     }
 
@@ -93,7 +93,7 @@ impl Database {
                     self.say_owner(holder)
                 ))));
             }
-            self.slot(slot).waiting_for.store(self.who_owns(holder).pid, Relaxed);
+            self.slots.at(slot).waiting_for.store(self.slots.who_owns(holder).pid, Relaxed);
             patience.sleep(word, seen, TICK)?;
             self.reap_dead()?;
             over = patience.is_over();
@@ -127,7 +127,7 @@ impl Database {
     pub(crate) fn disown_merge(&self, slot: SlotIndex) {
         let owner = &self.control().merge_owner;
         // In this order: who finds the estate left finds the other word.
-        if !self.slot(slot).owes_an_estate() && owner.load(Relaxed) == slot.word() {
+        if !self.slots.at(slot).owes_an_estate() && owner.load(Relaxed) == slot.word() {
             // Release: what the merge did is visible to the next owner.
             owner.store(0, Release);
             self.wake_merge_waiters();

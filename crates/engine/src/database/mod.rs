@@ -3,26 +3,27 @@
 //!
 //! Lock order: lifecycle byte -> `base` -> commit mutex; see docs/locks.md. How a process joins and leaves: attach.rs.
 
-use self::notify::Notifier;
-use self::turns::Turns;
-use self::worker::Worker;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use self::generations::DiskSpace;
+use self::generations::Generations;
+use self::notify::Notifier;
+use self::right::Right;
+use self::slots::Slots;
+use self::turns::Turns;
+use self::worker::Worker;
 use crate::base::{Base, BaseHeader, BaseOpener};
 use crate::deleted;
 use crate::error::{Error, Result};
 use crate::ids::ProcessIndex;
 use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
-use crate::memtable::Share;
 use crate::session;
 use crate::shm::fork::{self, LockFile};
-use crate::shm::layout::{Control, fence};
+use crate::shm::layout::{Control, GapTable, fence};
 use crate::shm::process;
 use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -32,9 +33,10 @@ pub use crate::storage::names::{log_path, shm_path};
 use crate::storage::os::OsStorage;
 use crate::sync::caller;
 use crate::sync::cancel::Uncancelled;
-use crate::sync::mutex::{Guard, Identity, Party};
+use crate::sync::mutex::{Identity, Party};
 use crate::sync::yielding::Yielding;
 
+pub(crate) mod arenas;
 pub(crate) mod commit_lock;
 mod durable;
 mod estate;
@@ -52,6 +54,7 @@ mod readable;
 pub(crate) mod right;
 #[cfg(test)]
 mod right_model;
+mod right_wait;
 mod slots;
 pub mod status;
 mod turns;
@@ -84,8 +87,9 @@ pub struct Database {
     notifier: Notifier,
     yielding: Yielding,
     turns: Turns,
-    disk_space: DiskSpace,
-    share: Mutex<Share>,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) right: Right,
+    pub(crate) generations: Generations,
 }
 
 /// SQLite's extended code of a failed sync.
@@ -107,6 +111,8 @@ impl Database {
         if let Some(base) = &mut base {
             base.use_read_marks(&read_marks);
         }
+        let pid_namespace = process::pid_namespace();
+        let slots = Arc::new(Slots::new(region.clone(), process, pid_namespace));
         Database {
             ring: region.ring(),
             log: OnceLock::new(),
@@ -119,7 +125,7 @@ impl Database {
             party: Arc::new(process::party(region.clone(), me)),
             read_marks,
             pid: process::pid(),
-            pid_namespace: process::pid_namespace(),
+            pid_namespace,
             path: path.to_owned(),
             identity,
             itself: deleted::open_to_look(path).filter(|file| {
@@ -130,8 +136,9 @@ impl Database {
             notifier: Notifier::default(),
             yielding: Yielding::default(),
             turns: Turns::default(),
-            disk_space: DiskSpace::default(),
-            share: Mutex::default(),
+            generations: Generations::new(region.clone(), slots.clone()),
+            right: Right::new(region.clone(), slots.clone()),
+            slots,
         }
     }
 
@@ -228,16 +235,6 @@ impl Database {
         &self.yielding
     }
 
-    pub(crate) fn disk_space(&self) -> &DiskSpace {
-        &self.disk_space
-    }
-
-    /// This process's share of a memtable; see [`Database::enter_memtable`].
-    pub(crate) fn share(&self, _: &Guard<'_>) -> MutexGuard<'_, Share> {
-        // A panic left at worst some space unused: the share gives it away before anything leads there (A1).
-        self.share.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
@@ -253,6 +250,11 @@ impl Database {
     /// The ring of the log, for committers and redo.
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// The gaps that all processes know.
+    pub(crate) fn gaps(&self) -> &GapTable {
+        &self.region.layout().gaps
     }
 
     /// State of the log in shared memory.

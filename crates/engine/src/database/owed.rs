@@ -21,6 +21,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use super::slots::Slots;
 use crate::database::Database;
 use crate::ids::SlotIndex;
 use crate::shm::layout::{TxnSlot, owes};
@@ -34,24 +35,26 @@ impl TxnSlot {
     }
 }
 
-impl Database {
+impl Slots {
     /// Notes what `slot` could not give back.
     pub(crate) fn owe(&self, slot: SlotIndex, what: u32) {
-        self.slot(slot).owes.fetch_or(what, AcqRel);
+        self.at(slot).owes.fetch_or(what, AcqRel);
         // Release: the bits are there (Z2).
-        self.control().owed.store(1, Release);
+        self.region.control().owed.store(1, Release);
     }
 
     /// Notes that `slot` is to be freed, if it owes something; false if it does not, and may be freed now.
     pub(crate) fn owe_slot(&self, slot: SlotIndex) -> bool {
         let add = |bits| (bits != 0).then_some(bits | owes::SLOT);
-        let owes_something = self.slot(slot).owes.fetch_update(AcqRel, Acquire, add).is_ok();
+        let owes_something = self.at(slot).owes.fetch_update(AcqRel, Acquire, add).is_ok();
         if owes_something {
-            self.control().owed.store(1, Release);
+            self.region.control().owed.store(1, Release);
         }
         owes_something
     }
+}
 
+impl Database {
     /// Does what is owed, if the commit mutex is free; for those who wait for a right (Z4).
     pub(crate) fn collect(&self) {
         if self.control().owed.load(Relaxed) != 0 {
@@ -68,7 +71,7 @@ impl Database {
         }
         // AcqRel: the bits are looked at after this (Z2).
         c.owed.swap(0, AcqRel);
-        for (i, slot) in self.slots_in_use() {
+        for (i, slot) in self.slots.in_use() {
             let mut bits = slot.owes.load(Acquire);
             while bits != 0 {
                 self.give_back_for(i, bits);
@@ -88,7 +91,7 @@ impl Database {
 
     /// (M) What the dead connection of `slot` had noted, whether it lived to say so or not (Z2).
     pub(crate) fn give_back_for_dead(&self, slot: SlotIndex) {
-        let word = &self.slot(slot).owes;
+        let word = &self.slots.at(slot).owes;
         let bits = word.load(Acquire);
         if bits != 0 {
             self.give_back_for(slot, bits);
@@ -101,11 +104,11 @@ impl Database {
         if bits & (owes::MERGE | owes::EXCLUSIVE) != 0 {
             self.leave_behind_as(slot, bits & owes::EXCLUSIVE != 0);
         }
-        self.drop_from_queue(slot);
+        self.right.drop_from_queue(slot);
         let _ = if self.control().right_owner.load(Relaxed) == slot.word() {
-            self.pass_right()
+            self.right.pass()
         } else {
-            self.call_first()
+            self.right.call_first()
         };
     }
 }

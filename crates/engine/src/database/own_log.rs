@@ -1,7 +1,5 @@
 //! The file of this session's log, and whether it is still that which stands under its name.
 
-use crate::storage::names::log_path;
-use crate::storage::side;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Database;
@@ -10,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::log::{Log, LogError, LogFile};
 use crate::session;
 use crate::shm::layout::fence;
+use crate::storage::names::log_path;
+use crate::storage::side;
 use crate::sync::cancel::Uncancelled;
 
 impl Database {

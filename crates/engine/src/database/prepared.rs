@@ -14,7 +14,7 @@
 //! | anything else | any | it is resolved, or its author died before it was published; cleared by the next frame |
 //!
 //! Invariants, beside J1 to J5 of several.rs
-//! - K1 The right is given to nobody while a prepared transaction is unresolved (`right.rs` pass_right).
+//! - K1 The right is given to nobody while a prepared transaction is unresolved (`Right::pass`).
 //! - K2 The frame that resolves it holds at most what P holds, goes to the same generation, and is inserted without a share: room in
 //!   the memtable, in the file and in the ring was there when P was published, and nobody else takes any.
 //! - K3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and what resolves it the one after that.
@@ -38,7 +38,7 @@ use crate::log::ring::Purpose;
 use crate::log::{AppendError, FrameHead, Op, OpKind, PagesId, damaged_ring, frame_len};
 use crate::memtable::EntryKind;
 use crate::several::{self, Verdict};
-use crate::shm::layout::{owner, txn_state};
+use crate::shm::layout::{Layout, owner, txn_state};
 use crate::sync::mutex::Guard;
 
 /// How long a reader waits for who resolves what a dead author has left; he is done in a moment if he is not stopped.
@@ -74,7 +74,15 @@ impl Drop for Heir<'_> {
             self.db.poison();
         }
         self.db.release_right(self.slot);
-        self.db.free_slot(self.slot);
+        self.db.slots.free(self.slot);
+    }
+}
+
+impl Layout {
+    /// A prepared transaction is the last frame of the log (J2). Exact with the commit mutex held.
+    pub(crate) fn has_unresolved(&self) -> bool {
+        let end = self.control.prepared_end.load(Acquire);
+        end != 0 && end == self.log.log_end().get()
     }
 }
 
@@ -88,15 +96,9 @@ impl Database {
         let synced = self
             .log()
             .and_then(|log| log.sync_through(self.log_shared().log_end()).map_err(Error::from));
-        if synced.is_ok() && !self.has_unresolved() {
+        if synced.is_ok() && !self.region().layout().has_unresolved() {
             several::forget(self.path());
         }
-    }
-
-    /// A prepared transaction is the last frame of the log (J2). Exact with the commit mutex held.
-    pub(crate) fn has_unresolved(&self) -> bool {
-        let end = self.control().prepared_end.load(Acquire);
-        end != 0 && end == self.log_shared().log_end().get()
     }
 
     /// Resolves it as committed, with these rows, or as rolled back, with none. The caller holds the right.
@@ -112,14 +114,14 @@ impl Database {
         loop {
             let guard = self.lock_commit_however_long()?;
             let _poison_on_panic = PoisonOnPanic(self);
-            if !self.has_unresolved() {
+            if !self.region().layout().has_unresolved() {
                 return Err(Error::Corrupt("a prepared transaction has been lost".into()));
             }
             // K3.
             let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 2);
             // Before the frame is published (V3).
             self.announce_without_witness(ts.get());
-            let generation = self.active_generation();
+            let generation = self.generations.active_generation();
             let number = Generation::new(generation.number.load(Relaxed));
             let head = FrameHead { commit_ts: ts, generation: number };
             let len = frame_len(ops.clone());
@@ -133,7 +135,7 @@ impl Database {
             };
             self.insert_resolved(ts, ops.clone())?;
             // G2 in gaps/.
-            self.forget_gaps();
+            self.gaps().forget();
             generation.max_ts.store(ts.get(), Release);
             generation.log_end.store(end.get(), Relaxed);
             self.remember_author(ts.get(), txn);
@@ -189,7 +191,7 @@ impl Database {
 
     /// (M) Inserts the nodes; the room was there when P was published (K2).
     fn insert_resolved<'a>(&self, ts: CommitTs, ops: impl Iterator<Item = Op<'a>>) -> Result<()> {
-        let memtable = self.memtable(self.active_arena());
+        let memtable = self.generations.memtable(self.generations.active_arena());
         for op in ops {
             let kind =
                 if op.kind == OpKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };
@@ -225,11 +227,11 @@ impl Database {
         }
         let begun = Instant::now();
         let mut tried = Ok(());
-        while self.has_unresolved() {
+        while self.region().layout().has_unresolved() {
             let owner = self.control().right_owner.load(Acquire);
-            if !self.is_owner_alive(owner) {
+            if !self.slots.is_owner_alive(owner) {
                 tried = self.reap_and_settle().and_then(|(_, settled)| settled);
-                if tried.is_err() || !self.has_unresolved() {
+                if tried.is_err() || !self.region().layout().has_unresolved() {
                     break;
                 }
             } else if !self.is_heir(owner) || self.is_withheld() {
@@ -247,7 +249,7 @@ impl Database {
 
     /// Whether the holder of the right resolves, or settles, what somebody dead has left: it has no transaction of its own.
     fn is_heir(&self, owner: u32) -> bool {
-        SlotIndex::from_word(owner).is_some_and(|slot| self.slot(slot).txn.load(Relaxed) == 0)
+        SlotIndex::from_word(owner).is_some_and(|slot| self.slots.at(slot).txn.load(Relaxed) == 0)
     }
 
     fn say_inherited(&self, owner: u32) -> Error {
@@ -267,7 +269,9 @@ impl Database {
     pub(crate) fn is_withheld(&self) -> bool {
         let c = self.control();
         let withheld = c.prepared_withheld.load(Acquire);
-        withheld != 0 && withheld == c.prepared_end.load(Acquire) && self.has_unresolved()
+        withheld != 0
+            && withheld == c.prepared_end.load(Acquire)
+            && self.region().layout().has_unresolved()
     }
 
     /// What is told to who needs a transaction that is withheld. `why`: his own attempt to apply it; none if another was at it.
@@ -294,15 +298,15 @@ impl Database {
         if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
             return Ok(());
         }
-        let heir = Heir { db: self, slot: self.claim_slot()? };
+        let heir = Heir { db: self, slot: self.slots.claim()? };
         let found = {
             let guard = self.lock_commit()?;
             if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
                 return Ok(());
             }
             word.store(heir.slot.word(), Relaxed);
-            self.slot(heir.slot).state.store(txn_state::WRITER, Relaxed);
-            if !self.has_unresolved() {
+            self.slots.at(heir.slot).state.store(txn_state::WRITER, Relaxed);
+            if !self.region().layout().has_unresolved() {
                 return Ok(());
             }
             self.read_prepared(&guard)?

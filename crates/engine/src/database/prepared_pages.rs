@@ -62,7 +62,7 @@ impl Database {
     fn try_to_settle_pages(&self, known: &mut Known) -> Result<Option<BaseHeader>> {
         let found = {
             let guard = self.lock_commit()?;
-            if !self.has_unresolved() {
+            if !self.region().layout().has_unresolved() {
                 return Err(Error::Corrupt("a prepared transaction has been lost".into()));
             }
             self.read_prepared(&guard)?
@@ -103,8 +103,8 @@ impl Database {
         }
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
-            let active = self.active_generation().number.load(Acquire);
-            self.settle_base(&header, header.generation.get() == active);
+            let active = self.generations.active_generation().number.load(Acquire);
+            self.generations.settle_base(&header, header.generation.get() == active);
             // Last: until then a death makes the heir do this again. Release, for readers without the mutex.
             self.control().prepared_end.store(0, Release);
         }

@@ -157,7 +157,7 @@ impl Database {
         let Some(slot) = SlotIndex::from_word(process.author.load(Relaxed)) else {
             return Said::Nothing;
         };
-        let slot = self.slot(slot);
+        let slot = self.slots.at(slot);
         let said = witness::read(&slot.author);
         // After the word: it was believable when it was read.
         let age = witness::now_ms().wrapping_sub(process.author_ms.load(Relaxed));

@@ -122,7 +122,7 @@ impl Right {
         true
     }
 
-    /// (M) As `pass_right`; returns whom to wake. `until`: how many of its stores are made before a death.
+    /// (M) As `Right::pass`; returns whom to wake. `until`: how many of its stores are made before a death.
     fn pass(&self, queue: &mut Queue, ways: Ways, until: usize) -> Option<u32> {
         self.steps.step();
         let Some(next) = first(queue) else {

@@ -9,6 +9,7 @@
 //!   only the base's header tells. Until that was read nobody else gets the right (estate.rs).
 //! - L4 Before anything of a dead process is given back, what it has committed is settled (V3 in readable.rs).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::database::Database;
@@ -16,7 +17,9 @@ use crate::error::{Error, Result};
 use crate::ids::{ProcessIndex, SlotIndex, TXN_SLOTS};
 use crate::shm::layout::{NO_PIN, TxnSlot, owner, txn_state};
 use crate::shm::process::{self, Who};
+use crate::shm::region::Region;
 use crate::sync::caller;
+use crate::sync::clock::unix_ms;
 
 impl TxnSlot {
     /// The state of this slot without the right.
@@ -24,7 +27,7 @@ impl TxnSlot {
         if self.pin_low.load(Relaxed) == NO_PIN { txn_state::IDLE } else { txn_state::READING }
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.state.store(txn_state::IDLE, Relaxed);
         self.pin_high.store(NO_PIN, Relaxed);
         self.snapshot.store(u64::MAX, Relaxed);
@@ -35,6 +38,118 @@ impl TxnSlot {
         // Release: whoever sees the pin gone also sees that nothing uses the memory any more.
         self.pin_low.store(NO_PIN, Release);
     }
+}
+
+/// The slots of all connections, as this process sees them.
+pub(crate) struct Slots {
+    pub(super) region: Arc<Region>,
+    process: ProcessIndex,
+    pid_namespace: u64,
+}
+
+impl Slots {
+    pub(crate) fn new(region: Arc<Region>, process: ProcessIndex, pid_namespace: u64) -> Slots {
+        Slots { region, process, pid_namespace }
+    }
+
+    /// The shared words of a slot.
+    pub(crate) fn at(&self, index: SlotIndex) -> &TxnSlot {
+        &self.region.layout().slots[index.0 as usize]
+    }
+
+    /// Claims a slot for a new connection.
+    pub(crate) fn claim(&self) -> Result<SlotIndex> {
+        let mine = self.process.0 + 1;
+        for (i, slot) in self.region.layout().slots.iter().enumerate() {
+            // AcqRel: whoever frees a slot has stopped using it (L2).
+            if slot.process.load(Relaxed) == 0
+                && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
+            {
+                slot.clear();
+                self.region.control().slots_high_water.fetch_max(i as u32 + 1, AcqRel);
+                process::count_connection(&self.region, self.process, 1);
+                return Ok(SlotIndex(i as u32));
+            }
+        }
+        Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
+    }
+
+    /// Gives a slot back; the connection holds nothing any more (L2).
+    pub(crate) fn free(&self, index: SlotIndex) {
+        let slot = self.at(index);
+        slot.clear();
+        process::count_connection(&self.region, self.process, -1);
+        // What it owes stands in words that name it (Z3 in owed.rs).
+        if !self.owe_slot(index) {
+            slot.process.store(0, Release);
+        }
+    }
+
+    /// All slots that have ever been in use.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
+        let n = self.region.control().slots_high_water.load(Acquire) as usize;
+        let slots = &self.region.layout().slots[..n.min(TXN_SLOTS)];
+        slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.process.load(Acquire) != 0)
+            .map(|(i, s)| (SlotIndex(i as u32), s))
+    }
+
+    /// Process behind an owner word, for people.
+    pub(crate) fn who_owns(&self, word: u32) -> Who {
+        SlotIndex::from_word(word).map_or_else(Who::default, |i| self.who_has(i))
+    }
+
+    /// Process of a slot's owner, for people.
+    pub(crate) fn who_has(&self, index: SlotIndex) -> Who {
+        match self.at(index).process.load(Acquire) {
+            0 => Who::default(),
+            p => process::who(&self.region, ProcessIndex(p - 1), self.pid_namespace),
+        }
+    }
+
+    /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
+    pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
+        if owner::is_unsettled(word) {
+            return false;
+        }
+        let Some(slot) = SlotIndex::from_word(word) else { return true };
+        match self.at(slot).process.load(Acquire) {
+            0 => true,
+            p => process::is_alive(&self.region, self.process, ProcessIndex(p - 1)),
+        }
+    }
+
+    /// Oldest snapshot's process and the age of its transaction in milliseconds, for error texts and status.
+    pub(crate) fn oldest_reader(&self) -> Option<(Who, u64)> {
+        self.oldest_of(|s| s.pin_low.load(Acquire) != NO_PIN)
+    }
+
+    pub(crate) fn oldest_of(&self, is_meant: impl Fn(&TxnSlot) -> bool) -> Option<(Who, u64)> {
+        let now = unix_ms();
+        self.in_use()
+            .filter(|(_, s)| is_meant(s))
+            .map(|(i, s)| (self.who_has(i), now.saturating_sub(s.started_ms.load(Relaxed))))
+            .max_by_key(|&(_, age)| age)
+    }
+
+    /// Names the oldest reader, for error texts; nothing if there is none.
+    pub(crate) fn say_oldest_reader(&self) -> String {
+        say_oldest(self.oldest_reader())
+    }
+
+    /// The error of a commit that finds no room because something old is still being read.
+    pub(crate) fn no_room(&self, what: &str) -> Error {
+        let who = self.say_oldest_reader();
+        Error::Full(format!("{what}{who}; end long transactions and retry"))
+    }
+}
+
+pub(crate) fn say_oldest(oldest: Option<(Who, u64)>) -> String {
+    oldest.map_or_else(String::new, |(pid, age)| {
+        format!("; oldest reader: process {pid}, {} s", age / 1000)
+    })
 }
 
 /// A slot without a connection; dropped, by an error or a panic too, it is given back with whatever it holds (L2).
@@ -56,76 +171,19 @@ impl Drop for BorrowedSlot<'_> {
         }
         self.db.disown_merge(self.index);
         self.db.release_right(self.index);
-        self.db.free_slot(self.index);
+        self.db.slots.free(self.index);
     }
 }
 
 impl Database {
-    /// The shared words of a slot.
-    pub(crate) fn slot(&self, index: SlotIndex) -> &TxnSlot {
-        &self.region().layout().slots[index.0 as usize]
-    }
-
-    /// Claims a slot for a new connection.
-    pub(crate) fn claim_slot(&self) -> Result<SlotIndex> {
-        let mine = self.process().0 + 1;
-        for (i, slot) in self.region().layout().slots.iter().enumerate() {
-            // AcqRel: whoever frees a slot has stopped using it (L2).
-            if slot.process.load(Relaxed) == 0
-                && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
-            {
-                slot.clear();
-                self.control().slots_high_water.fetch_max(i as u32 + 1, AcqRel);
-                process::count_connection(self.region(), self.process(), 1);
-                return Ok(SlotIndex(i as u32));
-            }
-        }
-        Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
-    }
-
-    /// Gives a slot back; the connection holds nothing any more (L2).
-    pub(crate) fn free_slot(&self, index: SlotIndex) {
-        let slot = self.slot(index);
-        slot.clear();
-        process::count_connection(self.region(), self.process(), -1);
-        // What it owes stands in words that name it (Z3 in owed.rs).
-        if !self.owe_slot(index) {
-            slot.process.store(0, Release);
-        }
-    }
-
     /// Claims a slot for work of the engine's own.
     pub(crate) fn borrow_slot(&self) -> Result<BorrowedSlot<'_>> {
-        self.claim_slot().map(|index| self.give_back_later(index))
+        self.slots.claim().map(|index| self.give_back_later(index))
     }
 
     /// Gives `index` back when the result is dropped.
     pub(crate) fn give_back_later(&self, index: SlotIndex) -> BorrowedSlot<'_> {
         BorrowedSlot { db: self, index }
-    }
-
-    /// All slots that have ever been in use.
-    pub(crate) fn slots_in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
-        let n = self.control().slots_high_water.load(Acquire) as usize;
-        let slots = &self.region().layout().slots[..n.min(TXN_SLOTS)];
-        slots
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.process.load(Acquire) != 0)
-            .map(|(i, s)| (SlotIndex(i as u32), s))
-    }
-
-    /// Process behind an owner word, for people.
-    pub(crate) fn who_owns(&self, word: u32) -> Who {
-        SlotIndex::from_word(word).map_or_else(Who::default, |i| self.who_has(i))
-    }
-
-    /// Process of a slot's owner, for people.
-    pub(crate) fn who_has(&self, index: SlotIndex) -> Who {
-        match self.slot(index).process.load(Acquire) {
-            0 => Who::default(),
-            p => process::who(self.region(), ProcessIndex(p - 1), self.pid_namespace()),
-        }
     }
 
     /// Cleans up after processes that died, so that nobody waits for them (C5, S3). Returns how many.
@@ -179,32 +237,20 @@ impl Database {
                 }
                 let i = SlotIndex(i as u32);
                 self.give_back_for_dead(i);
-                self.drop_from_queue(i);
+                self.right.drop_from_queue(i);
                 // L3: what it was doing in the base keeps its rights until the base has been read.
                 if !self.leave_behind_locked(i) && c.right_owner.load(Relaxed) == i.word() {
-                    wake.extend(self.pass_right());
+                    wake.extend(self.right.pass());
                 }
                 slot.clear();
                 slot.process.store(0, Release);
             }
             // Whoever was called may be one of the dead.
-            wake.extend(self.call_first());
-            debug_assert!(self.is_settled(), "R1");
+            wake.extend(self.right.call_first());
+            debug_assert!(self.right.is_settled(), "R1");
             process::clear_dead(self.region(), index);
         }
-        self.wake_answered(wake);
+        self.right.wake(wake);
         Ok(true)
-    }
-
-    /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
-    pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
-        if owner::is_unsettled(word) {
-            return false;
-        }
-        let Some(slot) = SlotIndex::from_word(word) else { return true };
-        match self.slot(slot).process.load(Acquire) {
-            0 => true,
-            p => process::is_alive(self.region(), self.process(), ProcessIndex(p - 1)),
-        }
     }
 }

@@ -68,9 +68,9 @@ impl Database {
         let gens = &c.generations;
         let arenas =
             |state: u32| gens.iter().filter(|g| g.state.load(Relaxed) == state).count() as i64;
-        let (reader, reader_age) = self.oldest_reader().unwrap_or_default();
-        let writer = self.who_owns(c.right_owner.load(Relaxed));
-        let merger = self.who_owns(c.merge_owner.load(Relaxed));
+        let (reader, reader_age) = self.slots.oldest_reader().unwrap_or_default();
+        let writer = self.slots.who_owns(c.right_owner.load(Relaxed));
+        let merger = self.slots.who_owns(c.merge_owner.load(Relaxed));
         let v = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed) as i64;
         vec![
             ("fenced", i64::from(c.fence.load(Relaxed) == fence::FENCED)),
@@ -87,7 +87,7 @@ impl Database {
             ),
             ("base_syncs", shared.base_syncs() as i64),
             ("log_file_bytes", log.map_or(0, |l| l.file_bytes as i64)),
-            ("memtable_bytes", self.unmerged_bytes() as i64),
+            ("memtable_bytes", self.generations.unmerged_bytes() as i64),
             ("memtables_frozen", arenas(generation::FROZEN)),
             ("memtables_kept", arenas(generation::MERGED)),
             ("shared_memory_limit_bytes", TOTAL_BYTES as i64),
@@ -111,7 +111,8 @@ impl Database {
     /// Transactions of all connections.
     pub fn transactions(&self) -> Vec<TransactionRow> {
         let now = unix_ms();
-        self.slots_in_use()
+        self.slots
+            .in_use()
             .filter_map(|(i, s)| {
                 let state = match s.state.load(Acquire) {
                     txn_state::READING => "reading",
@@ -122,7 +123,7 @@ impl Database {
                     _ if s.pin_low.load(Acquire) != NO_PIN => "starting",
                     _ => return None,
                 };
-                let who = self.who_has(i);
+                let who = self.slots.who_has(i);
                 Some(TransactionRow {
                     pid: who.pid,
                     foreign_namespace: who.foreign_namespace,

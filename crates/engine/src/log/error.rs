@@ -1,10 +1,10 @@
 //! What can go wrong with the log, by what the caller can do about it.
 
-use super::frame::BadFrame;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::frame::BadFrame;
 use crate::error::{Error, say_system};
 use crate::ids::{Generation, Lsn};
 use crate::sync::mutex::Identity;

@@ -16,11 +16,10 @@
 //! no more often for being read. Whoever reads counts what it costs him (csrc/step.c, seek.c) and tells it from time to time;
 //! what a merge takes is known from those before (pace.rs).
 
-use super::background::merge_beside;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use std::sync::Arc;
-
+use super::background::merge_beside;
 use crate::database::Database;
 use crate::shm::layout::{ARENAS, fence, generation};
 
@@ -48,7 +47,8 @@ impl Database {
         let frozen = count(generation::FROZEN);
         frozen >= MERGED_TOGETHER
             || (frozen > 0 && count(generation::FREE) < ARENAS_IN_RESERVE)
-            || ((frozen > 0 || self.is_half_full()) && self.is_disk_space_scarce())
+            || ((frozen > 0 || self.generations.is_half_full())
+                && self.generations.is_disk_space_scarce())
             || self.is_read_dearly()
     }
 
@@ -69,7 +69,7 @@ impl Database {
         if lost < LOST_BEFORE_MERGE * MERGE_NS {
             return false;
         }
-        let bytes = self.unmerged_bytes();
+        let bytes = self.generations.unmerged_bytes();
         let known = c.merge_ns_per_kib.load(Relaxed);
         let each = if known == 0 { KIB_NS } else { known };
         let merge = each.saturating_mul(bytes >> 10).saturating_add(MERGE_NS);
@@ -82,31 +82,14 @@ impl Database {
             && self.region().has_space_to_spare()
     }
 
-    /// Bytes of nodes in memtables that are not merged.
-    pub(crate) fn unmerged_bytes(&self) -> u64 {
-        let gens = self.control().generations.iter().enumerate();
-        gens.filter(|(_, g)| {
-            matches!(g.state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
-        })
-        .map(|(i, _)| u64::from(self.memtable(i).node_bytes()))
-        .sum()
-    }
-
     /// Has an arena ready by the time that the active one is full, so that no commit waits for disk space.
     pub(crate) fn prepare_next_arena(&self) {
-        if self.is_half_full() && !self.has_prepared_arena() && !self.is_disk_space_scarce() {
+        if self.generations.is_half_full()
+            && !self.generations.has_prepared_arena()
+            && !self.generations.is_disk_space_scarce()
+        {
             // Whoever needs it will say why there is none.
             let _ = self.prepare_arena();
         }
-    }
-
-    fn is_half_full(&self) -> bool {
-        let memtable = self.memtable(self.active_arena());
-        memtable.used_bytes() > memtable.capacity_bytes() / 2
-    }
-
-    fn is_disk_space_scarce(&self) -> bool {
-        let generation = self.active_generation().number.load(Relaxed);
-        self.disk_space().is_scarce(self.region(), generation)
     }
 }

@@ -5,45 +5,33 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::base::{BaseHeader, Checkpoint};
 use crate::crash_point;
 use crate::database::Database;
+use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result};
 use crate::ids::SlotIndex;
 use crate::session;
 use crate::shm::layout::fence;
 use crate::sync::wait::{Patience, Wait};
 
-impl Database {
-    /// Makes sure that stock SQLite is fenced out and the log exists before the first commit (F2).
-    /// Cheap once it is.
-    pub(crate) fn ensure_fenced(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
-        // Acquire pairs with the Release below: the log is there.
-        if self.control().fence.load(Acquire) == fence::FENCED {
-            return Ok(());
-        }
-        self.while_base_is_busy(&mut Patience::new(wait), |patience| {
-            let _right = self.own_merge_patiently(slot, patience)?;
-            self.fence_owned()
-        })
-    }
-
-    fn fence_owned(&self) -> Result<()> {
-        let c = self.control();
+impl MergeRight<'_> {
+    fn raise_fence(&self) -> Result<()> {
+        let c = self.db.control();
         if c.fence.load(Relaxed) == fence::FENCED {
             return Ok(());
         }
-        self.refuse_orphan()?;
-        let at_rest = self.with_base(|base| base.header())?;
-        self.refuse_other_session(&at_rest)?;
+        self.db.refuse_orphan()?;
+        let at_rest = self.db.with_base(|base| base.header())?;
+        self.db.refuse_other_session(&at_rest)?;
         if at_rest.fenced {
             // The author of this session's own fence died, or failed, before it could say so.
-            return self.finish_own_fence(&at_rest);
+            return self.db.finish_own_fence(&at_rest);
         }
-        self.create_log()?;
+        self.db.create_log()?;
         crash_point!("fence.log_created");
-        let (before, stamped) = self.with_base(|base| {
+        let (before, stamped) = self.db.with_base(|base| {
             base.begin()?;
             let result = (|| {
                 let before = base.header()?;
-                self.refuse_other_session(&before)?;
+                self.db.refuse_other_session(&before)?;
                 let stamped = BaseHeader { marked: true, fenced: true, ..before };
                 base.stamp(&BaseHeader { salt: c.salt.load(Relaxed), ..stamped })?;
                 Ok((before, stamped))
@@ -60,10 +48,24 @@ impl Database {
         // The fence must not depend on the WAL file staying where it is (Y3 in session.rs). With the checkpoint there is
         // mostly nothing left to do for it.
         let brought = self.checkpoint(Checkpoint::Passive);
-        self.with_base(|base| base.raise_fence())?;
+        self.db.with_base(|base| base.raise_fence())?;
         crash_point!("fence.raised");
-        self.note_fence(&before, &stamped)?;
+        self.db.note_fence(&before, &stamped)?;
         brought
+    }
+}
+
+impl Database {
+    /// Makes sure that stock SQLite is fenced out and the log exists before the first commit (F2).
+    /// Cheap once it is.
+    pub(crate) fn ensure_fenced(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+        // Acquire pairs with the Release below: the log is there.
+        if self.control().fence.load(Acquire) == fence::FENCED {
+            return Ok(());
+        }
+        self.while_base_is_busy(&mut Patience::new(wait), |patience| {
+            self.own_merge_patiently(slot, patience)?.raise_fence()
+        })
     }
 
     /// Raises in the database file a fence of this session that is in the base already, and says so. Nothing was committed.
@@ -78,10 +80,10 @@ impl Database {
         let c = self.control();
         let _guard = self.lock_commit()?;
         c.fence_cookie.store(before.cookie, Relaxed);
-        let active = self.active_generation().number.load(Relaxed);
+        let active = self.generations.active_generation().number.load(Relaxed);
         assert!(active > stamped.generation.get(), "a stock program cannot raise the generation");
         // Stock programs may have written until now (G4 in gaps/).
-        self.forget_gaps();
+        self.gaps().forget();
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, Release);
         Ok(())
@@ -121,7 +123,7 @@ impl Database {
             && c.fence.load(Relaxed) == fence::RESTING
         {
             // As in `note_fence`.
-            self.forget_gaps();
+            self.gaps().forget();
             c.fence_cookie.store(header.cookie, Relaxed);
             // Release pairs with the Acquire in `ensure_fenced`.
             c.fence.store(fence::FENCED, Release);

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::database::Database;
-use crate::shm::layout::{ARENA_BYTES, ARENAS, Control, generation};
+use crate::shm::layout::{ARENA_BYTES, Control};
 use crate::sync::clock::monotonic_ns;
 use crate::sync::futex;
 
@@ -89,7 +89,7 @@ impl Database {
         let now = monotonic_ns();
         let span = c.merge_span_ns.load(Relaxed);
         let left = end.saturating_sub(now).clamp(span / LAST_PART, span);
-        let each = share_of(bytes, left, self.room_left());
+        let each = share_of(bytes, left, self.generations.room_left());
         let turn = |before| Some(next_turn(before, now, each));
         let before = c.pace_ns.fetch_update(Relaxed, Relaxed, turn).unwrap_or(now);
         let wait = next_turn(before, now, each).saturating_sub(now);
@@ -97,15 +97,6 @@ impl Database {
             let wait = Duration::from_nanos(wait).min(LONGEST);
             futex::wait(&AtomicU32::new(0), 0, Some(wait));
         }
-    }
-
-    /// Bytes that memtables can still take while nothing is merged.
-    fn room_left(&self) -> u64 {
-        let gens = &self.control().generations;
-        let free = (0..ARENAS).filter(|&i| gens[i].state.load(Relaxed) == generation::FREE).count();
-        let active = self.memtable(self.active_arena());
-        let in_active = active.capacity_bytes().saturating_sub(active.used_bytes());
-        (free * ARENA_BYTES) as u64 + u64::from(in_active)
     }
 }
 

@@ -1,17 +1,158 @@
 //! One merge, from freezing to reuse.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::base::{Base, BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
 use crate::database::Database;
-use crate::database::generations::SEES_FROZEN;
-use crate::database::merge_right::BASE_NAP;
+use crate::database::merge_right::{BASE_NAP, MergeRight};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn, SlotIndex};
 use crate::memtable::{EntryKind, newest_of};
-use crate::shm::layout::generation;
 use crate::sync::wait::{Patience, Wait};
+
+impl MergeRight<'_> {
+    /// Merges what can be merged. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.
+    pub(crate) fn merge(&self, checkpoint: bool) -> Result<()> {
+        if checkpoint {
+            self.db.prepare_next_generation()?;
+        }
+        self.freeze_for_merge()?;
+        self.merge_frozen(checkpoint)
+    }
+
+    /// As [`MergeRight::merge`], but for what has been frozen already.
+    fn merge_frozen(&self, checkpoint: bool) -> Result<()> {
+        let frozen = self.db.generations.frozen();
+        if let Some(&last) = frozen.last() {
+            self.check_wal_limit()?;
+            let bytes =
+                frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena).used_bytes());
+            let pace = self.db.begin_pace(bytes.map(u64::from).sum());
+            crash_point!("merge.frozen");
+            self.make_durable(&frozen)?;
+            self.apply(&frozen, last.1)?;
+            crash_point!("merge.committed");
+            self.settle_merge(last.1)?;
+            pace.reached();
+            crash_point!("merge.settled");
+        }
+        self.db.prepare_arena()?;
+        if checkpoint {
+            self.checkpoint(Checkpoint::Passive)?;
+        }
+        Ok(())
+    }
+
+    /// S4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
+    /// with them, once the memtables are full, commits.
+    pub(crate) fn check_wal_limit(&self) -> Result<()> {
+        // The readers that held the last checkpoint back may have ended: what is in the file whole begins anew with this merge.
+        if self.db.has_wal_to_bring() {
+            self.checkpoint(Checkpoint::Passive)?;
+        }
+        if self.db.is_wal_at_limit() {
+            return Err(self
+                .db
+                .slots
+                .no_room("the database's WAL has reached its limit (PRAGMA plait_wal_limit)"));
+        }
+        Ok(())
+    }
+
+    fn freeze_for_merge(&self) -> Result<()> {
+        self.db.prepare_arena()?;
+        let _guard = self.db.lock_commit()?;
+        if !self.db.generations.memtable(self.db.generations.active_arena()).is_empty() {
+            // Without a free arena the frozen ones are merged first; the active one has its turn later.
+            self.db.generations.try_freeze();
+        }
+        Ok(())
+    }
+
+    /// M2: the frames of these generations reach the disk before the base does.
+    fn make_durable(&self, frozen: &[(usize, u32)]) -> Result<()> {
+        for &(arena, _) in frozen {
+            let slot = &self.db.control().generations[arena];
+            self.db.log()?.sync_through(Lsn::new(slot.log_end.load(Relaxed)))?;
+            let max_ts = slot.max_ts.load(Relaxed);
+            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp readable (S2).
+            self.db.control().readable_ts.fetch_max(max_ts, SeqCst);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, frozen: &[(usize, u32)], through: u32) -> Result<()> {
+        let header = BaseHeader {
+            marked: true,
+            fenced: true,
+            salt: self.db.control().salt.load(Relaxed),
+            generation: Generation::new(through),
+            cookie: 0,
+            fence_in_wal_alone: false,
+        };
+        self.db.with_base(|base| {
+            base.begin()?;
+            let applied = (|| {
+                self.db.refuse_older_base(base)?;
+                let mut entries = 0;
+                let memtables: Vec<_> =
+                    frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena)).collect();
+                for node in newest_of(&memtables) {
+                    match node.kind() {
+                        EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
+                        EntryKind::Tombstone => base.delete(node.root(), node.key(), node.rec())?,
+                    }
+                    entries += 1;
+                }
+                crash_point!("merge.applied");
+                base.stamp(&header)?;
+                Ok::<u64, Error>(entries)
+            })();
+            match applied {
+                Ok(entries) => {
+                    let unsynced = self.db.log_shared().base_commits();
+                    base.commit()?;
+                    // Before log space is used again, and before a checkpoint may bring a part of it into the file.
+                    self.db.log()?.note_base(header.generation)?;
+                    self.db.log_shared().note_base_durable(unsynced);
+                    self.db.control().counters.merged_entries.fetch_add(entries, Relaxed);
+                    Ok(())
+                }
+                Err(e) => {
+                    base.rollback();
+                    Err(e)
+                }
+            }
+        })
+    }
+
+    fn settle_merge(&self, through: u32) -> Result<()> {
+        let header = BaseHeader { generation: Generation::new(through), ..BaseHeader::default() };
+        {
+            let _guard = self.db.lock_commit()?;
+            self.db.generations.settle_base(&header, false);
+            self.db.generations.free_merged(true);
+        }
+        // M3: the merge's transaction is durable, its frames are not needed any more.
+        self.db.log()?.retire(Generation::new(through));
+        self.db.control().counters.merges.fetch_add(1, Relaxed);
+        self.db.control().walked_steps.store(0, Relaxed);
+        self.db.wake_merge_waiters();
+        Ok(())
+    }
+
+    /// Brings the base's WAL into the file as far as `how` says and remembers its size (S4).
+    pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
+        let state = match self.db.with_base(|base| base.checkpoint(how)) {
+            // Someone else is checkpointing: then it is being done.
+            Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
+            other => other?,
+        };
+        self.db.control().wal_bytes.store(state.bytes_to_bring(), Relaxed);
+        Ok(())
+    }
+}
 
 impl Database {
     /// Merges if that is due and nobody else is merging.
@@ -19,10 +160,10 @@ impl Database {
         if !self.merge_is_due() {
             return Ok(());
         }
-        let Some(_right) = self.try_own_merge(slot)? else { return Ok(()) };
-        match self.frozen_generations().is_empty() || self.is_read_dearly() {
-            true => self.merge_owned(true),
-            false => self.merge_frozen(true),
+        let Some(right) = self.try_own_merge(slot)? else { return Ok(()) };
+        match self.generations.frozen().is_empty() || self.is_read_dearly() {
+            true => right.merge(true),
+            false => right.merge_frozen(true),
         }
     }
 
@@ -43,8 +184,7 @@ impl Database {
         };
         loop {
             let merged = self.while_base_is_busy(&mut patience, |patience| {
-                let _right = self.own_merge_patiently(slot, patience)?;
-                self.merge_owned(true)
+                self.own_merge_patiently(slot, patience)?.merge(true)
             });
             if matches!(merged, Err(Error::Full(_))) && self.is_wal_at_limit() {
                 if patience.is_over() {
@@ -54,7 +194,7 @@ impl Database {
                 continue;
             }
             merged?;
-            if !whole || self.is_merged_through(newest) {
+            if !whole || self.generations.is_merged_through(newest) {
                 return Ok(());
             }
             if patience.is_over() {
@@ -69,73 +209,21 @@ impl Database {
     pub(crate) fn newest_generation(&self) -> Result<Generation> {
         // With the mutex: what anybody was told of is in a memtable.
         let _guard = self.lock_commit()?;
-        let active = self.active_generation().number.load(Relaxed);
-        let is_empty = self.memtable(self.active_arena()).is_empty();
+        let active = self.generations.active_generation().number.load(Relaxed);
+        let is_empty = self.generations.memtable(self.generations.active_arena()).is_empty();
         Ok(Generation::new(if is_empty { active.saturating_sub(1) } else { active }))
-    }
-
-    /// Whether the base includes it.
-    pub(crate) fn is_merged_through(&self, generation: Generation) -> bool {
-        // Acquire pairs with the store in `settle_base`: whoever begins to read the base now finds it there.
-        self.control().base_generation.load(Acquire) >= generation.get()
     }
 
     /// Why a freeze has not come about: it was not to be while a commit over several files is undecided (J2), or found no arena.
     pub(crate) fn stays_in_memory(&self) -> Error {
-        let why = match self.has_unresolved() {
+        let why = match self.region().layout().has_unresolved() {
             true => "a commit over several files is being made".into(),
-            false => format!("readers hold every memtable{}", self.say_oldest_reader()),
+            false => format!("readers hold every memtable{}", self.slots.say_oldest_reader()),
         };
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
             "what is committed cannot be brought into the database file yet: {why}; retry or raise the busy timeout"
         ))
-    }
-
-    /// The caller owns the right to merge. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.
-    pub(crate) fn merge_owned(&self, checkpoint: bool) -> Result<()> {
-        if checkpoint {
-            self.prepare_next_generation()?;
-        }
-        self.freeze_for_merge()?;
-        self.merge_frozen(checkpoint)
-    }
-
-    /// As [`Database::merge_owned`], but for what has been frozen already.
-    fn merge_frozen(&self, checkpoint: bool) -> Result<()> {
-        let frozen = self.frozen_generations();
-        if let Some(&last) = frozen.last() {
-            self.check_wal_limit()?;
-            let bytes = frozen.iter().map(|&(arena, _)| self.memtable(arena).used_bytes());
-            let pace = self.begin_pace(bytes.map(u64::from).sum());
-            crash_point!("merge.frozen");
-            self.make_durable(&frozen)?;
-            self.apply(&frozen, last.1)?;
-            crash_point!("merge.committed");
-            self.settle_merge(last.1)?;
-            pace.reached();
-            crash_point!("merge.settled");
-        }
-        self.prepare_arena()?;
-        if checkpoint {
-            self.checkpoint(Checkpoint::Passive)?;
-        }
-        Ok(())
-    }
-
-    /// S4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
-    /// with them, once the memtables are full, commits.
-    pub(crate) fn check_wal_limit(&self) -> Result<()> {
-        // The readers that held the last checkpoint back may have ended: what is in the file whole begins anew with this merge.
-        if self.has_wal_to_bring() {
-            self.checkpoint(Checkpoint::Passive)?;
-        }
-        if self.is_wal_at_limit() {
-            return Err(
-                self.no_room("the database's WAL has reached its limit (PRAGMA plait_wal_limit)")
-            );
-        }
-        Ok(())
     }
 
     /// Why what needs everything in the base cannot be done yet, though the WAL may grow for commits that stay in memory.
@@ -144,7 +232,7 @@ impl Database {
         Error::Busy(format!(
             "the database's WAL has reached its limit (PRAGMA plait_wal_limit) and readers need what is in it{}; retry when they have ended, \
              or raise the busy timeout",
-            self.say_oldest_reader()
+            self.slots.say_oldest_reader()
         ))
     }
 
@@ -174,95 +262,17 @@ impl Database {
         if !self.has_wal_to_bring() {
             return Ok(true);
         }
-        let Some(_right) = self.try_own_merge(slot)? else { return Ok(true) };
-        self.checkpoint(Checkpoint::Passive)?;
+        let Some(right) = self.try_own_merge(slot)? else { return Ok(true) };
+        right.checkpoint(Checkpoint::Passive)?;
         Ok(!self.has_wal_to_bring())
     }
 
     /// So that others who commit during a merge find room for the generation that it begins.
     pub(crate) fn prepare_next_generation(&self) -> Result<()> {
-        if self.memtable(self.active_arena()).is_empty() {
+        if self.generations.memtable(self.generations.active_arena()).is_empty() {
             return Ok(());
         }
         self.prepare_next_segment()
-    }
-
-    fn freeze_for_merge(&self) -> Result<()> {
-        self.prepare_arena()?;
-        let _guard = self.lock_commit()?;
-        if !self.memtable(self.active_arena()).is_empty() {
-            // Without a free arena the frozen ones are merged first; the active one has its turn later.
-            self.try_freeze();
-        }
-        Ok(())
-    }
-
-    /// Arena and number of the FROZEN generations, oldest first.
-    fn frozen_generations(&self) -> Vec<(usize, u32)> {
-        let gens = self.control().generations.iter().enumerate();
-        let mut frozen: Vec<_> = gens
-            .filter(|(_, g)| g.state.load(SEES_FROZEN) == generation::FROZEN)
-            .map(|(i, g)| (i, g.number.load(Relaxed)))
-            .collect();
-        frozen.sort_by_key(|&(_, number)| number);
-        frozen
-    }
-
-    /// M2: the frames of these generations reach the disk before the base does.
-    fn make_durable(&self, frozen: &[(usize, u32)]) -> Result<()> {
-        for &(arena, _) in frozen {
-            let slot = &self.control().generations[arena];
-            self.log()?.sync_through(Lsn::new(slot.log_end.load(Relaxed)))?;
-            let max_ts = slot.max_ts.load(Relaxed);
-            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp readable (S2).
-            self.control().readable_ts.fetch_max(max_ts, SeqCst);
-        }
-        Ok(())
-    }
-
-    fn apply(&self, frozen: &[(usize, u32)], through: u32) -> Result<()> {
-        let header = BaseHeader {
-            marked: true,
-            fenced: true,
-            salt: self.control().salt.load(Relaxed),
-            generation: Generation::new(through),
-            cookie: 0,
-            fence_in_wal_alone: false,
-        };
-        self.with_base(|base| {
-            base.begin()?;
-            let applied = (|| {
-                self.refuse_older_base(base)?;
-                let mut entries = 0;
-                let memtables: Vec<_> =
-                    frozen.iter().map(|&(arena, _)| self.memtable(arena)).collect();
-                for node in newest_of(&memtables) {
-                    match node.kind() {
-                        EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
-                        EntryKind::Tombstone => base.delete(node.root(), node.key(), node.rec())?,
-                    }
-                    entries += 1;
-                }
-                crash_point!("merge.applied");
-                base.stamp(&header)?;
-                Ok::<u64, Error>(entries)
-            })();
-            match applied {
-                Ok(entries) => {
-                    let unsynced = self.log_shared().base_commits();
-                    base.commit()?;
-                    // Before log space is used again, and before a checkpoint may bring a part of it into the file.
-                    self.log()?.note_base(header.generation)?;
-                    self.log_shared().note_base_durable(unsynced);
-                    self.control().counters.merged_entries.fetch_add(entries, Relaxed);
-                    Ok(())
-                }
-                Err(e) => {
-                    base.rollback();
-                    Err(e)
-                }
-            }
-        })
     }
 
     /// Fails if the base is not this session's, or an older state of it.
@@ -274,31 +284,5 @@ impl Database {
             return Ok(());
         }
         Err(Error::Replaced(self.path().to_owned()))
-    }
-
-    fn settle_merge(&self, through: u32) -> Result<()> {
-        let header = BaseHeader { generation: Generation::new(through), ..BaseHeader::default() };
-        {
-            let _guard = self.lock_commit()?;
-            self.settle_base(&header, false);
-            self.free_merged(true);
-        }
-        // M3: the merge's transaction is durable, its frames are not needed any more.
-        self.log()?.retire(Generation::new(through));
-        self.control().counters.merges.fetch_add(1, Relaxed);
-        self.control().walked_steps.store(0, Relaxed);
-        self.wake_merge_waiters();
-        Ok(())
-    }
-
-    /// Brings the base's WAL into the file as far as `how` says and remembers its size (S4).
-    pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
-        let state = match self.with_base(|base| base.checkpoint(how)) {
-            // Someone else is checkpointing: then it is being done.
-            Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
-            other => other?,
-        };
-        self.control().wal_bytes.store(state.bytes_to_bring(), Relaxed);
-        Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! The mutex between processes: one owner at a time, sleepers that are woken, owners that die or panic, waits that end.
 
-use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
 
 const ME: Identity = Identity { index: 0, generation: 1 };
 const OTHER: Identity = Identity { index: 1023, generation: GENERATION_MASK };

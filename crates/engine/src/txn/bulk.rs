@@ -33,7 +33,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::{Conn, WriteMode};
-use crate::shm::layout::{NO_PIN, generation, txn_state};
+use crate::shm::layout::{NO_PIN, txn_state};
 
 /// From so many entries on, or so many bytes, a transaction is large: they outweigh what becoming exclusive costs, a few system
 /// calls and the entries written so far once more.
@@ -168,19 +168,12 @@ impl Conn {
     fn is_alone(&self) -> bool {
         let undisturbed = self.others_begun() == self.bulk.others
             && self.bulk.quiet >= self.bulk.quiet_needed
-            && (self.bulk.after_large || self.is_memory_empty());
+            && (self.bulk.after_large || self.db.generations.is_memory_empty());
         undisturbed
-            && !self.db.slots_in_use().any(|(i, s)| {
+            && !self.db.slots.in_use().any(|(i, s)| {
                 let busy = s.state.load(Relaxed) != txn_state::IDLE;
                 i != self.slot && (busy || s.pin_low.load(Relaxed) != NO_PIN)
             })
-    }
-
-    /// Nothing is committed that the base does not include.
-    pub(crate) fn is_memory_empty(&self) -> bool {
-        let gens = &self.db.control().generations;
-        self.db.memtable(self.db.active_arena()).is_empty()
-            && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)
     }
 
     /// Transactions that all other connections have begun in this session.

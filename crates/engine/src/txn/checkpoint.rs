@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use crate::base::Checkpoint;
+use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result};
 use crate::shm::read_marks::ReadMarks;
 use crate::sync::wait::{Patience, Wait};
@@ -52,14 +53,16 @@ impl Conn {
                 Err(e) if !(passive && e.is_busy() && self.is_beside_exclusive()) => return Err(e),
                 Err(_) => None,
             };
-            let outcome =
-                if merged || right.is_none() { Ok(()) } else { self.merge_beside_others() };
+            let outcome = match &right {
+                Some(right) if !merged => self.merge_beside_others(right),
+                _ => Ok(()),
+            };
             let outcome = outcome.and_then(|()| {
-                merged = passive || self.db.is_merged_through(newest);
+                merged = passive || self.db.generations.is_merged_through(newest);
                 attempt(self.db.read_marks()).map(|is_through| is_through && merged)
             });
-            if right.is_some() {
-                self.db.checkpoint(Checkpoint::Passive)?;
+            if let Some(right) = &right {
+                right.checkpoint(Checkpoint::Passive)?;
             }
             drop(right);
             // Giving the right back has changed the word: looked at before that, it would let nobody sleep.
@@ -85,22 +88,22 @@ impl Conn {
 
     /// Somebody's exclusive transaction has begun: it changes the base alone, and nobody else commits.
     fn is_beside_exclusive(&self) -> bool {
-        self.db.has_exclusive() && self.is_memory_empty()
+        self.db.has_exclusive() && self.db.generations.is_memory_empty()
     }
 
-    fn merge_beside_others(&self) -> Result<()> {
-        match self.db.check_wal_limit() {
+    fn merge_beside_others(&self, right: &MergeRight<'_>) -> Result<()> {
+        match right.check_wal_limit() {
             Err(Error::Full(_)) if self.db.is_wal_at_limit() => return Ok(()),
             checked => checked?,
         }
         self.db.prepare_next_generation()?;
-        self.db.merge_owned(false)
+        right.merge(false)
     }
 
     fn readers_in_the_way(&self) -> Error {
         Error::Busy(format!(
             "readers need what is in the WAL of the database file{}; retry when they have ended, or raise the busy timeout",
-            self.db.say_oldest_reader()
+            self.db.slots.say_oldest_reader()
         ))
     }
 }

@@ -17,14 +17,15 @@
 //! - An error before the commit point leaves the transaction as it was; after it the only
 //!   possible error is a failed sync, which poisons the database (C4).
 
-use crate::database::commit_lock::PoisonOnPanic;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
-use crate::database::generations::{ArenaWait, Room as Space};
+use crate::database::arenas::ArenaWait;
+use crate::database::commit_lock::PoisonOnPanic;
+use crate::database::generations::Room as Space;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{CommitTs, Generation, Lsn, SlotIndex, SnapshotTs};
@@ -192,7 +193,7 @@ impl Conn {
                 return Err(self.note_conflict(e));
             }
         };
-        self.db.wake_answered(committed.wake);
+        self.db.right.wake(committed.wake);
         self.has_right = false;
         if self.mode == Some(super::WriteMode::Optimistic) {
             self.note_turn_committed();
@@ -321,7 +322,7 @@ impl Conn {
     fn first_pass(&mut self) -> Result<FirstPass> {
         let pass = {
             let _guard = self.db.lock_commit()?;
-            let slot = self.db.slot(self.slot);
+            let slot = self.db.slots.at(self.slot);
             slot.pin_high.store(NO_PIN, Relaxed);
             self.check_history()?;
             FirstPass {
@@ -344,7 +345,7 @@ impl Conn {
         let guard = db.lock_commit()?;
         let _poison_on_panic = PoisonOnPanic(&db);
         // Kept until the commit is settled: open readers of this connection go on behind it. And who waits keeps what it will validate by.
-        db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
+        db.slots.at(self.slot).pin_high.store(NO_PIN, Relaxed);
         let owner = c.right_owner.load(Relaxed);
         if owner != 0 && owner != self.slot.word() {
             return Ok(Err(Blocked::RightTaken));
@@ -355,7 +356,7 @@ impl Conn {
         if let Err(blocked) = self.validate_in_mutex(&guard, first_pass)? {
             return Ok(Err(blocked));
         }
-        let mut share = db.share(&guard);
+        let mut share = db.generations.share(&guard);
         let memtable = match self.find_room(&mut share) {
             Ok(memtable) => memtable,
             Err(blocked) => return Ok(Err(blocked)),
@@ -380,8 +381,9 @@ impl Conn {
         }
         self.insert_nodes(&memtable, &mut share, ts)?;
         drop(share);
-        db.cut_gaps(&guard, &self.writes);
-        let generation = db.active_generation();
+        debug_assert!(guard.holds(&c.commit_mutex), "gaps change under the mutex");
+        db.gaps().cut(&self.writes);
+        let generation = db.generations.active_generation();
         generation.max_ts.store(ts.get(), Release);
         generation.log_end.store(end.get(), Relaxed);
         db.remember_author(ts.get(), self.txn.get());
@@ -401,7 +403,7 @@ impl Conn {
         // the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
-        let wake = if owner == 0 { None } else { db.pass_right() };
+        let wake = if owner == 0 { None } else { db.right.pass() };
         drop(guard);
         crash_point!("commit.unlocked");
         Ok(Ok(Committed { ts, end, needs, wake, witness }))
@@ -458,17 +460,17 @@ impl Conn {
     /// inserts that follow, which nothing may stop any more.
     fn find_room(&self, share: &mut Share) -> std::result::Result<Memtable, Blocked> {
         for is_fresh in [false, true] {
-            let memtable = self.db.enter_memtable(share);
-            match self.db.room_for(self.memtable_bytes(share)) {
+            let memtable = self.db.generations.enter_memtable(share);
+            match self.db.generations.room_for(self.memtable_bytes(share)) {
                 Space::Enough => return Ok(memtable),
                 Space::Unallocated { arena, reach } => {
                     return Err(Blocked::Unallocated { arena, reach });
                 }
-                Space::Full if !is_fresh && self.db.try_freeze() => {}
+                Space::Full if !is_fresh && self.db.generations.try_freeze() => {}
                 Space::Full => break,
             }
         }
-        Err(Blocked::MemtableFull { generation: self.db.active_number() })
+        Err(Blocked::MemtableFull { generation: self.db.generations.active_number() })
     }
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
@@ -483,7 +485,7 @@ impl Conn {
 
     /// (M) Copies the frame into the ring.
     fn append_frame(&self, guard: &Guard<'_>, ts: CommitTs) -> Result<Lsn, AppendError> {
-        let generation = self.db.active_number();
+        let generation = self.db.generations.active_number();
         let head = FrameHead { commit_ts: ts, generation };
         let len = frame_len(self.ops());
         self.db.ring().append(guard, &head, len, self.ops()).map(|(_, end)| end)
@@ -518,7 +520,7 @@ impl Conn {
         if matches!(e, AppendError::NeedsRing(_)) {
             return self.db.make_room_in_log(e);
         }
-        let full = self.db.active_number();
+        let full = self.db.generations.active_number();
         let merged = std::mem::replace(&mut room.merged, true);
         if e == AppendError::LimitReached && !merged {
             return self.merge_for_room(full, room, wait);
@@ -554,7 +556,7 @@ impl Conn {
         if self.db.prepare_arena()? {
             return Ok(());
         }
-        if self.db.is_held_by_snapshot_of(self.slot) {
+        if self.db.generations.is_held_by_snapshot_of(self.slot) {
             return Err(self.renew());
         }
         self.merge_for_room(full, room, wait)
@@ -571,7 +573,7 @@ impl Conn {
         let mut holder = self.db.control().merge_owner.load(Relaxed);
         let db = self.db.clone();
         if let Some(right) = db.try_own_merge(self.slot)? {
-            let result = self.db.merge_owned(true);
+            let result = right.merge(true);
             drop(right);
             match result {
                 // Somebody has a lock of the base, who may be stopped. Giving the right back has changed the word.
@@ -647,7 +649,7 @@ impl Conn {
             ArenaWait::LookAgain => Ok(()),
             ArenaWait::HeldByOwnSnapshot => Err(self.renew()),
             ArenaWait::HeldByReaders(_) => {
-                Err(self.db.no_room("commits cannot be kept in shared memory any longer"))
+                Err(self.db.slots.no_room("commits cannot be kept in shared memory any longer"))
             }
         }
     }
@@ -655,9 +657,9 @@ impl Conn {
     /// Open readers of this connection go on: everything that they have read is still so at `ts`.
     pub(super) fn continue_reading_at(&mut self, ts: CommitTs) {
         let Some(mut snapshot) = self.snapshot.take() else { return };
-        let slot = self.db.slot(self.slot);
+        let slot = self.db.slots.at(self.slot);
         // The pin has covered everything above the base's generation, so nothing it needs has gone.
-        snapshot.memtables = self.memtables_above(snapshot.base_generation);
+        snapshot.memtables = self.db.generations.memtables_above(snapshot.base_generation);
         snapshot.last_nodes.get_mut().clear();
         snapshot.ts = ts.snapshot();
         snapshot.resting = false;
@@ -672,7 +674,7 @@ impl Conn {
         if let Some(snapshot) = &self.snapshot {
             let high = snapshot.newest_generation().get();
             // Release: nothing above is used after this.
-            self.db.slot(self.slot).pin_high.store(high, Release);
+            self.db.slots.at(self.slot).pin_high.store(high, Release);
         }
     }
 }

@@ -42,8 +42,9 @@ use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
-use crate::database::generations::ArenaWait;
+use crate::database::arenas::ArenaWait;
 use crate::database::leaves_doubt;
+use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Root};
 use crate::shm::layout::txn_state;
@@ -137,20 +138,20 @@ impl Conn {
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let db = self.db.clone();
         let right = db.own_merge(self.slot, wait)?;
-        self.db.slot(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
+        self.db.slots.at(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
         let merged = opened.and_then(|()| {
             // What it changes from here on is cut out of no gap (G4 in gaps/).
             let guard = self.db.lock_commit()?;
-            self.db.forget_gaps();
+            self.db.gaps().forget();
             drop(guard);
             self.db.look_at_log()?;
-            self.merge_everything(wait)
+            self.merge_everything(&right, wait)
         });
         match merged {
             Ok(()) => right.keep(),
-            Err(_) => db.slot(self.slot).state.store(txn_state::WRITER, Relaxed),
+            Err(_) => db.slots.at(self.slot).state.store(txn_state::WRITER, Relaxed),
         }
         if !matches!(merged, Err(Error::RenewSnapshot)) {
             self.wal_wait.end();
@@ -158,18 +159,18 @@ impl Conn {
         merged
     }
 
-    fn merge_everything(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+    fn merge_everything(&mut self, right: &MergeRight<'_>, wait: &mut Wait<'_>) -> Result<()> {
         self.wal_wait.begin();
         let mut patience = Patience::new(wait);
         loop {
-            self.wait_for_wal_with_rights(&mut patience)?;
-            let full = self.db.active_number();
-            match self.db.while_base_is_busy(&mut patience, |_| self.db.merge_owned(false)) {
+            self.wait_for_wal_with_rights(right, &mut patience)?;
+            let full = self.db.generations.active_number();
+            match self.db.while_base_is_busy(&mut patience, |_| right.merge(false)) {
                 Err(Error::Full(_)) if self.db.is_wal_at_limit() => continue,
                 merged => merged?,
             }
             if self.db.prepare_arena()? {
-                if self.is_memory_empty() {
+                if self.db.generations.is_memory_empty() {
                     return Ok(());
                 }
                 // The active one found none to be frozen into; it does now.
@@ -189,9 +190,13 @@ impl Conn {
     }
 
     /// Snapshots hold the base's WAL, which is at its limit, maybe the own one as well (S6). Both rights are held.
-    fn wait_for_wal_with_rights(&mut self, patience: &mut Patience<'_, '_>) -> Result<()> {
+    fn wait_for_wal_with_rights(
+        &mut self,
+        right: &MergeRight<'_>,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<()> {
         while self.db.is_wal_at_limit() {
-            self.db.checkpoint(Checkpoint::Passive)?;
+            right.checkpoint(Checkpoint::Passive)?;
             if !self.db.is_wal_at_limit() {
                 break;
             }
@@ -206,9 +211,9 @@ impl Conn {
             // E4: those who read an older base and wait for the right would wait for this one.
             let refused = {
                 let _guard = self.db.lock_commit()?;
-                self.db.refuse_waiters(|s| s.pin_low.load(Acquire) < newest)
+                self.db.right.refuse_waiters(|s| s.pin_low.load(Acquire) < newest)
             };
-            self.db.wake_answered(refused);
+            self.db.right.wake(refused);
             patience.nap(WAL_NAP)?;
         }
         Ok(())
@@ -226,9 +231,9 @@ impl Conn {
         // A failure here is none of this transaction's: the next merge will meet it again.
         let ready = !self.db.is_wal_at_limit()
             && self.db.with_base(|_| Ok(())).is_ok()
-            && self.db.merge_owned(false).is_ok()
+            && right.merge(false).is_ok()
             && matches!(self.db.prepare_arena(), Ok(true))
-            && self.is_memory_empty();
+            && self.db.generations.is_memory_empty();
         if ready {
             right.keep();
         }
@@ -273,7 +278,9 @@ impl Conn {
             marked: true,
             fenced: true,
             salt: c.salt.load(Relaxed),
-            generation: Generation::new(self.db.active_generation().number.load(Acquire)),
+            generation: Generation::new(
+                self.db.generations.active_generation().number.load(Acquire),
+            ),
             cookie: 0,
             fence_in_wal_alone: false,
         }
@@ -348,7 +355,7 @@ impl Conn {
         }
         {
             let _guard = self.db.lock_commit_even_if_poisoned()?;
-            self.db.settle_base(&header, true);
+            self.db.generations.settle_base(&header, true);
         }
         self.note_committed(&stamped, &header);
         if committed && stamped.synced {

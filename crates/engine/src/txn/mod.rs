@@ -44,7 +44,6 @@ mod validate;
 mod write_map;
 pub mod write_set;
 
-use crate::merge::background::merge_beside;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -60,6 +59,7 @@ use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
 use crate::ids::{Root, SlotIndex, TxnId};
 use crate::memtable::Hi;
+use crate::merge::background::merge_beside;
 use crate::shm::layout::{fence, txn_state};
 use crate::shm::process;
 use crate::sync::caller;
@@ -137,7 +137,7 @@ pub struct Conn {
 impl Conn {
     /// A new connection to `db`.
     pub fn new(db: Arc<Database>) -> Result<Conn> {
-        let slot = db.claim_slot()?;
+        let slot = db.slots.claim()?;
         let last_commit = tickets::LastCommit::of_others(&db);
         let begun_by_others = db.control().counters.next_txn.load(Relaxed);
         Ok(Conn {
@@ -225,7 +225,7 @@ impl Conn {
         self.db.ensure_fenced(self.slot, wait)?;
         match mode {
             WriteMode::Optimistic => {
-                self.db.slot(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
+                self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
             }
             // Nothing was written yet: after a conflict it may go on reading, as in stock SQLite.
             WriteMode::Queued => self.write_from_now(wait)?,
@@ -240,7 +240,7 @@ impl Conn {
             let id = self.db.control().counters.next_txn.fetch_add(1, Relaxed) + 1;
             self.txn = TxnId::new(id);
             self.bulk.begin();
-            let slot = self.db.slot(self.slot);
+            let slot = self.db.slots.at(self.slot);
             slot.txn.store(id, Relaxed);
             slot.tid.store(process::tid(), Relaxed);
             slot.started_ms.store(unix_ms(), Relaxed);
@@ -290,7 +290,7 @@ impl Conn {
     /// `RenewSnapshot` then, which has to be done.
     pub(super) fn take_right_to_commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let taken = self.take_right(wait);
-        if taken.is_err() && self.snapshot.is_some() && self.db.was_refused(self.slot) {
+        if taken.is_err() && self.snapshot.is_some() && self.db.right.was_refused(self.slot) {
             return Err(self.renew());
         }
         taken
@@ -321,7 +321,7 @@ impl Conn {
         self.db.release_right(self.slot);
         if self.mode == Some(WriteMode::Optimistic) {
             // It goes on, and others choose rowids by it (rowid.rs).
-            self.db.slot(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
+            self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
         }
     }
 
@@ -451,7 +451,7 @@ impl Conn {
             self.db.disown_merge(self.slot);
         }
         self.reads.clear();
-        let slot = self.db.slot(self.slot);
+        let slot = self.db.slots.at(self.slot);
         if !self.has_right {
             slot.state.store(slot.resting_state(), Relaxed);
         }

@@ -1,5 +1,7 @@
 //! The gaps in the view of one transaction (G5), and what a walk asks and tells.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::database::gaps::{Bound, Gap, GapSet, farther};
 use crate::ids::Root;
 use crate::txn::Conn;
@@ -152,7 +154,8 @@ impl Conn {
         }
         let shared = self
             .db
-            .end_of_gap(root, key, forward, snapshot.ts)
+            .gaps()
+            .end_of(root, key, forward, snapshot.ts)
             .and_then(|end| self.end_before_own_row(root, key, end, forward));
         match (own, shared) {
             (Some(own), Some(shared)) => Some(farther(own, shared, forward)),
@@ -195,7 +198,21 @@ impl Conn {
         let committed = own.map_or(Some(gap), |(key, _)| gap.before(key));
         if let Some(gap) = committed {
             let ts = snapshot.ts.get();
-            self.db.share_gap(&Gap { ts, used: ts, ..gap });
+            self.share_gap(&Gap { ts, used: ts, ..gap });
         }
+    }
+
+    /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (G1).
+    fn share_gap(&self, gap: &Gap) {
+        let c = self.db.control();
+        // Relaxed: looked at again with the mutex held.
+        if c.visible_ts.load(Relaxed) != gap.ts {
+            return;
+        }
+        let Some(_guard) = self.db.try_lock_commit() else { return };
+        if c.visible_ts.load(Relaxed) != gap.ts || self.db.is_base_being_changed() {
+            return;
+        }
+        self.db.gaps().add(gap);
     }
 }

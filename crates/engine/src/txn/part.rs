@@ -126,10 +126,10 @@ impl Conn {
                     return Err(Error::Left);
                 }
                 let mut fits = self.fits();
-                if matches!(fits, Space::Full) && self.db.try_freeze() {
+                if matches!(fits, Space::Full) && self.db.generations.try_freeze() {
                     fits = self.fits();
                 }
-                let generation = self.db.active_number();
+                let generation = self.db.generations.active_number();
                 ((fits, generation), self.db.ring().check_space(generation, bytes))
             };
             match (fits, space) {
@@ -150,7 +150,7 @@ impl Conn {
             .iter()
             .map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len())));
         let (sum, largest) = needs.fold((0, 0), |(sum, largest), n| (sum + n, n.max(largest)));
-        self.db.room_for(sum + largest)
+        self.db.generations.room_for(sum + largest)
     }
 
     /// Prepares: when this returns the transaction is on disk, and happens or not as the super-journal says.
@@ -204,7 +204,9 @@ impl Conn {
             // Not BUSY: SQLite would take that for a COMMIT that may be repeated, with a part prepared already.
             let guard = db.lock_commit_however_long()?;
             let _poison_on_panic = PoisonOnPanic(db);
-            if c.right_owner.load(Relaxed) != self.slot.word() || db.has_unresolved() {
+            if c.right_owner.load(Relaxed) != self.slot.word()
+                || db.region().layout().has_unresolved()
+            {
                 return Err(Error::Misuse("a transaction is prepared without the right".into()));
             }
             let ts = c.visible_ts.load(Relaxed) + 1;
@@ -212,7 +214,7 @@ impl Conn {
                 // Before the frames are published (V3): of the one that resolves it, which comes next. Pages are seen in the base.
                 db.announce_without_witness(ts + 1);
             }
-            let generation = db.active_generation();
+            let generation = db.generations.active_generation();
             let head = FrameHead {
                 commit_ts: CommitTs::new(ts),
                 generation: Generation::new(generation.number.load(Relaxed)),

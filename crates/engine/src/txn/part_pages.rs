@@ -24,7 +24,8 @@ impl Conn {
         loop {
             let lacking = {
                 let _guard = db.lock_commit()?;
-                let generation = Generation::new(db.active_generation().number.load(Relaxed));
+                let generation =
+                    Generation::new(db.generations.active_generation().number.load(Relaxed));
                 db.ring().check_space(generation, FRAMES_BYTES).err()
             };
             match lacking {
@@ -61,7 +62,9 @@ impl Conn {
         let c = self.db.control();
         let place = Place {
             salt: c.salt.load(Relaxed),
-            generation: Generation::new(self.db.active_generation().number.load(Acquire)),
+            generation: Generation::new(
+                self.db.generations.active_generation().number.load(Acquire),
+            ),
             before: Generation::new(c.base_generation.load(Acquire)),
         };
         let id = pages::write(self.db.path(), &place, changed, each)?;

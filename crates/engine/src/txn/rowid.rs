@@ -118,7 +118,7 @@ impl Conn {
     }
 
     fn others_are_writing(&self) -> bool {
-        self.db.slots_in_use().any(|(i, s)| {
+        self.db.slots.in_use().any(|(i, s)| {
             i != self.slot
                 && matches!(
                     s.state.load(Acquire),

@@ -33,7 +33,7 @@ use crate::database::generations::{PINS_AND_FREES, UNPINS};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root, SnapshotTs};
 use crate::memtable::{Memtable, Node, Seek};
-use crate::shm::layout::{NO_PIN, fence, generation, txn_state};
+use crate::shm::layout::{NO_PIN, fence, txn_state};
 
 /// What a transaction sees.
 pub struct Snapshot {
@@ -86,7 +86,7 @@ impl Conn {
     pub fn pin(&mut self) -> Result<()> {
         self.db.check_fork()?;
         self.start_transaction();
-        let slot = self.db.slot(self.slot);
+        let slot = self.db.slots.at(self.slot);
         slot.pin_high.store(NO_PIN, Relaxed);
         if !self.renews {
             let base = self.db.control().base_generation.load(Acquire);
@@ -108,7 +108,7 @@ impl Conn {
         if !base.marked {
             return Err(Error::Left);
         }
-        if base.generation.get() < self.db.slot(self.slot).pin_low.load(Relaxed) {
+        if base.generation.get() < self.db.slots.at(self.slot).pin_low.load(Relaxed) {
             // An older base than the one pinned for: only a replaced file explains it twice in a row.
             return Ok(Taken::Retry);
         }
@@ -131,8 +131,8 @@ impl Conn {
             // Whatever was found out in the older view is found out anew.
             self.view = self.view.wrapping_add(1);
         }
-        let (c, slot) = (self.db.control(), self.db.slot(self.slot));
-        let memtables = self.memtables_above(base.generation);
+        let (c, slot) = (self.db.control(), self.db.slots.at(self.slot));
+        let memtables = self.db.generations.memtables_above(base.generation);
         slot.pin_low.store(base.generation.get(), UNPINS);
         let snapshot = Snapshot {
             ts,
@@ -170,27 +170,6 @@ impl Conn {
         self.resolve_maxima()
     }
 
-    /// Generations in memory above `base`, newest first.
-    pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
-        let gens = &self.db.control().generations;
-        // Asked first: a generation that is only being prepared is not listed.
-        let active = self.db.active_generation().number.load(Acquire);
-        let mut found = Vec::with_capacity(2);
-        for (i, slot) in gens.iter().enumerate() {
-            // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
-            let number = slot.number.load(Acquire);
-            if number > base.get()
-                && number <= active
-                && slot.state.load(Relaxed) != generation::FREE
-            {
-                found.push((Generation::new(number), self.db.memtable(i)));
-            }
-        }
-        found.sort_by_key(|m| std::cmp::Reverse(m.0));
-        debug_assert!(is_complete(&found, base), "S1: a generation above {base} is missing");
-        found
-    }
-
     /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in readable.rs).
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
@@ -201,7 +180,7 @@ impl Conn {
             self.txn = crate::ids::TxnId::ZERO;
         }
         self.end_turn();
-        let slot = self.db.slot(self.slot);
+        let slot = self.db.slots.at(self.slot);
         slot.pin_high.store(NO_PIN, Relaxed);
         slot.snapshot.store(u64::MAX, Relaxed);
         slot.pin_low.store(NO_PIN, UNPINS);
@@ -219,12 +198,12 @@ impl Conn {
         self.validate_all()?;
         self.resolve_maxima()?;
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
-        snapshot.memtables = self.memtables_above(snapshot.base_generation);
+        snapshot.memtables = self.db.generations.memtables_above(snapshot.base_generation);
         snapshot.last_nodes.get_mut().clear();
         // Nobody else commits while the right is held, so this is the newest commit (X2).
         snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
         self.note_shown(snapshot.ts.get(), self.db.full_end());
-        let slot = self.db.slot(self.slot);
+        let slot = self.db.slots.at(self.slot);
         slot.snapshot.store(snapshot.ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
         self.snapshot = Some(snapshot);
@@ -285,11 +264,4 @@ pub(crate) struct Seen {
     foreign_commits: u64,
     /// The cookie of a base at rest.
     resting: Option<u64>,
-}
-
-/// True if `found`, newest first, has every generation from `base` on. From 0 on nobody expects that.
-fn is_complete(found: &[(Generation, Memtable)], base: Generation) -> bool {
-    let in_order = found.windows(2).all(|pair| pair[0].0 == pair[1].0.next());
-    base == Generation::ZERO
-        || found.last().is_none_or(|oldest| oldest.0 == base.next() && in_order)
 }

@@ -27,7 +27,7 @@ impl Conn {
             return Ok(());
         }
         let _guard = self.db.lock_commit()?;
-        self.db.slot(self.slot).pin_high.store(NO_PIN, Relaxed);
+        self.db.slots.at(self.slot).pin_high.store(NO_PIN, Relaxed);
         memory_fence(SeqCst);
         self.check_history()
     }
@@ -41,7 +41,7 @@ impl Conn {
             && !snapshot.fenced
             && c.fence.load(Acquire) == fence::FENCED
             && c.fence_cookie.load(Relaxed) != snapshot.base_cookie;
-        let active = self.db.active_generation().number.load(Relaxed);
+        let active = self.db.generations.active_generation().number.load(Relaxed);
         let first = snapshot.newest_generation().get().max(snapshot.base_generation.get() + 1);
         let present = (0..ARENAS)
             .filter(|&i| {
@@ -73,7 +73,7 @@ impl Conn {
                     && g.state.load(Relaxed) != generation::FREE
                     && g.max_ts.load(Acquire) > since.get()
             })
-            .map(|i| self.db.memtable(i))
+            .map(|i| self.db.generations.memtable(i))
             .collect()
     }
 
@@ -205,7 +205,8 @@ fn changed_in_range(
     loop {
         let from = behind.as_ref().map_or(lo, |gap| Some(gap.hi.bytes()));
         let gap = db
-            .gap_behind(root, from.unwrap_or(b""), since)
+            .gaps()
+            .first_behind(root, from.unwrap_or(b""), since)
             .filter(|gap| hi.is_none_or(|hi| hi.admits(gap.lo.bytes())));
         let to = gap.as_ref().map_or(hi, |gap| Some(Hi::Key(gap.lo.bytes())));
         let hit = newer().find_map(|m| m.range_newer_than(root, from, to, since, steps));

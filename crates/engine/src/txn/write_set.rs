@@ -16,12 +16,12 @@
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
 
-use crate::database::gaps::Puts;
 use std::collections::BTreeMap;
 
 use super::maximum::Move;
 pub use super::write_map::Write;
 use super::write_map::{Place, WriteMap};
+use crate::database::gaps::Puts;
 use crate::ids::Root;
 use crate::memtable::Seek;
 

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use super::set::{Bound, Gap, GapSet, farther};
 use crate::crash_point;
-use crate::database::Database;
 use crate::fault;
-use crate::ids::{Root, SlotIndex, SnapshotTs};
-use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable, owner, txn_state};
-use crate::sync::mutex::Guard;
+use crate::ids::{Root, SnapshotTs};
+use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable};
 
 /// Looks at a table that somebody is changing: a change takes a microsecond, and without a gap it goes on too.
 const LOOKS: u32 = 4;
@@ -105,22 +103,24 @@ impl GapTable {
         }
         set
     }
-}
 
-impl Database {
-    fn gap_table(&self) -> &GapTable {
-        &self.region().layout().gaps
+    /// (M) Adds one that was walked in the newest state (G1).
+    pub(crate) fn add(&self, gap: &Gap) {
+        let mut set = self.all();
+        if set.add(*gap) {
+            self.replace(set.as_slice());
+        }
     }
 
     /// The end, in one direction, of the greatest gap around a key that is right for a snapshot.
-    pub(crate) fn end_of_gap(
+    pub(crate) fn end_of(
         &self,
         root: Root,
         key: &[u8],
         forward: bool,
         at: SnapshotTs,
     ) -> Option<Bound> {
-        let (slot, end) = self.gap_table().read(|slots| {
+        let (slot, end) = self.read(|slots| {
             let fitting = slots.iter().filter(|slot| is_for(slot, root, at));
             let loaded = fitting.map(|slot| (slot, load(slot)));
             let around = loaded.filter(|(_, gap)| gap.covers(root, key));
@@ -136,8 +136,8 @@ impl Database {
     }
 
     /// The gap right for a snapshot that begins first among those that end behind `from`.
-    pub(crate) fn gap_behind(&self, root: Root, from: &[u8], at: SnapshotTs) -> Option<Gap> {
-        self.gap_table().read(|slots| {
+    pub(crate) fn first_behind(&self, root: Root, from: &[u8], at: SnapshotTs) -> Option<Gap> {
+        self.read(|slots| {
             let fitting = slots.iter().filter(|slot| is_for(slot, root, at)).map(load);
             let behind = fitting.filter(|gap| gap.hi.bytes() > from);
             behind.min_by(|a, b| {
@@ -146,37 +146,11 @@ impl Database {
         })
     }
 
-    /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (G1).
-    pub(crate) fn share_gap(&self, gap: &Gap) {
-        let c = self.control();
-        // Relaxed: looked at again with the mutex held.
-        if c.visible_ts.load(Relaxed) != gap.ts {
-            return;
-        }
-        let Some(_guard) = self.try_lock_commit() else { return };
-        if c.visible_ts.load(Relaxed) != gap.ts || self.is_base_being_changed() {
-            return;
-        }
-        let mut set = self.gap_table().all();
-        if set.add(*gap) {
-            self.gap_table().replace(set.as_slice());
-        }
-    }
-
-    /// (M) An exclusive transaction is at work, or has left something to settle (G4).
-    fn is_base_being_changed(&self) -> bool {
-        let holder = self.control().merge_owner.load(Relaxed);
-        let is_exclusive = |index| self.slot(index).state.load(Relaxed) == txn_state::EXCLUSIVE;
-        owner::is_unsettled(holder) || SlotIndex::from_word(holder).is_some_and(is_exclusive)
-    }
-
     /// (M) Takes the puts of a commit out of the gaps (G2).
-    pub(crate) fn cut_gaps(&self, guard: &Guard<'_>, writes: &impl Puts) {
-        debug_assert!(guard.holds(&self.control().commit_mutex), "gaps change under the mutex");
+    pub(crate) fn cut(&self, writes: &impl Puts) {
         if fault::is_planted("gaps.uncut") {
             return;
         }
-        let table = self.gap_table();
         let is_hit = |slot: &GapSlot| {
             // Most commits end here: nothing of theirs is where a gap is.
             if !writes.has_root(Root::new(slot.root.load(Relaxed))) {
@@ -184,16 +158,11 @@ impl Database {
             }
             puts_in(writes, &load(slot)).next().is_some()
         };
-        if table.in_use().iter().any(is_hit) {
-            let mut set = table.all();
+        if self.in_use().iter().any(is_hit) {
+            let mut set = self.all();
             set.cut(|gap| puts_in(writes, gap));
-            table.replace(set.as_slice());
+            self.replace(set.as_slice());
         }
-    }
-
-    /// (M) Forgets all gaps (G3, G4).
-    pub(crate) fn forget_gaps(&self) {
-        self.gap_table().forget();
     }
 }
 

@@ -1,0 +1,116 @@
+//! Room for the next generation: what has to be freed, allocated or waited for before a freeze finds an arena.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+
+use super::Database;
+use super::generations::is_read_by;
+use super::slots::say_oldest;
+use crate::error::Result;
+use crate::ids::{Generation, SlotIndex};
+use crate::shm::layout::{ARENAS, TxnSlot, generation};
+use crate::sync::wait::Patience;
+
+/// What came of waiting for an arena.
+pub(crate) enum ArenaWait {
+    /// One is ready, or commits go into another one, or another transaction holds the writer's right and comes first.
+    LookAgain,
+    /// The caller's own snapshot holds one of them.
+    HeldByOwnSnapshot,
+    /// The wait is over; the oldest of those who hold them, for an error text.
+    HeldByReaders(String),
+}
+
+/// Longest sleep between two looks whether a reader has ended: readers wake nobody.
+const NAP_MAX: Duration = Duration::from_millis(10);
+/// Every so many looks someone dead may be among those who hold memtables.
+const LOOKS_PER_SWEEP: u32 = 10;
+
+impl Database {
+    /// Makes sure that a freeze will find an arena: frees merged ones and allocates disk space.
+    pub(crate) fn prepare_arena(&self) -> Result<bool> {
+        let gens = &self.control().generations;
+        let free = || -> [bool; ARENAS] {
+            std::array::from_fn(|i| gens[i].state.load(Relaxed) == generation::FREE)
+        };
+        let mut found = {
+            let _guard = self.lock_commit()?;
+            self.generations.free_merged(true);
+            free()
+        };
+        if found.iter().zip(gens).any(|(&free, g)| free && g.allocated.load(Acquire) != 0) {
+            return Ok(true);
+        }
+        if !found.contains(&true) {
+            // Dead processes pin nothing; the living give up history that only validation would want.
+            self.reap_dead()?;
+            let _guard = self.lock_commit()?;
+            self.generations.free_merged(false);
+            found = free();
+        }
+        for index in (0..ARENAS).filter(|&i| found[i]) {
+            // Where another process is at it, which may be stopped, the next will do.
+            if self.region().allocate_arena(index)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until the end of a reader's snapshot has freed an arena, for the caller in `me` or for others who wait: what one of them finds
+    /// freed all may use, and where the generation `full`, which has no room, no longer takes commits, the next one has been begun. If the
+    /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (R5).
+    pub(crate) fn wait_for_arena(
+        &self,
+        me: SlotIndex,
+        full: Generation,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<ArenaWait> {
+        let waited = self.wait_for_arena_while(me, full, patience);
+        self.slots.at(me).waiting_for.store(0, Relaxed);
+        waited
+    }
+
+    fn wait_for_arena_while(
+        &self,
+        me: SlotIndex,
+        full: Generation,
+        patience: &mut Patience<'_, '_>,
+    ) -> Result<ArenaWait> {
+        let word = &self.control().merge_word;
+        let is_in_the_way = |s: &TxnSlot| self.generations.merged().any(|slot| is_read_by(slot, s));
+        let mut over = false;
+        for look in 1u32.. {
+            let seen = word.load(Acquire);
+            let refused = {
+                let _guard = self.lock_commit()?;
+                let owner = self.control().right_owner.load(Relaxed);
+                self.generations.free_merged(false);
+                let is_full = self.generations.active_number() == full;
+                if !is_full || (owner != 0 && owner != me.word()) {
+                    return Ok(ArenaWait::LookAgain);
+                }
+                if self.generations.is_held_by_snapshot_of(me) {
+                    return Ok(ArenaWait::HeldByOwnSnapshot);
+                }
+                if owner == 0 { Vec::new() } else { self.right.refuse_waiters(is_in_the_way) }
+            };
+            self.right.wake(refused);
+            if self.generations.has_free_arena() && self.prepare_arena()? {
+                return Ok(ArenaWait::LookAgain);
+            }
+            let oldest = self.slots.oldest_of(is_in_the_way);
+            if over {
+                return Ok(ArenaWait::HeldByReaders(say_oldest(oldest)));
+            }
+            self.slots.at(me).waiting_for.store(oldest.map_or(0, |(who, _)| who.pid), Relaxed);
+            let nap = Duration::from_millis(look.into());
+            patience.sleep(word, seen, nap.min(NAP_MAX))?;
+            if look % LOOKS_PER_SWEEP == 0 {
+                self.reap_dead()?;
+            }
+            over = patience.is_over();
+        }
+        unreachable!("the loop ends by returning")
+    }
+}
