@@ -147,8 +147,8 @@ impl Conn {
     }
 
     fn reserve_both_rights(&mut self) -> bool {
-        if self.mode == Some(WriteMode::Queued) {
-            return self.has_right && self.reserve_exclusive();
+        if self.state.mode() == Some(WriteMode::Queued) {
+            return self.state.has_right() && self.reserve_exclusive();
         }
         let soon_over = self.bulk.after_large && self.bulk.after_short;
         if !soon_over || !self.take_right_at_once() {
@@ -158,7 +158,7 @@ impl Conn {
         let newest = self.db.control().visible_ts.load(Acquire);
         let is_newest = self.snapshot.as_ref().is_some_and(|s| s.ts.get() == newest);
         if is_newest && self.reserve_exclusive() {
-            self.mode = Some(WriteMode::Queued);
+            self.state.become_writer(WriteMode::Queued);
             return true;
         }
         self.give_right_back();

@@ -163,7 +163,7 @@ impl Conn {
     /// As [`Conn::commit_prepare`], also for a transaction that has written nothing yet.
     pub(crate) fn commit_prepare_always(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
-        if self.has_right {
+        if self.state.has_right() {
             return Ok(());
         }
         self.take_right_to_commit(wait)?;
@@ -194,8 +194,8 @@ impl Conn {
             }
         };
         self.db.right.wake(committed.wake);
-        self.has_right = false;
-        if self.mode == Some(super::WriteMode::Optimistic) {
+        self.state.set_right(false);
+        if self.state.mode() == Some(super::WriteMode::Optimistic) {
             self.note_turn_committed();
         }
         self.note_own_commit(committed.ts, Some(committed.end));
@@ -258,7 +258,7 @@ impl Conn {
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
         witness::prepare();
-        let took_right_before = self.has_right;
+        let took_right_before = self.state.has_right();
         let mut room = Room::begin();
         let mut first_pass = None;
         let mut passes = 0;
@@ -312,7 +312,7 @@ impl Conn {
     /// wait.
     fn pass_again(&mut self, passes: &mut u32, most: u32, wait: &mut Wait<'_>) -> Result<()> {
         *passes += 1;
-        if *passes > most && !self.has_right {
+        if *passes > most && !self.state.has_right() {
             self.take_right_to_commit(wait)?;
         }
         Ok(())
@@ -430,7 +430,7 @@ impl Conn {
         first_pass: Option<FirstPass>,
     ) -> Result<Result<(), Blocked>> {
         let Some(snapshot) = &self.snapshot else { return Ok(Ok(())) };
-        if self.mode == Some(super::WriteMode::Queued) {
+        if self.state.mode() == Some(super::WriteMode::Queued) {
             return Ok(Ok(()));
         }
         self.check_history()?;

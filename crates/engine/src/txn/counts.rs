@@ -37,7 +37,8 @@ pub(crate) struct Counts {
 
 impl Conn {
     fn counted_state(&self, root: Root) -> Option<State> {
-        let snapshot = self.snapshot.as_ref().filter(|s| !s.resting && !self.exclusive)?;
+        let snapshot =
+            self.snapshot.as_ref().filter(|s| !s.resting && !self.state.is_exclusive())?;
         // Without own writes it does not matter how many there have been.
         let own = if self.writes.has_root(root) { self.writes.root_version(root) } else { 0 };
         let base = (snapshot.base_generation.get(), snapshot.base_cookie);

@@ -84,10 +84,14 @@ impl Conn {
     /// As for [`Conn::write_begin`]; Busy also when readers hold the memtables it needs. The transaction is then
     /// what it was before. `RenewSnapshot`.
     pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        if self.exclusive {
+        if self.state.is_exclusive() {
             return Ok(());
         }
-        let now = Before { mode: self.mode, had_right: self.has_right, since: Instant::now() };
+        let now = Before {
+            mode: self.state.mode(),
+            had_right: self.state.has_right(),
+            since: Instant::now(),
+        };
         let before = *self.before_exclusive.get_or_insert(now);
         let timeout = wait.timeout;
         wait.timeout = timeout.saturating_sub(before.since.elapsed());
@@ -104,14 +108,14 @@ impl Conn {
         self.before_exclusive = None;
         if begun.is_err() {
             // What was read has been validated up to the snapshot, which has moved with it.
-            self.mode = before.mode;
+            self.state.go_back_to(before.mode);
             if !before.had_right {
                 self.give_right_back();
             }
             self.relax_pin();
             return begun;
         }
-        self.exclusive = true;
+        self.state.become_exclusive();
         self.stamped = None;
         self.replayed = Size::default();
         if let Some(snapshot) = &mut self.snapshot {
@@ -126,11 +130,11 @@ impl Conn {
 
     /// Takes the right, turning an optimistic transaction into a queued one.
     fn become_writer(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        if self.mode != Some(WriteMode::Optimistic) {
+        if self.state.mode() != Some(WriteMode::Optimistic) {
             return self.write_begin(WriteMode::Queued, wait);
         }
         self.commit_prepare_always(wait)?;
-        self.mode = Some(WriteMode::Queued);
+        self.state.become_writer(WriteMode::Queued);
         Ok(())
     }
 
@@ -289,7 +293,7 @@ impl Conn {
     /// After the stock commit or rollback: lets the others go on. If it is not `committed` for sure the header of the
     /// base says whether it is (E2); a stamped transaction that is not there is buried.
     pub fn exclusive_end(&mut self, committed: bool) {
-        if !std::mem::take(&mut self.exclusive) {
+        if !self.state.end_exclusive() {
             return;
         }
         crash_point!("exclusive.committed");
@@ -309,7 +313,7 @@ impl Conn {
             // Whoever needs the rights next finds out.
             Err(_) => {
                 self.db.leave_behind(self.slot);
-                self.has_right = false;
+                self.state.set_right(false);
             }
         }
         crash_point!("exclusive.settled");

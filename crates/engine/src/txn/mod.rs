@@ -4,18 +4,7 @@
 //! snapshot, what it has read and what it has written. It is used by one thread
 //! at a time.
 //!
-//! States
-//!
-//! | state | snapshot | right | writes | leaves by |
-//! |---|---|---|---|---|
-//! | idle | - | - | - | `pin`, `write_begin(Queued)` |
-//! | reading | yes | - | - | `write_begin`, `snapshot_end` |
-//! | optimistic | yes | - | private | `commit`, `rollback` |
-//! | queued writer | yes (may come after) | held | private | `commit`, `rollback`, `exclusive_begin` |
-//! | doomed | yes | - | private, never committed | `rollback` |
-//! | prepared | yes | held | in the log, undecided | see prepared.rs |
-//! | exclusive | - | held, and merge | on SQLite's own path | `exclusive_end` |
-//! | exclusive, prepared | - | held, and merge | their pages beside the base, undecided | `exclusive_end`; see prepared_pages.rs |
+//! What it is as a writer, and what leads from where to where: [`state`]. A part in a transaction over several files: [`part`].
 //!
 //! Invariants
 //! - X1 (T4) What was read stays in the read set until the transaction ends, whatever savepoints do.
@@ -38,12 +27,14 @@ mod row_reads;
 pub(crate) mod rowid;
 mod shown;
 pub mod snapshot;
+mod state;
 pub(crate) mod tickets;
 mod turns;
 mod validate;
 mod write_map;
 pub mod write_set;
 
+use self::state::State;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -99,10 +90,7 @@ pub struct Conn {
     /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: commit::WalWait,
-    pub(crate) mode: Option<WriteMode>,
-    pub(crate) has_right: bool,
-    pub(crate) doomed: bool,
-    pub(crate) exclusive: bool,
+    pub(crate) state: State,
     /// Set while becoming exclusive takes several calls.
     pub(crate) before_exclusive: Option<exclusive::Before>,
     /// The exclusive transaction may have written its commit.
@@ -146,10 +134,7 @@ impl Conn {
             snapshot: None,
             renews: false,
             wal_wait: commit::WalWait::default(),
-            mode: None,
-            has_right: false,
-            doomed: false,
-            exclusive: false,
+            state: State::IDLE,
             before_exclusive: None,
             stamped: None,
             replayed: Size::default(),
@@ -182,7 +167,7 @@ impl Conn {
 
     /// How this transaction writes; `None` while it only reads.
     pub fn write_mode(&self) -> Option<WriteMode> {
-        self.mode
+        self.state.mode()
     }
 
     /// True from the moment on in which the fence is in the database file itself.
@@ -192,12 +177,12 @@ impl Conn {
 
     /// True after a conflict, until the rollback.
     pub fn is_doomed(&self) -> bool {
-        self.doomed
+        self.state.is_doomed()
     }
 
     /// True on SQLite's own path.
     pub fn is_exclusive(&self) -> bool {
-        self.exclusive
+        self.state.is_exclusive()
     }
 
     /// Changes whenever the snapshot moved under open cursors.
@@ -217,7 +202,7 @@ impl Conn {
     /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of fencing.
     pub fn write_begin(&mut self, mode: WriteMode, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
-        if self.mode.is_some() {
+        if self.state.mode().is_some() {
             return Ok(());
         }
         self.db.check_fork()?;
@@ -230,7 +215,7 @@ impl Conn {
             // Nothing was written yet: after a conflict it may go on reading, as in stock SQLite.
             WriteMode::Queued => self.write_from_now(wait)?,
         }
-        self.mode = Some(mode);
+        self.state.become_writer(mode);
         Ok(())
     }
 
@@ -248,7 +233,7 @@ impl Conn {
     }
 
     pub(crate) fn refuse_doomed(&self) -> Result<()> {
-        match (&self.conflict, self.doomed) {
+        match (&self.conflict, self.state.is_doomed()) {
             (Some(conflict), true) => Err(Error::Conflict(conflict.clone())),
             (None, true) => Err(Error::Conflict(Box::default())),
             _ => Ok(()),
@@ -258,8 +243,8 @@ impl Conn {
     /// Remembers a conflict for error texts and `plait_conflicts`, and dooms a transaction that has written (X3).
     pub(crate) fn note_conflict(&mut self, e: Error) -> Error {
         if let Error::Conflict(conflict) = &e {
-            self.doomed = self.mode.is_some();
-            if self.mode == Some(WriteMode::Optimistic) && !conflict.is_exclusive {
+            self.state.doom();
+            if self.state.mode() == Some(WriteMode::Optimistic) && !conflict.is_exclusive {
                 self.note_turn_lost();
             }
             self.db.record_conflict(self.txn, conflict);
@@ -273,14 +258,14 @@ impl Conn {
     /// Waits for the writer's right.
     pub(crate) fn take_right(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.db.acquire_right(self.slot, wait)?;
-        self.has_right = true;
+        self.state.set_right(true);
         Ok(())
     }
 
     /// Takes the writer's right if it is free.
     fn take_right_at_once(&mut self) -> bool {
-        self.has_right = matches!(self.db.try_take_right(self.slot), Ok(true));
-        self.has_right
+        self.state.set_right(matches!(self.db.try_take_right(self.slot), Ok(true)));
+        self.state.has_right()
     }
 
     /// As [`Conn::take_right`], for a transaction that is about to commit: sent away because somebody waits for the end of its snapshot (R5),
@@ -316,10 +301,10 @@ impl Conn {
     }
 
     pub(crate) fn give_right_back(&mut self) {
-        self.has_right = false;
+        self.state.set_right(false);
         // The owner word tells (R3), also where an error or a panic came before the flag.
         self.db.release_right(self.slot);
-        if self.mode == Some(WriteMode::Optimistic) {
+        if self.state.mode() == Some(WriteMode::Optimistic) {
             // It goes on, and others choose rowids by it (rowid.rs).
             self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
         }
@@ -338,7 +323,7 @@ impl Conn {
 
     /// Reads need no record while nothing can change (X2).
     fn records_reads(&self) -> bool {
-        !self.has_right && !self.exclusive && !self.doomed
+        self.state.records_reads()
     }
 
     /// Records that `key` was looked up, whether it was there or not.
@@ -365,7 +350,7 @@ impl Conn {
     /// Refuses writes outside a write transaction, past the budget (T7), and those of a lone bulk load (bulk.rs).
     fn admit(&mut self, key: &[u8], rec_len: usize) -> Result<()> {
         self.refuse_doomed()?;
-        debug_assert!(self.mode.is_some(), "a write outside a write transaction");
+        debug_assert!(self.state.mode().is_some(), "a write outside a write transaction");
         let ops = self.writes.frame_bytes() + write_set::OP_HEADER_BYTES + key.len() + rec_len;
         // Many small entries cost more in a memtable than in the log.
         let bytes = ops + self.writes.len() * NODE_OVERHEAD_BYTES;
@@ -426,7 +411,7 @@ impl Conn {
 
     /// Discards all writes and gives the right back; the snapshot stays.
     pub fn rollback(&mut self) -> Result<()> {
-        if self.exclusive {
+        if self.state.is_exclusive() {
             // `exclusive_end` gives back what it holds, once it is known what became of it.
             return Ok(());
         }
@@ -443,16 +428,13 @@ impl Conn {
 
     /// The transaction is over as a writer; forgets what it read.
     pub(crate) fn end_writing(&mut self) {
-        self.mode = None;
-        self.doomed = false;
+        self.state.end_writing();
         self.before_exclusive = None;
-        if !self.exclusive {
-            // One that was reserved and never used.
-            self.db.disown_merge(self.slot);
-        }
+        // One that was reserved and never used.
+        self.db.disown_merge(self.slot);
         self.reads.clear();
         let slot = self.db.slots.at(self.slot);
-        if !self.has_right {
+        if !self.state.has_right() {
             slot.state.store(slot.resting_state(), Relaxed);
         }
         self.txn = TxnId::ZERO;
@@ -495,7 +477,7 @@ impl Drop for Conn {
         let db = self.db.clone();
         let _slot = db.give_back_later(self.slot);
         self.end_notify();
-        if self.exclusive {
+        if self.state.is_exclusive() {
             self.exclusive_end(false);
         }
         self.writes.clear();

@@ -128,7 +128,7 @@ impl OwnGaps {
 
 impl Conn {
     fn gap_view(&self) -> Option<View> {
-        let snapshot = self.snapshot.as_ref().filter(|_| !self.exclusive)?;
+        let snapshot = self.snapshot.as_ref().filter(|_| !self.state.is_exclusive())?;
         Some((self.view, snapshot.ts.get(), self.writes.taken_back()))
     }
 
@@ -149,7 +149,7 @@ impl Conn {
     pub(crate) fn end_of_known_gap(&self, root: Root, key: &[u8], forward: bool) -> Option<Bound> {
         let snapshot = self.snapshot.as_ref()?;
         let own = self.own_gaps.borrow_mut().end(self.gap_view(), root, key, forward);
-        if snapshot.resting || self.exclusive {
+        if snapshot.resting || self.state.is_exclusive() {
             return own;
         }
         let shared = self

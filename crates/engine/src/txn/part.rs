@@ -62,12 +62,12 @@ impl Conn {
             return Ok(());
         }
         let now = Part {
-            mode: self.mode,
-            took_right: !self.has_right,
+            mode: self.state.mode(),
+            took_right: !self.state.has_right(),
             is_prepared: false,
             is_decided: false,
         };
-        if self.exclusive {
+        if self.state.is_exclusive() {
             self.part = Some(now);
             return self.reserve_for_pages();
         }
@@ -77,7 +77,7 @@ impl Conn {
         self.start_transaction();
         let part = *self.part.get_or_insert(now);
         let begun = self.commit_prepare_always(wait).and_then(|()| {
-            self.mode = Some(WriteMode::Queued);
+            self.state.become_writer(WriteMode::Queued);
             // Nothing of a bulk load's: merges must go on.
             self.db.disown_merge(self.slot);
             self.db.log()?;
@@ -102,12 +102,12 @@ impl Conn {
             return;
         }
         self.part = None;
-        if self.exclusive {
+        if self.state.is_exclusive() {
             // It has its rights from before.
             return;
         }
-        if self.mode.is_some() {
-            self.mode = part.mode;
+        if self.state.mode().is_some() {
+            self.state.go_back_to(part.mode);
         }
         if part.took_right {
             self.give_right_back();
@@ -163,7 +163,8 @@ impl Conn {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let Some(mut part) = self.part.filter(|part| !part.is_prepared && self.has_right) else {
+        let Some(mut part) = self.part.filter(|part| !part.is_prepared && self.state.has_right())
+        else {
             return Err(Error::Misuse("a part that has not been begun cannot be prepared".into()));
         };
         let name = self.refer_to(super_journal)?;
@@ -248,7 +249,7 @@ impl Conn {
         let Some(part) = self.part.take().filter(|part| part.is_prepared) else {
             return self.commit_nothing(sync);
         };
-        debug_assert!(part.is_prepared && self.has_right, "K1");
+        debug_assert!(part.is_prepared && self.state.has_right(), "K1");
         crash_point!("several.decided");
         let db = self.db.clone();
         let resolved = db.resolve(self.ops(), self.txn.get());
@@ -285,7 +286,7 @@ impl Conn {
         let Some(part) = self.part.take() else { return };
         let db = self.db.clone();
         if !part.is_prepared {
-            if self.has_right {
+            if self.state.has_right() {
                 db.forget_unprepared();
             }
             return;

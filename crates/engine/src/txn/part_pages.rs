@@ -54,7 +54,9 @@ impl Conn {
     ) -> Result<()> {
         self.refuse_doomed()?;
         self.db.check_fork()?;
-        let begun = self.part.filter(|part| !part.is_prepared && self.exclusive && self.has_right);
+        let begun = self.part.filter(|part| {
+            !part.is_prepared && self.state.is_exclusive() && self.state.has_right()
+        });
         let Some(mut part) = begun else {
             return Err(Error::Misuse("a part that has not been begun cannot be prepared".into()));
         };

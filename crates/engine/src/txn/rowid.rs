@@ -42,7 +42,7 @@ struct View {
 
 impl Conn {
     fn table_view(&self, root: Root) -> Option<View> {
-        let snapshot = self.snapshot.as_ref().filter(|_| !self.exclusive)?;
+        let snapshot = self.snapshot.as_ref().filter(|_| !self.state.is_exclusive())?;
         self.writes.has_root(root).then(|| View {
             root,
             number: self.view,

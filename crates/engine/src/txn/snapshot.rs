@@ -145,9 +145,12 @@ impl Conn {
         };
         slot.snapshot.store(ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
-        if !self.has_right {
-            let state =
-                if self.mode.is_some() { txn_state::OPTIMISTIC } else { txn_state::READING };
+        if !self.state.has_right() {
+            let state = if self.state.mode().is_some() {
+                txn_state::OPTIMISTIC
+            } else {
+                txn_state::READING
+            };
             slot.state.store(state, Relaxed);
         }
         self.count_view(ts.get(), snapshot.resting.then_some(snapshot.base_cookie));
@@ -157,7 +160,7 @@ impl Conn {
 
     /// S6: the next snapshot goes on for the one there is.
     pub(super) fn renew(&mut self) -> Error {
-        self.renews = !self.has_right;
+        self.renews = !self.state.has_right();
         Error::RenewSnapshot
     }
 
@@ -175,7 +178,7 @@ impl Conn {
         self.snapshot = None;
         self.renews = false;
         self.wal_wait = super::commit::WalWait::default();
-        if self.mode.is_none() {
+        if self.state.mode().is_none() {
             self.reads.clear();
             self.txn = crate::ids::TxnId::ZERO;
         }
@@ -184,7 +187,7 @@ impl Conn {
         slot.pin_high.store(NO_PIN, Relaxed);
         slot.snapshot.store(u64::MAX, Relaxed);
         slot.pin_low.store(NO_PIN, UNPINS);
-        if !self.has_right && self.mode.is_none() {
+        if !self.state.has_right() && self.state.mode().is_none() {
             slot.state.store(txn_state::IDLE, Relaxed);
         }
         // If this fails for good the database is poisoned, and the next call says so.

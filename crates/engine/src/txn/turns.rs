@@ -54,7 +54,7 @@ impl Contention {
 impl Conn {
     /// Before an optimistic transaction takes its snapshot.
     pub(crate) fn await_turn(&mut self) {
-        if self.contention.due == 0 || self.contention.has_turn || self.has_right {
+        if self.contention.due == 0 || self.contention.has_turn || self.state.has_right() {
             return;
         }
         let db = &self.db;

@@ -1,0 +1,177 @@
+//! What a connection's transaction is, as far as writing goes.
+//!
+//! | state | the writer's right | begins by | leaves by |
+//! |---|---|---|---|
+//! | reading, or idle without a snapshot | only on the way to the next line but one, within a call | - | `write_begin` |
+//! | optimistic | while it commits, or from `commit_prepare` on | `write_begin(Optimistic)` | `commit`, `rollback`; becomes queued for a part of several files, or to be exclusive |
+//! | queued | held until its commit passes it on | `write_begin(Queued)` | `commit`, `rollback`, `exclusive_begin` |
+//! | exclusive | held, with the right to merge | `exclusive_begin` | `exclusive_end` |
+//! | doomed | as when it was refused | a conflict of one that has begun to write | `rollback` |
+//!
+//! A part in a transaction over several files ([`part`](super::part)) is beside that: its author is queued or exclusive.
+//!
+//! What is said of the right here is what its connection knows. Who has it says the owner word (R3 in database/right.rs); a slot gives it
+//! back whatever is said here.
+
+use super::WriteMode;
+
+/// See the module's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Reading { has_right: bool },
+    Writing { mode: WriteMode, has_right: bool },
+    Exclusive { has_right: bool },
+    Doomed { mode: WriteMode, has_right: bool },
+}
+
+impl State {
+    pub(crate) const IDLE: State = State::Reading { has_right: false };
+
+    /// How it writes, or was going to; `None` while it only reads.
+    pub(crate) fn mode(self) -> Option<WriteMode> {
+        match self {
+            State::Reading { .. } => None,
+            State::Writing { mode, .. } | State::Doomed { mode, .. } => Some(mode),
+            State::Exclusive { .. } => Some(WriteMode::Queued),
+        }
+    }
+
+    pub(crate) fn has_right(self) -> bool {
+        match self {
+            State::Reading { has_right }
+            | State::Writing { has_right, .. }
+            | State::Exclusive { has_right }
+            | State::Doomed { has_right, .. } => has_right,
+        }
+    }
+
+    pub(crate) fn is_exclusive(self) -> bool {
+        matches!(self, State::Exclusive { .. })
+    }
+
+    pub(crate) fn is_doomed(self) -> bool {
+        matches!(self, State::Doomed { .. })
+    }
+
+    /// Nothing that is read can matter to a commit: it cannot change (X2), or there will be none.
+    pub(crate) fn records_reads(self) -> bool {
+        match self {
+            State::Reading { has_right } | State::Writing { has_right, .. } => !has_right,
+            State::Exclusive { .. } | State::Doomed { .. } => false,
+        }
+    }
+
+    /// The right was taken, or given back.
+    pub(crate) fn set_right(&mut self, held: bool) {
+        match self {
+            State::Reading { has_right }
+            | State::Writing { has_right, .. }
+            | State::Exclusive { has_right }
+            | State::Doomed { has_right, .. } => *has_right = held,
+        }
+    }
+
+    /// Begins to write, or goes on with the right that it has got.
+    pub(crate) fn become_writer(&mut self, mode: WriteMode) {
+        let has_right = self.has_right();
+        debug_assert!(
+            matches!(self, State::Reading { .. } | State::Writing { .. }),
+            "{self:?} becomes {mode:?}"
+        );
+        debug_assert!(has_right || mode == WriteMode::Optimistic, "queued without the right");
+        *self = State::Writing { mode, has_right };
+    }
+
+    /// What it was going to become has failed: it is again what it was, doomed if that was for a conflict.
+    pub(crate) fn go_back_to(&mut self, mode: Option<WriteMode>) {
+        let has_right = self.has_right();
+        debug_assert!(!self.is_exclusive(), "an exclusive transaction goes back to {mode:?}");
+        *self = match (mode, self.is_doomed()) {
+            (Some(mode), true) => State::Doomed { mode, has_right },
+            (Some(mode), false) => State::Writing { mode, has_right },
+            (None, is_doomed) => {
+                debug_assert!(!is_doomed, "who only reads is not doomed");
+                State::Reading { has_right }
+            }
+        };
+    }
+
+    /// Both rights are held, and the base alone is the database.
+    pub(crate) fn become_exclusive(&mut self) {
+        let queued = State::Writing { mode: WriteMode::Queued, has_right: true };
+        debug_assert_eq!(*self, queued, "becomes exclusive");
+        *self = State::Exclusive { has_right: self.has_right() };
+    }
+
+    /// SQLite's own commit or rollback is over; false if it was not exclusive.
+    pub(crate) fn end_exclusive(&mut self) -> bool {
+        let State::Exclusive { has_right } = *self else { return false };
+        *self = State::Writing { mode: WriteMode::Queued, has_right };
+        true
+    }
+
+    /// A conflict: who has begun to write commits nothing any more (X3), who only reads goes on.
+    pub(crate) fn doom(&mut self) {
+        debug_assert!(!self.is_exclusive(), "an exclusive transaction is refused");
+        if let State::Writing { mode, has_right } = *self {
+            *self = State::Doomed { mode, has_right };
+        }
+    }
+
+    /// It writes no more; the right, if it has it, is given back next.
+    pub(crate) fn end_writing(&mut self) {
+        debug_assert!(!self.is_exclusive(), "an exclusive transaction ends by `exclusive_end`");
+        *self = State::Reading { has_right: self.has_right() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_dooms_who_has_begun_to_write_and_nobody_else() {
+        let mut state = State::IDLE;
+        state.doom();
+        assert_eq!(state, State::IDLE);
+        state.become_writer(WriteMode::Optimistic);
+        state.set_right(true);
+        state.doom();
+        assert!(state.is_doomed() && state.has_right() && !state.records_reads());
+        assert_eq!(state.mode(), Some(WriteMode::Optimistic));
+        state.end_writing();
+        state.set_right(false);
+        assert_eq!(state, State::IDLE);
+    }
+
+    #[test]
+    fn who_fails_to_become_exclusive_is_what_it_was_and_stays_doomed() {
+        let mut state = State::IDLE;
+        state.become_writer(WriteMode::Optimistic);
+        state.set_right(true);
+        state.become_writer(WriteMode::Queued);
+        state.go_back_to(Some(WriteMode::Optimistic));
+        assert_eq!(state, State::Writing { mode: WriteMode::Optimistic, has_right: true });
+        state.doom();
+        state.go_back_to(Some(WriteMode::Optimistic));
+        assert!(state.is_doomed());
+    }
+
+    #[test]
+    fn only_who_has_both_rights_becomes_exclusive() {
+        let mut state = State::IDLE;
+        state.set_right(true);
+        state.become_writer(WriteMode::Queued);
+        state.become_exclusive();
+        assert!(state.is_exclusive() && state.mode() == Some(WriteMode::Queued));
+        assert!(state.end_exclusive() && !state.end_exclusive());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "queued without the right")]
+    fn nobody_is_queued_without_the_right() {
+        let mut state = State::IDLE;
+        state.become_writer(WriteMode::Queued);
+    }
+}
