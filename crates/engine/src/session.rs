@@ -134,7 +134,7 @@ pub(crate) fn begin(
         return Err(Error::Left);
     }
     check_generation(path, header.generation)?;
-    let header = settle(path, base, header)?;
+    let header = bring_to_rest(path, base, header)?;
     set_up(region, &header)?;
     region.publish(identity)
 }
@@ -184,7 +184,7 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
 }
 
 /// Brings base and log to rest: what the table says for shared memory that is not trusted.
-fn settle(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
+fn bring_to_rest(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
     if header.fenced {
         let alone = claim_log(path, true)?;
         let header = replay(path, base, header)?;

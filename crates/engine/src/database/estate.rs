@@ -30,12 +30,12 @@ use crate::ids::SlotIndex;
 use crate::shm::layout::{fence, owes, owner, txn_state};
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
-struct Heir<'a> {
+struct Settler<'a> {
     db: &'a Database,
     slot: SlotIndex,
 }
 
-impl Drop for Heir<'_> {
+impl Drop for Settler<'_> {
     fn drop(&mut self) {
         self.db.leave_behind(self.slot);
         self.db.slots.free(self.slot);
@@ -59,17 +59,17 @@ impl Database {
         if !owner::is_unsettled(word.load(Relaxed)) {
             return Ok(());
         }
-        let heir = Heir { db: self, slot: self.slots.claim()? };
-        if !self.inherit(heir.slot)? {
+        let settler = Settler { db: self, slot: self.slots.claim()? };
+        if !self.inherit(settler.slot)? {
             return Ok(());
         }
-        let settled = self.settle_dead_merge(heir.slot);
+        let settled = self.settle_dead_merge(settler.slot);
         if settled.as_ref().is_err_and(leaves_doubt) {
             self.poison();
         }
         if settled.is_ok() || self.log_shared().is_in_doubt() {
-            self.disown_merge(heir.slot);
-            self.release_right(heir.slot);
+            self.disown_merge(settler.slot);
+            self.release_right(settler.slot);
         }
         settled
     }
@@ -177,12 +177,12 @@ impl Database {
         let _guard = self.lock_commit_even_if_poisoned()?;
         self.generations.settle_base(&header, exclusive && header.generation.get() == active);
         // A fence that the dead process did not finish is finished by whoever writes next.
-        self.settle_rest(&header);
+        self.note_rest(&header);
         Ok(())
     }
 
     /// (M) Notes that the base is at rest although whoever unfenced it did not live to say so here.
-    pub(crate) fn settle_rest(&self, header: &BaseHeader) {
+    pub(crate) fn note_rest(&self, header: &BaseHeader) {
         if !header.fenced {
             // Relaxed: a session at rest promises nothing.
             self.control().fence.store(fence::RESTING, Relaxed);

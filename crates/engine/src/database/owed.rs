@@ -14,7 +14,7 @@
 //! - Z1 A slot's connection sets its bits, without the mutex; the owner of the mutex clears them after it has done what they say,
 //!   which may be done twice.
 //! - Z2 `Control.owed` is set after the bits and cleared before they are looked at. If who has cleared it dies before it has looked
-//!   at all slots, its heir does.
+//!   at all slots, the next owner of the mutex does.
 //! - Z3 While its slot owes something a connection has neither a place in the queue nor, as far as it is concerned, a right: for
 //!   either it needs the mutex, and before it gets that nothing is owed any more. A slot that owes is not free.
 //! - Z4 Whoever waits for a right looks at `owed` every TICK, so that what is owed is done soon after the mutex is free.

@@ -7,7 +7,7 @@
 //! | `prepared_end` | `right_owner` | meaning |
 //! |---|---|---|
 //! | 0 | any | nothing is prepared |
-//! | the end of the log | a living slot | its author, or an heir of his, is about to resolve it |
+//! | the end of the log | a living slot | its author, or who resolves it after him, is about to resolve it |
 //! | the end of the log | a dead slot | the next reaper turns it into the next line |
 //! | the end of the log | `UNSETTLED_PREPARED` | whoever needs the right, or wants to read, resolves it |
 //! | the end of the log | `UNSETTLED` | the same, of an exclusive transaction (estate.rs) |
@@ -42,9 +42,9 @@ use crate::shm::layout::{Layout, owner, txn_state};
 use crate::sync::mutex::Guard;
 
 /// How long a reader waits for who resolves what a dead author has left; he is done in a moment if he is not stopped.
-const HEIR_PATIENCE: Duration = Duration::from_secs(3);
+const RESOLVER_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks whether he is.
-const HEIR_NAP: Duration = Duration::from_millis(1);
+const RESOLVER_NAP: Duration = Duration::from_millis(1);
 
 /// A frame that resolved a prepared transaction.
 pub(crate) struct Resolved {
@@ -63,12 +63,12 @@ pub(crate) struct Found {
 }
 
 /// A slot that resolves what a dead author has prepared. Whatever ends it, what is not resolved is left for the next.
-struct Heir<'a> {
+struct Resolver<'a> {
     db: &'a Database,
     slot: SlotIndex,
 }
 
-impl Drop for Heir<'_> {
+impl Drop for Resolver<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.db.poison();
@@ -234,21 +234,21 @@ impl Database {
                 if tried.is_err() || !self.region().layout().has_unresolved() {
                     break;
                 }
-            } else if !self.is_heir(owner) || self.is_withheld() {
+            } else if !self.resolves_for_dead(owner) || self.is_withheld() {
                 // Its author lives, and nobody was told of it; or it is known that it fails.
                 break;
             }
             // K10: somebody else is at it.
-            if begun.elapsed() >= HEIR_PATIENCE {
+            if begun.elapsed() >= RESOLVER_PATIENCE {
                 return Err(self.say_inherited(owner));
             }
-            std::thread::sleep(HEIR_NAP);
+            std::thread::sleep(RESOLVER_NAP);
         }
         if self.is_withheld() { Err(self.say_withheld(tried.err())) } else { Ok(()) }
     }
 
     /// Whether the holder of the right resolves, or settles, what somebody dead has left: it has no transaction of its own.
-    fn is_heir(&self, owner: u32) -> bool {
+    fn resolves_for_dead(&self, owner: u32) -> bool {
         SlotIndex::from_word(owner).is_some_and(|slot| self.slots.at(slot).txn.load(Relaxed) == 0)
     }
 
@@ -298,14 +298,14 @@ impl Database {
         if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
             return Ok(());
         }
-        let heir = Heir { db: self, slot: self.slots.claim()? };
+        let resolver = Resolver { db: self, slot: self.slots.claim()? };
         let found = {
             let guard = self.lock_commit()?;
             if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
                 return Ok(());
             }
-            word.store(heir.slot.word(), Relaxed);
-            self.slots.at(heir.slot).state.store(txn_state::WRITER, Relaxed);
+            word.store(resolver.slot.word(), Relaxed);
+            self.slots.at(resolver.slot).state.store(txn_state::WRITER, Relaxed);
             if !self.region().layout().has_unresolved() {
                 return Ok(());
             }

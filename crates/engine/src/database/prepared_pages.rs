@@ -19,7 +19,7 @@
 //! | with P | both, as of any exclusive transaction: `UNSETTLED`, `UNSETTLED_EXCLUSIVE` | whoever needs one of them, or wants to read, settles by the table above |
 //!
 //! Invariants, beside K1 to K5
-//! - K6 With P the author has both rights until it is resolved, and then his heir has: nobody else writes to the base or to the log. So the
+//! - K6 With P the author has both rights until it is resolved, and then who settles it has: nobody else writes to the base or to the log. So the
 //!   pages go over the base that they were made of (G2), however often it is begun.
 //! - K7 The base has the commit on disk before the pages and the reference go, whatever `synchronous` says.
 //! - K8 P is of the active generation, which has no rows. When the base has its stamp the next one begins, and P's log space is given
@@ -105,7 +105,7 @@ impl Database {
             let _guard = self.lock_commit_even_if_poisoned()?;
             let active = self.generations.active_generation().number.load(Acquire);
             self.generations.settle_base(&header, header.generation.get() == active);
-            // Last: until then a death makes the heir do this again. Release, for readers without the mutex.
+            // Last: until then a death makes the next one do this again. Release, for readers without the mutex.
             self.control().prepared_end.store(0, Release);
         }
         crash_point!("several.resolved");

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Invariants
-//! - B1 `commits` counts a commit before anybody can append a frame after it: its author, or the heir of its dead
-//!   author, holds the writer's right until then.
+//! - B1 `commits` counts a commit before anybody can append a frame after it: its author, or who settles it after his
+//!   death, holds the writer's right until then.
 //! - B2 No byte of a frame is handed to the file before `durable` has reached what `commits` was when, or after, the frame was
 //!   published.
 //! - B3 A failed sync of the WAL while `durable < commits` stops the log (C4): what was lost is not known, and no later

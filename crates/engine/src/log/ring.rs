@@ -136,7 +136,7 @@ impl Ring {
     ) -> Result<(Lsn, Lsn), AppendError> {
         self.assert_committing(commit);
         let shared = self.shared();
-        let plan = self.plan(purpose, head.generation, frame_len)?;
+        let plan = self.claim_place(purpose, head.generation, frame_len)?;
         // Before the bytes: should this process be killed while copying, the next holder of the mutex knows what is
         // gone. It only grows, since a killed committer may have copied a longer frame than this one.
         shared.commit.reserved_end.fetch_max(plan.end.get(), SeqCst);
@@ -193,7 +193,8 @@ impl Ring {
         if prepared == whole { Ok(()) } else { Err(AppendError::NeedsBytes(whole)) }
     }
 
-    fn plan(
+    /// Finds a place for a frame and makes the segments and the window ready for it.
+    fn claim_place(
         &self,
         purpose: Purpose<'_>,
         generation: Generation,

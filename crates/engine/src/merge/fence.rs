@@ -72,7 +72,7 @@ impl Database {
     pub(crate) fn finish_own_fence(&self, header: &BaseHeader) -> Result<()> {
         self.with_base(|base| base.raise_fence())?;
         let _guard = self.lock_commit()?;
-        self.settle_fence(header);
+        self.note_own_fence(header);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Database {
     }
 
     /// (M) Notes a fence that is in the base, and in the database file, although its author did not live to say so here.
-    pub(crate) fn settle_fence(&self, header: &BaseHeader) {
+    pub(crate) fn note_own_fence(&self, header: &BaseHeader) {
         let c = self.control();
         if header.fenced
             && header.salt == c.salt.load(Relaxed)
@@ -157,7 +157,7 @@ impl Database {
         if header.fenced {
             let _guard = self.lock_commit()?;
             self.set_log_retired(false);
-            self.settle_fence(&header);
+            self.note_own_fence(&header);
         }
         Ok(())
     }

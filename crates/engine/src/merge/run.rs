@@ -33,7 +33,7 @@ impl MergeRight<'_> {
             self.make_durable(&frozen)?;
             self.apply(&frozen, last.1)?;
             crash_point!("merge.committed");
-            self.settle_merge(last.1)?;
+            self.note_merged(last.1)?;
             pace.reached();
             crash_point!("merge.settled");
         }
@@ -127,7 +127,7 @@ impl MergeRight<'_> {
         })
     }
 
-    fn settle_merge(&self, through: u32) -> Result<()> {
+    fn note_merged(&self, through: u32) -> Result<()> {
         let header = BaseHeader { generation: Generation::new(through), ..BaseHeader::default() };
         {
             let _guard = self.db.lock_commit()?;

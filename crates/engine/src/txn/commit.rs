@@ -203,7 +203,7 @@ impl Conn {
         self.note_size(written, false);
         self.unpaced += written.bytes;
         self.writes.clear();
-        let synced = self.settle_durability(&committed, sync);
+        let synced = self.acknowledge(&committed, sync);
         self.db.notifier().wake();
         drop(committed.witness);
         // It lies before the own commit.
@@ -221,7 +221,7 @@ impl Conn {
         self.settle_shown_as(sync)
     }
 
-    fn settle_durability(&self, committed: &Committed, sync: Sync) -> Result<()> {
+    fn acknowledge(&self, committed: &Committed, sync: Sync) -> Result<()> {
         let mut synced = Ok(());
         if sync == Sync::Full {
             synced = self.db.log().and_then(|log| Ok(log.sync_through(committed.end)?));
@@ -620,7 +620,7 @@ impl Conn {
     }
 
     /// The own snapshot reads an older base than the one with this generation.
-    pub(super) fn is_behind(&self, generation: u32) -> bool {
+    pub(super) fn reads_base_before(&self, generation: u32) -> bool {
         self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < generation)
     }
 
@@ -628,7 +628,7 @@ impl Conn {
         let start = self.wal_wait.begin();
         let mut patience = Patience::of_those_who_expect_no_wait(wait).since(start);
         while self.db.is_wal_at_limit() {
-            if self.is_behind(self.db.control().base_generation.load(Acquire)) {
+            if self.reads_base_before(self.db.control().base_generation.load(Acquire)) {
                 return Err(self.renew());
             }
             if patience.is_over() {

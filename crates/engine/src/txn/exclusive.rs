@@ -205,7 +205,8 @@ impl Conn {
                 break;
             }
             let newest = self.db.control().base_generation.load(Acquire);
-            if self.is_behind(newest) || (self.snapshot.is_some() && self.wal_wait.is_renewal_due())
+            if self.reads_base_before(newest)
+                || (self.snapshot.is_some() && self.wal_wait.is_renewal_due())
             {
                 return Err(self.renew());
             }

@@ -232,7 +232,7 @@ impl ReadSet {
             Option<Hi<'_>>,
         ) -> Option<(Vec<u8>, CommitTs)>,
     ) -> Option<ChangedRead> {
-        self.settle();
+        self.sort_and_join();
         let row = self.rows.first_answer(&mut point_changed, &mut range_changed);
         if let Some((root, is_range, (key, ts))) = row {
             return Some(ChangedRead { root, key, ts, is_range });
@@ -254,7 +254,7 @@ impl ReadSet {
     }
 
     /// Sorts the entries and joins those that overlap.
-    pub fn settle(&mut self) {
+    pub fn sort_and_join(&mut self) {
         if self.settled == self.entries.len() {
             return;
         }
@@ -315,7 +315,7 @@ impl ReadSet {
 
     /// R3: settles, then joins every second neighbour until half of the limit is free.
     fn shrink(&mut self) {
-        self.settle();
+        self.sort_and_join();
         self.compact_if_large();
         self.has_range = true;
         while self.entries.len() > self.entries_max / 2 || self.bytes.len() > self.key_bytes_max / 2

@@ -83,7 +83,7 @@ proptest! {
             let expected = reads.iter().any(|read| covers(read, *root, key));
             prop_assert_eq!(set.contains(Root::new(*root), key), expected);
         }
-        set.settle();
+        set.sort_and_join();
         for (root, key) in &probes {
             let expected = reads.iter().any(|read| covers(read, *root, key));
             let contains = set.contains(Root::new(*root), key);
@@ -108,7 +108,7 @@ proptest! {
         for (i, read) in reads.iter().enumerate() {
             add(&mut set, read);
             if i == settle_at {
-                set.settle();
+                set.sort_and_join();
             }
         }
         prop_assert!(set.len() <= set.entries_max);
@@ -123,7 +123,7 @@ proptest! {
                 prop_assert!(conflicts(&mut set, *root, key));
             }
         }
-        set.settle();
+        set.sort_and_join();
         for pair in set.entries.windows(2) {
             let apart = pair[0].root < pair[1].root || !set.hi(&pair[0]).admits(set.lo(&pair[1]));
             prop_assert!(apart, "R2");

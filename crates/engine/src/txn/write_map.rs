@@ -188,13 +188,13 @@ impl WriteMap {
         let place = |at: usize| Place { leaf: leaf as u32, at: at as u32 };
         match found {
             Ok(at) => (place(at), true),
-            Err(at) => (self.settle(place(at)), false),
+            Err(at) => (self.to_next_leaf(place(at)), false),
         }
     }
 
     /// The beginning of the next leaf for the end of one.
     #[inline]
-    fn settle(&self, place: Place) -> Place {
+    fn to_next_leaf(&self, place: Place) -> Place {
         match self.leaves.get(place.leaf as usize) {
             Some(leaf) if leaf.len() <= place.at as usize => Place { leaf: place.leaf + 1, at: 0 },
             _ => place,
@@ -204,7 +204,7 @@ impl WriteMap {
     /// The place after that of a write.
     #[inline]
     pub(super) fn after(&self, place: Place) -> Place {
-        self.settle(Place { at: place.at + 1, ..place })
+        self.to_next_leaf(Place { at: place.at + 1, ..place })
     }
 
     /// The place before one; none before the first.
