@@ -1,14 +1,14 @@
 //! A connection that nobody is beside works as with stock SQLite, and joins a session when somebody comes or it needs to.
 
 use plait_tests::actor::Actor;
-use plait_tests::crash::disk::as_nobody;
+use plait_tests::crash::disk::{SmallDisk, as_nobody};
 use plait_tests::in_threads_and_processes;
 use plait_tests::job::{Job, Work};
 use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork};
 use plait_tests::os;
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::{Operation, Recording};
-use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection};
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -592,6 +592,37 @@ fn nothing_is_lost_while_several_come_and_go() {
         (told..=told + in_doubt).contains(&total),
         "{told} acknowledged, {in_doubt} in doubt, {total} there"
     );
+}
+
+/// To join takes space, to read does not.
+#[test]
+fn who_only_reads_needs_no_space_to_join() {
+    os::allow_alone();
+    let Some(subject) = real_plait("alone") else { return };
+    let Some(disk) = SmallDisk::mount(90) else { return };
+    subject.create(&disk.database()).expect("a database").execute(ROWS).expect("rows");
+    let lone = subject.open(&disk.database()).expect("it opens");
+    lone.execute(INSERT).expect("it inserts alone");
+    let second = subject.open(&disk.database()).expect("it opens");
+    assert_eq!(rows(&second), 501);
+    disk.fill_but(0);
+    let third = subject.open(&disk.database()).expect("it opens");
+    for connection in [&lone, &second, &third] {
+        assert_eq!(rows(connection), 501);
+        connection.execute("BEGIN").expect("it begins");
+        assert_eq!(rows(connection), 501);
+        connection.execute("COMMIT").expect("it has read");
+    }
+    let error = lone.execute(INSERT).expect_err("there is no space");
+    assert_eq!(error.code, FULL, "{error}");
+    assert_eq!(rows(&lone), 501);
+    disk.empty();
+    for connection in [&lone, &second, &third] {
+        connection.execute(INSERT).expect("there is space");
+        connection.execute("BEGIN; SELECT count(*) FROM t").expect("a read");
+        connection.execute("INSERT INTO t(val) VALUES('more'); COMMIT").expect("there is space");
+    }
+    assert_eq!(rows(&third), 507);
 }
 
 #[test]

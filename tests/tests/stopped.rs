@@ -148,6 +148,55 @@ fn a_busy_handler_is_asked_about_what_a_stopped_process_holds() {
     assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(3));
 }
 
+/// Who comes while the only connection leaves the mode was a member of a session that its file had left, and took the file for an older one.
+#[test]
+fn who_comes_while_the_mode_is_left_waits_for_it() {
+    if real_plait("stopped").is_none() {
+        return;
+    }
+    for point in ["disable.resting", "disable.unfenced", "disable.log_removed"] {
+        for dies in [false, true] {
+            let subject = Subject::plait_with_crash_points();
+            let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+            let at = ("PLAIT_STOP_AT", point);
+            let mut leaving =
+                Actor::start_with_environment("leaving", &fixture.subject, &fixture.database(), at);
+            leaving.ok("INSERT INTO t VALUES(1)");
+            leaving.send("PRAGMA journal_mode=delete");
+            leaving.await_stop();
+            let mut other =
+                Actor::start(Place::Processes, "other", &fixture.subject, &fixture.database());
+            other.busy_timeout(Duration::from_millis(100));
+            let error = other.fails("SELECT * FROM t", BUSY);
+            assert!(error.message.contains("another process opens"), "{point}: {error}");
+            other.busy_timeout(Duration::from_secs(40));
+            other.send("SELECT count(*) FROM t");
+            assert!(other.still_waits_after(Duration::from_millis(100)), "{point}");
+            if dies {
+                leaving.kill();
+                assert_eq!(other.finish().error, None, "{point}");
+            } else {
+                os::resume(leaving.pid()).expect("it goes on");
+                let left = leaving.finish().error;
+                assert!(left.as_ref().is_none_or(|e| e.is_busy()), "{point}: {left:?}");
+                assert_eq!(other.finish().error, None, "{point}");
+                leaving.ok("INSERT INTO t VALUES(2)");
+                leaving.close().expect("it closes");
+            }
+            other.ok("INSERT INTO t VALUES(3)");
+            assert_eq!(
+                other.integer("SELECT count(*) FROM t"),
+                if dies { 2 } else { 3 },
+                "{point}"
+            );
+            other.close().expect("it closes");
+            let connection = fixture.open();
+            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+            assert_eq!(connection.integer("SELECT max(id) FROM t"), Ok(3), "{point}");
+        }
+    }
+}
+
 /// What is read between the fence of a session and its author's saying so is what the fence found, and conflicts with nothing.
 #[test]
 fn who_reads_before_a_fence_is_known_conflicts_with_nobody() {

@@ -9,6 +9,10 @@
 //! | first write | log created, base fenced (merge/fence.rs) |
 //! | last process detaches | everything merged, base unfenced, log and shared memory removed (F1) |
 //! | all processes die | shared memory survives; the next to attach goes on with it (F6) |
+//! | the only connection leaves the mode | the lock is held from when it is known to be the only one until the session is closed ([`begin_leaving`]) |
+//!
+//! - J1 Nobody is a member of a session whose base has lost its mark, or got another one: who comes while it is taken away waits, and finds
+//!   the file without it. A member would know neither the new mark nor the generations behind it, and take the file for an older one.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -82,6 +86,38 @@ pub fn detach(conn: Conn) {
         return;
     }
     registry::release(&database);
+}
+
+/// Keeps everybody else from coming while the caller, in an exclusive transaction of the only connection, takes the database out of
+/// concurrent mode: until [`stay`], or until that connection is detached (J1).
+///
+/// # Errors
+/// Busy if others have the database open, or come at this moment.
+pub fn begin_leaving(database: &Arc<Database>) -> Result<()> {
+    if !lock_lifecycle(database) {
+        return Err(being_opened_or_closed(database.path(), CLOSE_PATIENCE));
+    }
+    let others = process::live_others(database.region(), database.process());
+    if others == 0 && registry::begin_leaving(database) {
+        return Ok(());
+    }
+    unlock_lifecycle(database);
+    Err(Error::Busy(
+        "other connections have the database open; close them before leaving concurrent mode"
+            .into(),
+    ))
+}
+
+/// The database stays in concurrent mode; nothing if it was not about to leave.
+pub fn stay(database: &Arc<Database>) {
+    if registry::stay(database) {
+        unlock_lifecycle(database);
+    }
+}
+
+fn unlock_lifecycle(database: &Database) {
+    // The lock ends with the open file at the latest.
+    let _ = locks::unlock(database.region().file(), LIFECYCLE_LOCK);
 }
 
 /// Looks at what stands beside a file that is not concurrent and on which the caller has a lock.
@@ -201,7 +237,7 @@ impl Drop for Leaving<'_> {
         }
         drop(database.take_base());
         process::unregister(database.region(), database.process());
-        let _ = locks::unlock(database.region().file(), LIFECYCLE_LOCK);
+        unlock_lifecycle(database);
     }
 }
 

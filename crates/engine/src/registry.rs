@@ -5,6 +5,7 @@
 //! | absent | whoever wants the database makes the entry *changing*, and opens it |
 //! | changing | one thread opens or closes the database; who wants it waits, with nothing held |
 //! | open, with n connections | n grows and shrinks; whoever takes the last one away makes the entry changing, and closes |
+//! | leaving | its only connection takes it out of the mode (`begin_leaving` in attach.rs): who wants it waits as for changing |
 //!
 //! Invariants
 //! - O1 The mutex is held for a look and a store: nothing is waited for under it, no file is touched, no other lock taken. So a database
@@ -32,13 +33,16 @@ const TRIES: u32 = 100;
 enum Entry {
     Changing { fork_generation: u64 },
     Open { database: Arc<Database>, connections: usize },
+    Leaving { database: Arc<Database> },
 }
 
 impl Entry {
     fn fork_generation(&self) -> u64 {
         match self {
             Entry::Changing { fork_generation } => *fork_generation,
-            Entry::Open { database, .. } => database.fork_generation(),
+            Entry::Open { database, .. } | Entry::Leaving { database } => {
+                database.fork_generation()
+            }
         }
     }
 }
@@ -92,7 +96,7 @@ pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Op
         std::mem::forget(registry.remove(&identity));
     }
     match registry.get_mut(&identity) {
-        Some(Entry::Changing { .. }) => Ok(None),
+        Some(Entry::Changing { .. } | Entry::Leaving { .. }) => Ok(None),
         Some(Entry::Open { database, connections }) => {
             *connections += 1;
             let database = database.clone();
@@ -167,19 +171,51 @@ pub(crate) fn open_databases() -> Vec<Arc<Database>> {
     open.collect()
 }
 
+/// Keeps other connections of this process away, if there is one alone.
+pub(crate) fn begin_leaving(database: &Arc<Database>) -> bool {
+    let mut registry = lock();
+    match registry.get_mut(&database.base_identity()) {
+        Some(entry @ Entry::Open { connections: 1, .. }) if is_of(entry, database) => {
+            *entry = Entry::Leaving { database: database.clone() };
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Lets them come again; false if it did not leave.
+pub(crate) fn stay(database: &Arc<Database>) -> bool {
+    let mut registry = lock();
+    match registry.get_mut(&database.base_identity()) {
+        Some(entry @ Entry::Leaving { .. }) if is_of(entry, database) => {
+            *entry = Entry::Open { database: database.clone(), connections: 1 };
+            true
+        }
+        _ => false,
+    }
+}
+
+fn is_of(entry: &Entry, database: &Arc<Database>) -> bool {
+    match entry {
+        Entry::Changing { .. } => false,
+        Entry::Open { database: there, .. } | Entry::Leaving { database: there } => {
+            Arc::ptr_eq(there, database)
+        }
+    }
+}
+
 /// A connection less; with the last one the database is closed.
 pub(crate) fn release(database: &Arc<Database>) {
     let identity = database.base_identity();
     let mut registry = lock();
-    let Some(Entry::Open { database: there, connections }) = registry.get_mut(&identity) else {
-        return;
-    };
-    if !Arc::ptr_eq(there, database) {
-        return;
-    }
-    *connections -= 1;
-    if *connections > 0 {
-        return;
+    match registry.get_mut(&identity) {
+        Some(entry) if !is_of(entry, database) => return,
+        Some(Entry::Open { connections, .. }) if *connections > 1 => {
+            *connections -= 1;
+            return;
+        }
+        Some(Entry::Open { .. } | Entry::Leaving { .. }) => {}
+        Some(Entry::Changing { .. }) | None => return,
     }
     let fork_generation = database.fork_generation();
     let open = registry.insert(identity, Entry::Changing { fork_generation });

@@ -89,6 +89,34 @@ static int plHasSession(Pager *pPager){
   return bFound;
 }
 
+/* From here on it counts as one that has worked alone: L3 to L5. */
+static void plWorkAlone(Btree *p){
+  sqlite3 *db = p->db;
+  PlBtree *pPl = p->pPl;
+  Pager *pPager = p->pBt->pPager;
+  if( pPl->iAlonePid ) return;
+  pPl->iAlonePid = osGetpid(0);
+  pPl->bAsksLocks = !plLocksGone(pPager);
+  if( pPager->noSync ){
+    sqlite3BtreeSetPagerFlags(p, db->aDb[plDbIndex(p)].safety_level | (db->flags & PAGER_FLAGS_MASK));
+  }
+}
+
+/* There is no space to join, and nobody asks to write: as long as the file is not fenced stock code reads all that is committed (L1). rc: why
+** it could not join. No transaction is open. */
+static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
+  if( sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion)!=SQLITE_OK ) return rc;
+  if( plMarked(p->pBt) && PL_FENCED(p->pBt->pPage1->aData) ){
+    plBaseEnd(p);
+    return rc;
+  }
+  plStashClear(p);
+  /* It may write yet, and no other file may be changed with it then (several.c). */
+  if( p->pPl->nAlone==0 ) p->pPl->nAlone = 1;
+  plWorkAlone(p);
+  return SQLITE_OK;
+}
+
 /* A transaction has begun on a marked file that is not fenced, or (bBusy) could not, since somebody writes: may stock code go on with it? */
 static int plAlone(Btree *p, int wrflag, int bBusy){
   sqlite3 *db = p->db;
@@ -114,13 +142,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   if( eOthers==PLA_OTHERS ) pPl->nVisit++;
   else pPl->nVisit = PL_VISITS;
   pPl->nAlone += wrflag!=0;
-  if( pPl->iAlonePid==0 ){
-    pPl->iAlonePid = osGetpid(0);
-    pPl->bAsksLocks = !plLocksGone(pPager);
-    if( pPager->noSync ){
-      sqlite3BtreeSetPagerFlags(p, db->aDb[plDbIndex(p)].safety_level | (db->flags & PAGER_FLAGS_MASK));
-    }
-  }
+  plWorkAlone(p);
   return 1;
 }
 

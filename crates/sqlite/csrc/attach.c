@@ -238,11 +238,13 @@ static void plUnlockForOthers(Btree *p){
   plForgetWal(p);
 }
 
+#define PL_ATTACH_TRIES 10         /* marks that come and go while one is being joined */
+
 /* A stock transaction began and page 1 is marked, or a write transaction could not begin, perhaps because a merge had
 ** the lock. */
 static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   u64 cookie;
-  int rcFits, bFenced;
+  int rcFits, bFenced, nTry;
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
   if( rc==SQLITE_OK && !plMarked(p->pBt) ) return plUnmarked(p);
@@ -271,11 +273,15 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   plBaseEnd(p);
   if( plUnsuitable(p)==0 ) plUnlockForOthers(p);
   rc = plAttach(p);
-  if( rc==SQLITE_BUSY_SNAPSHOT && sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)==SQLITE_OK ){
-    /* A stock program may have taken the mark away in between. */
+  for(nTry=0; rc==SQLITE_BUSY_SNAPSHOT && nTry<PL_ATTACH_TRIES; nTry++){
+    /* The mark was taken away in between, and perhaps another one made since. */
+    if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) break;
     if( !plMarked(p->pBt) ) return SQLITE_OK;
     plBaseEnd(p);
+    rc = plAttach(p);
   }
+  if( (rc & 0xff)==SQLITE_FULL && !wrflag ) rc = plReadWithoutJoining(p, pSchemaVersion, rc);
+  if( rc==SQLITE_OK && PL_BT(p)==0 ) return SQLITE_OK;
   if( rc ){
     /* The engine may have found that the file does not go with its WAL: closing this handle must not mix them (fits.c). */
     plForgetWal(p);

@@ -135,18 +135,16 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
     memset(&h, 0, sizeof(h));
     rc = plStampAlone(p, iSalt, &h);
   }
-  if( rc ){
-    pl_exclusive_end(pConn, 0);
-    return rc;
-  }
+  /* Nobody else is in the session, and nobody has come (J1 in attach.rs). Where the mark could not be taken away, since a stock program
+  ** writes, the file is one at rest, and the next transaction joins anew. */
   plVersionLeaves(p, pConn, 0);
   pPl->pConn = 0;
   pPl->iAlonePid = 0;
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
   pl_disabled(pConn);
-  pPl->bLeft = 1;
-  return SQLITE_OK;
+  pPl->bLeft = rc==SQLITE_OK;
+  return rc;
 }
 
 /* Stock code could not go on to the mode that was asked for, since a stock program has the file open: it is concurrent again, as

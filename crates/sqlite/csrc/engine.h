@@ -111,8 +111,8 @@ int  pl_wal_is_concurrent(void);         /* SQLITE_OK with PLAIT_JOURNAL_MODE=co
 int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
 /* The same with the shim's own table: what the plait command calls. Defined in base.c. */
 int  pl_shim_accept_base(const char *zPath, char **pzErr);
-/* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached.  Afterwards the shim stamps
-** an unmarked header on the stock path and calls pl_disabled, which removes the side files and frees conn. */
+/* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached; none can come until pl_disabled.  Afterwards the shim stamps
+** an unmarked header on the stock path and, whether that worked or not, calls pl_disabled, which removes the side files and frees conn. */
 int  pl_disable_begin(PlConn *, const struct PlWait *);
 void pl_disabled(PlConn *);
 

@@ -14,7 +14,8 @@
 ** it: every further write and COMMIT fails with the same code until ROLLBACK.
 */
 
-#define PL_SNAPSHOT_TRIES 10      /* a base older than what is known to be merged in it does not get newer */
+#define PL_SNAPSHOT_TRIES 10      /* at once; then whoever changes the base may be off the processor */
+#define PL_SNAPSHOT_NAPS 1000     /* of a millisecond: a base older than what is known to be merged in it does not get newer */
 
 /* A reader that met SQLITE_BUSY, for a moment as a rule, is to try again: SQLITE_OK after a millisecond, or what ends its wait. */
 static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, int *pnWaited){
@@ -123,7 +124,13 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
       return plFail(p, rc);
     }
     if( nTry>=PL_SNAPSHOT_TRIES ){
+      int bInterrupted = AtomicLoad(&p->db->u1.isInterrupted);
+      if( nTry<PL_SNAPSHOT_TRIES+PL_SNAPSHOT_NAPS && !bInterrupted ){
+        sqlite3OsSleep(p->db->pVfs, 1000);
+        continue;
+      }
       pl_snapshot_end(pPl->pConn);
+      if( bInterrupted ) return SQLITE_INTERRUPT;
       return plStash(p, SQLITE_CORRUPT, sqlite3_mprintf(
           "the database file was replaced by an older state of itself while it was in use; put the newest one back"));
     }

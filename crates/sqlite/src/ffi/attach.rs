@@ -307,13 +307,11 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
         with(conn, "pl_disable_begin", |c| {
             refuse_company(c.database())?;
             with_wait(wait, |w| c.exclusive_begin(w))?;
-            // Once more: someone may have come while everything was merged. Whoever comes now finds the mode left.
-            if let Err(e) = refuse_company(c.database()) {
+            // Someone may have come while everything was merged; from here on nobody comes until the mode is left.
+            let left = attach::begin_leaving(c.database()).and_then(|()| c.database().retire_log());
+            if let Err(e) = left {
                 c.exclusive_end(false);
-                return Err(e);
-            }
-            if let Err(e) = c.database().retire_log() {
-                c.exclusive_end(false);
+                attach::stay(c.database());
                 return Err(e);
             }
             Ok(SQLITE_OK)
