@@ -32,7 +32,9 @@ enum Command {
     Files(StudyArgs),
     /// Berkeley DB SQL against SQLite
     Writers(StudyArgs),
-    /// All four studies
+    /// Many writers for longer, over merges and checkpoints, closing included
+    Steady(StudyArgs),
+    /// All studies; with --historical those that repeat a publication
     All(StudyArgs),
     /// Which engine, in which settings, for a workload that a few answers describe
     Advise(AdviseArgs),
@@ -117,7 +119,7 @@ struct AdviseArgs {
 
 #[derive(Args, Debug)]
 struct EnginesArgs {
-    /// Another library with SQLite's C interface, as name=path
+    /// Another library with SQLite's C interface, as name=path, or name=path?parameters to open databases under URIs
     #[arg(long = "library")]
     libraries: Vec<NamedLibrary>,
 }
@@ -133,8 +135,10 @@ pub fn parse_and_run() -> anyhow::Result<ExitCode> {
         Command::Modes(args) => return run_studies(&[Study::Modes], &args),
         Command::Files(args) => return run_studies(&[Study::Files], &args),
         Command::Writers(args) => return run_studies(&[Study::Writers], &args),
+        Command::Steady(args) => return run_studies(&[Study::Steady], &args),
         Command::All(args) => {
-            let all = [Study::Kv, Study::Modes, Study::Files, Study::Writers];
+            let is_wanted = |study: &Study| !args.historical || study.is_published();
+            let all: Vec<Study> = Study::ALL.into_iter().filter(is_wanted).collect();
             return run_studies(&all, &args);
         }
         Command::Plan(PlanArgs { file, study }) => {
@@ -166,6 +170,10 @@ impl StudyArgs {
 
 fn run_studies(studies: &[Study], args: &StudyArgs) -> anyhow::Result<ExitCode> {
     let request = args.request()?;
+    if args.historical && studies.iter().any(|study| !study.is_published()) {
+        let text = "this study repeats no publication: leave --historical out".to_owned();
+        return Err(UsageError(text).into());
+    }
     let mut plan = Plan::default();
     for study in studies {
         let part = study.plan(&request);

@@ -21,7 +21,7 @@ pub struct RunArgs {
     /// Only these engines, by the names that `plait bench engines` lists
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Another library with SQLite's C interface, as name=path
+    /// Another library with SQLite's C interface, as name=path, or name=path?parameters to open databases under URIs
     #[arg(long = "library")]
     libraries: Vec<NamedLibrary>,
     /// Directory on a medium to be measured; can be given several times [default: the current one]

@@ -12,7 +12,7 @@ use plait_bench::engines::catalogue::{self, Kind};
 use plait_bench::engines::{Begin, Settings};
 use plait_bench::measure::trial::{Answer, Spec};
 use plait_bench::workloads::crew::{Amount, Place, Shift};
-use plait_bench::workloads::writers::{Load, Mix};
+use plait_bench::workloads::writers::{CLOSING, Load, Mix, WITH_CLOSING};
 use plait_bench::workloads::{Measured, Site, Workload, behaviour};
 
 fn kind(name: &str) -> Option<Kind> {
@@ -106,6 +106,33 @@ fn processes_do_what_threads_do_and_every_commit_is_found() {
         assert_eq!(latency.len(), 50);
         assert!(phase.usage.user_cpu_s + phase.usage.system_cpu_s > 0.0);
         assert!(measured.verified[0].contains("hold the 50 commits"), "{:?}", measured.verified);
+    }
+}
+
+#[test]
+fn a_steady_shift_counts_what_comes_after_the_warm_up_and_is_verified_after_the_closing() {
+    let mut engines = vec![(stock(), wal())];
+    engines.extend(kind("plait").map(|plait| (plait, wal().with("journal_mode", "concurrent"))));
+    for (engine, settings) in engines {
+        for place in [Place::Threads, Place::Processes] {
+            let folder = tempfile::tempdir().unwrap();
+            let amount = Amount::Steady { warm_up_s: 0.2, seconds: 0.3 };
+            let workload = Workload::Writers(Load { place, ..load(2, amount) });
+            let spec = spec(engine.clone(), settings.clone(), workload, folder.path());
+            let measured = measured(answer(start(&spec)));
+            let [whole, with_closing, closing] = &measured.phases[..] else {
+                panic!("{:?}", measured.phases)
+            };
+            assert_eq!((&*with_closing.name, &*closing.name), (WITH_CLOSING, CLOSING));
+            assert!(whole.early_commits > 0 && whole.commits > 0, "{place:?}: {whole:?}");
+            assert_eq!((whole.seconds, whole.acknowledged()), (0.3, with_closing.acknowledged()));
+            assert!(closing.seconds > 0.0 && closing.operations == 0);
+            // As far as a number survives JSON.
+            let apart = with_closing.seconds - (whole.seconds + closing.seconds);
+            assert!(apart.abs() < 1e-9, "{with_closing:?} {closing:?}");
+            let all = format!("hold the {} commits", whole.acknowledged());
+            assert!(measured.verified[0].contains(&all), "{all}: {:?}", measured.verified);
+        }
     }
 }
 
@@ -261,6 +288,25 @@ fn writers_behind_a_mutex_of_the_program_never_poll_for_the_lock() {
     }
 }
 
+#[test]
+fn a_library_of_the_command_line_opens_databases_under_uris_with_its_parameters() {
+    let stock = catalogue::all(&[]).unwrap().into_iter().find(|e| e.name == "stock").unwrap();
+    let Some(Kind::Sqlite { library, .. }) = stock.engine() else { panic!("{stock:?}") };
+    let with = |parameters: &str| {
+        let named = format!("mine={}{parameters}", library.display()).parse().unwrap();
+        let entries = catalogue::all(&[named]).unwrap();
+        let engine = entries.last().and_then(|entry| entry.engine()).cloned().unwrap();
+        let folder = tempfile::Builder::new().prefix("a b?").tempdir().unwrap();
+        let workload = Workload::Writers(load(1, Amount::Each(3)));
+        spec(engine, wal(), workload, folder.path()).run()
+    };
+    for good in ["", "?psow=1"] {
+        assert!(with(good).measured().is_some(), "{good}");
+    }
+    let Answer::Failed { why } = with("?vfs=nowhere") else { panic!("a VFS that is not there") };
+    assert!(why.contains("no such vfs: nowhere"), "{why}");
+}
+
 /// The answer to the question that begins so.
 fn answer_to<'a>(measured: &'a Measured, question: &str) -> &'a str {
     let finding = measured.findings.iter().find(|f| f.question.starts_with(question));
@@ -328,11 +374,26 @@ fn berkeley_db_sql_never_says_busy_and_nothing_hangs() {
 }
 
 #[test]
-fn a_quick_run_from_end_to_end_measures_stock_and_plait() {
+fn quick_runs_from_end_to_end_measure_stock_and_plait() {
+    quick_run("writers", 10);
+    quick_run("steady", 5);
+}
+
+#[test]
+fn a_study_without_a_publication_has_no_historical_run() {
+    let run = Command::new(env!("CARGO_BIN_EXE_plait-bench"))
+        .args(["steady", "--historical", "--quick"])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("leave --historical out"));
+}
+
+fn quick_run(study: &str, more_cells_than: usize) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("results.json");
     let run = Command::new(env!("CARGO_BIN_EXE_plait-bench"))
-        .args(["writers", "--quick", "--repeats", "1", "--engines", "stock,plait", "--dir"])
+        .args([study, "--quick", "--repeats", "1", "--engines", "stock,plait", "--dir"])
         .arg(folder.path())
         .arg("--json")
         .arg(&json)
@@ -340,7 +401,7 @@ fn a_quick_run_from_end_to_end_measures_stock_and_plait() {
         .unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let results = plait_bench::report::results::Results::read(&json).unwrap();
-    assert!(results.cells.len() > 10);
+    assert!(results.cells.len() > more_cells_than, "{study}: {}", results.cells.len());
     for result in &results.cells {
         for trial in &result.trials {
             assert!(trial.answer.measured().is_some(), "{}: {:?}", result.cell.id, trial.answer);

@@ -161,13 +161,17 @@ impl Library {
         Connection::open(*self, path.as_ref(), flags.bits())
     }
 
-    /// As [`Library::open`], and SQLite locks nothing for threads (`SQLITE_OPEN_NOMUTEX`).
+    /// As [`Library::open_with`], and SQLite locks nothing for threads (`SQLITE_OPEN_NOMUTEX`).
     ///
     /// # Safety
     /// The connection and what is made from it are used by one thread at a time.
-    pub unsafe fn open_without_mutex(&self, path: impl AsRef<Path>) -> Result<Connection> {
+    pub unsafe fn open_without_mutex(
+        &self,
+        path: impl AsRef<Path>,
+        flags: OpenFlags,
+    ) -> Result<Connection> {
         const NOMUTEX: c_int = 0x8000;
-        Connection::open(*self, path.as_ref(), OpenFlags::ReadWriteCreate.bits() | NOMUTEX)
+        Connection::open(*self, path.as_ref(), flags.bits() | NOMUTEX)
     }
 }
 

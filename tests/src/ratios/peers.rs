@@ -4,8 +4,6 @@
 //! cells of a plan of ours, which `plait-bench plan` measures in one run; what is asked is held against the medians of
 //! its trials. All commits survive a power cut. Each store has the best settings that its documentation names, as in
 //! `plait bench kv`. A store that is absent, or that failed, is named and counts as not reached: silence would read as success.
-//!
-//! Deliberately absent: durable puts by ten processes. Processes are started for the suite's writers, not for its keys.
 
 use super::table::Line;
 use anyhow::{Context as _, ensure};
@@ -50,7 +48,7 @@ const fn case(
 }
 
 /// All rows, in the order of the table.
-pub const ALL: [PeerCase; 7] = [
+pub const ALL: [PeerCase; 8] = [
     case(
         "peers-gets",
         "gets by number, 1,000 a transaction",
@@ -77,6 +75,12 @@ pub const ALL: [PeerCase; 7] = [
         "durable puts, 100 threads",
         "0/100 int by 100",
         Against::Better(5.0),
+    ),
+    case(
+        "peers-durable-processes",
+        "durable puts, 10 processes",
+        "0/100 int by 10 processes",
+        Against::Each(&[("bdb", 1.5)]),
     ),
 ];
 
@@ -134,6 +138,8 @@ pub fn measure(
 fn cells(directory: &Path, cases: &[PeerCase], seconds: f64) -> Value {
     let wants = |phase: &str| cases.iter().any(|case| case.phase == phase);
     let mix = |read_percent, workers: u32| json!({ "mix": { "read_percent": read_percent, "seconds": seconds, "workers": workers } });
+    let mut by_processes = mix(0, 10);
+    by_processes["mix"]["place"] = json!("processes");
     let mut steps = vec![json!("insert")];
     let more = [
         ("select int", json!("select")),
@@ -141,6 +147,7 @@ fn cells(directory: &Path, cases: &[PeerCase], seconds: f64) -> Value {
         ("0/100 int", mix(0, 1)),
         ("0/100 int by 10", mix(0, 10)),
         ("0/100 int by 100", mix(0, 100)),
+        ("0/100 int by 10 processes", by_processes),
     ];
     steps.extend(more.into_iter().filter(|(phase, _)| wants(phase)).map(|(_, step)| step));
     let mut parts = vec![json!({ "keys": "int", "steps": steps })];
@@ -275,6 +282,6 @@ mod tests {
         assert_eq!(one[0]["parts"], json!([{ "keys": "int", "steps": ["insert", "select"] }]));
         let all = cells(Path::new("/"), &ALL, 1.0);
         assert_eq!(all[2]["parts"].as_array().map(Vec::len), Some(2));
-        assert_eq!(all[0]["parts"][0]["steps"].as_array().map(Vec::len), Some(6));
+        assert_eq!(all[0]["parts"][0]["steps"].as_array().map(Vec::len), Some(7));
     }
 }

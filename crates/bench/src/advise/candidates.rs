@@ -154,25 +154,6 @@ fn options(entry: &Entry, kind: &Kind) -> &'static [Option] {
     }
 }
 
-/// Whether several processes can write to a store of this engine.
-fn serves_processes(kind: &Kind) -> bool {
-    match kind {
-        Kind::Sqlite { .. }
-        | Kind::PlaitKv { .. }
-        | Kind::Postgres { .. }
-        | Kind::Bdb { .. }
-        | Kind::Lmdb => true,
-        Kind::Turso
-        | Kind::Redb
-        | Kind::Rocksdb { .. }
-        | Kind::Fjall
-        | Kind::Map
-        | Kind::Files
-        | Kind::Dict { .. }
-        | Kind::Fake { .. } => false,
-    }
-}
-
 /// What is measured to answer a need, with a chart of it, and who cannot serve it and why.
 #[must_use]
 pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Plan, Vec<String>) {
@@ -184,7 +165,7 @@ pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Pla
             others.push(format!("{}: absent", entry.title));
             continue;
         };
-        if need.processes && !serves_processes(kind) {
+        if need.processes && !kind.serves_processes() {
             others.push(format!("{}: a store belongs to one process", entry.title));
             continue;
         }

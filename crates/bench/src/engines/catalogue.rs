@@ -27,6 +27,9 @@ pub enum Kind {
     Sqlite {
         /// Its path.
         library: PathBuf,
+        /// Parameters of the URIs under which it opens databases; without any it opens them by their paths.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        parameters: String,
     },
     /// Plait by keys.
     PlaitKv {
@@ -81,7 +84,9 @@ impl Kind {
     /// If its library cannot be loaded.
     pub fn load(&self) -> Outcome<Box<dyn Engine>> {
         match self {
-            Self::Sqlite { library } => Ok(Box::new(SqliteEngine::load(library)?)),
+            Self::Sqlite { library, parameters } => {
+                Ok(Box::new(SqliteEngine::load(library)?.with_parameters(parameters)))
+            }
             Self::PlaitKv { library } => Ok(Box::new(SqliteEngine::load(library)?.by_keys()?)),
             Self::Postgres { programs, library } => {
                 Ok(Box::new(PostgresEngine::load(programs, library)?))
@@ -105,6 +110,26 @@ impl Kind {
             Self::Files => Ok(Box::new(FilesEngine)),
             Self::Dict { python } => Ok(Box::new(DictEngine::new(python))),
             Self::Fake { fault } => Ok(Box::new(FakeEngine { fault: *fault })),
+        }
+    }
+
+    /// Whether several processes can write to a store of this engine.
+    #[must_use]
+    pub fn serves_processes(&self) -> bool {
+        match self {
+            Self::Sqlite { .. }
+            | Self::PlaitKv { .. }
+            | Self::Postgres { .. }
+            | Self::Bdb { .. }
+            | Self::Lmdb => true,
+            Self::Turso
+            | Self::Redb
+            | Self::Rocksdb { .. }
+            | Self::Fjall
+            | Self::Map
+            | Self::Files
+            | Self::Dict { .. }
+            | Self::Fake { .. } => false,
         }
     }
 }
@@ -176,7 +201,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         built_in("files", "files", Kind::Files, "of this kernel"),
         dict(),
     ];
-    for NamedLibrary { name, path } in libraries {
+    for NamedLibrary { name, path, parameters: asked } in libraries {
         if entries.iter().any(|e| e.name == *name) {
             bail!(
                 "--library {name}={}: there is an engine of that name; choose another",
@@ -185,9 +210,13 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         }
         let path =
             path.canonicalize().with_context(|| format!("--library {name}={}", path.display()))?;
-        let entry = sqlite(name, name, Some(path), "");
-        if let Presence::Absent { why, .. } = &entry.presence {
-            bail!("--library {name}: {why}");
+        let mut entry = sqlite(name, name, Some(path), "");
+        match &mut entry.presence {
+            Presence::Absent { why, .. } => bail!("--library {name}: {why}"),
+            Presence::Here { engine: Kind::Sqlite { parameters, .. }, .. } => {
+                parameters.clone_from(asked);
+            }
+            Presence::Here { .. } => {}
         }
         entries.push(entry);
     }
@@ -203,13 +232,15 @@ pub fn fakes() -> Vec<Entry> {
     fake::ALL.iter().map(entry).collect()
 }
 
-/// A library with SQLite's C interface, named on the command line as `name=path`.
+/// A library with SQLite's C interface, named on the command line as `name=path` or `name=path?parameters`.
 #[derive(Clone, Debug)]
 pub struct NamedLibrary {
     /// What to call it.
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
+    /// Parameters of the URIs under which it opens databases.
+    pub parameters: String,
 }
 
 impl std::str::FromStr for NamedLibrary {
@@ -218,7 +249,9 @@ impl std::str::FromStr for NamedLibrary {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-                Ok(Self { name: name.to_owned(), path: path.into() })
+                let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
+                let parameters = parameters.to_owned();
+                Ok(Self { name: name.to_owned(), path: path.into(), parameters })
             }
             _ => Err("write it as name=path, for instance mine=/usr/local/lib/libsqlite3.so.0"
                 .to_owned()),
@@ -234,7 +267,7 @@ fn sqlite(name: &str, title: &str, library: Option<PathBuf>, install: &str) -> E
         Some(library) => match SqliteEngine::load(&library) {
             Ok(loaded) => Presence::Here {
                 version: loaded.version().to_owned(),
-                engine: Kind::Sqlite { library },
+                engine: Kind::Sqlite { library, parameters: String::new() },
             },
             Err(Failure::Broken(error)) => absent(format!("{error:#}")),
             Err(other) => absent(other.to_string()),
@@ -247,7 +280,7 @@ fn sqlite(name: &str, title: &str, library: Option<PathBuf>, install: &str) -> E
 fn plait_kv() -> Entry {
     let found = sqlite("plait-kv", "Plait by keys", plait_library(), "make dist");
     let presence = match found.presence {
-        Presence::Here { engine: Kind::Sqlite { library }, version } => {
+        Presence::Here { engine: Kind::Sqlite { library, .. }, version } => {
             let engine = Kind::PlaitKv { library };
             match engine.load() {
                 Ok(_) => Presence::Here { engine, version },

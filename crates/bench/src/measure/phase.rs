@@ -60,6 +60,9 @@ pub struct Phase {
     /// Transactions begun within a fixed time and committed after it: in the store, but not counted as work.
     #[serde(default)]
     pub late_commits: u64,
+    /// Transactions begun in the time before the one that is measured: in the store, but not counted as work.
+    #[serde(default)]
+    pub early_commits: u64,
     /// Seconds from the first operation to the last, or as the study counts them.
     pub seconds: f64,
     /// What had to be repeated.
@@ -88,10 +91,10 @@ impl Phase {
         if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
     }
 
-    /// All commits that were acknowledged, late ones among them: what the store must hold.
+    /// All commits that were acknowledged, early and late ones among them: what the store must hold.
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
-        self.commits + self.late_commits
+        self.early_commits + self.commits + self.late_commits
     }
 
     /// Commits of the slowest thread by those of the fastest; none with fewer than two threads.

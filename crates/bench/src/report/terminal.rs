@@ -93,6 +93,7 @@ pub fn part(study: Study, mode: Mode) -> &'static str {
         (Study::Files, Mode::Modern) => "files",
         (Study::Writers, Mode::Historical) => "writers, as published",
         (Study::Writers, Mode::Modern) => "writers",
+        (Study::Steady, _) => "steady",
         (Study::Advise, _) => "advise",
     }
 }

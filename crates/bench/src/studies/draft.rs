@@ -177,6 +177,7 @@ impl<'a> Draft<'a> {
             Study::Modes => "modes",
             Study::Files => "files",
             Study::Writers => "writers",
+            Study::Steady => "steady",
             // It has one mode.
             Study::Advise => return "advise".to_owned(),
         };
@@ -236,7 +237,7 @@ pub mod tests {
 
     /// A request for all engines of these studies.
     pub fn request(mode: Mode, absent: &[&str]) -> Request {
-        let library = || Kind::Sqlite { library: PathBuf::from("lib") };
+        let library = || Kind::Sqlite { library: PathBuf::from("lib"), parameters: String::new() };
         let all = [
             ("stock", library()),
             ("plait", library()),

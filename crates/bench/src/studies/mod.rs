@@ -7,7 +7,7 @@
 //! | [`kv`] | A: SQLite as a key-value database, against Berkeley DB and today's stores |
 //! | [`modes`] | B: journal mode by synchronous |
 //! | [`files`] | C: SQLite against the file system |
-//! | [`writers`] | D: many writers, Berkeley DB SQL against SQLite |
+//! | [`writers`] | D: many writers, Berkeley DB SQL against SQLite; E: the same for longer, and the closing |
 //!
 //! [`draft`] keeps cells that several charts of a study share, [`tuning`] tells defaults from tuned settings, [`written`]
 //! reads a plan from a file.
@@ -57,6 +57,8 @@ pub enum Study {
     Files,
     /// Berkeley DB SQL against SQLite
     Writers,
+    /// Long runs, closing included
+    Steady,
     /// What `advise` measures: one need, all engines that can serve it
     #[value(skip)]
     Advise,
@@ -251,6 +253,15 @@ impl Request {
 }
 
 impl Study {
+    /// All that are asked for by name, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [Self::Kv, Self::Modes, Self::Files, Self::Writers, Self::Steady];
+
+    /// Whether there is a publication that it repeats.
+    #[must_use]
+    pub fn is_published(self) -> bool {
+        !matches!(self, Self::Steady | Self::Advise)
+    }
+
     /// What it measures and shows.
     #[must_use]
     pub fn plan(self, request: &Request) -> Plan {
@@ -259,6 +270,7 @@ impl Study {
             Self::Modes => modes::plan(request),
             Self::Files => files::plan(request),
             Self::Writers => writers::plan(request),
+            Self::Steady => writers::steady_plan(request),
             // Its plan depends on the need, not on a request.
             Self::Advise => Plan::default(),
         }

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_a_study_plans_is_read_as_it_was() {
-        for study in [Study::Kv, Study::Modes, Study::Files, Study::Writers] {
+        for study in Study::ALL {
             let plan = study.plan(&request(Mode::Modern, &["plait"]));
             let text = serde_json::to_string(&plan).expect("a plan can be written");
             assert_eq!(parse(&text).expect("a plan"), plan);

@@ -105,7 +105,7 @@ impl Load {
         let transactions = match self.shift.amount {
             Amount::Together(all) => all,
             Amount::Each(each) => each * u64::from(self.shift.workers),
-            Amount::Seconds(_) => {
+            Amount::Seconds(_) | Amount::Steady { .. } => {
                 return Err(Failure::unsupported(
                     "a dictionary counts to a number, not for a time",
                 ));

@@ -121,6 +121,7 @@ impl Workload {
                 Ok(Box::new(move |store, index| load.client(site, store, index)))
             }
             Self::Transactions(load) => Ok(load.hire(site)),
+            Self::KeyValue(load) => load.hire(site),
             _ => Err(Failure::unsupported("this work is done by threads only")),
         }
     }

@@ -5,6 +5,9 @@
 //! update, a doubled one and a dropped row all break it.
 //!
 //! Where the load has an index, it is on `tag`, and a count by its values must find every row.
+//!
+//! A steady shift is long enough that what an engine puts off comes due in it. What is then still put off is done when the
+//! store is closed, so that is measured too, and the rows are looked at in a store that was opened again.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +19,9 @@ use super::crew::{self, Amount, Place, Shift, Worker};
 use super::dice::Dice;
 use super::{Measured, Site, Workload};
 use crate::engines::{Begin, Failure, Outcome, Sql, Statement, Store, Value, Waits};
+use crate::measure::phase::Phase;
 use crate::measure::trial::size_of;
+use crate::measure::usage;
 
 /// Sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,18 +61,46 @@ pub enum Mix {
     BesideLongReader,
 }
 
+/// The phase of a steady shift that closes the store: all that is left to be done when the last transaction has been
+/// acknowledged.
+pub const CLOSING: &str = "closing";
+/// The phase of a steady shift whose time has that of the closing in it: what is put off is done there.
+pub const WITH_CLOSING: &str = "transactions and closing";
+
+/// What was done, in the time that it took with the closing.
+fn with_closing(whole: &Phase, closing: &Phase) -> Phase {
+    Phase {
+        name: WITH_CLOSING.to_owned(),
+        seconds: whole.seconds + closing.seconds,
+        usage: usage::plus(whole.usage, closing.usage),
+        // It stands in the phase without.
+        latency: None,
+        due_per_second: None,
+        ..whole.clone()
+    }
+}
+
 /// Values of `tag` are below this.
 const TAGS: u64 = 1000;
 
 impl Load {
     /// Fills the table, lets the crew work, and adds up.
     pub(super) fn run(&self, site: &Site<'_>, workload: &Workload) -> Outcome<Measured> {
-        let store = site.engine.open(&site.directory, site.settings)?;
+        let mut store = site.engine.open(&site.directory, site.settings)?;
         self.fill(store.as_ref(), site.seed)?;
         let done = crew::run_in(self.place, site, workload, store.as_ref(), &self.shift)?;
+        let mut closing = None;
+        if matches!(self.shift.amount, Amount::Steady { .. }) {
+            closing = Some(done.close(store, CLOSING)?);
+            store = site.engine.open(&site.directory, site.settings)?;
+        }
         let whole = done.whole("transactions");
         let verified = self.verify(store.as_ref(), whole.acknowledged())?;
         let mut phases = vec![whole];
+        if let Some(closing) = closing {
+            phases.push(with_closing(&phases[0], &closing));
+            phases.push(closing);
+        }
         if self.has_reads_apart() {
             phases.extend(done.parts("writes", "reads"));
         }

@@ -65,7 +65,10 @@ fn engines() -> Vec<Entry> {
         name: name.to_owned(),
         title: title.to_owned(),
         presence: Presence::Here {
-            engine: Kind::Sqlite { library: PathBuf::from("/synthetic/libsqlite3.so") },
+            engine: Kind::Sqlite {
+                library: PathBuf::from("/synthetic/libsqlite3.so"),
+                parameters: String::new(),
+            },
             version: "0.0-synthetic".to_owned(),
         },
     };

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plait_client::{self as client, BUSY, BUSY_SNAPSHOT, LOCKED, Library, SqlError, ValueRef};
+use plait_client::{
+    self as client, BUSY, BUSY_SNAPSHOT, LOCKED, Library, OpenFlags, SqlError, ValueRef,
+};
 
 use crate::engines::{
     Begin, Connection, Failure, Outcome, Refusal, Row, Sql, Statement, Value, Waits,
@@ -55,13 +57,12 @@ pub struct SqliteConnection {
 }
 
 impl SqliteConnection {
-    /// Opens or makes the database at a path.
+    /// Opens or makes the database at a path, or under a `file:` URI.
     #[allow(unsafe_code)]
-    pub fn open(library: Library, path: &Path) -> Outcome<Self> {
+    pub fn open(library: Library, path: &Path, flags: OpenFlags) -> Outcome<Self> {
         // SAFETY: what is in here is reached through `&mut self` alone, but for `waits`, which asks SQLite nothing.
-        let inner = unsafe { library.open_without_mutex(path) }.map_err(|error| SqlError {
-            context: format!("cannot open {}", path.display()),
-            ..error
+        let inner = unsafe { library.open_without_mutex(path, flags) }.map_err(|error| {
+            SqlError { context: format!("cannot open {}", path.display()), ..error }
         })?;
         Ok(Self { inner, statements: Vec::new(), control: [None; 6], busy: Arc::default() })
     }

@@ -31,13 +31,14 @@ mod maps;
 mod mutex;
 mod shared;
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use connection::SqliteConnection;
 use maps::MapConnection;
 use mutex::InTurn;
-use plait_client::Library;
+use plait_client::{Library, OpenFlags};
 use shared::{Shared, SharedConnection};
 
 use super::key_value_sql::{self, KeyValueSql};
@@ -80,6 +81,8 @@ pub struct SqliteEngine {
     library: Library,
     version: String,
     by_keys: bool,
+    /// What stands after the `?` of the URIs under which databases are opened; with nothing they are opened by their paths.
+    parameters: String,
 }
 
 impl SqliteEngine {
@@ -93,7 +96,13 @@ impl SqliteEngine {
             Some(berkeley) => format!("{berkeley} with SQLite {}", library.version()),
             None => library.version(),
         };
-        Ok(Self { version, library, by_keys: false })
+        Ok(Self { version, library, by_keys: false, parameters: String::new() })
+    }
+
+    /// Databases are opened under URIs with these parameters: `hctree=1`.
+    #[must_use]
+    pub fn with_parameters(self, parameters: &str) -> Self {
+        Self { parameters: parameters.to_owned(), ..self }
     }
 
     /// Key-value work goes through Plait's key-value API, not through SQL.
@@ -142,6 +151,7 @@ impl Engine for SqliteEngine {
             library: self.library,
             version: self.version.clone(),
             by_keys: self.by_keys,
+            parameters: self.parameters.clone(),
             place,
             settings: settings.clone(),
             shared: None,
@@ -171,6 +181,7 @@ struct SqliteStore {
     library: Library,
     version: String,
     by_keys: bool,
+    parameters: String,
     place: Place,
     settings: Settings,
     /// The only connection there can be, for [`Place::Own`].
@@ -189,12 +200,15 @@ struct SqliteStore {
 impl SqliteStore {
     /// A new connection with all pragmas set.
     fn open(&self) -> Outcome<SqliteConnection> {
-        let path = match &self.place {
-            Place::Disk(path) => path,
-            Place::Own(name) => Path::new(name),
+        let (path, flags) = match &self.place {
+            Place::Disk(path) if !self.parameters.is_empty() => {
+                (uri(path, &self.parameters), OpenFlags::Uri)
+            }
+            Place::Disk(path) => (path.clone(), OpenFlags::ReadWriteCreate),
+            Place::Own(name) => (PathBuf::from(name), OpenFlags::ReadWriteCreate),
         };
         let mut multiversion = self.settings.get("multiversion").map(|_| self.multiversion());
-        let mut connection = SqliteConnection::open(self.library, path)?;
+        let mut connection = SqliteConnection::open(self.library, &path, flags)?;
         let timeout_ms = self.settings.parse("busy_timeout")?.unwrap_or(60_000);
         let concurrent = self.settings.get("journal_mode") == Some("concurrent");
         let usual = if concurrent { "timeout" } else { "handler" };
@@ -223,6 +237,19 @@ impl SqliteStore {
     fn multiversion(&self) -> MutexGuard<'_, bool> {
         self.multiversion_is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A path as a `file:` URI with parameters.
+fn uri(path: &Path, parameters: &str) -> PathBuf {
+    let mut text = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' => text.push(char::from(*byte)),
+            _ if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    PathBuf::from(format!("{text}?{parameters}"))
 }
 
 /// What a pragma answers; none where the library does not know it.
@@ -279,5 +306,16 @@ impl Store for SqliteStore {
     fn close(self: Box<Self>) -> Outcome<()> {
         drop(self.idle);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_any_bytes_is_part_of_a_uri() {
+        let path = Path::new("/a b/50%?#/bench.db");
+        assert_eq!(uri(path, "x=1&y"), Path::new("file:/a%20b/50%25%3F%23/bench.db?x=1&y"));
     }
 }

@@ -169,7 +169,7 @@ fn engines(results: &Results) -> Vec<Engine> {
 fn parts(results: &Results, charts: &[Evaluated]) -> Vec<Part> {
     let answered = findings(results);
     let mut parts = Vec::new();
-    for study in [Study::Kv, Study::Modes, Study::Files, Study::Writers] {
+    for study in Study::ALL {
         for mode in [Mode::Historical, Mode::Modern] {
             let charts: Vec<Shown> = charts
                 .iter()
@@ -194,6 +194,7 @@ fn says(study: Study) -> &'static str {
         Study::Modes => "Journal mode × synchronous",
         Study::Files => "SQLite against the file system",
         Study::Writers => "Berkeley DB SQL against SQLite",
+        Study::Steady => "Long runs, closing included",
         Study::Advise => "What can serve a need",
     }
 }

@@ -63,6 +63,7 @@ mod tests {
     use crate::engines::{Durability, Settings, catalogue};
     use crate::measure::trial::{Answer, Spec};
     use crate::workloads::Workload;
+    use crate::workloads::crew::Place;
     use crate::workloads::key_value::Step;
 
     fn request(mode: Mode, quick: bool) -> Request {
@@ -163,9 +164,9 @@ mod tests {
         load.rows = load.rows.min(600);
         for step in load.parts.iter_mut().flat_map(|part| &mut part.steps) {
             match step {
-                Step::Mix { seconds, .. }
-                | Step::InsertOne { seconds }
-                | Step::Promised { seconds, .. } => *seconds = 0.02,
+                // A test is not the program that could be started again as one of them.
+                Step::Mix { seconds, place, .. } => (*seconds, *place) = (0.02, Place::Threads),
+                Step::InsertOne { seconds } | Step::Promised { seconds, .. } => *seconds = 0.02,
                 Step::Scan { ranges, .. } => *ranges = 5,
                 Step::Insert | Step::Select | Step::Delete => {}
             }

@@ -7,10 +7,13 @@ use super::variants::{self, Variant};
 use super::{bar, thousands};
 use crate::engines::{Durability, KeyKind};
 use crate::workloads::Workload;
+use crate::workloads::crew::Place;
 use crate::workloads::key_value::{Load, Part, Step};
 
 /// Threads of the chart of several.
 const THREADS: u32 = 8;
+/// Stores that one process opens alone.
+const ONE_PROCESS: [&str; 3] = ["rocksdb", "redb", "fjall"];
 /// Commits in flight where they are not waited for one by one.
 const IN_FLIGHT: u64 = 1_000;
 /// Rows in each transaction of a batch.
@@ -157,8 +160,8 @@ fn add_operations(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     ];
     let one = [
         Step::InsertOne { seconds },
-        Step::Mix { read_percent: 50, seconds, workers: 1 },
-        Step::Mix { read_percent: 95, seconds, workers: 1 },
+        mix(50, seconds, 1, Place::Threads),
+        mix(95, seconds, 1, Place::Threads),
     ];
     let blob = [Step::Insert, Step::Select];
     // Deleting comes last, for the others want all rows.
@@ -218,10 +221,15 @@ struct Further<'a> {
     takes: fn(&Variant) -> bool,
 }
 
-/// The durable setting of each engine with several threads, and commits in flight of the engine that gives tickets.
+fn mix(read_percent: u64, seconds: f64, workers: u32, place: Place) -> Step {
+    Step::Mix { read_percent, seconds, workers, place }
+}
+
+/// The durable setting of each engine with several threads or processes, and commits in flight of the engine that gives
+/// tickets.
 fn add_threads(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     let seconds = sizes.seconds;
-    let mix = |read_percent, workers| Step::Mix { read_percent, seconds, workers };
+    let by_threads = |read_percent, workers| mix(read_percent, seconds, workers, Place::Threads);
     let promised = |in_flight| Step::Promised { in_flight, seconds };
     let threads = Further {
         id: "threads",
@@ -231,9 +239,20 @@ fn add_threads(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
              100 bytes: reads and updates.",
             thousands(sizes.rows)
         ),
-        steps: vec![mix(50, THREADS), mix(95, THREADS)],
+        steps: vec![by_threads(50, THREADS), by_threads(95, THREADS)],
         durability: Durability::PowerCut,
         takes: |variant| variant.represents,
+    };
+    let processes = Further {
+        id: "processes",
+        title: "Integer keys, several processes",
+        note: format!(
+            "As by several threads, but by {THREADS} processes, each of which opens the store. Stores that belong to one \
+             process are not in this chart."
+        ),
+        steps: [50, 95, 0].map(|reads| mix(reads, seconds, THREADS, Place::Processes)).to_vec(),
+        durability: Durability::PowerCut,
+        takes: |variant| variant.represents && !ONE_PROCESS.contains(&&*variant.arm.engine),
     };
     let tickets = Further {
         id: "tickets",
@@ -243,11 +262,12 @@ fn add_threads(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
              each waited for, and {IN_FLIGHT} in flight, where one counts when its ticket is on disk. What is not waited \
              for survives the death of the process, and a power cut from when its ticket has been passed."
         ),
-        steps: vec![mix(0, 1), promised(1), promised(IN_FLIGHT)],
+        steps: vec![by_threads(0, 1), promised(1), promised(IN_FLIGHT)],
         durability: Durability::Process,
         takes: |variant| variant.arm.engine == "plait-kv" && variant.tuning == Tuning::Default,
     };
     add_further(draft, variants, &threads, sizes);
+    add_further(draft, variants, &processes, sizes);
     add_further(draft, variants, &tickets, sizes);
 }
 

@@ -5,14 +5,18 @@
 //! | [`historical`] | the published five charts, and both engines' behaviour when transactions meet |
 //! | [`modern`] | today's journal modes, Plait, PostgreSQL and Turso; processes, other loads, latency at given rates |
 //! | [`rows`] | engines in a setting with a way to begin, and the cells that measure them |
+//! | [`steady`] | study E: some of the modern rows over a larger table and for longer |
 
 mod historical;
 mod modern;
 mod rows;
+mod steady;
 
 use super::{Mode, Plan, Request};
 use crate::workloads::crew::{Amount, Place, Shift};
 use crate::workloads::writers::{Load, Mix};
+
+pub use steady::plan as steady_plan;
 
 /// What this study measures and shows.
 #[must_use]
@@ -53,15 +57,17 @@ mod tests {
     use super::*;
     use crate::engines::Begin;
     use crate::engines::catalogue::{Entry, Kind, Presence};
+    use crate::studies::draft::tests::assert_sound;
     use crate::studies::{Cell, Metric, X};
     use crate::workloads::Workload;
+    use crate::workloads::writers::{CLOSING, WITH_CLOSING};
 
     fn request(mode: Mode, quick: bool, thorough: bool) -> Request {
         let entry = |name: &str| Entry {
             name: name.to_owned(),
             title: name.to_owned(),
             presence: Presence::Here {
-                engine: Kind::Sqlite { library: "lib".into() },
+                engine: Kind::Sqlite { library: "lib".into(), parameters: String::new() },
                 version: "1".to_owned(),
             },
         };
@@ -184,6 +190,29 @@ mod tests {
             assert_eq!(second.len(), figures);
             assert!(second.iter().all(|cell| cell.id.ends_with(" on /var/tmp")));
         }
+    }
+
+    #[test]
+    fn steady_cells_are_measured_for_half_a_minute_after_a_warm_up_and_show_their_closing() {
+        for (quick, least) in [(true, (0.3, 1.0)), (false, (10.0, 30.0))] {
+            let plan = steady_plan(&request(Mode::Modern, quick, false));
+            assert_sound(&plan);
+            for engine in ["stock", "plait", "bdb-sql"] {
+                assert!(plan.cells.iter().any(|cell| cell.engine == engine), "{engine}");
+            }
+            for cell in &plan.cells {
+                let load = writers(cell).expect("only of writers");
+                let Amount::Steady { warm_up_s, seconds } = load.shift.amount else {
+                    panic!("{}: {:?}", cell.id, load.shift)
+                };
+                assert!((warm_up_s, seconds) >= least, "{}: {warm_up_s}, {seconds}", cell.id);
+            }
+            let series = plan.charts.iter().flat_map(|chart| &chart.series);
+            let points = series.flat_map(|series| &series.points);
+            let phases: HashSet<_> = points.map(|point| point.phase.as_deref()).collect();
+            assert_eq!(phases, HashSet::from([None, Some(WITH_CLOSING), Some(CLOSING)]));
+        }
+        assert_eq!(steady_plan(&request(Mode::Historical, false, false)), Plan::default());
     }
 
     #[test]

@@ -36,17 +36,17 @@ fn cached(way: [(&'static str, &'static str); 2]) -> [(&'static str, &'static st
 }
 
 /// The rows by what they are for.
-struct Rows {
+pub struct Rows {
     /// Stock in WAL, Plait in both ways, Berkeley DB as published: one of each kind, all durable.
-    main: Vec<Row>,
+    pub main: Vec<Row>,
     /// Further durable ones: defaults, other settings, servers, libraries named by the user.
-    further: Vec<Row>,
+    pub further: Vec<Row>,
     /// With reduced durability.
-    reduced: Vec<Row>,
+    pub reduced: Vec<Row>,
     postgres: Row,
 }
 
-fn rows(request: &Request) -> Rows {
+pub fn rows(request: &Request) -> Rows {
     let row = |id: &str, engine: &str, label: &str, settings: &[_]| {
         Row::new(request, id, engine, label, settings)
     };

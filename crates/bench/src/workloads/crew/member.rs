@@ -93,9 +93,11 @@ fn follow(orders: &Orders) -> Outcome<()> {
         let times = Times::from(start(go), &orders.shift);
         std::thread::sleep(times.start.saturating_duration_since(Instant::now()));
         let alone = AtomicU64::new(0);
-        let before = usage::so_far();
-        let section = mark::section();
-        let mut tally = shift::work(worker.as_mut(), &orders.shift, orders.index, times, &alone)?;
+        let mut opened = None;
+        let mut opens = || opened = Some((usage::so_far(), mark::section()));
+        let (worker, shift) = (worker.as_mut(), &orders.shift);
+        let mut tally = shift::work(worker, shift, orders.index, times, &alone, &mut opens)?;
+        let (before, section) = opened.expect("the work was begun");
         section.end(tally.transactions());
         tally.usage = usage::between(before, usage::so_far());
         say(&Said::Done(Box::new(tally)))?;

@@ -6,7 +6,8 @@
 //!
 //! A refused transaction is rolled back and tried again with the same keys until it is done, at once at first and after
 //! growing pauses of up to 10 ms later; it counts as one, timed from its first begin. With a fixed time, only what was committed within it counts as work; what was begun within it and
-//! committed later is kept apart, because it is in the store and its latency belongs to the distribution.
+//! committed later is kept apart, because it is in the store and its latency belongs to the distribution. What is begun
+//! before the time that is measured ([`Amount::Steady`]) is kept apart too, because it is in the store.
 //!
 //! | module | what |
 //! |---|---|
@@ -22,7 +23,7 @@ mod processes;
 mod shift;
 mod threads;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,7 @@ pub use shift::Tally;
 use super::{Site, Workload};
 use crate::engines::{Outcome, Store, Waits};
 use crate::measure::phase::{Latency, Phase, Usage, new_histogram};
+use crate::measure::usage;
 
 /// When a crew stops.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +46,14 @@ pub enum Amount {
     Together(u64),
     /// After a time.
     Seconds(f64),
+    /// After a time that is measured and one before it that is not: what is begun in the latter is done and in the store,
+    /// and counts as no work.
+    Steady {
+        /// The time before.
+        warm_up_s: f64,
+        /// The time that is measured.
+        seconds: f64,
+    },
 }
 
 /// How a crew works.
@@ -135,6 +145,19 @@ pub struct Done {
     usage: Usage,
     seconds: f64,
     due_per_second: Option<f64>,
+    parted: Parting,
+}
+
+/// When the last worker had done its work, before any of them closed its connection, and what was used until then.
+struct Parting {
+    at: Instant,
+    usage: Usage,
+}
+
+impl Parting {
+    fn now() -> Self {
+        Self { at: Instant::now(), usage: usage::so_far() }
+    }
 }
 
 /// Which transactions of a crew are looked at.
@@ -146,15 +169,36 @@ enum Those {
 }
 
 impl Done {
-    fn new(shift: &Shift, tallies: Vec<Tally>, usage: Usage, until_stop: Duration) -> Self {
+    fn new(
+        shift: &Shift,
+        tallies: Vec<Tally>,
+        usage: Usage,
+        until_stop: Duration,
+        parted: Parting,
+    ) -> Self {
         let seconds = match shift.amount {
-            Amount::Seconds(seconds) => seconds,
+            Amount::Seconds(seconds) | Amount::Steady { seconds, .. } => seconds,
             _ if shift.count_start_and_stop => until_stop.as_secs_f64(),
             Amount::Each(_) | Amount::Together(_) => {
                 tallies.iter().map(|t| t.took_s).fold(0.0, f64::max)
             }
         };
-        Self { tallies, usage, seconds, due_per_second: shift.due_per_second }
+        Self { tallies, usage, seconds, due_per_second: shift.due_per_second, parted }
+    }
+
+    /// Closes the store and measures all that is left to be done after the last transaction: the closing of the workers'
+    /// connections, and of the store.
+    ///
+    /// # Errors
+    /// Whatever the closing ends with.
+    pub fn close(&self, store: Box<dyn Store>, name: &str) -> Outcome<Phase> {
+        store.close()?;
+        Ok(Phase {
+            name: name.to_owned(),
+            seconds: self.parted.at.elapsed().as_secs_f64(),
+            usage: usage::between(self.parted.usage, usage::so_far()),
+            ..Phase::default()
+        })
     }
 
     /// All transactions.
@@ -194,6 +238,7 @@ impl Done {
                 done += part.done;
                 phase.commits += if writes { part.done } else { 0 };
                 phase.late_commits += if writes { part.late } else { 0 };
+                phase.early_commits += if writes { part.early } else { 0 };
                 phase.refusals.add(part.refusals);
                 if let Some(histogram) = part.latency.as_ref().and_then(|l| l.histogram().ok()) {
                     latency.add(histogram).expect("both have the same bounds");

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, anyhow};
 
 use super::member::{self, Go, Orders, Said};
-use super::{Amount, Done, Shift, Tally};
+use super::shift::Times;
+use super::{Amount, Done, Parting, Shift, Tally};
 use crate::engines::{Failure, Outcome};
 use crate::measure::trial::Spec;
 use crate::measure::{process, usage};
@@ -39,8 +40,8 @@ struct Members {
 
 /// Works with processes, each of which opens the store.
 pub fn work(site: &Site<'_>, workload: &Workload, shift: &Shift) -> Outcome<Done> {
-    let Some(kind) = site.kind else {
-        return Err(Failure::unsupported("this engine exists in one process only"));
+    let Some(kind) = site.kind.filter(|kind| kind.serves_processes()) else {
+        return Err(Failure::unsupported("a store of this engine belongs to one process"));
     };
     let called = Instant::now();
     let spec = Spec {
@@ -52,20 +53,28 @@ pub fn work(site: &Site<'_>, workload: &Workload, shift: &Shift) -> Outcome<Done
     };
     let mut members = Members::start(&spec, shift)?;
     members.answers(PATIENCE, |said| matches!(said, Said::Ready).then_some(()))?;
+    let start = members.go()?;
+    // At once, but for a shift that is not measured from its start.
+    let opening = Times::from(start, shift).opening;
+    if opening > start {
+        std::thread::sleep(opening.saturating_duration_since(Instant::now()));
+    }
     let before = usage::of_others(&members.ids());
-    members.go()?;
     let limit = match shift.amount {
-        Amount::Seconds(seconds) => Duration::from_secs_f64(seconds) + GRACE,
+        Amount::Seconds(seconds) | Amount::Steady { seconds, .. } => {
+            Duration::from_secs_f64(seconds) + GRACE
+        }
         Amount::Each(_) | Amount::Together(_) => UNTIMED,
     };
     let tallies = members.answers(limit, |said| match said {
         Said::Done(tally) => Some(*tally),
         _ => None,
     })?;
+    let parted = Parting::now();
     let others = usage::between(before, usage::of_others(&members.ids()));
     members.await_end()?;
     let usage = tallies.iter().fold(others, |sum, tally: &Tally| usage::plus(sum, tally.usage));
-    Ok(Done::new(shift, tallies, usage, called.elapsed()))
+    Ok(Done::new(shift, tallies, usage, called.elapsed(), parted))
 }
 
 /// What one of several processes does of a shift.
@@ -116,14 +125,16 @@ impl Members {
         }
     }
 
-    /// Lets all begin at the same time, a moment from now.
-    fn go(&mut self) -> anyhow::Result<()> {
+    /// Lets all begin at the same time, a moment from now, which is told.
+    fn go(&mut self) -> anyhow::Result<Instant> {
         let moment = Duration::from_millis(20 + self.children.len() as u64);
+        let start = Instant::now() + moment;
         let since_1970 = (SystemTime::now() + moment)
             .duration_since(SystemTime::UNIX_EPOCH)
             .context("the clock stands before 1970")?;
         let line = serde_json::to_string(&Go { since_1970 })?;
-        (0..self.children.len()).try_for_each(|position| self.tell(position, &line))
+        (0..self.children.len()).try_for_each(|position| self.tell(position, &line))?;
+        Ok(start)
     }
 
     /// Waits until each member has said what is wanted.

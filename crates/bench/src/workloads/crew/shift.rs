@@ -37,14 +37,16 @@ pub struct Part {
     pub done: u64,
     /// Done after the time was over.
     pub late: u64,
+    /// Begun before the time that is measured.
+    pub early: u64,
     /// What had to be repeated.
     pub refusals: Refusals,
-    /// Nanoseconds of all that were begun.
+    /// Nanoseconds of all that were begun in the time that is measured.
     pub latency: Option<Latency>,
 }
 
 impl Tally {
-    /// Transactions done, in time or late.
+    /// Transactions that were begun in the time that is measured and done, in time or late.
     #[must_use]
     pub fn transactions(&self) -> u64 {
         let of = |part: &Part| part.done + part.late;
@@ -56,16 +58,21 @@ impl Tally {
 #[derive(Clone, Copy)]
 pub struct Times {
     pub start: Instant,
+    /// When the time that is measured begins.
+    pub opening: Instant,
     pub deadline: Option<Instant>,
 }
 
 impl Times {
     pub fn from(start: Instant, shift: &Shift) -> Self {
-        let deadline = match shift.amount {
-            Amount::Seconds(seconds) => Some(start + Duration::from_secs_f64(seconds)),
-            Amount::Each(_) | Amount::Together(_) => None,
+        let (warm_up_s, seconds) = match shift.amount {
+            Amount::Seconds(seconds) => (0.0, Some(seconds)),
+            Amount::Steady { warm_up_s, seconds } => (warm_up_s, Some(seconds)),
+            Amount::Each(_) | Amount::Together(_) => (0.0, None),
         };
-        Self { start, deadline }
+        let opening = start + Duration::from_secs_f64(warm_up_s);
+        let deadline = seconds.map(|seconds| opening + Duration::from_secs_f64(seconds));
+        Self { start, opening, deadline }
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -77,44 +84,54 @@ impl Times {
 struct Count {
     done: u64,
     late: u64,
+    early: u64,
     refusals: Refusals,
     latency: Histogram<u64>,
 }
 
 impl Count {
     fn new() -> Self {
-        Self { done: 0, late: 0, refusals: Refusals::default(), latency: new_histogram() }
+        Self { done: 0, late: 0, early: 0, refusals: Refusals::default(), latency: new_histogram() }
     }
 
     fn part(&self) -> Part {
         Part {
             done: self.done,
             late: self.late,
+            early: self.early,
             refusals: self.refusals,
             latency: (!self.latency.is_empty()).then(|| Latency::from(&self.latency)),
         }
     }
 }
 
-/// Works until the shift is over. `taken` counts the transactions that all workers have taken together.
+/// Works until the shift is over. `taken` counts the transactions that all workers have taken together; `opens` is called
+/// when the first one in the time that is measured is about to begin, or at the end if there is none.
 pub fn work(
     worker: &mut dyn Worker,
     shift: &Shift,
     index: u32,
     times: Times,
     taken: &AtomicU64,
+    opens: &mut dyn FnMut(),
 ) -> Outcome<Tally> {
     let (mut writing, mut reading) = (Count::new(), Count::new());
-    let mut last_end = times.start;
-    let waits_before = worker.waits();
-    let cpu_before = usage::thread_cpu();
+    let mut last_end = times.opening;
+    let mut before = None;
+    let mut open = |worker: &dyn Worker| {
+        opens();
+        (worker.waits(), usage::thread_cpu())
+    };
     // Relaxed: the counter hands out numbers and orders nothing else.
     let next = || match shift.amount {
         Amount::Together(all) => taken.fetch_add(1, Ordering::Relaxed) < all,
-        Amount::Each(_) | Amount::Seconds(_) => true,
+        Amount::Each(_) | Amount::Seconds(_) | Amount::Steady { .. } => true,
     };
     let mut chosen = 0;
     while !matches!(shift.amount, Amount::Each(each) if chosen == each) && next() {
+        if before.is_none() && Instant::now() >= times.opening {
+            before = Some(open(worker));
+        }
         let begun = match shift.due_per_second {
             Some(rate) => {
                 let due = due(shift, rate, index, chosen, times.start);
@@ -129,6 +146,11 @@ pub fn work(
         chosen += 1;
         worker.choose();
         let count = if worker.writes() { &mut writing } else { &mut reading };
+        if before.is_none() {
+            let done = until_done(worker, times, &mut Refusals::default())?;
+            count.early += u64::from(done);
+            continue;
+        }
         let done = until_done(worker, times, &mut count.refusals)?;
         let ended = Instant::now();
         count.latency.saturating_record(nanoseconds(ended.duration_since(begun)));
@@ -139,6 +161,7 @@ pub fn work(
         count.done += 1;
         last_end = ended;
     }
+    let (waits_before, cpu_before) = before.unwrap_or_else(|| open(worker));
     let cpu = usage::thread_cpu().saturating_sub(cpu_before);
     let waits = worker.waits();
     Ok(Tally {
@@ -150,7 +173,7 @@ pub fn work(
             busy_handler_slept_s: waits.busy_handler_slept_s - waits_before.busy_handler_slept_s,
         },
         cpu_s: cpu.as_secs_f64(),
-        took_s: last_end.duration_since(times.start).as_secs_f64(),
+        took_s: last_end.duration_since(times.opening).as_secs_f64(),
         saw_file_bytes: worker.saw_file_bytes(),
     })
 }

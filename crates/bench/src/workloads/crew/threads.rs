@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::departure::Departure;
 use super::shift::{self, Times};
-use super::{Done, Hire, Shift, Tally, Worker};
+use super::{Amount, Done, Hire, Parting, Shift, Tally, Worker};
 use crate::engines::{Failure, Outcome, Store};
 use crate::measure::usage;
 
@@ -24,7 +24,7 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
     let usage_called = usage::so_far();
     let begin =
         || Times::from(if shift.count_start_and_stop { called } else { Instant::now() }, shift);
-    let (tallies, usage) = std::thread::scope(|scope| {
+    let (tallies, usage, parted) = std::thread::scope(|scope| {
         let (barrier, departure, taken, begin) = (&barrier, &departure, &taken, &begin);
         let threads: Vec<_> = (0..shift.workers)
             .map(|index| {
@@ -36,7 +36,8 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
                     barrier.wait();
                     let times = begin();
                     let mut worker = hired?;
-                    let tally = shift::work(worker.as_mut(), shift, index, times, taken)?;
+                    let worker = worker.as_mut();
+                    let tally = shift::work(worker, shift, index, times, taken, &mut || ())?;
                     leaving.leave(tally.transactions());
                     departure.wait();
                     Ok(tally)
@@ -44,16 +45,25 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
             })
             .collect();
         barrier.wait();
-        let before = if shift.count_start_and_stop { usage_called } else { usage::so_far() };
-        departure.begin_section();
+        let mut before = if shift.count_start_and_stop { usage_called } else { usage::so_far() };
+        let is_steady = matches!(shift.amount, Amount::Steady { .. });
+        if !is_steady {
+            departure.begin_section();
+        }
         barrier.wait();
         let times = begin();
+        if is_steady {
+            std::thread::sleep(times.opening.saturating_duration_since(Instant::now()));
+            before = usage::so_far();
+            departure.begin_section();
+        }
         let at_deadline = times.deadline.map(|deadline| {
             std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
             usage::between(before, usage::so_far())
         });
         departure.wait();
-        let at_departure = usage::between(before, usage::so_far());
+        let parted = Parting::now();
+        let at_departure = usage::between(before, parted.usage);
         let tallies: Outcome<Vec<Tally>> = threads
             .into_iter()
             .map(|t| t.join().unwrap_or_else(|panic| Err(panicked("a worker", panic.as_ref()))))
@@ -63,9 +73,9 @@ pub fn work<'a>(store: &'a dyn Store, shift: &Shift, hire: &Hire<'a>) -> Outcome
             None if shift.count_start_and_stop => usage::between(before, usage::so_far()),
             None => at_departure,
         };
-        (tallies, usage)
+        (tallies, usage, parted)
     });
-    Ok(Done::new(shift, tallies?, usage, called.elapsed()))
+    Ok(Done::new(shift, tallies?, usage, called.elapsed(), parted))
 }
 
 /// Hires a worker; a panic in there is a failure, so that the worker still comes to the start and the others need not
@@ -89,8 +99,9 @@ fn panicked(who: &str, panic: &(dyn Any + Send)) -> Failure {
 mod tests {
     use super::*;
     use crate::engines::map::MapEngine;
-    use crate::engines::{Engine as _, Settings, Waits};
-    use crate::workloads::crew::Amount;
+    use std::time::Duration;
+
+    use crate::engines::{Engine as _, KeyValue, Settings, Table, Waits};
 
     /// Does nothing.
     struct Idle;
@@ -127,5 +138,47 @@ mod tests {
         };
         let error = work(store.as_ref(), &shift, &hire).err().expect("no crew");
         assert_eq!(error.to_string(), "worker 1, before it began, panicked: on purpose");
+    }
+
+    /// Puts everything off until it is closed.
+    struct PutsOff;
+
+    impl Store for PutsOff {
+        fn create(&self, _: &[Table]) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn key_value(&self, _: &[Table]) -> Outcome<Box<dyn KeyValue + '_>> {
+            Err(Failure::unsupported("nobody asks for it"))
+        }
+
+        fn settings(&self) -> Outcome<Settings> {
+            Ok(Settings::default())
+        }
+
+        fn close(self: Box<Self>) -> Outcome<()> {
+            std::thread::sleep(Duration::from_millis(200));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_put_off_until_the_store_is_closed_is_measured_and_what_came_before_the_opening_is_not()
+     {
+        let shift = Shift {
+            workers: 2,
+            amount: Amount::Steady { warm_up_s: 0.1, seconds: 0.05 },
+            due_per_second: None,
+            count_start_and_stop: false,
+        };
+        let hire = |_: &dyn Store, _: u32| -> Outcome<Box<dyn Worker>> { Ok(Box::new(Idle)) };
+        let done = work(&PutsOff, &shift, &hire).expect("idle workers do not fail");
+        let whole = done.whole("idle");
+        assert!(whole.early_commits > 0 && whole.commits > 0, "{whole:?}");
+        assert_eq!(whole.seconds, 0.05, "the time before was measured");
+        let timed = whole.latency.as_ref().expect("each is timed").histogram().expect("as written");
+        assert_eq!(timed.len(), whole.commits + whole.late_commits, "what came before was timed");
+        let closing = done.close(Box::new(PutsOff), "closing").expect("it closes");
+        assert!(closing.seconds >= 0.2, "{closing:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Workers whose every call is a transaction of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::crew::Worker;
@@ -8,13 +9,40 @@ use super::data::{Data, RowKey};
 use crate::engines::{Failure, KeyValue, Outcome, Waits};
 
 /// Which table, and what is known of its rows.
-#[derive(Clone, Copy)]
-pub struct Rows<'a> {
+#[derive(Clone)]
+pub struct Rows {
     pub data: Data,
     /// The connection's number of the table.
     pub table: usize,
-    /// The version of each row, raised by whoever updates it.
-    pub versions: &'a [AtomicU64],
+    /// The version of each row, raised by whoever updates it. A process knows those of its own rows alone.
+    pub versions: Arc<Vec<AtomicU64>>,
+}
+
+impl Rows {
+    /// The rows as one of several processes finds them: it looks at those that it will update.
+    pub fn of_one(
+        connection: &mut dyn KeyValue,
+        data: Data,
+        count: u64,
+        own: impl Iterator<Item = u64>,
+    ) -> Outcome<Self> {
+        let versions: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::default()).collect();
+        let mut scratch = Vec::new();
+        for row in own {
+            let mut version = None;
+            connection.get(0, data.key(row).key(), &mut |value| {
+                version = data.version(row, value, &mut scratch);
+            })?;
+            let Some(version) = version else { return Err(lost(row)) };
+            // Relaxed: nobody else has them yet.
+            versions[usize::try_from(row).unwrap_or(usize::MAX)].store(version, Ordering::Relaxed);
+        }
+        Ok(Self { data, table: 0, versions: Arc::new(versions) })
+    }
+}
+
+fn lost(row: u64) -> Failure {
+    Failure::broken(format!("row {row} is not there, or damaged"))
 }
 
 /// Adds one row after the other.
@@ -56,7 +84,7 @@ impl Worker for Inserter<'_> {
 /// Reads any row or updates one of its own: with `workers` of them, every so manieth row belongs to each.
 pub struct Mixer<'a> {
     pub connection: Box<dyn KeyValue + 'a>,
-    pub rows: Rows<'a>,
+    pub rows: Rows,
     pub read_percent: u64,
     pub index: u64,
     pub workers: u64,
@@ -109,11 +137,7 @@ impl Worker for Mixer<'_> {
         self.connection.get(self.rows.table, key.key(), &mut |value| {
             good = data.version(row, value, scratch).is_some();
         })?;
-        if good {
-            Ok(())
-        } else {
-            Err(Failure::broken(format!("row {row} is not there, or damaged")))
-        }
+        if good { Ok(()) } else { Err(lost(row)) }
     }
 
     fn give_up(&mut self) -> Outcome<()> {

@@ -17,6 +17,7 @@ mod clients;
 mod data;
 mod flight;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -26,9 +27,9 @@ use serde::{Deserialize, Serialize};
 use self::clients::{Inserter, Mixer, Rows};
 use self::data::{Data, RowKey, VALUE_BYTES_MIN};
 use self::flight::{End, Flight};
-use super::crew::{self, Amount, Shift};
+use super::crew::{self, Amount, Place, Shift, Worker};
 use super::dice::Dice;
-use super::{Measured, Site};
+use super::{Measured, Site, Workload};
 use crate::engines::{Begin, Failure, KeyKind, KeyValue, Outcome, Store, Table};
 use crate::measure::phase::{Latency, Phase};
 use crate::measure::trace::mark;
@@ -60,8 +61,11 @@ pub enum Step {
         read_percent: u64,
         /// How long.
         seconds: f64,
-        /// By how many threads.
+        /// By how many workers.
         workers: u32,
+        /// Whether they are threads or processes.
+        #[serde(default)]
+        place: Place,
     },
     /// Random rows are updated for a time by one thread, each in a transaction of its own, of which so many are not known
     /// to be on disk at once; one is done when it is on disk. Of engines that give tickets.
@@ -88,8 +92,12 @@ impl Step {
             Self::Select => format!("select {keys}"),
             Self::Scan { .. } => format!("scan {keys}"),
             Self::InsertOne { .. } => format!("insert one {keys}"),
-            Self::Mix { read_percent, workers, .. } => {
-                let by = if *workers == 1 { String::new() } else { format!(" by {workers}") };
+            Self::Mix { read_percent, workers, place, .. } => {
+                let by = match (place, workers) {
+                    (Place::Threads, 1) => String::new(),
+                    (Place::Threads, _) => format!(" by {workers}"),
+                    (Place::Processes, _) => format!(" by {workers} processes"),
+                };
                 format!("{read_percent}/{} {keys}{by}", 100 - read_percent)
             }
             Self::Promised { in_flight, .. } => format!("update {keys}, {in_flight} in flight"),
@@ -141,6 +149,22 @@ impl Load {
         self.parts.iter().map(table).collect()
     }
 
+    /// The workers of a mix, for a process that is one of them.
+    pub(super) fn hire<'a>(&'a self, site: &'a Site<'a>) -> Outcome<Box<crew::Hire<'a>>> {
+        let [Part { keys, steps }] = &self.parts[..] else { return Err(threads_only()) };
+        let [Step::Mix { read_percent, workers, .. }] = steps[..] else {
+            return Err(threads_only());
+        };
+        let data = Data::new(site.seed, *keys, self.value_bytes);
+        Ok(Box::new(move |store, index| {
+            let mut connection = store.key_value(&self.tables())?;
+            let place = (u64::from(index), u64::from(workers));
+            let own = (place.0..self.rows).step_by(usize::try_from(workers).unwrap_or(usize::MAX));
+            let rows = Rows::of_one(connection.as_mut(), data, self.rows, own)?;
+            Ok(mixer(connection, rows, read_percent, place, site.seed))
+        }))
+    }
+
     /// Does all steps, and verifies each table after its last.
     pub(super) fn run(&self, site: &Site<'_>) -> Outcome<Measured> {
         if self.value_bytes < VALUE_BYTES_MIN {
@@ -151,19 +175,7 @@ impl Load {
         store.create(&tables)?;
         let (mut phases, mut verified) = (Vec::new(), Vec::new());
         for (table, part) in self.parts.iter().enumerate() {
-            let mut work = Work {
-                load: self,
-                store: store.as_ref(),
-                tables: &tables,
-                table,
-                keys: part.keys,
-                data: Data::new(site.seed, part.keys, self.value_bytes),
-                in_memory_order: site.settings.get("int_keys") == Some("native"),
-                seed: site.seed,
-                versions: Vec::new(),
-                halved: false,
-                connection: None,
-            };
+            let mut work = Work::new(self, site, store.as_ref(), &tables, table);
             for step in &part.steps {
                 phases.push(work.step(step)?);
             }
@@ -185,7 +197,7 @@ struct Work<'a> {
     data: Data,
     /// Whether the engine orders integer keys as they are in memory.
     in_memory_order: bool,
-    seed: u64,
+    site: &'a Site<'a>,
     /// The version of each row there is or was.
     versions: Vec<AtomicU64>,
     /// Whether every other row was deleted.
@@ -194,6 +206,29 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
+    fn new(
+        load: &'a Load,
+        site: &'a Site<'a>,
+        store: &'a dyn Store,
+        tables: &'a [Table],
+        table: usize,
+    ) -> Self {
+        let keys = load.parts[table].keys;
+        Self {
+            load,
+            store,
+            tables,
+            table,
+            keys,
+            data: Data::new(site.seed, keys, load.value_bytes),
+            in_memory_order: site.settings.get("int_keys") == Some("native"),
+            site,
+            versions: Vec::new(),
+            halved: false,
+            connection: None,
+        }
+    }
+
     /// The table's own connection, opened when it is first needed.
     fn connection(&mut self) -> Outcome<&mut Box<dyn KeyValue + 'a>> {
         if self.connection.is_none() {
@@ -209,8 +244,11 @@ impl<'a> Work<'a> {
             Step::Select => self.select(&name),
             Step::Scan { ranges, length } => self.scan(&name, ranges, length),
             Step::InsertOne { seconds } => self.insert_one(&name, seconds),
-            Step::Mix { read_percent, seconds, workers } => {
+            Step::Mix { place: Place::Threads, read_percent, seconds, workers } => {
                 self.mix(&name, read_percent, seconds, workers)
+            }
+            Step::Mix { place: Place::Processes, seconds, workers, .. } => {
+                self.mix_in_processes(&name, *step, &shift(workers, seconds))
             }
             Step::Promised { in_flight, seconds } => self.promised(&name, in_flight, seconds),
             Step::Delete => self.delete(&name),
@@ -258,7 +296,7 @@ impl<'a> Work<'a> {
     }
 
     fn scan(&mut self, name: &str, ranges: u64, length: u64) -> Outcome<Phase> {
-        let (data, table, seed) = (self.data, self.table, self.seed);
+        let (data, table, seed) = (self.data, self.table, self.site.seed);
         let order = self.rows_in_order();
         let mut dice = Dice::new(seed, 1);
         let mut scratch = Vec::new();
@@ -307,25 +345,58 @@ impl<'a> Work<'a> {
 
     fn mix(&mut self, name: &str, read_percent: u64, seconds: f64, workers: u32) -> Outcome<Phase> {
         self.connection = None;
-        let (tables, seed) = (self.tables, self.seed);
-        let rows = Rows { data: self.data, table: self.table, versions: &self.versions };
-        crew::run(name, self.store, &shift(workers, seconds), &|store, index| {
-            Ok(Box::new(Mixer {
-                connection: store.key_value(tables)?,
-                rows,
-                read_percent,
-                index: u64::from(index),
-                workers: u64::from(workers),
-                dice: Dice::new(seed, read_percent << 32 | u64::from(index)),
-                chosen: (0, true),
-                value: Vec::new(),
-                scratch: Vec::new(),
-            }))
-        })
+        let (tables, seed) = (self.tables, self.site.seed);
+        let versions = Arc::new(std::mem::take(&mut self.versions));
+        let rows = Rows { data: self.data, table: self.table, versions };
+        let phase = crew::run(name, self.store, &shift(workers, seconds), &|store, index| {
+            let place = (u64::from(index), u64::from(workers));
+            Ok(mixer(store.key_value(tables)?, rows.clone(), read_percent, place, seed))
+        })?;
+        self.versions = Arc::into_inner(rows.versions).expect("all workers have ended");
+        Ok(phase)
+    }
+
+    /// The same by processes, for which that step is all there is to do. What they have acknowledged is looked for at once.
+    fn mix_in_processes(&mut self, name: &str, step: Step, shift: &Shift) -> Outcome<Phase> {
+        self.connection = None;
+        let alone = Load {
+            rows: self.versions.len() as u64,
+            parts: vec![Part { keys: self.keys, steps: vec![step] }],
+            ..self.load.clone()
+        };
+        let workload = Workload::KeyValue(alone);
+        let done = crew::run_in(Place::Processes, self.site, &workload, self.store, shift)?;
+        let phase = done.whole(name);
+        self.learn_versions(phase.acknowledged())?;
+        Ok(phase)
+    }
+
+    /// Reads the version of each row after others than this process have raised them, so many times in all. Nobody raises
+    /// a version further than it acknowledged, so only if none was lost they add up to that.
+    fn learn_versions(&mut self, acknowledged: u64) -> Outcome<()> {
+        // Relaxed, here and below: this thread alone works on them.
+        let sum = |versions: &[AtomicU64]| -> u64 {
+            versions.iter().map(|version| version.load(Ordering::Relaxed)).sum()
+        };
+        let mut found: Vec<AtomicU64> = self.versions.iter().map(|_| AtomicU64::new(0)).collect();
+        self.look_at_all(&mut |row, version| {
+            *found[index(row)].get_mut() = version;
+            None
+        })?;
+        let (before, after) = (sum(&self.versions), sum(&found));
+        self.versions = found;
+        if after == before + acknowledged {
+            return Ok(());
+        }
+        let name = &self.tables[self.table].name;
+        let raised = after.wrapping_sub(before).cast_signed();
+        let text =
+            format!("{name}: {acknowledged} acknowledged updates raised versions by {raised}");
+        Err(Failure::broken(text))
     }
 
     fn promised(&mut self, name: &str, in_flight: u64, seconds: f64) -> Outcome<Phase> {
-        let (data, table, seed) = (self.data, self.table, self.seed);
+        let (data, table, seed) = (self.data, self.table, self.site.seed);
         let versions = std::mem::take(&mut self.versions);
         let connection = self.connection()?;
         let mut dice = Dice::new(seed, in_flight << 32);
@@ -384,10 +455,25 @@ impl<'a> Work<'a> {
 
     /// Scans the whole table; tells in words what was found right.
     fn verify(mut self) -> Outcome<String> {
+        let count = self.rows_in_order().len();
+        let versions: Vec<u64> =
+            self.versions.iter().map(|version| version.load(Ordering::Relaxed)).collect();
+        let mut updates = 0;
+        self.look_at_all(&mut |row, version| {
+            updates += version;
+            let expected = versions[index(row)];
+            (version != expected).then(|| format!("row {row} is not in its version {expected}"))
+        })?;
+        let name = &self.tables[self.table].name;
+        Ok(format!("{name}: {count} rows in the order of their keys, with {updates} updates"))
+    }
+
+    /// Scans the whole table, which must hold exactly the rows that there are, in their order; what is said to be wrong
+    /// with the version of one is an error too.
+    fn look_at_all(&mut self, look: &mut dyn FnMut(u64, u64) -> Option<String>) -> Outcome<()> {
         let order = self.rows_in_order();
         let (data, table) = (self.data, self.table);
-        let versions = std::mem::take(&mut self.versions);
-        let (mut rows, mut updates, mut scratch) = (order.iter(), 0, Vec::new());
+        let (mut rows, mut scratch) = (order.iter(), Vec::new());
         let mut wrong = None;
         let connection = self.connection()?;
         connection.scan(table, None, u64::MAX, &mut |value| {
@@ -395,11 +481,12 @@ impl<'a> Work<'a> {
                 wrong.get_or_insert("there are more rows than were left".to_owned());
                 return;
             };
-            // Relaxed: all workers have ended.
-            let expected = versions[index(*row)].load(Ordering::Relaxed);
-            updates += expected;
-            if data.version(*row, value, &mut scratch) != Some(expected) {
-                wrong.get_or_insert(format!("row {row} is not in its version {expected}"));
+            let said = match data.version(*row, value, &mut scratch) {
+                Some(version) => look(*row, version),
+                None => Some(format!("row {row} is damaged")),
+            };
+            if let Some(said) = said {
+                wrong.get_or_insert(said);
             }
         })?;
         if rows.next().is_some() {
@@ -407,13 +494,34 @@ impl<'a> Work<'a> {
         }
         match wrong {
             Some(wrong) => Err(Failure::broken(format!("{}: {wrong}", self.tables[table].name))),
-            None => Ok(format!(
-                "{}: {} rows in the order of their keys, with {updates} updates",
-                self.tables[table].name,
-                order.len()
-            )),
+            None => Ok(()),
         }
     }
+}
+
+/// A worker of a mix: `place` is its number and the number of all.
+fn mixer<'a>(
+    connection: Box<dyn KeyValue + 'a>,
+    rows: Rows,
+    read_percent: u64,
+    place: (u64, u64),
+    seed: u64,
+) -> Box<dyn Worker + 'a> {
+    Box::new(Mixer {
+        connection,
+        rows,
+        read_percent,
+        index: place.0,
+        workers: place.1,
+        dice: Dice::new(seed, read_percent << 32 | place.0),
+        chosen: (0, true),
+        value: Vec::new(),
+        scratch: Vec::new(),
+    })
+}
+
+fn threads_only() -> Failure {
+    Failure::unsupported("of the work on keys only a mix is done by processes")
 }
 
 fn index(number: u64) -> usize {
@@ -471,4 +579,48 @@ fn timed(name: &str, act: impl FnOnce() -> Outcome<(u64, u64)>) -> Outcome<Phase
         transaction_cpu_s: usage::thread_cpu().saturating_sub(cpu).as_secs_f64(),
         ..Phase::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::map::MapEngine;
+    use crate::engines::{Engine as _, Settings};
+
+    #[test]
+    fn an_update_of_another_process_that_is_not_there_is_missed() {
+        let (folder, settings) = (tempfile::tempdir().expect("a folder"), Settings::default());
+        let site = Site {
+            engine: &MapEngine,
+            kind: None,
+            settings: &settings,
+            directory: folder.path().to_owned(),
+            seed: 1,
+        };
+        let load = Load {
+            rows: 10,
+            value_bytes: 100,
+            rows_per_transaction: None,
+            select_in_transactions: false,
+            begin: Begin::Immediate,
+            without_rowid: false,
+            parts: vec![Part { keys: KeyKind::Int, steps: vec![Step::Insert] }],
+        };
+        let store = MapEngine.open(folder.path(), &settings).expect("a map");
+        let tables = load.tables();
+        store.create(&tables).expect("a table");
+        let mut work = Work::new(&load, &site, store.as_ref(), &tables, 0);
+        work.step(&Step::Insert).expect("rows");
+        let (data, mut value) = (work.data, Vec::new());
+        data.fill(3, 1, &mut value);
+        store
+            .key_value(&tables)
+            .and_then(|mut other| other.update(0, data.key(3).key(), &value))
+            .expect("an update by somebody else");
+        work.learn_versions(1).expect("one was acknowledged, and one is there");
+        let error = work.learn_versions(1).expect_err("one more was acknowledged").to_string();
+        assert_eq!(error, "intkey: 1 acknowledged updates raised versions by 0");
+        let verified = work.verify().expect("what was learned is there");
+        assert!(verified.ends_with("with 1 updates"), "{verified}");
+    }
 }
