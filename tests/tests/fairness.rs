@@ -63,6 +63,17 @@ fn assert_no_starvation(counted: &[Counted], factor: u32) {
     assert!(max <= bound, "longest wait {max:?}, median {median:?}: {counted:#?}");
 }
 
+/// A crowd of transactions that ask for the right to write before they read.
+#[track_caller]
+fn nobody_fails_who_asks_at_begin(place: Place, begin: Begin, writers: u64) {
+    let Some(subject) = real_plait("a crowd") else { return };
+    let time = Duration::from_secs(2);
+    let crowd = Crowd { writers, begin: Some(begin), read_first: true, rows: 5, time };
+    let counted = run(&subject, place, &crowd);
+    assert_nobody_failed(&counted);
+    assert_no_starvation(&counted, 50);
+}
+
 in_threads_and_processes! {
     fn autocommit_writers_of_one_row_never_see_a_conflict(place) {
         let Some(subject) = real_plait("hot row") else { return };
@@ -84,32 +95,12 @@ in_threads_and_processes! {
     }
 
     fn immediate_transactions_never_fail_in_a_crowd(place) {
-        let Some(subject) = real_plait("immediate") else { return };
         let writers = if place == Place::Threads { 64 } else { 24 };
-        let crowd = Crowd {
-            writers,
-            begin: Some(Begin::Immediate),
-            read_first: true,
-            rows: 5,
-            time: Duration::from_secs(2),
-        };
-        let counted = run(&subject, place, &crowd);
-        assert_nobody_failed(&counted);
-        assert_no_starvation(&counted, 50);
+        nobody_fails_who_asks_at_begin(place, Begin::Immediate, writers);
     }
 
     fn exclusive_transactions_never_fail_in_a_crowd(place) {
-        let Some(subject) = real_plait("exclusive") else { return };
-        let crowd = Crowd {
-            writers: 12,
-            begin: Some(Begin::Exclusive),
-            read_first: true,
-            rows: 5,
-            time: Duration::from_secs(2),
-        };
-        let counted = run(&subject, place, &crowd);
-        assert_nobody_failed(&counted);
-        assert_no_starvation(&counted, 50);
+        nobody_fails_who_asks_at_begin(place, Begin::Exclusive, 12);
     }
 
     fn deferred_transactions_on_separate_rows_seldom_conflict(place) {

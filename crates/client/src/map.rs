@@ -24,13 +24,13 @@ const ROW: c_int = 100;
 const DONE: c_int = 101;
 
 const NONE: RawKeyValue =
-    RawKeyValue { kind: 0, integer: 0, real: 0.0, data: ptr::null(), size: 0 };
+    RawKeyValue { kind: 0, integer: 0, real: 0.0, data: ptr::null(), size_bytes: 0 };
 
 fn raw<'a>(value: Option<impl Into<ValueRef<'a>>>) -> RawKeyValue {
     let bytes = |kind, bytes: &[u8]| RawKeyValue {
         kind,
         data: bytes.as_ptr().cast(),
-        size: i64::try_from(bytes.len()).expect("it fits in memory"),
+        size_bytes: i64::try_from(bytes.len()).expect("it fits in memory"),
         ..NONE
     };
     match value.map(Into::into) {
@@ -48,7 +48,7 @@ fn raw<'a>(value: Option<impl Into<ValueRef<'a>>>) -> RawKeyValue {
 /// # Safety
 /// It is the answer of a call that has just returned, and the next call comes after the bytes were used.
 unsafe fn answered(value: &RawKeyValue) -> &[u8] {
-    match usize::try_from(value.size).expect("a size is not negative") {
+    match usize::try_from(value.size_bytes).expect("a size is not negative") {
         0 => &[],
         // SAFETY: the caller's contract: the library keeps so many bytes there until the next call.
         size => unsafe { std::slice::from_raw_parts(value.data.cast(), size) },
@@ -511,8 +511,8 @@ impl Map {
             (f.get_many)(map, -1, &raw const key, &raw mut out);
             (f.put)(none, key, key);
             (f.put)(map, key, NONE);
-            (f.put)(map, RawKeyValue { kind: 4, size: 1, ..NONE }, key);
-            (f.put)(map, RawKeyValue { kind: 4, size: -1, ..NONE }, key);
+            (f.put)(map, RawKeyValue { kind: 4, size_bytes: 1, ..NONE }, key);
+            (f.put)(map, RawKeyValue { kind: 4, size_bytes: -1, ..NONE }, key);
             (f.put)(map, RawKeyValue { kind: 5, ..NONE }, key);
             (f.put)(map, RawKeyValue { kind: 2, real: f64::NAN, ..NONE }, key);
             (f.put)(map, key, RawKeyValue { kind: 9, ..NONE });
@@ -536,7 +536,7 @@ impl Map {
     pub fn codes_of_sizes(&self, size: i64, present: &Value) -> Vec<(&'static str, i32)> {
         let (f, map) = (self.functions(), self.raw);
         let (key, absent) = (raw(Some(present)), raw(Some(&Value::Blob(b"absent".to_vec()))));
-        let long = RawKeyValue { kind: 4, data: ptr::dangling(), size, ..NONE };
+        let long = RawKeyValue { kind: 4, data: ptr::dangling(), size_bytes: size, ..NONE };
         let one = RawKeyValue { kind: 1, integer: 1, ..NONE };
         let keys = [key, long];
         let item = |op, key, value| RawItem { op, key, value };
@@ -689,7 +689,7 @@ impl MapCursor {
         let (mut key, mut value) = (NONE, NONE);
         // SAFETY: as in `first`.
         match unsafe { (self.functions().cursor_next)(self.raw, &raw mut key, &raw mut value) } {
-            ROW => Ok(Some((key.integer, value.size as usize))),
+            ROW => Ok(Some((key.integer, value.size_bytes as usize))),
             DONE => Ok(None),
             code => Err(self.connection.error(code, "cursor")),
         }

@@ -23,39 +23,6 @@ use crate::studies::Metric;
 /// Percentiles at which distributions are compared.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.99];
 
-/// What a comparison of two medians says of the second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Difference {
-    /// The second is better.
-    Better,
-    /// The second is worse.
-    Worse,
-    /// The second is more, of a figure that is neither good nor bad.
-    More,
-    /// The second is less, of such a figure.
-    Less,
-    /// The intervals overlap.
-    NoDifferenceShown,
-    /// One of the two has no figure or failed trials.
-    NotComparable,
-}
-
-impl Difference {
-    /// In words.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::More => "more",
-            Self::Less => "less",
-            Self::NoDifferenceShown => "no difference shown",
-            Self::NotComparable => "not comparable",
-        }
-    }
-}
-
 /// A figure of a cell in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
@@ -79,8 +46,9 @@ pub struct Pair {
     pub ratio_low: Option<f64>,
     /// The most that the intervals allow.
     pub ratio_high: Option<f64>,
-    /// What it says.
-    pub difference: Difference,
+    /// What it says of the second; more counts as better where neither way is. None where one of the two has no figure, or
+    /// failed trials.
+    pub verdict: Option<Verdict>,
     /// Why it is not comparable.
     pub why: Option<String>,
 }
@@ -168,14 +136,6 @@ fn compared(
         }
         _ => None,
     };
-    let difference = match (found.map(|f| f.verdict), chart.better) {
-        (None, _) => Difference::NotComparable,
-        (Some(Verdict::NoDifference), _) => Difference::NoDifferenceShown,
-        (Some(Verdict::Win), Some(_)) => Difference::Better,
-        (Some(Verdict::Loss), Some(_)) => Difference::Worse,
-        (Some(Verdict::Win), None) => Difference::More,
-        (Some(Verdict::Loss), None) => Difference::Less,
-    };
     Pair {
         chart: chart.frame.title.clone(),
         cell: a.cell.clone(),
@@ -187,8 +147,23 @@ fn compared(
         ratio: found.and_then(|f| f.ratio),
         ratio_low: found.and_then(|f| f.low),
         ratio_high: found.and_then(|f| f.high),
-        difference,
+        verdict: found.map(|f| f.verdict),
         why,
+    }
+}
+
+impl Pair {
+    /// What it says, in words.
+    #[must_use]
+    pub fn words(&self) -> &'static str {
+        match (self.verdict, self.better) {
+            (None, _) => "not comparable",
+            (Some(Verdict::NoDifference), _) => "no difference shown",
+            (Some(Verdict::Win), Some(_)) => "better",
+            (Some(Verdict::Loss), Some(_)) => "worse",
+            (Some(Verdict::Win), None) => "more",
+            (Some(Verdict::Loss), None) => "less",
+        }
     }
 }
 
@@ -311,32 +286,31 @@ fn row(pair: &Pair) -> Vec<Cell> {
             .map_or_else(|| "–".to_owned(), |m| format!("{} {}", figure(m.median), spread(&m)));
         Cell::new(text.trim_end()).set_alignment(CellAlignment::Right)
     };
-    let comparable = pair.difference != Difference::NotComparable;
-    let ratio = if comparable { times(pair.ratio) } else { String::new() };
-    let verdict = Cell::new(pair.difference.words());
-    let verdict = match pair.difference {
-        Difference::Better => verdict.fg(Color::Green),
-        Difference::Worse => verdict.fg(Color::Red),
-        Difference::NoDifferenceShown => verdict.add_attribute(Attribute::Dim),
-        Difference::NotComparable => match &pair.why {
+    let ratio = if pair.verdict.is_some() { times(pair.ratio) } else { String::new() };
+    let verdict = Cell::new(pair.words());
+    let verdict = match (pair.verdict, pair.better) {
+        (Some(Verdict::Win), Some(_)) => verdict.fg(Color::Green),
+        (Some(Verdict::Loss), Some(_)) => verdict.fg(Color::Red),
+        (Some(Verdict::NoDifference), _) => verdict.add_attribute(Attribute::Dim),
+        (None, _) => match &pair.why {
             Some(why) => Cell::new(why).add_attribute(Attribute::Dim),
             None => verdict,
         },
-        Difference::More | Difference::Less => verdict,
+        (Some(_), None) => verdict,
     };
     let ratio = Cell::new(ratio).set_alignment(CellAlignment::Right);
     vec![Cell::new(&pair.place), value(&pair.a), value(&pair.b), ratio, verdict]
 }
 
 fn write_count(out: &mut String, comparison: &Comparison) {
-    let count = |difference| comparison.pairs.iter().filter(|p| p.difference == difference).count();
+    let count = |words| comparison.pairs.iter().filter(|pair| pair.words() == words).count();
     let text = format!(
         "{} figures in both: {} better, {} worse, {} without a difference shown; {} cells only in the first run, {} only \
          in the second",
         comparison.pairs.len(),
-        count(Difference::Better),
-        count(Difference::Worse),
-        count(Difference::NoDifferenceShown),
+        count("better"),
+        count("worse"),
+        count("no difference shown"),
         comparison.only_in_a.len(),
         comparison.only_in_b.len(),
     );

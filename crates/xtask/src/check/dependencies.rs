@@ -10,12 +10,13 @@ use crate::workspace::Workspace;
 /// Packages of the workspace, and which others each may be built from. Build scripts are tools and not
 /// part of what is built.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("plait-client", &[]),
+    ("plait-raw", &[]),
+    ("plait-client", &["plait-raw"]),
     ("plait-engine", &[]),
     ("plait-splice", &[]),
     ("plait-sqlite", &["plait-engine"]),
     ("plait-cli", &["plait-client", "plait-sqlite", "plait-engine"]),
-    ("plait", &["plait-sqlite"]),
+    ("plait", &["plait-sqlite", "plait-raw"]),
     ("plait-bench", &["plait-client"]),
     ("plait-tests", &["plait-client"]),
     ("xtask", &["plait-splice"]),
