@@ -30,6 +30,14 @@ fn count(subject: &Subject, database: &Path) -> Result<i64, SqlError> {
     }
 }
 
+/// The file that belongs here is back: all of its rows, and nothing damaged.
+#[track_caller]
+fn is_put_right(subject: &Subject, fixture: &Fixture, rows: i64, what: &str) {
+    assert_eq!(count(subject, &fixture.database()), Ok(rows), "{what}");
+    let checked = fixture.open().text("PRAGMA integrity_check");
+    assert_eq!(checked.as_deref(), Ok("ok"), "{what}");
+}
+
 /// A session with rows that its base lacks, behind merges and a change of the schema.
 fn session(subject: &Subject, fixture: &Fixture) -> Actor {
     let mut writer = actor("writer", subject, &fixture.database());
@@ -192,10 +200,8 @@ fn a_backup_copied_over_a_live_database_stops_its_members_and_newcomers_until_it
                 is_refused(&subject, &database, what);
             }
             std::fs::write(&database, &newest).expect("put right");
-            assert_eq!(count(&subject, &database), Ok(before + 2), "{what}");
-            let connection = fixture.open();
-            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{what}");
-            connection.execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
+            is_put_right(&subject, &fixture, before + 2, what);
+            fixture.open().execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
         }
     }
 }
@@ -223,7 +229,7 @@ fn the_last_to_close_leaves_the_wal_beside_a_file_that_was_copied_over_its_own()
         assert!(std::fs::read(&database).ok() == Some(backup), "{what}: it was written into");
         is_refused(&subject, &database, what);
         std::fs::write(&database, &newest).expect("put right");
-        assert_eq!(count(&subject, &database), Ok(before + 2), "{what}");
+        is_put_right(&subject, &fixture, before + 2, what);
         fixture.open().execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
     }
 }
@@ -260,11 +266,8 @@ fn a_checkpoint_that_was_waiting_for_a_sync_writes_nothing_into_a_file_that_was_
                 assert!(now == backup, "{what}: it was written into");
                 std::fs::remove_file(&inside).expect("for the next");
                 std::fs::write(&database, &newest).expect("put right");
-                assert_eq!(count(&subject, &database), Ok(before + 1), "{what}");
-                let connection = fixture.open();
-                let fine = connection.text("PRAGMA integrity_check");
-                assert_eq!(fine.as_deref(), Ok("ok"), "{what}");
-                connection.execute("DROP TABLE more").expect("for the next");
+                is_put_right(&subject, &fixture, before + 1, what);
+                fixture.open().execute("DROP TABLE more").expect("for the next");
             }
         }
     }
@@ -306,10 +309,8 @@ fn a_backup_moved_over_a_live_database_is_not_let_in_and_members_read_on_without
                 "{what}: as it was put there"
             );
             std::fs::rename(&aside, &database).expect("put right");
-            assert_eq!(count(&subject, &database), Ok(before + 2), "{what}");
-            let connection = fixture.open();
-            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{what}");
-            connection.execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
+            is_put_right(&subject, &fixture, before + 2, what);
+            fixture.open().execute("DROP TABLE more; DROP TABLE and_more").expect("for the next");
         }
     }
 }

@@ -162,6 +162,15 @@ impl Stage {
         Self { fixture, other, work: Work::Rows, name }
     }
 
+    /// Who opens each of the files next is killed at a step, or has found done what leads there.
+    fn heirs_die_at(&self, crash: &Subject, point: &str) {
+        for path in [self.fixture.database(), self.other()] {
+            let mut heir = Actor::in_process_with("heir", crash, &[("PLAIT_CRASH_AT", point)]);
+            heir.send_open(&path);
+            heir.await_death();
+        }
+    }
+
     fn with(self, work: Work) -> Self {
         Self { name: format!("{work:?} {}", self.name), work, ..self }
     }
@@ -399,12 +408,7 @@ fn who_cleans_up_after_an_exclusive_part_may_die_at_any_step_too() {
                 let stage = Stage::new(&subject, Other::Concurrent, name).with(Work::SchemaOfBoth);
                 let there = witnesses(&stage, scene);
                 stage.kill_at(death, if decided { 1 } else { 2 });
-                for path in [stage.fixture.database(), stage.other()] {
-                    let mut heir =
-                        Actor::in_process_with("heir", &crash, &[("PLAIT_CRASH_AT", point)]);
-                    heir.send_open(&path);
-                    heir.await_death();
-                }
+                stage.heirs_die_at(&crash, point);
                 stage.restart(scene);
                 assert_eq!(stage.audit(there, true), decided, "{}", stage.name);
             }
@@ -463,14 +467,7 @@ fn who_cleans_up_may_die_at_any_step_too() {
                 let there = witnesses(&stage, scene);
                 // Nobody looks before the heir does.
                 stage.kill_at(death, if decided { 1 } else { 2 });
-                let crash = Subject::plait_with_crash_points();
-                for path in [stage.fixture.database(), stage.other()] {
-                    let mut heir =
-                        Actor::in_process_with("heir", &crash, &[("PLAIT_CRASH_AT", point)]);
-                    // It dies as it opens, or has found it done.
-                    heir.send_open(&path);
-                    heir.await_death();
-                }
+                stage.heirs_die_at(&Subject::plait_with_crash_points(), point);
                 stage.restart(scene);
                 assert_eq!(stage.audit(there, true), decided, "{}", stage.name);
             }
