@@ -235,20 +235,12 @@ fn anchor(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// `2026-11-21 06:41 UTC`, of seconds since 1970, by the civil calendar (Howard Hinnant, chrono-compatible low-level date algorithms).
+/// `2026-11-21 06:41 UTC`, of seconds since 1970.
 #[must_use]
 pub fn date(unix_s: u64) -> String {
-    let days = unix_s / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute) = (unix_s / 3_600 % 24, unix_s / 60 % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    let moment = i64::try_from(unix_s).map(jiff::Timestamp::from_second);
+    let Ok(Ok(moment)) = moment else { return format!("{unix_s} s after 1970") };
+    moment.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 #[cfg(test)]
