@@ -35,16 +35,18 @@ wheel-test: wheel
 	sh python/tests/installed.sh $(PYTHON) $(ARGS)
 
 # The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
-# TALLY. SUITES="isolation crash" runs some of them, for DURATION each.
+# TALLY. SUITES="isolation crash" runs some of them, for DURATION each. SEARCHERS processes side by side, each with seeds of its own:
+# one works in memory, of several the last on the disk.
 DURATION ?= 3600
 SEED ?= 1
 SUITES ?= all
+SEARCHERS ?= 1
 TALLY ?= target/torture.jsonl
 torture:
 	$(XTASK) dist --crash-points
 	$(CARGO) build --release --package plait-tests --bins
 	for suite in $(SUITES); do \
-		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) --tally $(TALLY) || exit 1; \
+		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) --searchers $(SEARCHERS) --tally $(TALLY) || exit 1; \
 	done
 
 # Power cuts under ext4, xfs and btrfs on loop devices, for DURATION seconds together; then with a library that does not sync, which has to

@@ -18,6 +18,7 @@ pub mod place;
 pub mod planted;
 pub mod powercut;
 pub mod ratios;
+pub mod searchers;
 pub mod stopped;
 pub mod subject;
 pub mod tally;

@@ -27,6 +27,15 @@ fn power_cuts_one_after_the_other_lose_nothing_that_was_acknowledged_or_seen() {
 }
 
 #[test]
+fn a_process_that_has_opened_other_states_does_what_a_new_one_does() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let mut explorer = Explorer::new(&subject, scratch.path()).unwrap_or_else(|e| panic!("{e:#}"));
+    let compared = explorer.as_in_new_processes().unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(compared > 20, "only {compared} states");
+}
+
+#[test]
 fn two_files_agree_after_a_power_cut_at_every_step_of_commits_over_both() {
     let Some(subject) = real_plait("power cuts") else { return };
     for mode in ["concurrent", "delete"] {

@@ -10,6 +10,7 @@ use plait_tests::isolation::torture::{self, Round};
 use plait_tests::jobs::history::Layout;
 use plait_tests::place::Place;
 use plait_tests::powercut;
+use plait_tests::searchers;
 use plait_tests::subject::{Begin, Subject, Synchronous};
 use plait_tests::tally::Tally;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,10 @@ struct Arguments {
     /// First seed.
     #[arg(long, global = true, default_value_t = 1)]
     seed: u64,
-    /// Append what was run to this file, a line of JSON for each suite.
+    /// How many processes search side by side, in memory; of several the last one on the disk.
+    #[arg(long, global = true, default_value_t = 1)]
+    searchers: u64,
+    /// Append what was run to this file, a line of JSON for each suite of each searcher.
     #[arg(long, global = true)]
     tally: Option<PathBuf>,
 }
@@ -70,6 +74,9 @@ struct Isolation {
     /// Seconds of each round.
     #[arg(long, default_value_t = 5.0)]
     round: f64,
+    /// Rounds of an instant: many small histories, whose sessions are young, instead of few large ones.
+    #[arg(long)]
+    short: bool,
     /// How many workers.
     #[arg(long)]
     workers: Option<u32>,
@@ -106,6 +113,7 @@ impl Isolation {
     fn round(&self, seed: u64) -> Round {
         let place = if self.processes { Place::Processes } else { Place::Threads };
         let random = Round::random(seed, place, Duration::from_secs_f64(self.round));
+        let random = if self.short { random.short() } else { random };
         let layout = |without| if without { Layout::WithoutRowid } else { Layout::Rowid };
         let round = Round {
             workers: self.workers.unwrap_or(random.workers),
@@ -136,11 +144,15 @@ impl Isolation {
             println!("seed {seed}: {} workers, {tally:?}", round.workers);
             all += tally;
         }
-        let suite = match (self.processes, self.two_files) {
-            (false, false) => "isolation, threads",
-            (true, false) => "isolation, processes",
-            (false, true) => "isolation, threads, two files",
-            (true, true) => "isolation, processes, two files",
+        let suite = match (self.short, self.processes, self.two_files) {
+            (false, false, false) => "isolation, threads",
+            (false, true, false) => "isolation, processes",
+            (false, false, true) => "isolation, threads, two files",
+            (false, true, true) => "isolation, processes, two files",
+            (true, false, false) => "isolation, threads, short",
+            (true, true, false) => "isolation, processes, short",
+            (true, false, true) => "isolation, threads, two files, short",
+            (true, true, true) => "isolation, processes, two files, short",
         };
         let counts = [
             ("histories", all.histories),
@@ -155,7 +167,15 @@ impl Isolation {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { suite, seconds, seed, tally } = Arguments::parse();
+    let Arguments { suite, seconds, seed, tally, searchers: several } = Arguments::parse();
+    let is_search = !matches!(
+        suite,
+        Suite::Differential { show: true, .. } | Suite::Differential { replay: Some(_), .. }
+    );
+    if is_search && searchers::own_seed().is_none() {
+        return searchers::run(several, seed);
+    }
+    let seed = searchers::own_seed().unwrap_or(seed);
     let time = Duration::from_secs(seconds);
     let file = tally.as_deref();
     match suite {
@@ -168,11 +188,13 @@ fn main() -> anyhow::Result<()> {
             let isolation = Isolation { round: 3.0, ..Isolation::default() };
             let in_processes = Isolation { processes: true, ..isolation.clone() };
             let over_two = Isolation { two_files: true, ..in_processes.clone() };
+            let short = Isolation { short: true, ..isolation.clone() };
             let suites = [
                 Suite::Differential { length: 200, replay: None, show: false, wal: false },
                 Suite::Isolation(isolation),
                 Suite::Isolation(in_processes),
                 Suite::Isolation(over_two),
+                Suite::Isolation(short),
                 Suite::Crash,
                 Suite::Powercut,
             ];

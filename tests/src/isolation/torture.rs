@@ -85,6 +85,19 @@ impl Round {
         }
     }
 
+    /// The same for an instant: what a session goes through when it is young, many times over.
+    #[must_use]
+    pub fn short(mut self) -> Self {
+        let mut dice = Dice::new(self.seed ^ 0x7368_6f72);
+        self.time = self.time.min(Duration::from_millis(150));
+        self.transactions = *dice.pick(&[5, 20, 60]);
+        self.workers = self.workers.min(4);
+        self.merge_every = *dice.pick(&[0, 5, 20]);
+        // Trouble goes on for all of the time.
+        self.trouble = dice.one_in(6);
+        self
+    }
+
     /// The same over two files, without what goes with one file alone: being begun exclusively.
     #[must_use]
     pub fn over_two_files(mut self) -> Self {

@@ -4,19 +4,20 @@
 //! - Of the names: those at the last sync of the folder, and of the changes since a prefix, as journals of file systems keep it.
 //! - A sector holds what was written to it or what it held before, never a mixture.
 
+use super::content::{Content, is_zeros};
 use super::recording::Operation;
 use crate::differential::dice::Dice;
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
+use std::sync::Arc;
 
 const SECTOR: usize = 512;
-const BLOCK: usize = 4096;
 
 /// The files of a folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image(pub BTreeMap<String, Vec<u8>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Image(BTreeMap<String, Content>);
 
 impl Image {
     /// Reads the files that are no shared memory.
@@ -26,7 +27,7 @@ impl Image {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if !name.ends_with("-shm") {
                 let bytes = std::fs::read(folder.join(&name))?;
-                files.insert(name, bytes);
+                files.insert(name, Content::of(&bytes));
             }
         }
         Ok(Self(files))
@@ -34,16 +35,9 @@ impl Image {
 
     /// Makes a folder with these files, sparse.
     pub fn put(&self, folder: &Path) -> anyhow::Result<()> {
-        use std::os::unix::fs::FileExt as _;
         std::fs::create_dir_all(folder)?;
-        for (name, bytes) in &self.0 {
-            let file = std::fs::File::create(folder.join(name))?;
-            file.set_len(bytes.len() as u64)?;
-            for (i, block) in bytes.chunks(BLOCK).enumerate() {
-                if block.iter().any(|byte| *byte != 0) {
-                    file.write_all_at(block, (i * BLOCK) as u64)?;
-                }
-            }
+        for (name, content) in &self.0 {
+            content.make(&folder.join(name))?;
         }
         Ok(())
     }
@@ -52,15 +46,7 @@ impl Image {
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for (name, bytes) in &self.0 {
-            name.hash(&mut hasher);
-            bytes.len().hash(&mut hasher);
-            for (i, block) in bytes.chunks(BLOCK).enumerate() {
-                if block.iter().any(|byte| *byte != 0) {
-                    (i, block).hash(&mut hasher);
-                }
-            }
-        }
+        self.hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -68,25 +54,36 @@ impl Image {
 /// A change that is not on the disk for certain.
 #[derive(Clone, Debug)]
 enum Change {
-    Sector { at: usize, data: Vec<u8> },
+    /// So many bytes of what was written, from here on in it.
+    Sector {
+        at: usize,
+        data: Arc<[u8]>,
+        from: usize,
+        len: usize,
+    },
     Length(usize),
 }
 
 impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
+    fn apply(&self, content: &mut Content) {
         match self {
-            Self::Length(length) => bytes.resize(*length, 0),
-            Self::Sector { at, data } => {
-                bytes.resize(bytes.len().max(at + data.len()), 0);
-                bytes[*at..at + data.len()].copy_from_slice(data);
-            }
+            Self::Length(length) => content.resize(*length),
+            Self::Sector { at, data, from, len } => content.write(*at, &data[*from..from + len]),
+        }
+    }
+
+    /// Whether it writes something other than zeros.
+    fn tells(&self) -> bool {
+        match self {
+            Self::Sector { data, from, len, .. } => !is_zeros(&data[*from..from + len]),
+            Self::Length(_) => true,
         }
     }
 }
 
 #[derive(Clone, Debug, Default)]
 struct File {
-    synced: Vec<u8>,
+    synced: Content,
     /// Changes with the number of their operation.
     pending: Vec<(usize, Change)>,
 }
@@ -124,9 +121,9 @@ impl Disk {
     #[must_use]
     pub fn new(image: &Image, acknowledged: i64) -> Self {
         let mut disk = Self { acknowledged, ..Self::default() };
-        for (name, bytes) in &image.0 {
+        for (name, content) in &image.0 {
             disk.names.insert(name.clone(), disk.files.len());
-            disk.files.push(File { synced: bytes.clone(), pending: Vec::new() });
+            disk.files.push(File { synced: content.clone(), pending: Vec::new() });
         }
         disk
     }
@@ -151,11 +148,10 @@ impl Disk {
                 let file = self.file(name)?;
                 let mut done = 0;
                 while done < data.len() {
-                    let from = at + done;
-                    let n = (SECTOR - from % SECTOR).min(data.len() - done);
-                    let data = data[done..done + n].to_vec();
-                    file.pending.push((now, Change::Sector { at: from, data }));
-                    done += n;
+                    let len = (SECTOR - (at + done) % SECTOR).min(data.len() - done);
+                    let (at, data, from) = (at + done, data.clone(), done);
+                    file.pending.push((now, Change::Sector { at, data, from, len }));
+                    done += len;
                 }
             }
             Operation::Length(name, bytes) => {
@@ -212,11 +208,7 @@ impl Disk {
     #[must_use]
     pub fn telling(&self) -> Vec<usize> {
         let pending = self.files.iter().flat_map(|file| &file.pending).enumerate();
-        let tells = |change: &Change| match change {
-            Change::Sector { data, .. } => data.iter().any(|byte| *byte != 0),
-            Change::Length(_) => true,
-        };
-        pending.filter(|(_, (_, change))| tells(change)).map(|(number, _)| number).collect()
+        pending.filter(|(_, (_, change))| change.tells()).map(|(number, _)| number).collect()
     }
 
     /// What a power cut now leaves.
@@ -237,11 +229,11 @@ impl Disk {
         };
         let mut number = 0;
         let odds = 1 + dice.roll(9);
-        let contents: Vec<Vec<u8>> = self
+        let contents: Vec<Content> = self
             .files
             .iter()
             .map(|file| {
-                let mut bytes = file.synced.clone();
+                let mut content = file.synced.clone();
                 for (_, change) in &file.pending {
                     let kept = match keep {
                         Keep::All => true,
@@ -250,11 +242,11 @@ impl Disk {
                         Keep::Random(_) => dice.roll(10) < odds,
                     };
                     if kept {
-                        change.apply(&mut bytes);
+                        change.apply(&mut content);
                     }
                     number += 1;
                 }
-                bytes
+                content
             })
             .collect();
         Image(names.iter().map(|(name, index)| (name.clone(), contents[*index].clone())).collect())

@@ -1,8 +1,13 @@
 //! From power cut to power cut.
+//!
+//! A process is good for many states, one after the other: each lies in a new folder without shared memory, as after a
+//! start of the machine, and the process has closed the one before, which leaves nothing behind in it. A test holds that against new
+//! processes ([`Explorer::as_in_new_processes`]), and every so often a new one takes over.
 
 use super::disk::{Disk, Image, Keep};
 use super::recording::{Operation, Recording};
 use super::workload::{QUESTIONS, Recorded, commits_of, record};
+use crate::actor::Actor;
 use crate::differential::dice::Dice;
 use crate::subject::Subject;
 use anyhow::{Context as _, ensure};
@@ -13,8 +18,13 @@ use std::time::Instant;
 
 /// How many power cuts follow each other, at most: one in the workload, and in the recoveries after it.
 const DEPTH: usize = 4;
+/// How many states a process opens before another takes over.
+const STATES_OF_A_PROCESS: u32 = 200;
+/// Walks over one recording.
+const WALKS: u64 = 500;
 
 /// What came of opening an image.
+#[derive(Debug)]
 struct Opened {
     commits: i64,
     operations: Vec<Operation>,
@@ -35,8 +45,19 @@ pub struct Explorer<'a> {
     scratch: &'a Path,
     recorded: Recorded,
     known: HashMap<u64, Rc<Opened>>,
+    opener: Option<Opener>,
+    /// How many of them there were.
+    openers: u32,
     /// So far.
     pub tally: Tally,
+}
+
+/// A process that opens one state after the other in the same folder, and the record of what it does.
+struct Opener {
+    recording: Recording,
+    actor: Actor,
+    /// States that it may still open.
+    left: u32,
 }
 
 impl<'a> Explorer<'a> {
@@ -47,7 +68,8 @@ impl<'a> Explorer<'a> {
 
     /// Of what has been recorded.
     pub(super) fn new_of(subject: &'a Subject, scratch: &'a Path, recorded: Recorded) -> Self {
-        Self { subject, scratch, recorded, known: HashMap::new(), tally: Tally::default() }
+        let tally = Tally::default();
+        Self { subject, scratch, recorded, known: HashMap::new(), opener: None, openers: 0, tally }
     }
 
     /// A cut at every operation of the workload that leaves all or nothing of what was not synced.
@@ -147,8 +169,16 @@ impl<'a> Explorer<'a> {
         let folder = self.scratch.join("opened");
         let _ = std::fs::remove_dir_all(&folder);
         image.put(&folder)?;
-        let recording = Recording::of(&folder);
-        let mut actor = recording.actor("opener", self.subject, None);
+        let Opener { recording, mut actor, left } = match self.opener.take() {
+            Some(opener) => opener,
+            None => {
+                self.openers += 1;
+                let file = self.scratch.join(format!("opened-{}.record", self.openers));
+                let recording = Recording::into_file(&folder, &file);
+                let actor = recording.actor("opener", self.subject, None);
+                Opener { recording, actor, left: STATES_OF_A_PROCESS }
+            }
+        };
         let kept = || format!("left in {}", folder.display());
         actor.open(&folder.join("app.db")).with_context(kept)?;
         let mut answers = Vec::new();
@@ -160,8 +190,41 @@ impl<'a> Explorer<'a> {
         let commits = commits_of(&answers).with_context(kept)?;
         recording.acknowledge(commits)?;
         actor.close()?;
-        drop(actor);
-        Ok(Opened { commits, operations: recording.operations()? })
+        let operations = recording.operations()?;
+        if left > 1 {
+            recording.forget()?;
+            self.opener = Some(Opener { recording, actor, left: left - 1 });
+        }
+        Ok(Opened { commits, operations })
+    }
+
+    /// Opens what cuts at the operations of the workload leave, each in the process that has opened those before and in a new one. Both
+    /// have to find the same and do the same: how many states that were.
+    pub fn as_in_new_processes(&mut self) -> anyhow::Result<usize> {
+        let operations = self.recorded.operations.clone();
+        let mut disk = Disk::new(&self.recorded.before, 1);
+        let mut compared = 0;
+        let mut used = None;
+        for (i, operation) in operations.iter().enumerate() {
+            disk.apply(operation)?;
+            if i % 4 != 0 {
+                continue;
+            }
+            let image = disk.cut(Keep::Random(i as u64));
+            self.opener = used.take();
+            let again = self.open(&image).with_context(|| format!("at {i}"))?;
+            used = self.opener.take();
+            let new = self.open(&image).with_context(|| format!("at {i}"))?;
+            let shapes = [&again, &new].map(|opened| {
+                (opened.commits, opened.operations.iter().map(Operation::shape).collect::<Vec<_>>())
+            });
+            ensure!(
+                shapes[0] == shapes[1],
+                "at {i}, in a used process and in a new one: {shapes:?}"
+            );
+            compared += 1;
+        }
+        Ok(compared)
     }
 }
 
@@ -190,7 +253,7 @@ pub fn run(subject: &Subject, first: u64, time: std::time::Duration) -> Tally {
         std::fs::create_dir(&round).expect("a folder can be made");
         // A recording is good for many walks; a new one has other orders of its processes.
         let outcome = Explorer::new(subject, &round).and_then(|mut explorer| {
-            for _ in 0..200 {
+            for _ in 0..WALKS {
                 if start.elapsed() >= time {
                     break;
                 }

@@ -17,6 +17,7 @@
 //! everything that an opening before the cut has shown.
 
 pub mod blocks;
+pub mod content;
 pub mod disk;
 pub mod explore;
 pub mod mounted;

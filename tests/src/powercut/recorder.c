@@ -26,7 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN, WRITE_OUT };
+enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN, WRITE_OUT, ZEROS };
 
 static int record = -1;
 static char folder[1024];
@@ -62,6 +62,18 @@ static void note(uint32_t what, const char *name, uint64_t number, const void *d
   if( syscall(SYS_writev, record, parts, 3)!=(long)(sizeof(head)+head.nName+n) ) abort();
 }
 
+/* A write. Of many zeros, as a log is filled with, only how many. */
+static void note_write(const char *name, uint64_t at, const void *data, size_t n){
+  static const char zeros[4096];
+  size_t i;
+  uint64_t all = n;
+  for(i=0; i+sizeof(zeros)<=n; i+=sizeof(zeros)){
+    if( memcmp((const char*)data+i, zeros, sizeof(zeros))!=0 ) break;
+  }
+  if( n>=sizeof(zeros) && i==n ) note(ZEROS, name, at, &all, sizeof(all));
+  else note(WRITE, name, at, data, (uint32_t)n);
+}
+
 /* The name within the folder, "" for the folder itself, 0 for what is not written down. */
 static const char *inside(const char *path){
   size_t n = strlen(folder), m = strlen(path);
@@ -93,7 +105,7 @@ ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at){
     errno = EIO;
     return -1;
   }
-  if( name ) note(WRITE, name, (uint64_t)at, data, (uint32_t)n);
+  if( name ) note_write(name, (uint64_t)at, data, n);
   return syscall(SYS_pwrite64, fd, data, n, at);
 }
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at){ return pwrite64(fd, data, n, at); }
@@ -101,7 +113,7 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at){ return pwrite64(fd
 ssize_t write(int fd, const void *data, size_t n){
   char buf[1024];
   const char *name = name_of(fd, buf);
-  if( name ) note(WRITE, name, (uint64_t)lseek(fd, 0, SEEK_CUR), data, (uint32_t)n);
+  if( name ) note_write(name, (uint64_t)lseek(fd, 0, SEEK_CUR), data, n);
   return syscall(SYS_write, fd, data, n);
 }
 

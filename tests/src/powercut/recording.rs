@@ -5,6 +5,7 @@ use crate::subject::Subject;
 use anyhow::{Context as _, bail};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What `recorder.c` compiles to.
 const RECORDER: &str = env!("PLAIT_RECORDER");
@@ -17,7 +18,7 @@ const ACKNOWLEDGED: u32 = 100;
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Bytes are about to be written at an offset.
-    Write(String, u64, Vec<u8>),
+    Write(String, u64, Arc<[u8]>),
     /// A length is about to be set.
     Length(String, u64),
     /// A file is about to be created.
@@ -34,6 +35,19 @@ pub enum Operation {
     WriteOut(String, u64, u64),
     /// From here on this many commits must survive.
     Acknowledged(i64),
+}
+
+impl Operation {
+    /// What it is and to what, without contents and numbers of syncs, which may be others each time.
+    #[must_use]
+    pub fn shape(&self) -> String {
+        match self {
+            Self::Write(name, at, data) => format!("write {name} {at} {}", data.len()),
+            Self::SyncBegins(name, _) => format!("sync begins {name}"),
+            Self::SyncEnded(name, _) => format!("sync ended {name}"),
+            other => format!("{other:?}"),
+        }
+    }
 }
 
 /// Where operations of processes on one folder are written down.
@@ -112,6 +126,12 @@ impl Recording {
         file.and_then(|mut file| file.write_all(&record)).context("the record can be written")
     }
 
+    /// Everything so far is forgotten; who is recorded goes on appending. Nobody may be at work.
+    pub fn forget(&self) -> anyhow::Result<()> {
+        let file = std::fs::File::options().write(true).truncate(true).open(&self.file);
+        file.map(drop).context("the record can be emptied")
+    }
+
     /// Everything so far, in order.
     pub fn operations(&self) -> anyhow::Result<Vec<Operation>> {
         let bytes = std::fs::read(&self.file).context("nothing was recorded")?;
@@ -135,7 +155,7 @@ fn parse(bytes: &[u8]) -> Option<anyhow::Result<(Operation, &[u8])>> {
     let end = HEAD + name_len + data_len;
     let data = bytes.get(HEAD + name_len..end)?.to_vec();
     let operation = match what {
-        1 => Operation::Write(name, number, data),
+        1 => Operation::Write(name, number, data.into()),
         2 => Operation::Length(name, number),
         3 => Operation::Create(name),
         4 => Operation::Remove(name),
@@ -145,6 +165,10 @@ fn parse(bytes: &[u8]) -> Option<anyhow::Result<(Operation, &[u8])>> {
         9 => {
             let len = data.try_into().map(u64::from_ne_bytes).ok()?;
             Operation::WriteOut(name, number, len)
+        }
+        10 => {
+            let len = data.try_into().map(u64::from_ne_bytes).ok()?;
+            Operation::Write(name, number, vec![0; usize::try_from(len).ok()?].into())
         }
         ACKNOWLEDGED => Operation::Acknowledged(number.cast_signed()),
         _ => {
