@@ -63,11 +63,11 @@ pub fn pid_namespace() -> u64 {
 /// process. The caller holds the lifecycle lock.
 pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
     let slots = &region.layout().processes;
-    let namespace = pid_namespace();
+    let (own, namespace) = (pid(), pid_namespace());
     for (i, slot) in slots.iter().enumerate() {
         // Where the namespaces are not known equal pids prove nothing.
         let same = namespace != 0
-            && slot.pid.load(Acquire) == pid()
+            && slot.pid.load(Acquire) == own
             && slot.pid_namespace.load(Relaxed) == namespace;
         let index = ProcessIndex(i as u32);
         if same && slot.nonce.load(Relaxed) != nonce && is_lock_held(region, index) {
@@ -94,7 +94,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
             slot.pid_namespace.store(namespace, Relaxed);
             slot.nonce.store(nonce, Relaxed);
             // Release publishes the fields above together with the pid.
-            slot.pid.store(pid(), Release);
+            slot.pid.store(own, Release);
             return Ok(Identity::new(index, generation));
         }
     }
