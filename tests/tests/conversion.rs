@@ -6,6 +6,7 @@ use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, CANTOPEN, Connection, Library, NO
 use plait_tests::subject::{BUSY_TIMEOUT, Fixture, Subject, real_plait};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
@@ -177,6 +178,49 @@ fn programs_that_ask_for_two_modes_at_once_lose_no_row() {
         assert_eq!(count, i64::try_from(inserted).expect("two"), "in round {round}");
         assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
+}
+
+/// SQLite lets others in between removing the WAL and leaving WAL mode, and what they commit in a WAL of their own counts.
+#[test]
+fn the_mode_goes_and_comes_beside_one_who_writes() {
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE c(n); INSERT INTO c VALUES(0)");
+    let start = |name| {
+        let mut actor = Actor::start(Place::Processes, name, &fixture.subject, &fixture.database());
+        actor.busy_timeout(Duration::from_secs(10));
+        actor
+    };
+    let (mut switching, mut writing) = (start("switching"), start("writing"));
+    let is_over = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut done = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..10 {
+                    let error = writing.run("UPDATE c SET n=n+1").error;
+                    assert!(error.as_ref().is_none_or(|e| e.is_busy()), "{error:?}");
+                    done += i64::from(error.is_none());
+                }
+                writing.close().expect("it closes");
+                writing.open(&fixture.database()).expect("it opens");
+                writing.busy_timeout(Duration::from_secs(10));
+            }
+            done
+        });
+        let end = Instant::now() + Duration::from_secs(4);
+        while Instant::now() < end && !writer.is_finished() {
+            for mode in ["delete", "concurrent"] {
+                let error = switching.run(&format!("PRAGMA journal_mode={mode}")).error;
+                assert!(error.as_ref().is_none_or(|e| e.is_busy()), "{mode}: {error:?}");
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        writer.join().expect("nothing but busy")
+    });
+    drop((switching, writing));
+    let connection = fixture.open();
+    assert_eq!(connection.integer("SELECT n FROM c"), Ok(done));
+    assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
 #[test]

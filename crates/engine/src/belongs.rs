@@ -67,6 +67,12 @@ impl FirstPage {
         let counted = first.changes.wrapping_sub(self.changes);
         (counted == 1 || (counted == 0 && !is_stamped)) && (is_mark_kept || is_mark_changed)
     }
+
+    /// A file that left WAL mode while another connection began a WAL: SQLite lets go of its exclusive lock between removing the WAL and
+    /// setting the versions, and that WAL counts. The mode was switched on over it.
+    fn has_left_beside(&self, first: &FirstPage) -> bool {
+        self.salt == 0 && first.changes.wrapping_sub(self.changes) == 1 && self.may_precede(first)
+    }
 }
 
 /// Whether the database file, with this page 1 (`None`: it has none), is the one that the WAL goes with.
@@ -80,7 +86,7 @@ pub fn belongs(file: Option<FirstPage>, in_wal: &[FirstPage], brought: bool) -> 
     }
     let Some(file) = file else { return false };
     if file.versions.iter().any(|version| *version < 2) {
-        return false;
+        return !brought && file.has_left_beside(first);
     }
     if brought {
         return file.is_same_state(last);
@@ -101,6 +107,17 @@ mod tests {
     /// A session over `AT_REST`: the fence, then two merges.
     fn session() -> Vec<FirstPage> {
         vec![page(3, 11, 9, 4), page(3, 12, 9, 5), page(3, 13, 9, 8)]
+    }
+
+    #[test]
+    fn a_file_that_left_wal_mode_beside_a_wal_in_which_it_is_marked_goes_with_it() {
+        let marked = [page(2, 11, 7, 0), page(2, 12, 0, 0), page(2, 13, 8, 0)];
+        assert!(belongs(Some(page(1, 10, 0, 0)), &marked, false));
+        assert!(!belongs(Some(page(1, 10, 0, 0)), &marked, true));
+        for other in [page(1, 9, 0, 0), page(1, 11, 0, 0), page(1, 10, 7, 0)] {
+            assert!(!belongs(Some(other), &marked, false), "{other:?}");
+        }
+        assert!(!belongs(Some(page(1, 10, 0, 0)), &[page(2, 11, 7, 3)], false));
     }
 
     #[test]
