@@ -8,7 +8,7 @@ use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork};
 use plait_tests::os;
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::{Operation, Recording};
-use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL};
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL, Step};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -623,6 +623,36 @@ fn who_only_reads_needs_no_space_to_join() {
         connection.execute("INSERT INTO t(val) VALUES('more'); COMMIT").expect("there is space");
     }
     assert_eq!(rows(&third), 507);
+}
+
+/// A SELECT that was begun alone and is still open keeps its handle alone, and what that writes then as well.
+#[test]
+fn what_was_read_alone_is_not_changed_with_a_file_that_is_attached_later() {
+    for mode in ["delete", "concurrent"] {
+        let Some(fixture) = fixture() else { return };
+        let other = fixture.path("other.db");
+        let made = fixture.subject.library().open(&other).expect("another database");
+        made.execute(&format!("PRAGMA journal_mode={mode}; CREATE TABLE o(x)")).expect("a table");
+        made.close().expect("closed");
+        let lone = fixture.open();
+        let mut reading = lone.prepare("SELECT id FROM t").expect("a query");
+        assert_eq!(reading.step(), Ok(Step::Row));
+        lone.execute(&format!("ATTACH '{}' AS other", other.display())).expect("attached");
+        lone.execute("BEGIN; INSERT INTO t(val) VALUES('alone')").expect("a change");
+        assert!(!has_session(&fixture), "it is alone");
+        let error = lone.execute("INSERT INTO other.o VALUES(1)").expect_err("not in one commit");
+        assert_eq!(error.code, 1, "{mode}: {error}");
+        let words = "begun before the other file was attached; roll back and begin again";
+        assert!(error.message.contains(words), "{mode}: {error}");
+        lone.execute("COMMIT").expect("it ends");
+        drop(reading);
+        lone.execute(
+            "BEGIN; INSERT INTO main.t(val) VALUES('b'); INSERT INTO other.o VALUES(1); COMMIT",
+        )
+        .expect("the next may change both");
+        assert_eq!(rows(&fixture.open()), 502, "{mode}");
+        assert_eq!(lone.integer("SELECT count(*) FROM other.o"), Ok(1), "{mode}");
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@
 //! generation. A checkpoint brings pages of the WAL into the file, and the WAL starts over only when it has brought
 //! everything. Of several states of a page it brings the newest or, if a reader holds that back, perhaps none. So page 1 of the file is
 //! - the newest page 1 in the WAL, once a checkpoint has brought that;
-//! - before that the page 1 of any commit in the WAL, or the one from which the first of them was made.
+//! - before that the page 1 of any commit in the WAL, or the one from which the first of them was made;
+//! - unmarked, with versions of 1 and one commit behind the first page 1 in the WAL, if the file left WAL mode while another connection began
+//!   that WAL, in which it was marked (`has_left_beside`).
 //!
 //! The counter grows by one with every commit that stamps the header (`plStamp()` sees to that); with others, which only a database at
 //! rest can have, it may stay if the same connection commits again. Bytes 18 and 19 of the

@@ -102,18 +102,17 @@ static void plWorkAlone(Btree *p){
   }
 }
 
-/* There is no space to join, and nobody asks to write: as long as the file is not fenced stock code reads all that is committed (L1). rc: why
-** it could not join. No transaction is open. */
+/* There is no space to join, and nobody asks to write, or for BEGIN CONCURRENT: as long as the file is not fenced stock code reads all
+** that is committed (L1). rc: why it could not join. No transaction is open. */
 static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
+  if( p->db->mDbFlags & DBFLAG_PlConcurrent ) return rc;
   if( sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion)!=SQLITE_OK ) return rc;
   if( plMarked(p->pBt) && PL_FENCED(p->pBt->pPage1->aData) ){
     plBaseEnd(p);
     return rc;
   }
   plStashClear(p);
-  /* It may write yet, and no other file may be changed with it then (several.c). */
-  if( p->pPl->nAlone==0 ) p->pPl->nAlone = 1;
-  plWorkAlone(p);
+  if( plMarked(p->pBt) ) plWorkAlone(p);
   return SQLITE_OK;
 }
 

@@ -277,6 +277,8 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     /* The mark was taken away in between, and perhaps another one made since. */
     if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) break;
     if( !plMarked(p->pBt) ) return SQLITE_OK;
+    cookie = plContentCookie(p->pBt->pPager);
+    bFenced = PL_FENCED(p->pBt->pPage1->aData);
     plBaseEnd(p);
     rc = plAttach(p);
   }
