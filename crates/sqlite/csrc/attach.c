@@ -282,8 +282,10 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     plBaseEnd(p);
     rc = plAttach(p);
   }
-  if( (rc & 0xff)==SQLITE_FULL && !wrflag ) rc = plReadWithoutJoining(p, pSchemaVersion, rc);
-  if( rc==SQLITE_OK && PL_BT(p)==0 ) return SQLITE_OK;
+  if( (rc & 0xff)==SQLITE_FULL && !wrflag ){
+    rc = plReadWithoutJoining(p, pSchemaVersion, rc);
+    if( rc==SQLITE_OK ) return SQLITE_OK;
+  }
   if( rc ){
     /* The engine may have found that the file does not go with its WAL: closing this handle must not mix them (fits.c). */
     plForgetWal(p);
