@@ -227,7 +227,7 @@ class Threads(Case):
             self.assertEqual(left, [[], []])
 
     def waiting(self, map, *others):
-        """A thread whose write waits for a transaction that another database object has, and what became of it."""
+        """A thread whose write waits for a transaction that another database object, in a session, has, and what became of it."""
         failed = []
         thread = threading.Thread(target=self.refused, args=(map, failed))
         thread.start()
@@ -240,6 +240,7 @@ class Threads(Case):
         held, go_on = threading.Event(), threading.Event()
 
         def hold():
+            self.is_waiting(other)
             with other.transaction():
                 held.set()
                 go_on.wait(60)
@@ -267,6 +268,7 @@ class Threads(Case):
         for timeout, seen in ((0.5, plait.Busy), (None, plait.Interrupted)):
             db, other = self.open(timeout=timeout), self.open()
             map = db.map("m")
+            self.is_waiting(other)
             with other.transaction():
                 waiting, failed = self.waiting(map, other)
                 with mock.patch("plait.database._OWN_INTERRUPT", 1.0):
@@ -294,6 +296,7 @@ class Threads(Case):
                 Closing()
                 return 1
 
+        self.is_waiting(other)
         with other.transaction():
             waiting, failed = self.waiting(map, other)
             with self.assertRaises(plait.Error):
@@ -328,6 +331,7 @@ class Threads(Case):
 
     @staticmethod
     def is_waiting(db):
+        """From then on, what the connection of this thread begins is seen too."""
         return db.execute("SELECT count(*) FROM plait_transactions WHERE state LIKE 'waiting%'").fetchone() == (1,)
 
     def until(self, true):

@@ -190,7 +190,11 @@ in_threads_and_processes! {
         assert!(!has_session(&fixture));
         assert_eq!(second.integer(COUNT), 500, "reading waits for nobody");
         second.busy_timeout(Duration::from_millis(200));
-        second.fails(INSERT, BUSY);
+        let writer = if place == Place::Processes { first.pid() } else { std::process::id() };
+        let told = second.fails(INSERT, BUSY).message;
+        assert!(told.starts_with("database is locked: "), "{told}");
+        assert!(told.contains(&format!("process {writer}, which works alone")), "{told}");
+        assert!(told.contains("(waited "), "{told}");
         second.ok("BEGIN CONCURRENT");
         second.fails(INSERT, BUSY);
         second.ok("ROLLBACK");

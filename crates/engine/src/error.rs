@@ -125,6 +125,20 @@ impl Error {
         }
     }
 
+    /// A lock of the base that was waited for in vain: says for how long.
+    pub(crate) fn after_waiting(self, waited: std::time::Duration) -> Error {
+        match self {
+            Error::Base { code, text } => Error::Base {
+                code,
+                text: format!(
+                    "{text} (waited {} ms); retry or raise the busy timeout",
+                    waited.as_millis()
+                ),
+            },
+            other => other,
+        }
+    }
+
     /// An I/O error with what was being done.
     pub fn io(what: impl Into<String>, source: &std::io::Error) -> Error {
         Error::Io {

@@ -152,11 +152,13 @@ static void plBaseEndWrite(PlBase *pBase){
 static int plBaseBeginWrite(void *p){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
+  int iWriter;
   int rc;
   sqlite3_mutex_enter(pBase->db->mutex);
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   rc = sqlite3StockBtreeBeginTrans(pBt, 1, 0);
+  iWriter = (rc & 0xff)==SQLITE_BUSY ? plShmHolder(pBt->pBt->pPager, UNIX_SHM_BASE+WAL_WRITE_LOCK) : 0;
   if( rc==SQLITE_OK ){
     rc = plFits(pBt->pBt->pPager, 0);
     if( rc ) plBaseRefuse(pBase);
@@ -169,7 +171,8 @@ static int plBaseBeginWrite(void *p){
       plBaseEndWrite(pBase);
     }
   }
-  sqlite3Error(pBase->db, rc);
+  if( iWriter>0 ) sqlite3ErrorWithMsg(pBase->db, rc, "process %d, which works alone or in WAL mode, is writing to it", iWriter);
+  else sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
 }

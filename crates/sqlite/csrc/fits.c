@@ -239,23 +239,30 @@ static int plRefuseFile(Btree *p, int rc){
   return plSayMisfit(p);
 }
 
+/* A process with a lock on this byte of the WAL-index, which may be this one; 0: none has, -1: it cannot be told. */
+static int plShmHolder(Pager *pPager, int iByte){
+  sqlite3_file *pFd = pPager->fd;
+  struct flock f;
+  unixShmNode *pNode;
+  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return -1;
+  pNode = ((unixFile*)pFd)->pShm->pShmNode;
+  if( pNode->hShm<0 || pNode->isUnlocked ) return -1;
+  memset(&f, 0, sizeof(f));
+  f.l_type = F_WRLCK;
+  f.l_whence = SEEK_SET;
+  f.l_start = iByte;
+  f.l_len = 1;
+  if( osFcntl(pNode->hShm, F_OFD_GETLK, &f) ) return -1;
+  if( f.l_type==F_UNLCK ) return 0;
+  return f.l_pid>0 ? f.l_pid : -1;     /* of another pid namespace it is 0, of another machine negative */
+}
+
 /* Are the locks of this process on the WAL-index gone? POSIX gives them up when any descriptor of the file is closed, and so a second
 ** copy of SQLite in the process takes them away. Others then take the WAL for unused, and remove it with what is committed here. Locks of
 ** a description, with which is asked, meet those of the own process as well; a system on which they do not (plAlone() finds
 ** out) is not asked. */
 static int plLocksGone(Pager *pPager){
-  sqlite3_file *pFd = pPager->fd;
-  struct flock f;
-  unixShmNode *pNode;
-  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return 0;
-  pNode = ((unixFile*)pFd)->pShm->pShmNode;
-  if( pNode->hShm<0 || pNode->isUnlocked ) return 0;
-  memset(&f, 0, sizeof(f));
-  f.l_type = F_WRLCK;
-  f.l_whence = SEEK_SET;
-  f.l_start = UNIX_SHM_DMS;
-  f.l_len = 1;
-  return osFcntl(pNode->hShm, F_OFD_GETLK, &f)==0 && f.l_type==F_UNLCK;
+  return plShmHolder(pPager, UNIX_SHM_DMS)==0;
 }
 
 /* They are: nothing was done yet, and the next transaction opens the WAL again, with locks. */

@@ -110,9 +110,9 @@ impl Database {
         let word = &self.control().merge_word;
         loop {
             match work(patience) {
-                Err(e @ Error::Base { .. }) if e.is_busy() => {
+                Err(e) if matches!(e, Error::Base { .. }) && e.is_busy() => {
                     if patience.is_over() {
-                        return Err(e);
+                        return Err(e.after_waiting(patience.elapsed()));
                     }
                     // What `work` has given back has changed the word: looked at before that, it would let nobody sleep.
                     let seen = word.load(Acquire);
