@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check test wheel wheel-test torture powercut-images fuzz sanitize tcl suites bench-ratios bench-peers
+.PHONY: all dist demo check test wheel wheel-test torture powercut-images fuzz sanitize tsan arm miri tcl suites bench-ratios bench-peers
 
 all: dist
 
@@ -74,6 +74,11 @@ sanitize:
 		$(addprefix --test ,$(SANITIZED)) --config "target.'cfg(all())'.runner = ['env', \
 		'LD_PRELOAD=$(RUNTIMES)', 'ASAN_OPTIONS=detect_leaks=0', \
 		'UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1']"
+
+# Suites on a library that is built with ThreadSanitizer, like its C part and the tests; then one with a planted race. Slow. Needs rustup and gcc.
+RACING ?= maps_shared conflicts tickets readers statements fairness room serializability
+tsan:
+	$(XTASK) tsan $(RACING)
 
 # SQLite's own tests (docs/testing.md), each file in WAL mode and in concurrent mode: about 40 minutes. ARGS="--limit 100 FILE.test ...".
 tcl:

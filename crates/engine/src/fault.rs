@@ -18,6 +18,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("log.removed_early", "a recovery removes the log before the database file is at rest"),
     ("log.unsynced", "what is written to the log counts as synced"),
     ("log.unwritten", "what is published counts as written to the log"),
+    ("memtable.linked_unordered", "a node may be seen before what it holds"),
     ("processes.known_by_id", "a process that has the caller's id counts as dead"),
     ("readers.lag", "readers see all but the newest commit"),
     ("several.taken_back", "a recovery takes back what a super-journal says is committed"),

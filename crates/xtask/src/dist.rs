@@ -27,6 +27,7 @@ mod stock;
 use std::fs;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
@@ -36,7 +37,7 @@ use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
 /// What to build.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Request {
     /// Also the library with crash points.
     pub crash_points: bool,
@@ -66,19 +67,28 @@ struct Context {
     peers: String,
 }
 
-/// Builds what is asked for into `out`.
-pub fn run(out: &Path, request: Request) -> Result<()> {
+fn context(out: &Path, peers: Option<String>) -> Result<Context> {
     let workspace = Workspace::locate()?;
     let cache = workspace.target.join("dist");
-    let context = Context {
+    Ok(Context {
         toolchain: Toolchain::locate()?,
         amalgamation: upstream::amalgamation(&workspace.root)?,
         shell_source: upstream::shell(&workspace.root)?,
         out: workspace.root.join(out),
-        peers: remembered_peers(&cache, request.peers.clone())?,
+        peers: remembered_peers(&cache, peers)?,
         cache,
         workspace,
-    };
+    })
+}
+
+/// Links the library that `cargo` makes an archive of in `made` with ThreadSanitizer's runtime, which the linker finds in `target`.
+pub fn link_with_threads(cargo: Command, made: &Path, target: &Path) -> Result<PathBuf> {
+    library::build_with_thread_sanitizer(&context(Path::new("dist"), None)?, cargo, made, target)
+}
+
+/// Builds what is asked for into `out`.
+pub fn run(out: &Path, request: Request) -> Result<()> {
+    let context = context(out, request.peers.clone())?;
     if request.stock_only {
         return stock::build(&context).map(drop);
     }

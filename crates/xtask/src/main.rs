@@ -3,6 +3,7 @@
 mod check;
 mod dist;
 mod toolchain;
+mod tsan;
 mod workspace;
 
 use std::path::PathBuf;
@@ -45,6 +46,11 @@ enum Task {
         #[arg(long)]
         peers: Option<String>,
     },
+    /// Run test programs with ThreadSanitizer.
+    Tsan {
+        /// Names of test programs of plait-tests.
+        suites: Vec<String>,
+    },
 }
 
 fn main() -> Result<()> {
@@ -55,5 +61,6 @@ fn main() -> Result<()> {
                 dist::Request { crash_points, sanitizers, stock_only, no_suite, demo, peers };
             dist::run(&out, what)
         }
+        Task::Tsan { suites } => tsan::run_suites(&suites),
     }
 }

@@ -33,6 +33,11 @@ impl Toolchain {
         Ok(toolchain)
     }
 
+    /// The platform that the compiler builds for, as Rust names it.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Settles what `cc` would otherwise read from a build script's environment.
     pub fn settle<'a>(&self, build: &'a mut cc::Build) -> &'a mut cc::Build {
         build.cargo_metadata(false).opt_level(2).debug(false).target(&self.host).host(&self.host)

@@ -9,6 +9,7 @@ use super::search::{Splice, Target, find_splice, move_splice};
 use super::shortcut::lead;
 use super::space::{Place, Share, place};
 use super::{ArenaFull, EntryKind};
+use crate::fault;
 use crate::ids::{CommitTs, Root};
 
 /// The node is complete before it is reachable: partner of [`FOLLOWS`](super::search::FOLLOWS).
@@ -203,7 +204,9 @@ fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
 }
 
 fn link(arena: &Arena, prev: u32, level: usize, node: u32) {
-    arena.link(prev, level).store(node, LINKS);
+    let order =
+        if fault::is_planted("memtable.linked_unordered") { Ordering::Relaxed } else { LINKS };
+    arena.link(prev, level).store(node, order);
 }
 
 fn set_hint(arena: &Arena, last: &Splice) {

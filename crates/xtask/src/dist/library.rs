@@ -57,8 +57,21 @@ pub fn build_with_sanitizers(context: &Context) -> Result<()> {
     let flags = format!("-O1 -g -fno-omit-frame-pointer {}", SANITIZERS.join(" "));
     let mut cargo = cargo(context);
     cargo.env("CARGO_TARGET_DIR", &target).env("CFLAGS", flags);
-    let shared = link_what_is_made(context, cargo, &target, &SANITIZERS, &target.join("dist"))?;
+    let made = target.join("release");
+    let shared = link_what_is_made(context, cargo, &made, &SANITIZERS, &target.join("dist"))?;
     install::file(&shared, &context.out.join("sanitize/lib"), exports::SONAME)
+}
+
+/// Lets `cargo` make the archive in `made`, and links it with ThreadSanitizer, whose runtime the linker finds in `target`.
+pub fn build_with_thread_sanitizer(
+    context: &Context,
+    cargo: Command,
+    made: &Path,
+    target: &Path,
+) -> Result<PathBuf> {
+    let folder = format!("-L{}", target.display());
+    let flags = [folder.as_str(), "-Wl,--no-as-needed", "-ltsan"];
+    link_what_is_made(context, cargo, made, &flags, &target.join("dist"))
 }
 
 fn cargo(context: &Context) -> Command {
@@ -72,19 +85,20 @@ fn cargo(context: &Context) -> Command {
 fn shared(context: &Context, further: &[&str], cache: &Path) -> Result<PathBuf> {
     let mut cargo = cargo(context);
     cargo.args(further);
-    link_what_is_made(context, cargo, &context.workspace.target, &[], cache)
+    let made = context.workspace.target.join("release");
+    link_what_is_made(context, cargo, &made, &[], cache)
 }
 
 fn link_what_is_made(
     context: &Context,
     mut cargo: Command,
-    target: &Path,
+    made: &Path,
     flags: &[&str],
     cache: &Path,
 ) -> Result<PathBuf> {
     run_visibly(&mut cargo)?;
     fs::create_dir_all(cache)?;
-    let made = target.join("release/libplait_sqlite.a");
+    let made = made.join("libplait_sqlite.a");
     // Cargo puts the archives of all feature sets under one name: take this one aside.
     let archive = cache.join("libplait_sqlite.a");
     Stamp::default()
