@@ -80,6 +80,17 @@ RACING ?= maps_shared conflicts tickets readers statements fairness room seriali
 tsan:
 	$(XTASK) tsan $(RACING)
 
+# The engine's own tests for ARM, under qemu. Left out is what qemu's emulation does not do: it keeps robust futexes and MADV_DONTFORK from the
+# kernel, and a program for ARM cannot start itself.
+# Needs rustup and Debian's packages gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user.
+ARM = aarch64-unknown-linux-gnu
+NOT_IN_QEMU = shm::witness a_child_does_not_keep_its_parents_locks log::tests::processes
+arm:
+	rustup target add $(ARM)
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' \
+		$(CARGO) test --release --target $(ARM) --package plait-engine --lib --test '*' -- $(addprefix --skip ,$(NOT_IN_QEMU))
+
 # SQLite's own tests (docs/testing.md), each file in WAL mode and in concurrent mode: about 40 minutes. ARGS="--limit 100 FILE.test ...".
 tcl:
 	python3 tests/suites/tcl.py $(ARGS)

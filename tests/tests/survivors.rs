@@ -4,7 +4,7 @@ use plait_tests::actor::Actor;
 use plait_tests::crash::disk::SmallDisk;
 use plait_tests::os::{self, Limited};
 use plait_tests::place::Place;
-use plait_tests::sqlite::{BUSY, Connection, FULL, IOERR};
+use plait_tests::sqlite::{BUSY, CANTOPEN, Connection, FULL, IOERR};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -289,6 +289,46 @@ fn a_process_with_a_small_file_size_limit_stops_nobody() {
     }
     other.close().expect("it closes");
     sound_at_rest(&fixture.database(), 6);
+}
+
+/// What it has prepared in one file, and cannot bring to disk, it takes back; others go on, also over both files.
+#[test]
+fn a_process_that_fails_in_a_commit_over_two_files_stops_nobody() {
+    let Some(subject) = real_plait("limits in a commit over two files") else { return };
+    os::ignore_file_size_signal();
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let second = fixture.path("second.db");
+    subject.create(&second).expect("a second file").execute(SCHEMA).expect("its table");
+    let attach = format!("ATTACH '{}' AS second", second.display());
+    let both = "BEGIN IMMEDIATE; INSERT INTO main.t(n) VALUES(0); INSERT INTO second.t(n) VALUES(0); COMMIT";
+    let count = "SELECT (SELECT count(*) FROM main.t) * 1000 + (SELECT count(*) FROM second.t)";
+    let other = fixture.open();
+    other.execute(&attach).expect("it is attached");
+    other.execute(both).expect("a commit over both");
+    let mut poor = process("poor", &subject, &fixture.database());
+    poor.ok(&attach);
+    poor.ok(both);
+    let before = other.integer(count).expect("it is counted");
+    for what in [Limited::FileSize, Limited::Descriptors] {
+        // Nothing that is new can be opened; nothing can be written but the small files of such a commit.
+        let most = if what == Limited::FileSize { 4096 } else { NO_MORE };
+        os::limit(poor.pid(), what, Some(most)).expect("a limit");
+        let error = poor.run(both).error.expect("it may not write the log");
+        assert!([FULL, IOERR, CANTOPEN].contains(&error.code), "{error}");
+        poor.run("ROLLBACK");
+        assert_eq!(other.integer(count), Ok(before), "{error}: it failed as a whole");
+        assert_eq!(other.integer(POISONED), Ok(0), "{error}");
+        os::limit(poor.pid(), what, None).expect("no limit");
+    }
+    other.execute(both).expect("a commit of another over both");
+    poor.ok(both);
+    assert_eq!(other.integer(count), Ok(before + 2 * 1001));
+    poor.close().expect("it closes");
+    other.close().expect("it closes");
+    for file in [&fixture.database(), &second] {
+        assert!(!file.with_extension("db-plait-super").exists(), "{}", file.display());
+    }
+    sound_at_rest(&fixture.database(), before / 1000 + 2);
 }
 
 /// Log and memory of a session begin small. Who may not make them longer fails before its commit counts, and nobody else.

@@ -66,6 +66,12 @@ impl SqlError {
         self.code == BUSY
     }
 
+    /// A file could not be opened, or not be written: what a full disk and limits of a process are told by.
+    #[must_use]
+    pub fn is_want_of_room(&self) -> bool {
+        [FULL, IOERR, CANTOPEN].contains(&self.code)
+    }
+
     /// A conflict: something that the transaction read has changed.
     #[must_use]
     pub fn is_conflict(&self) -> bool {

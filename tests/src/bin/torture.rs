@@ -161,6 +161,7 @@ impl Isolation {
             ("troubles", all.troubles),
             ("kills", all.kills),
             ("stops", all.stops),
+            ("limits", all.limits),
         ];
         (suite, counts.to_vec())
     }

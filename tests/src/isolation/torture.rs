@@ -8,7 +8,7 @@ use crate::job::{Ending, Job, Running, Work};
 use crate::jobs::history::{
     Done, Layout, RandomTransactions, attach_second, write_final, write_initial,
 };
-use crate::os::monotonic_ns;
+use crate::os::{Limited, monotonic_ns};
 use crate::place::Place;
 use crate::subject::{Begin, Fixture, Subject, Synchronous};
 use serde::Serialize;
@@ -193,6 +193,8 @@ pub struct Tally {
     pub kills: u64,
     /// Workers that were stopped for a while.
     pub stops: u64,
+    /// Workers that might not open or write files for a while.
+    pub limits: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -205,8 +207,17 @@ impl std::ops::AddAssign for Tally {
         self.refused += more.refused;
         self.kills += more.kills;
         self.stops += more.stops;
+        self.limits += more.limits;
     }
 }
+
+/// No descriptor more, and files of which nothing, the first page, or some of the log can be written.
+const LIMITS: [(Limited, u64); 4] = [
+    (Limited::Descriptors, 3),
+    (Limited::FileSize, 0),
+    (Limited::FileSize, 4096),
+    (Limited::FileSize, 512 << 10),
+];
 
 /// The workers of a round.
 struct Crew<'a> {
@@ -241,6 +252,7 @@ impl Crew<'_> {
             registers: round.registers,
             second: self.second.clone(),
             busy_timeout: round.two_files.then_some(Duration::from_millis(60)),
+            limits: round.trouble && round.place == Place::Processes,
             first_number: 1,
             file: path,
         };
@@ -276,6 +288,16 @@ impl Crew<'_> {
                     next += 1;
                     self.replace(victim, next, end.saturating_duration_since(Instant::now()))?;
                     tally.kills += 1;
+                }
+                Trouble::Limit => {
+                    let pid = self.jobs[victim].pid();
+                    let (what, most) = *dice.pick(&LIMITS);
+                    // It may have come to its end.
+                    if crate::os::limit(pid, what, Some(most)).is_ok() {
+                        std::thread::sleep(Duration::from_millis(20 + dice.roll(200) as u64));
+                        let _ = crate::os::limit(pid, what, None);
+                        tally.limits += 1;
+                    }
                 }
                 other => maker.make(other, &mut dice)?,
             }

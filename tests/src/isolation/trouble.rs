@@ -40,6 +40,8 @@ pub enum Trouble {
     Stop,
     /// A worker's process is killed, and another one takes its place.
     Kill,
+    /// A worker's process may open or write no more files for a while.
+    Limit,
 }
 
 impl Trouble {
@@ -59,11 +61,12 @@ impl Trouble {
 
     /// The next one; what is done to processes only where there are some.
     pub fn any(dice: &mut Dice, has_processes: bool) -> Self {
-        let all = Self::ANYWHERE.len() + if has_processes { 4 } else { 0 };
+        let all = Self::ANYWHERE.len() + if has_processes { 6 } else { 0 };
         match dice.roll(all) {
             n if n < Self::ANYWHERE.len() => Self::ANYWHERE[n],
-            n if n % 2 == 0 => Self::Stop,
-            _ => Self::Kill,
+            n if n % 3 == 0 => Self::Stop,
+            n if n % 3 == 1 => Self::Kill,
+            _ => Self::Limit,
         }
     }
 }
@@ -144,7 +147,7 @@ impl<'a> Troublemaker<'a> {
                 drop(connection);
                 self.connection.take().map_or(Ok(()), Connection::close)?;
             }
-            Trouble::Stop | Trouble::Kill => {}
+            Trouble::Stop | Trouble::Kill | Trouble::Limit => {}
         }
         Ok(())
     }

@@ -7,16 +7,17 @@ use crate::isolation::history::{
 };
 use crate::job::{Job, Reporter};
 use crate::os::monotonic_ns;
-use crate::sqlite::{Connection, SqlError};
+use crate::sqlite::{Connection, READONLY, SqlError};
 use crate::subject::{Begin, Synchronous};
 use crate::value::Value;
+use anyhow::Context as _;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,13 @@ use std::time::{Duration, Instant};
 const GROUPS: i64 = 12;
 /// Marks the number of a transaction that empties the table after the one of this number.
 const EMPTYING: u32 = 1 << 31;
+/// In the text of an error that leaves open whether a transaction is committed.
+const UNDECIDED: &str = "look before it is repeated";
+/// In the text that refuses a commit over files of which one is in WAL mode.
+const NOT_ATOMIC: &str = "a commit over both would not be atomic";
+/// How long a limit of the process may last, and how often is looked whether it has ended.
+const PATIENCE: Duration = Duration::from_secs(30);
+const NAP: Duration = Duration::from_millis(2);
 
 /// How the table of keys is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +106,8 @@ pub struct RandomTransactions {
     pub second: Option<PathBuf>,
     /// How long to wait for a lock; the suites' own time when absent.
     pub busy_timeout: Option<Duration>,
+    /// Its process meets limits of files and descriptors now and then, which fail what it does.
+    pub limits: bool,
     /// Number of the first transaction, for a worker that goes on in another process.
     pub first_number: u32,
     /// Where the history is written.
@@ -117,8 +127,9 @@ pub struct Done {
 
 impl RandomTransactions {
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
+        crate::os::ignore_file_size_signal();
         let mut connection = self.open(job)?;
-        let mut file = File::create(&self.file)?;
+        let mut file = self.patiently(|| Ok::<_, anyhow::Error>(File::create(&self.file)?))?;
         let mut random = StdRng::seed_from_u64(self.seed);
         let end = Instant::now() + self.time;
         let mut done = Done::default();
@@ -141,33 +152,62 @@ impl RandomTransactions {
             } else {
                 running.perform(begin, &mut random, &mut file)
             };
-            if let Err(error) = &outcome {
-                anyhow::ensure!(error.is_busy(), "{name}: {error}");
-            }
+            self.expect(&outcome).with_context(|| name.to_string())?;
             let is_committed = outcome.is_ok() && !running.given_up;
             let status = if is_committed { Status::Committed } else { Status::Aborted };
-            running.write_down(&mut file, status)?;
+            running.conclude(&outcome, &mut file, status)?;
             done.statements += running.transaction.statements.len() as u64;
             *(if is_committed { &mut done.committed } else { &mut done.aborted }) += 1;
             if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
-                let merged = connection.execute("PRAGMA wal_checkpoint");
-                merged.or_else(|error| if error.is_busy() { Ok(()) } else { Err(error) })?;
+                self.expect(&connection.execute("PRAGMA wal_checkpoint"))?;
             }
             if self.reopen_every > 0 && random.random_range(0..self.reopen_every) == 0 {
-                connection.close()?;
+                self.expect(&connection.close())?;
                 connection = self.open(job)?;
             }
             if self.empty_every > 0 && random.random_range(0..self.empty_every) == 0 {
                 self.empty(&connection, number, &mut file)?;
             }
         }
-        connection.close()?;
+        self.expect(&connection.close())?;
         Ok(serde_json::to_value(done)?)
     }
 }
 
 impl RandomTransactions {
+    /// It may be told that the database is busy, and of a limit that it has met. SQLite opens for reading what it could not open for
+    /// writing, and may do so just when the limit has ended.
+    fn expect(&self, outcome: &Result<(), SqlError>) -> anyhow::Result<()> {
+        let is_of_limit = |error: &SqlError| error.is_want_of_room() || error.code == READONLY;
+        // One of both files has just left the mode and is about to enter it again.
+        let is_of_mode =
+            |error: &SqlError| self.second.is_some() && error.message.contains(NOT_ATOMIC);
+        match outcome {
+            Err(error) if error.is_busy() || is_of_mode(error) => Ok(()),
+            Err(error) if self.limits && is_of_limit(error) => Ok(()),
+            other => Ok(other.clone()?),
+        }
+    }
+
+    /// Does it again until no limit is in its way.
+    fn patiently<T, E: std::fmt::Display>(
+        &self,
+        mut work: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match work() {
+                Err(_) if self.limits && Instant::now() < deadline => std::thread::sleep(NAP),
+                other => return other,
+            }
+        }
+    }
+
     fn open(&self, job: &Job) -> Result<Connection, SqlError> {
+        self.patiently(|| self.try_to_open(job))
+    }
+
+    fn try_to_open(&self, job: &Job) -> Result<Connection, SqlError> {
         let connection = job.subject.open(&job.database)?;
         attach_second(&connection, self.second.as_deref())?;
         if let Some(timeout) = self.busy_timeout {
@@ -188,14 +228,12 @@ impl RandomTransactions {
             .execute(begin)
             .and_then(|()| run.delete_all())
             .and_then(|()| run.commit(file));
-        if let Err(error) = &outcome {
-            anyhow::ensure!(error.is_busy(), "{name}: {error}");
-        }
+        self.expect(&outcome).with_context(|| name.to_string())?;
         let status = if outcome.is_ok() { Status::Committed } else { Status::Aborted };
         if outcome.is_err() && !connection.autocommit() {
             connection.execute("ROLLBACK")?;
         }
-        run.write_down(file, status)?;
+        run.conclude(&outcome, file, status)?;
         Ok(())
     }
 }
@@ -315,6 +353,19 @@ impl<'c> Run<'c> {
         self.transaction.end_ns = monotonic_ns();
         self.transaction.status = status;
         append(file, &self.finished())
+    }
+
+    /// What failed and yet may come stays what was announced before.
+    fn conclude(
+        &mut self,
+        outcome: &Result<(), SqlError>,
+        file: &mut File,
+        status: Status,
+    ) -> std::io::Result<()> {
+        match outcome {
+            Err(error) if error.message.contains(UNDECIDED) => Ok(()),
+            _ => self.write_down(file, status),
+        }
     }
 
     fn perform(
@@ -679,8 +730,20 @@ impl<'c> Run<'c> {
     }
 }
 
+/// Where a limit of the process is in the way, it waits for its end.
 fn append(file: &mut File, transaction: &Transaction) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(transaction)?;
     line.push(b'\n');
-    file.write_all(&line)
+    let mut rest = line.as_slice();
+    let deadline = Instant::now() + PATIENCE;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == ErrorKind::FileTooLarge && Instant::now() < deadline => {
+                std::thread::sleep(NAP);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

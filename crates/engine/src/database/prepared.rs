@@ -206,12 +206,20 @@ impl Database {
         Ok(())
     }
 
-    /// Resolves it as rolled back, on disk, and lets go of the super-journal (K4).
+    /// Resolves it as rolled back, on disk, and lets go of the super-journal (K4). Where this process may not write the log another one
+    /// does, and the reference stays for who refers to a super-journal next, or closes last: until then the log may still end with
+    /// what was prepared, and the super-journal says that it did not happen.
+    ///
+    /// # Errors
+    /// It is not resolved.
     pub(crate) fn resolve_as_rolled_back(&self, txn: u64) -> Result<Resolved> {
         let resolved = self.resolve(std::iter::empty(), txn)?;
-        self.log()?.sync_through(resolved.end)?;
+        // A failure that leaves in doubt what is on disk has stopped the log.
+        let synced = self.log().and_then(|log| Ok(log.sync_through(resolved.end)?));
         crash_point!("several.rolled_back");
-        several::forget(self.path());
+        if synced.is_ok() {
+            several::forget(self.path());
+        }
         Ok(resolved)
     }
 

@@ -281,7 +281,7 @@ impl Conn {
         self.write_now_and_then()
     }
 
-    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved on disk before this returns (K4).
+    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (K4, K5).
     pub(crate) fn part_rollback(&mut self) {
         let Some(part) = self.part.take() else { return };
         let db = self.db.clone();
