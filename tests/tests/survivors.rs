@@ -291,6 +291,40 @@ fn a_process_with_a_small_file_size_limit_stops_nobody() {
     sound_at_rest(&fixture.database(), 6);
 }
 
+/// Under NORMAL and OFF a commit counts when it is in memory: that this process cannot write it fails none that counts, and others write it.
+#[test]
+fn a_relaxed_commit_that_its_process_cannot_write_counts_or_fails_as_it_says() {
+    let Some(subject) = real_plait("limits and relaxed commits") else { return };
+    os::ignore_file_size_signal();
+    for synchronous in ["NORMAL", "OFF"] {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let other = fixture.open();
+        other.execute("INSERT INTO t(n) VALUES(0)").expect("a commit");
+        let mut poor = process("poor", &subject, &fixture.database());
+        poor.ok(&format!("PRAGMA synchronous={synchronous}; INSERT INTO t(n) VALUES(0)"));
+        os::limit(poor.pid(), Limited::FileSize, Some(4096)).expect("a limit");
+        // Once a second one of them writes for all.
+        std::thread::sleep(Duration::from_millis(1100));
+        let before = other.integer("SELECT count(*) FROM t").expect("it is counted");
+        let mut counted = before;
+        let failed = (0..50_000).find_map(|_| {
+            let error = poor.run("INSERT INTO t(n) VALUES(zeroblob(300))").error;
+            counted += i64::from(error.is_none());
+            error
+        });
+        assert!(counted > before, "{synchronous}: none counted: {failed:?}");
+        let found = other.integer("SELECT count(*) FROM t");
+        assert_eq!(found, Ok(counted), "{synchronous}: {failed:?}");
+        assert!(failed.is_some(), "{synchronous}: it has written past its limit");
+        goes_on(&other, counted + 1);
+        os::limit(poor.pid(), Limited::FileSize, None).expect("no limit");
+        poor.ok("INSERT INTO t(n) VALUES(0)");
+        poor.close().expect("it closes");
+        other.close().expect("it closes");
+        sound_at_rest(&fixture.database(), counted + 2);
+    }
+}
+
 /// What it has prepared in one file, and cannot bring to disk, it takes back; others go on, also over both files.
 #[test]
 fn a_process_that_fails_in_a_commit_over_two_files_stops_nobody() {

@@ -440,7 +440,10 @@ impl<'c> Run<'c> {
                 Err(error) if error.is_busy() && !error.is_conflict() && attempts < 50 => {
                     attempts += 1
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.transaction.statements.push(format!("COMMIT -> {error}"));
+                    return Err(error);
+                }
                 Ok(()) => break,
             }
         }

@@ -231,22 +231,26 @@ impl Conn {
         synced.map_err(say_published)?;
         if sync == Sync::Full {
             self.note_own_durable();
+            return Ok(());
         }
-        if sync != Sync::Full {
-            self.db.log()?.relaxed_commit(committed.end)?;
-            self.write_now_and_then()?;
-        }
-        Ok(())
+        self.write_relaxed(committed.end).map_err(say_published)
+    }
+
+    /// What a commit under NORMAL or OFF, which counts already, does for itself and those before it. What only this process cannot do
+    /// is left to others, or to its own next commits, which fail before they count once there is no room left.
+    pub(super) fn write_relaxed(&self, end: Lsn) -> Result<()> {
+        left_to_others(self.db.log()?.relaxed_commit(end))?;
+        self.write_now_and_then()
     }
 
     /// Under NORMAL a power cut loses what is not in the file: once a second a committer writes it there.
-    pub(super) fn write_now_and_then(&self) -> Result<()> {
+    fn write_now_and_then(&self) -> Result<()> {
         let last = &self.db.control().relaxed_write_ms;
         let (now, before) = (unix_ms(), last.load(Relaxed));
         let due = now.abs_diff(before) >= RELAXED_WRITE_MS;
         // Relaxed: one of those who meet here writes; who it is does not matter.
         if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
-            self.db.log()?.write_if_free()?;
+            left_to_others(self.db.log()?.write_if_free())?;
             // What is written there must be found after a crash.
             self.db.log()?.look()?;
         }
@@ -676,6 +680,13 @@ impl Conn {
             // Release: nothing above is used after this.
             self.db.slots.at(self.slot).pin_high.store(high, Release);
         }
+    }
+}
+
+fn left_to_others(written: std::result::Result<(), LogError>) -> Result<()> {
+    match written {
+        Err(e) if e.is_of_this_process() => Ok(()),
+        other => Ok(other?),
     }
 }
 

@@ -276,9 +276,9 @@ impl Conn {
         if keep_reading {
             self.continue_reading_at(resolved.ts);
         }
-        db.log()?.relaxed_commit(resolved.end)?;
+        let written = self.write_relaxed(resolved.end);
         db.notifier().wake();
-        self.write_now_and_then()
+        written
     }
 
     /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (K4, K5).
