@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plait::Scene;
+use plait_engine::shm::layout::{LOG_IN_USE_LOCK, PROCESS_LOCK_BASE};
+use plait_engine::shm::locks;
 
 const WRITERS: u64 = 3;
 const AT_WORK: Duration = Duration::from_secs(6);
@@ -62,6 +64,72 @@ fn a_sound_database_is_not_called_damaged_beside_programs_that_come_and_go() {
     });
     scene.plait(&["recover"]).done();
     scene.plait(&["check"]).done().says(&["no damage found", "integrity     ok"]);
+}
+
+/// Less than a process that dies is given.
+const DYING: Duration = Duration::from_millis(200);
+
+/// Takes a byte of a file beside the database as a process has it, until what is returned is dropped.
+fn hold(scene: &Scene, suffix: &str, byte: i64) -> std::fs::File {
+    let file = std::fs::File::options().read(true).write(true).open(scene.beside(suffix));
+    let file = file.expect("it is there");
+    assert!(locks::try_lock(&file, byte).expect("it can be locked"));
+    file
+}
+
+#[test]
+fn a_process_that_has_the_log_while_it_dies_is_waited_for() {
+    for commands in [&[&["check"][..], &["enable"], &["status"]][..], &[&["recover"]]] {
+        for is_left_to_recovery in [false, true] {
+            let Some(scene) = Scene::killed(2) else { return };
+            if is_left_to_recovery {
+                scene.remove("-plait-shm");
+            }
+            for command in commands {
+                let dying = hold(&scene, "-plait", LOG_IN_USE_LOCK);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        std::thread::sleep(DYING);
+                        drop(dying);
+                    });
+                    let ran = scene.plait(command).done();
+                    let said = format!("{}{}", ran.out, ran.err);
+                    assert!(!said.contains("without shared memory"), "{said}");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_database_whose_recovery_meets_a_dying_process_opens() {
+    let Some(scene) = Scene::killed(2) else { return };
+    scene.remove("-plait-shm");
+    let dying = hold(&scene, "-plait", LOG_IN_USE_LOCK);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(DYING);
+            drop(dying);
+        });
+        assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "3\n");
+    });
+}
+
+#[test]
+fn a_look_that_finds_no_member_beside_members_is_not_believed() {
+    let Some(scene) = Scene::killed(2) else { return };
+    // As if one had come, and its place had not been filled yet.
+    let coming = [
+        hold(&scene, "-plait-shm", PROCESS_LOCK_BASE + 1),
+        hold(&scene, "-plait", LOG_IN_USE_LOCK),
+    ];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(4 * DYING);
+            drop(coming);
+        });
+        scene.plait(&["recover"]).done().says(&["everything in shared memory"]);
+    });
 }
 
 #[test]

@@ -54,6 +54,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
 
 use crate::base::{Base, BaseHeader, Checkpoint};
 use crate::crash_point;
@@ -83,6 +84,10 @@ pub(crate) mod restore;
 
 /// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
 pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
+/// How long a process that was killed may still have the log when it is no member any more: the kernel takes its files from it
+/// one after the other, and may be held up in between.
+pub const DEATH_MAX: Duration = Duration::from_millis(500);
+const DEATH_NAP: Duration = Duration::from_millis(5);
 /// Stream bytes that a new log file has room for.
 const FIRST_LOG_BYTES: u64 = 128 << 10;
 
@@ -245,7 +250,7 @@ pub(crate) fn identity_of(file: &LockFile) -> Option<FileIdentity> {
 /// Says that this process uses the log, until the returned file is closed; `exclusive`: that nobody else does.
 ///
 /// A live session keeps it shared. So a recovery that would run beside one, because the shared memory file was
-/// removed under it, finds the lock taken.
+/// removed under it, finds the lock taken, and not only for as long as a process takes to die.
 pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>> {
     let log = log_path(path);
     let say = |e: &std::io::Error| Error::io(format!("cannot lock the log {}", log.display()), e);
@@ -260,7 +265,7 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
         Ok(file) => file,
     };
     let lock = if exclusive { locks::try_lock } else { locks::try_lock_shared };
-    if lock(&file, LOG_IN_USE_LOCK).map_err(|e| say(&e))? {
+    if outlasts_deaths(|| lock(&file, LOG_IN_USE_LOCK)).map_err(|e| say(&e))? {
         return Ok(Some(file));
     }
     Err(Error::CantOpen(format!(
@@ -270,16 +275,31 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
     )))
 }
 
+/// Asks whether a lock is free until it is, or has been taken for longer than by a process that dies.
+fn outlasts_deaths(mut is_free: impl FnMut() -> std::io::Result<bool>) -> std::io::Result<bool> {
+    let start = Instant::now();
+    loop {
+        if is_free()? {
+            return Ok(true);
+        }
+        if start.elapsed() >= DEATH_MAX {
+            return Ok(false);
+        }
+        std::thread::sleep(DEATH_NAP);
+    }
+}
+
 /// Fails if processes use a log beside a base that needs none: theirs is the database file that stood here before.
 ///
 /// # Errors
 /// `CantOpen`, in words.
 pub fn refuse_used_log(path: &Path) -> Result<()> {
     let log = log_path(path);
-    let used =
-        side::open(&log, false).and_then(|f| locks::is_locked_elsewhere(&f, LOG_IN_USE_LOCK));
+    let free = side::open(&log, false).and_then(|file| {
+        outlasts_deaths(|| locks::is_locked_elsewhere(&file, LOG_IN_USE_LOCK).map(|used| !used))
+    });
     // Where it cannot be read, reading it tells why.
-    if !used.unwrap_or(false) {
+    if free.unwrap_or(true) {
         return Ok(());
     }
     Err(Error::CantOpen(format!(

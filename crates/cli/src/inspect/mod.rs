@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
 use plait_engine::ids::Generation;
+use plait_engine::session::DEATH_MAX;
 use plait_engine::shm::claim;
 use plait_engine::storage::side;
 
@@ -80,6 +81,7 @@ impl Inspection {
     pub fn as_it_moves(shown: &Path) -> Result<Inspection> {
         let start = Instant::now();
         let (mut found, mut looks) = (None, 0);
+        let mut orphaned_since = None;
         loop {
             let seen = Inspection::look(shown)?;
             if !seen.is_amiss() {
@@ -87,12 +89,18 @@ impl Inspection {
             }
             std::thread::sleep(PAUSE);
             let now = Moment::of(&seen.path).map_err(|e| Failure::io("read", shown, &e))?;
+            if seen.moment.is_orphaned() && now.is_orphaned() {
+                orphaned_since.get_or_insert_with(Instant::now);
+            } else {
+                orphaned_since = None;
+            }
             let is_still = if seen.is_cut() {
                 seen.moment.is_same(&now)
             } else {
                 seen.moment.is_same_session(&now)
             };
-            if is_still {
+            let is_dying = orphaned_since.is_some_and(|since| since.elapsed() < DEATH_MAX);
+            if is_still && !is_dying && seen.moment.has_members() == seen.is_in_use() {
                 return Ok(seen);
             }
             let outlook = Some(seen.outlook());

@@ -10,6 +10,11 @@
 //! - I3 While there are none, only who works alone writes, to the database file and the WAL. The time of change of a file
 //!   tells of each write but one in the same tick of the system's clock as the last: so a file that changed less than
 //!   [`PAUSE`] ago is not at rest, and two moments are that far apart.
+//! - I4 Who the members are changes within one session. A look that finds none of them in a session that has members was taken while
+//!   one came and another left, and proves nothing.
+//! - I5 A process that was killed may have the log for a while when it is no member any more ([`DEATH_MAX`]).
+//!
+//! [`DEATH_MAX`]: plait_engine::session::DEATH_MAX
 
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
@@ -89,6 +94,16 @@ impl Moment {
     /// Somebody begins, recovers or ends a session right now.
     pub fn is_held(&self) -> bool {
         self.is_held
+    }
+
+    /// The session has members.
+    pub fn has_members(&self) -> bool {
+        self.has_members
+    }
+
+    /// Somebody has the log, of a session that has no members.
+    pub fn is_orphaned(&self) -> bool {
+        self.has_writers && !self.has_members
     }
 
     /// Nothing was written from this moment to that.
