@@ -187,7 +187,7 @@ impl Job {
                 }
             }
         });
-        Host::Process { child }
+        Host::Process { child, is_launcher: !launcher.is_empty() }
     }
 }
 
@@ -230,8 +230,15 @@ enum Event {
 }
 
 enum Host {
-    Thread { handle: Option<JoinHandle<()>>, stop: Arc<AtomicBool> },
-    Process { child: Child },
+    Thread {
+        handle: Option<JoinHandle<()>>,
+        stop: Arc<AtomicBool>,
+    },
+    /// `is_launcher`: the worker is its only child.
+    Process {
+        child: Child,
+        is_launcher: bool,
+    },
 }
 
 /// How a job ended.
@@ -267,18 +274,21 @@ impl Running {
     pub fn stop(&mut self) {
         match &mut self.host {
             Host::Thread { stop, .. } => stop.store(true, Ordering::Relaxed),
-            Host::Process { child } => drop(child.stdin.take()),
+            Host::Process { child, .. } => drop(child.stdin.take()),
         }
     }
 
-    /// Process id of a job in a process.
+    /// Process id of a job in a process, as it is known here.
     ///
     /// # Panics
     /// If it is a thread.
     #[must_use]
     pub fn pid(&self) -> u32 {
         match &self.host {
-            Host::Process { child } => child.id(),
+            Host::Process { child, is_launcher: true } => {
+                crate::os::only_child(child.id()).unwrap_or_else(|| child.id())
+            }
+            Host::Process { child, .. } => child.id(),
             Host::Thread { .. } => panic!("the job runs in a thread"),
         }
     }
@@ -289,7 +299,7 @@ impl Running {
     /// If it is a thread.
     pub fn kill(&mut self) {
         match &mut self.host {
-            Host::Process { child } => child.kill().expect("the worker can be killed"),
+            Host::Process { child, .. } => child.kill().expect("the worker can be killed"),
             Host::Thread { .. } => panic!("the job runs in a thread"),
         }
     }
@@ -309,7 +319,7 @@ impl Running {
                 Ok(Event::Failed(message)) => return Ok((lines, Ending::Failed(message))),
                 Err(RecvTimeoutError::Timeout) => bail!("a job hangs: no end after {patience:?}"),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let Host::Process { child } = &mut self.host else {
+                    let Host::Process { child, .. } = &mut self.host else {
                         return Err(anyhow!("a job's thread panicked"));
                     };
                     return Ok((lines, Ending::Died(child.wait()?)));
@@ -342,7 +352,7 @@ impl Drop for Running {
                     drop(handle.join());
                 }
             }
-            Host::Process { child } => {
+            Host::Process { child, .. } => {
                 drop(child.stdin.take());
                 let deadline = Instant::now() + Duration::from_secs(5);
                 while Instant::now() < deadline {

@@ -134,6 +134,12 @@ pub fn can_have_own_pid_namespace() -> bool {
     }
 }
 
+/// The child of a process of one thread; `None` when it has none, or several.
+#[must_use]
+pub fn only_child(pid: u32) -> Option<u32> {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.trim().parse().ok()
+}
+
 /// Names of the threads that a process has.
 #[must_use]
 pub fn thread_names(pid: u32) -> Vec<String> {

@@ -194,6 +194,8 @@ pub fn real_plait(test: &str) -> Option<Subject> {
 /// A fresh directory with a database of the given subject in it.
 pub struct Fixture {
     directory: tempfile::TempDir,
+    /// Another place of the database than in it.
+    elsewhere: Option<PathBuf>,
     /// The subject.
     pub subject: Subject,
 }
@@ -206,7 +208,8 @@ impl Fixture {
     #[must_use]
     pub fn empty(subject: Subject) -> Self {
         let directory = tempfile::Builder::new().prefix("plait-test-").tempdir();
-        Self { directory: directory.expect("a temporary directory can be made"), subject }
+        let directory = directory.expect("a temporary directory can be made");
+        Self { directory, elsewhere: None, subject }
     }
 
     /// A database with the given schema and rows.
@@ -215,7 +218,16 @@ impl Fixture {
     /// If the SQL fails.
     #[must_use]
     pub fn new(subject: Subject, sql: &str) -> Self {
-        let fixture = Self::empty(subject);
+        Self::new_at(subject, sql, None)
+    }
+
+    /// The same with the database in this place, if one is given, and all that a test notes in the directory.
+    ///
+    /// # Panics
+    /// If the SQL fails.
+    #[must_use]
+    pub fn new_at(subject: Subject, sql: &str, elsewhere: Option<PathBuf>) -> Self {
+        let fixture = Self { elsewhere, ..Self::empty(subject) };
         let connection =
             fixture.subject.create(&fixture.database()).expect("the database can be made");
         connection.execute(sql).expect("the schema can be made");
@@ -225,7 +237,7 @@ impl Fixture {
     /// The database's path.
     #[must_use]
     pub fn database(&self) -> PathBuf {
-        self.directory.path().join("app.db")
+        self.elsewhere.clone().unwrap_or_else(|| self.path("app.db"))
     }
 
     /// A path in the same directory.
@@ -252,7 +264,9 @@ impl Fixture {
     /// The path of a side file: `-wal`, `-shm`, `-plait`, `-plait-shm`.
     #[must_use]
     pub fn side_file(&self, suffix: &str) -> PathBuf {
-        self.path(&format!("app.db{suffix}"))
+        let mut name = self.database().into_os_string();
+        name.push(suffix);
+        name.into()
     }
 
     /// Keeps the directory after the test and returns it, for a look at what went wrong.

@@ -10,7 +10,7 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// The suite.
-    pub suite: &'static str,
+    pub suite: String,
     /// The first seed.
     pub seed: u64,
     /// How long it ran.
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_tally_says_how_many_of_each_and_how_fast() {
         let counts = vec![("states", 30), ("states opened", 15)];
-        let tally = Tally { suite: "powercut", seed: 7, seconds: 10.0, counts };
+        let tally = Tally { suite: "powercut".to_owned(), seed: 7, seconds: 10.0, counts };
         assert_eq!(
             tally.text(),
             "powercut from seed 7: 30 states (3.0/s), 15 states opened (1.5/s); all sound"

@@ -2,12 +2,14 @@
 //!
 //! Long form: `PLAIT_TORTURE_SECONDS`, or `cargo run -p plait-tests --bin torture -- isolation --seconds 600`.
 
+use plait_tests::crash::disk::SmallDisk;
 use plait_tests::in_threads_and_processes;
 use plait_tests::isolation::torture::Round;
 use plait_tests::jobs::history::Layout;
+use plait_tests::os::can_have_own_pid_namespace;
 use plait_tests::place::Place;
 use plait_tests::planted::must_be_reported;
-use plait_tests::subject::{Begin, Subject, Synchronous};
+use plait_tests::subject::{Begin, Subject, Synchronous, real_plait};
 use plait_tests::torture::{seed_or, time_or};
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,8 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         two_files: false,
         registers: false,
         trouble: false,
+        containers: false,
+        small_disk: false,
         time: time_or(Duration::from_secs(2)),
         transactions: 2000,
     }
@@ -87,6 +91,15 @@ in_threads_and_processes! {
         assert!(tally.committed > 20 && tally.troubles > 0, "{tally:?}");
     }
 
+    /// The disk is full now and then, also while all that goes on.
+    fn transactions_on_a_disk_that_is_full_now_and_then_are_serializable(place) {
+        let contended = contended_round(place, &Begin::ALL);
+        let round = Round { trouble: true, small_disk: true, registers: true, ..contended };
+        let tally = round.run(&Subject::plait());
+        assert!(tally.committed > 20, "{tally:?}");
+        assert!(tally.full_disks > 0 || SmallDisk::mount(1).is_none(), "{tally:?}");
+    }
+
     fn calls_of_the_key_value_api_are_as_on_registers(place) {
         let round = Round { registers: true, keys: 4, ..contended_round(place, &[Begin::Concurrent]) };
         let tally = round.run(&Subject::plait());
@@ -102,6 +115,18 @@ in_threads_and_processes! {
             assert!(summary.committed > 20, "{summary:?}");
         }
     }
+}
+
+/// Their ids are equal and say nothing; some are stopped, killed, or meet limits.
+#[test]
+fn transactions_of_processes_in_containers_are_serializable() {
+    if real_plait("containers").is_none() || !can_have_own_pid_namespace() {
+        return;
+    }
+    let contended = contended_round(Place::Processes, &Begin::ALL);
+    let round = Round { trouble: true, containers: true, registers: true, ..contended };
+    let tally = round.run(&Subject::plait());
+    assert!(tally.committed > 20 && tally.troubles > 0, "{tally:?}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn main() -> anyhow::Result<()> {
             ("states", found.states),
         ];
         let seconds = start.elapsed().as_secs_f64();
-        let tally = Tally { suite: kind.suite(), seed: arguments.seed, seconds, counts };
+        let tally = Tally { suite: kind.suite().to_owned(), seed: arguments.seed, seconds, counts };
         tally.tell(arguments.tally.as_deref())?;
     }
     Ok(())

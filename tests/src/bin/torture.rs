@@ -68,6 +68,12 @@ struct Isolation {
     /// Workers are processes rather than threads.
     #[arg(long)]
     processes: bool,
+    /// Each of these processes is in a pid namespace of its own.
+    #[arg(long, requires = "processes")]
+    containers: bool,
+    /// On a disk that is full now and then, where one can be mounted; goes with trouble.
+    #[arg(long)]
+    full_disks: bool,
     /// Over two files.
     #[arg(long)]
     two_files: bool,
@@ -124,14 +130,16 @@ impl Isolation {
             merge_every: self.merge_every.unwrap_or(random.merge_every),
             empty_every: self.empty_every.unwrap_or(random.empty_every),
             transactions: self.transactions.unwrap_or(random.transactions),
-            trouble: self.trouble.unwrap_or(random.trouble),
+            trouble: self.trouble.unwrap_or(random.trouble || self.full_disks),
             registers: self.registers.unwrap_or(random.registers),
+            containers: self.containers,
+            small_disk: self.full_disks,
             ..random
         };
         if self.two_files { round.over_two_files() } else { round }
     }
 
-    fn run(&self, first: u64, time: Duration) -> (&'static str, Vec<(&'static str, u64)>) {
+    fn run(&self, first: u64, time: Duration) -> (String, Vec<(&'static str, u64)>) {
         let subject = Subject::plait();
         let end = Instant::now() + time;
         let mut all = torture::Tally::default();
@@ -144,16 +152,17 @@ impl Isolation {
             println!("seed {seed}: {} workers, {tally:?}", round.workers);
             all += tally;
         }
-        let suite = match (self.short, self.processes, self.two_files) {
-            (false, false, false) => "isolation, threads",
-            (false, true, false) => "isolation, processes",
-            (false, false, true) => "isolation, threads, two files",
-            (false, true, true) => "isolation, processes, two files",
-            (true, false, false) => "isolation, threads, short",
-            (true, true, false) => "isolation, processes, short",
-            (true, false, true) => "isolation, threads, two files, short",
-            (true, true, true) => "isolation, processes, two files, short",
-        };
+        let place = if self.processes { "processes" } else { "threads" };
+        let more = [
+            (self.containers, "containers"),
+            (self.two_files, "two files"),
+            (self.full_disks, "full disks"),
+            (self.short, "short"),
+        ];
+        let suite = more
+            .iter()
+            .filter(|(is_so, _)| *is_so)
+            .fold(format!("isolation, {place}"), |name, (_, what)| format!("{name}, {what}"));
         let counts = [
             ("histories", all.histories),
             ("transactions", all.transactions),
@@ -162,6 +171,7 @@ impl Isolation {
             ("kills", all.kills),
             ("stops", all.stops),
             ("limits", all.limits),
+            ("full disks", all.full_disks),
         ];
         (suite, counts.to_vec())
     }
@@ -190,12 +200,16 @@ fn main() -> anyhow::Result<()> {
             let in_processes = Isolation { processes: true, ..isolation.clone() };
             let over_two = Isolation { two_files: true, ..in_processes.clone() };
             let short = Isolation { short: true, ..isolation.clone() };
+            let containers = Isolation { containers: true, ..in_processes.clone() };
+            let full_disks = Isolation { full_disks: true, ..in_processes.clone() };
             let suites = [
                 Suite::Differential { length: 200, replay: None, show: false, wal: false },
                 Suite::Isolation(isolation),
                 Suite::Isolation(in_processes),
                 Suite::Isolation(over_two),
                 Suite::Isolation(short),
+                Suite::Isolation(containers),
+                Suite::Isolation(full_disks),
                 Suite::Crash,
                 Suite::Powercut,
             ];
@@ -221,19 +235,22 @@ impl Suite {
                 let plait = under_test(*wal);
                 let bench = Bench { stock: &stock, plait: &plait, scratch: scratch.path() };
                 let tally = search(&bench, seed, *length, time);
-                ("differential", vec![("scripts", tally.scripts), ("statements", tally.steps)])
+                (
+                    "differential".to_owned(),
+                    vec![("scripts", tally.scripts), ("statements", tally.steps)],
+                )
             }
             Self::Isolation(isolation) => isolation.run(seed, time),
             Self::Crash => {
                 let tally = crash::torture::run(&Subject::plait(), seed, time);
                 let kills =
                     [("kills at steps", tally.at_steps), ("kills at random", tally.at_random)];
-                ("crash", kills.to_vec())
+                ("crash".to_owned(), kills.to_vec())
             }
             Self::Powercut => {
                 let tally = powercut::explore::run(&Subject::plait(), seed, time);
                 let states = [("states", tally.states), ("states opened", tally.opened)];
-                ("powercut", states.to_vec())
+                ("powercut".to_owned(), states.to_vec())
             }
         };
         Tally { suite, seed, seconds: start.elapsed().as_secs_f64(), counts }

@@ -71,6 +71,12 @@ impl SmallDisk {
         file.set_len(length.saturating_sub(free)).expect("it can be cut");
     }
 
+    /// Copies what is on it, for a look at what went wrong.
+    pub fn save(&self, folder: &Path) {
+        let from = self.path().join(".");
+        let _ = Command::new("cp").args(["-a", "--sparse=always"]).arg(from).arg(folder).status();
+    }
+
     /// Gives the space back.
     ///
     /// # Panics

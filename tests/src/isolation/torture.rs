@@ -3,6 +3,7 @@
 use super::check::check;
 use super::history::{HistoryFile, read_files};
 use super::trouble::{Trouble, Troublemaker};
+use crate::crash::disk::SmallDisk;
 use crate::differential::dice::Dice;
 use crate::job::{Ending, Job, Running, Work};
 use crate::jobs::history::{
@@ -14,6 +15,9 @@ use crate::subject::{Begin, Fixture, Subject, Synchronous};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// Room for a session over each of two files.
+const DISK_MIB: u64 = 220;
 
 /// One round: how many workers, where, and what they may do.
 #[derive(Clone, Debug)]
@@ -44,6 +48,10 @@ pub struct Round {
     pub registers: bool,
     /// Whatever else goes on beside the workers; see [`trouble`](super::trouble).
     pub trouble: bool,
+    /// Each worker is a process in a pid namespace of its own, as in a container.
+    pub containers: bool,
+    /// On a small disk, which is full now and then when there is trouble. Where none can be mounted, on the usual one.
+    pub small_disk: bool,
     /// How long the workers run.
     pub time: Duration,
     /// Transactions of each worker at most.
@@ -80,6 +88,8 @@ impl Round {
             two_files: false,
             registers: dice.one_in(2),
             trouble: dice.one_in(2),
+            containers: false,
+            small_disk: false,
             time,
             transactions: 3000,
         }
@@ -120,10 +130,12 @@ impl Round {
     /// # Panics
     /// When a worker fails.
     pub fn outcome(&self, subject: &Subject) -> Result<Tally, String> {
-        let fixture = Fixture::new(subject.clone(), &self.layout.schema());
+        let disk = self.small_disk.then(|| SmallDisk::mount(DISK_MIB)).flatten();
+        let place = disk.as_ref().map(SmallDisk::database);
+        let fixture = Fixture::new_at(subject.clone(), &self.layout.schema(), place);
         let files = vec![HistoryFile::of(fixture.path("initial.json"))];
         let connection = fixture.open();
-        let second = self.two_files.then(|| fixture.path("second.db"));
+        let second = self.two_files.then(|| fixture.database().with_file_name("second.db"));
         if let Some(second) = &second {
             let made = subject.create(second).expect("a second file can be made");
             made.execute(&self.layout.schema_of_second()).expect("it gets its table");
@@ -137,8 +149,16 @@ impl Round {
             connection.close().expect("it closes");
         }
         let mut tally = Tally::default();
-        let mut crew =
-            Crew { round: self, fixture: &fixture, second, files, jobs: vec![], numbers: vec![] };
+        let (jobs, numbers) = (vec![], vec![]);
+        let mut crew = Crew {
+            round: self,
+            fixture: &fixture,
+            disk: disk.as_ref(),
+            second,
+            files,
+            jobs,
+            numbers,
+        };
         let end = Instant::now() + self.time;
         for worker in 1..=self.workers {
             crew.start(worker, self.time);
@@ -164,6 +184,9 @@ impl Round {
             Ok(checked) => checked,
             Err(report) if self.pretend => return Err(report),
             Err(report) => {
+                if let Some(disk) = &disk {
+                    disk.save(fixture.directory());
+                }
                 let kept = fixture.keep();
                 return Err(format!("{self:?}\nhistory kept in {}\n{report}", kept.display()));
             }
@@ -195,6 +218,8 @@ pub struct Tally {
     pub stops: u64,
     /// Workers that might not open or write files for a while.
     pub limits: u64,
+    /// Times in which the disk was full.
+    pub full_disks: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -208,6 +233,7 @@ impl std::ops::AddAssign for Tally {
         self.kills += more.kills;
         self.stops += more.stops;
         self.limits += more.limits;
+        self.full_disks += more.full_disks;
     }
 }
 
@@ -219,10 +245,14 @@ const LIMITS: [(Limited, u64); 4] = [
     (Limited::FileSize, 512 << 10),
 ];
 
+/// What is left free of a disk that is full: nothing, a page, less or more than the log and memory grow by.
+const FREE_BYTES: [u64; 4] = [0, 4096, 64 << 10, 1 << 20];
+
 /// The workers of a round.
 struct Crew<'a> {
     round: &'a Round,
     fixture: &'a Fixture,
+    disk: Option<&'a SmallDisk>,
     second: Option<PathBuf>,
     files: Vec<HistoryFile>,
     jobs: Vec<Running>,
@@ -252,13 +282,17 @@ impl Crew<'_> {
             registers: round.registers,
             second: self.second.clone(),
             busy_timeout: round.two_files.then_some(Duration::from_millis(60)),
-            limits: round.trouble && round.place == Place::Processes,
+            limits: round.trouble && (round.place == Place::Processes || self.disk.is_some()),
             first_number: 1,
             file: path,
         };
         let (subject, database) = (self.fixture.subject.clone(), self.fixture.database());
         let job = Job { subject, database, work: Work::History(work) };
-        self.jobs.push(job.start(round.place));
+        self.jobs.push(if round.containers {
+            job.start_in_own_pid_namespace()
+        } else {
+            job.start(round.place)
+        });
         self.numbers.push(worker);
     }
 
@@ -272,37 +306,65 @@ impl Crew<'_> {
         let mut next = self.round.workers;
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis(dice.roll(60) as u64));
-            let chosen = Trouble::any(&mut dice, self.round.place == Place::Processes);
-            let victim = dice.roll(self.jobs.len());
-            match chosen {
-                Trouble::Stop => {
-                    let pid = self.jobs[victim].pid();
-                    // It may have come to its end.
-                    if crate::os::suspend(pid).is_ok() {
-                        std::thread::sleep(Duration::from_millis(20 + dice.roll(200) as u64));
-                        crate::os::resume(pid)?;
-                        tally.stops += 1;
-                    }
-                }
-                Trouble::Kill => {
-                    next += 1;
-                    self.replace(victim, next, end.saturating_duration_since(Instant::now()))?;
-                    tally.kills += 1;
-                }
-                Trouble::Limit => {
-                    let pid = self.jobs[victim].pid();
-                    let (what, most) = *dice.pick(&LIMITS);
-                    // It may have come to its end.
-                    if crate::os::limit(pid, what, Some(most)).is_ok() {
-                        std::thread::sleep(Duration::from_millis(20 + dice.roll(200) as u64));
-                        let _ = crate::os::limit(pid, what, None);
-                        tally.limits += 1;
-                    }
-                }
-                other => maker.make(other, &mut dice)?,
+            let chosen = self.any(&mut dice, self.disk.is_some());
+            if let (Trouble::FullDisk, Some(disk)) = (chosen, self.disk) {
+                disk.fill_but(*dice.pick(&FREE_BYTES));
+                maker.may_want_room = true;
+                let meanwhile = self.any(&mut dice, false);
+                self.make(meanwhile, &mut maker, &mut next, end, &mut dice, tally)?;
+                std::thread::sleep(for_a_while(&mut dice));
+                disk.empty();
+                maker.may_want_room = false;
+                tally.full_disks += 1;
+            } else {
+                self.make(chosen, &mut maker, &mut next, end, &mut dice, tally)?;
             }
         }
         (tally.troubles, tally.refused) = maker.tally;
+        Ok(())
+    }
+
+    fn any(&self, dice: &mut Dice, has_disk: bool) -> Trouble {
+        Trouble::any(dice, self.round.place == Place::Processes, has_disk)
+    }
+
+    fn make(
+        &mut self,
+        chosen: Trouble,
+        maker: &mut Troublemaker<'_>,
+        next: &mut u32,
+        end: Instant,
+        dice: &mut Dice,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        let victim = dice.roll(self.jobs.len());
+        match chosen {
+            Trouble::Stop => {
+                let pid = self.jobs[victim].pid();
+                // It may have come to its end.
+                if crate::os::suspend(pid).is_ok() {
+                    std::thread::sleep(for_a_while(dice));
+                    crate::os::resume(pid)?;
+                    tally.stops += 1;
+                }
+            }
+            Trouble::Kill => {
+                *next += 1;
+                self.replace(victim, *next, end.saturating_duration_since(Instant::now()))?;
+                tally.kills += 1;
+            }
+            Trouble::Limit => {
+                let pid = self.jobs[victim].pid();
+                let (what, most) = *dice.pick(&LIMITS);
+                // It may have come to its end.
+                if crate::os::limit(pid, what, Some(most)).is_ok() {
+                    std::thread::sleep(for_a_while(dice));
+                    let _ = crate::os::limit(pid, what, None);
+                    tally.limits += 1;
+                }
+            }
+            other => maker.make(other, dice)?,
+        }
         Ok(())
     }
 
@@ -321,4 +383,8 @@ impl Crew<'_> {
         self.start(worker, time);
         Ok(())
     }
+}
+
+fn for_a_while(dice: &mut Dice) -> Duration {
+    Duration::from_millis(20 + dice.roll(200) as u64)
 }

@@ -1,7 +1,7 @@
 //! What goes on beside the workers of a round: whatever else people do to a database in use.
 //!
 //! Some of it reads: a backup, a copy by VACUUM INTO and a reader that stands still become transactions of the history, which have
-//! to fit into it as any other does. All of it may be told that the database is busy, and nothing else.
+//! to fit into it as any other does. All of it may be told that the database is busy, and nothing else, unless the disk is full.
 
 use crate::differential::dice::Dice;
 use crate::jobs::history::Look;
@@ -42,6 +42,8 @@ pub enum Trouble {
     Kill,
     /// A worker's process may open or write no more files for a while.
     Limit,
+    /// The disk is full for a while, and another trouble comes meanwhile.
+    FullDisk,
 }
 
 impl Trouble {
@@ -59,8 +61,11 @@ impl Trouble {
         Self::Opening,
     ];
 
-    /// The next one; what is done to processes only where there are some.
-    pub fn any(dice: &mut Dice, has_processes: bool) -> Self {
+    /// The next one; what is done to processes, or to a small disk, only where there are some.
+    pub fn any(dice: &mut Dice, has_processes: bool, has_disk: bool) -> Self {
+        if has_disk && dice.one_in(4) {
+            return Self::FullDisk;
+        }
         let all = Self::ANYWHERE.len() + if has_processes { 6 } else { 0 };
         match dice.roll(all) {
             n if n < Self::ANYWHERE.len() => Self::ANYWHERE[n],
@@ -80,12 +85,15 @@ pub struct Troublemaker<'a> {
     /// How often it was granted what it asked for, and how often it was told to wait.
     pub tally: (u64, u64),
     made: u32,
+    /// The disk may be full.
+    pub may_want_room: bool,
 }
 
 impl<'a> Troublemaker<'a> {
     /// Writes down what it reads.
     pub fn new(fixture: &'a Fixture, keys: i64, file: File) -> Self {
-        Self { fixture, connection: None, keys, file, tally: (0, 0), made: 0 }
+        let may_want_room = false;
+        Self { fixture, connection: None, keys, file, tally: (0, 0), made: 0, may_want_room }
     }
 
     /// Makes some.
@@ -96,8 +104,10 @@ impl<'a> Troublemaker<'a> {
             self.tally.0 += 1;
             return Ok(());
         };
-        let is_busy = error.downcast_ref::<SqlError>().is_some_and(SqlError::is_busy);
-        ensure!(is_busy, "{trouble:?}: {error:#}");
+        let is_expected = error
+            .downcast_ref::<SqlError>()
+            .is_some_and(|error| error.is_busy() || self.may_want_room && error.is_want_of_room());
+        ensure!(is_expected, "{trouble:?}: {error:#}");
         self.tally.1 += 1;
         // In the middle of what it was doing.
         self.connection = None;
@@ -147,7 +157,7 @@ impl<'a> Troublemaker<'a> {
                 drop(connection);
                 self.connection.take().map_or(Ok(()), Connection::close)?;
             }
-            Trouble::Stop | Trouble::Kill | Trouble::Limit => {}
+            Trouble::Stop | Trouble::Kill | Trouble::Limit | Trouble::FullDisk => {}
         }
         Ok(())
     }
