@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check test wheel wheel-test torture powercut-images fuzz sanitize tsan arm miri tcl suites bench-ratios bench-peers
+.PHONY: all dist demo check test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites bench-ratios bench-peers
 
 all: dist
 
