@@ -6,13 +6,11 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::raw::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use plait_engine::base::BaseOpener;
 use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
-use plait_engine::crash_point::panic_point;
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::shm::claim;
@@ -25,16 +23,12 @@ use super::codes::{
     self, PL_MISFIT, SQLITE_BUSY, SQLITE_DONE, SQLITE_IOERR, SQLITE_MISUSE, SQLITE_OK,
 };
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
-use super::{end, text, with, with_memory};
+use super::{caught, end, text, unwound, with, with_memory};
 
-/// Runs `f` behind a guard; `name` is that of the C function. The thread cannot be cancelled meanwhile.
-fn caught<T>(name: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs `f` behind the guard, where no database can be poisoned yet. The thread cannot be cancelled meanwhile.
+fn told<T>(name: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _uncancelled = Uncancelled::begin();
-    let run = || {
-        panic_point(name);
-        f()
-    };
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+    caught(name, f).unwrap_or_else(|| {
         Err(Error::Io {
             what: "internal error".into(),
             source_text: "the engine panicked".into(),
@@ -52,7 +46,7 @@ unsafe fn without_conn(
     name: &'static str,
     f: impl FnOnce() -> Result<()>,
 ) -> c_int {
-    match caught(name, f) {
+    match told(name, f) {
         Ok(()) => SQLITE_OK,
         Err(e) => {
             let text = text(&e.to_string());
@@ -114,7 +108,7 @@ pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
     // SAFETY: it came from Box::into_raw in pl_attach and is not used again.
     let conn = unsafe { Box::from_raw(conn) };
     let database = conn.conn.database().clone();
-    if catch_unwind(AssertUnwindSafe(|| attach::detach(conn.conn))).is_err() {
+    if unwound(|| attach::detach(conn.conn)).is_none() {
         database.poison();
     }
 }
@@ -174,7 +168,7 @@ pub unsafe extern "C" fn pl_enable_check(
 pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    let checked = caught("pl_check_network", || session::refuse_network(path));
+    let checked = told("pl_check_network", || session::refuse_network(path));
     checked.map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
 }
 
@@ -194,7 +188,7 @@ pub unsafe extern "C" fn pl_belongs(
     let wal = if bytes == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(wal, bytes) } };
     // SAFETY: engine.h.
     let file = unsafe { std::slice::from_raw_parts(file, FIRST_BYTES) };
-    let fits = caught("pl_belongs", || {
+    let fits = told("pl_belongs", || {
         let pages: Option<Vec<_>> = wal.chunks_exact(FIRST_BYTES).map(FirstPage::parse).collect();
         // A page 1 in the WAL that is none: SQLite has its own words for that.
         Ok(pages.is_none_or(|pages| belongs(FirstPage::parse(file), &pages, brought != 0)))
@@ -242,7 +236,7 @@ pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
         Ok(if claim::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
     // Where there are no locks, joining says so.
-    caught("pl_claim", || Ok(company().unwrap_or(SQLITE_IOERR))).unwrap_or(SQLITE_IOERR)
+    told("pl_claim", || Ok(company().unwrap_or(SQLITE_IOERR))).unwrap_or(SQLITE_IOERR)
 }
 
 /// Whether a variable of the environment has a value, asked once; as engine.h wants it.

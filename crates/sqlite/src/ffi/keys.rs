@@ -2,13 +2,10 @@
 
 use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use plait_engine::crash_point::panic_point;
-
-use super::bytes;
 use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK};
 use super::types::{PlBuf, PlValue};
+use super::{bytes, caught};
 use crate::key::{TextEncoding, Value, encode_record, encode_values};
 
 /// Runs `f` on the buffer as an emptied vector and puts the vector's parts back.
@@ -28,12 +25,8 @@ unsafe fn fill(
         // SAFETY: pointer and capacity are those of the vector that was left here; length 0 needs no bytes.
         unsafe { Vec::from_raw_parts(buf.p, 0, buf.n_alloc as usize) }
     });
-    let run = || {
-        panic_point(name);
-        f(&mut vec)
-    };
     // Nothing is shared here that a panic could have left half done.
-    let code = catch_unwind(AssertUnwindSafe(run)).unwrap_or(SQLITE_IOERR);
+    let code = caught(name, || f(&mut vec)).unwrap_or(SQLITE_IOERR);
     *buf = PlBuf { p: vec.as_mut_ptr(), n: vec.len() as u32, n_alloc: vec.capacity() as u32 };
     if buf.n_alloc == 0 {
         buf.p = std::ptr::null_mut();

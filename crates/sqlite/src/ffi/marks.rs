@@ -1,15 +1,13 @@
 //! Locks on the base's read marks.
 
 use std::os::raw::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use plait_engine::crash_point::panic_point;
 use plait_engine::shm::read_marks::ReadMarks;
 
 use super::codes::{SQLITE_BUSY, SQLITE_IOERR, SQLITE_OK};
 use super::types::PlConn;
-use super::with;
+use super::{caught, with};
 
 /// The marks `first..first + n`.
 fn range(first: c_int, n: c_int) -> std::ops::Range<usize> {
@@ -27,14 +25,10 @@ unsafe fn on(
 ) -> c_int {
     // SAFETY: by contract.
     let marks = unsafe { &*marks };
-    let run = || {
-        panic_point(name);
-        f(marks)
-    };
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(true) => SQLITE_OK,
-        Ok(false) => SQLITE_BUSY,
-        Err(_) => {
+    match caught(name, || f(marks)) {
+        Some(true) => SQLITE_OK,
+        Some(false) => SQLITE_BUSY,
+        None => {
             marks.poison();
             SQLITE_IOERR
         }

@@ -46,7 +46,22 @@ pub use types::PlConn;
 /// What is said of a panic.
 const PANICKED: &str = "internal error: the engine panicked; close every connection to recover";
 
-/// Runs `f` behind the guard; `name` is that of the C function.
+/// The guard: `None` if `f` panicked. Whoever calls it sees to it that nobody looks again at what the panic may have left half done.
+#[inline(always)]
+fn unwound<T>(f: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(f)).ok()
+}
+
+/// The same for the C function `name`, in which tests let it panic.
+#[inline(always)]
+fn caught<T>(name: &'static str, f: impl FnOnce() -> T) -> Option<T> {
+    unwound(|| {
+        panic_point(name);
+        f()
+    })
+}
+
+/// Runs `f` behind the guard, on the connection behind `conn`.
 ///
 /// # Safety
 /// `conn` came from `pl_attach`, was not detached, and is used by this thread alone during the call.
@@ -61,13 +76,9 @@ unsafe fn guard(
     if conn.is_broken {
         return codes::SQLITE_IOERR;
     }
-    let run = || {
-        panic_point(name);
-        f(conn)
-    };
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(code) => code,
-        Err(_) => conn.break_down(),
+    match caught(name, || f(conn)) {
+        Some(code) => code,
+        None => conn.break_down(),
     }
 }
 
@@ -118,11 +129,7 @@ unsafe fn end(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) 
     let _uncancelled = Uncancelled::begin();
     // SAFETY: the caller's contract.
     let conn = unsafe { &mut *conn };
-    let run = || {
-        panic_point(name);
-        f(&mut conn.conn);
-    };
-    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+    if caught(name, || f(&mut conn.conn)).is_none() {
         conn.break_down();
     }
 }

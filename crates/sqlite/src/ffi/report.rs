@@ -7,10 +7,9 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-use plait_engine::crash_point::panic_point;
+use super::caught;
 
 /// Names the file.
 pub const VARIABLE: &str = "PLAIT_RUN_REPORT";
@@ -30,12 +29,8 @@ fn append(what: impl FnOnce() -> Option<Vec<u8>>) {
 }
 
 fn record(name: &'static str, what: impl FnOnce() -> Option<Vec<u8>>) {
-    let run = || {
-        panic_point(name);
-        append(what);
-    };
-    // A record is missing then.
-    let _ = catch_unwind(AssertUnwindSafe(run));
+    // After a panic a record is missing.
+    let _ = caught(name, || append(what));
 }
 
 /// See engine.h.
