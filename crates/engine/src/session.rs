@@ -264,8 +264,13 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
         }
         Ok(file) => file,
     };
-    let lock = if exclusive { locks::try_lock } else { locks::try_lock_shared };
-    if outlasts_deaths(|| lock(&file, LOG_IN_USE_LOCK)).map_err(|e| say(&e))? {
+    // Members ask wherever they need the log, with locks in hand: they do not wait.
+    let locked = if exclusive {
+        outlasts_deaths(|| locks::try_lock(&file, LOG_IN_USE_LOCK))
+    } else {
+        locks::try_lock_shared(&file, LOG_IN_USE_LOCK)
+    };
+    if locked.map_err(|e| say(&e))? {
         return Ok(Some(file));
     }
     Err(Error::CantOpen(format!(

@@ -306,7 +306,10 @@ impl Crew<'_> {
         let mut next = self.round.workers;
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis(dice.roll(60) as u64));
-            let chosen = self.any(&mut dice, self.disk.is_some());
+            // No round on a small disk is without one.
+            let is_without = self.disk.is_some() && tally.full_disks == 0;
+            let any = self.any(&mut dice, self.disk.is_some());
+            let chosen = if is_without { Trouble::FullDisk } else { any };
             if let (Trouble::FullDisk, Some(disk)) = (chosen, self.disk) {
                 disk.fill_but(*dice.pick(&FREE_BYTES));
                 maker.may_want_room = true;
