@@ -69,8 +69,8 @@ fuzz: dist
 SANITIZED ?= maps maps_in_transactions map_model cursors statements interfaces exclusive hostile_log hostile_base large_values differential
 RUNTIMES = $(foreach lib,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(lib)))
 sanitize:
-	$(XTASK) dist --sanitizers
-	PLAIT_LIB=$(CURDIR)/dist/sanitize/lib/libsqlite3.so.0 $(CARGO) test --package plait-tests \
+	$(XTASK) dist --sanitizers --crash-points
+	PLAIT_LIB=$(CURDIR)/dist/sanitize/lib/libsqlite3.so.0 $(CARGO) test --no-fail-fast --package plait-tests \
 		$(addprefix --test ,$(SANITIZED)) --config "target.'cfg(all())'.runner = ['env', \
 		'LD_PRELOAD=$(RUNTIMES)', 'ASAN_OPTIONS=detect_leaks=0', \
 		'UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1']"

@@ -114,6 +114,42 @@ fn long_values_beside_a_reader_stay_on_the_concurrent_path_and_refuse_nobody() {
     other.ok("UPDATE side SET n=1; COMMIT");
 }
 
+/// Changes `rows` of a table of 200,000: one of every `step`, from the `index`-th on.
+fn update_every(step: i64, index: i64, rows: i64) -> String {
+    format!(
+        "BEGIN; WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<{rows}-1)
+         UPDATE t SET n=n+1 FROM n WHERE id=1+{index}+{step}*n.i; COMMIT"
+    )
+}
+
+#[test]
+fn rows_at_scattered_places_are_gathered_in_memory_and_dense_ones_go_straight_to_the_base() {
+    let Some(subject) = real_plait("scattered rows") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let connection = fixture.open();
+    connection.execute(&format!("BEGIN; {}; COMMIT", insert(1, 200_000))).expect("it fills");
+    let exclusive_of = |statements: &mut dyn Iterator<Item = String>| {
+        let before = paths(&connection);
+        let mut transactions = 0;
+        for statement in statements {
+            connection.execute(&statement).expect("it writes");
+            transactions += 1;
+        }
+        let after = paths(&connection);
+        assert_eq!(after.0 + after.1, before.0 + before.1 + transactions);
+        after.0 - before.0
+    };
+    // A row of some 60 bytes on each third page. Each try is followed by 8, 16, 32 and 64 transactions in memory.
+    let scattered = exclusive_of(&mut (0..100).map(|i| update_every(200, i, 1_000)));
+    assert!((3..=5).contains(&scattered), "{scattered} of 100 scattered ones");
+    // One after the other, on few pages: directly from the next try on, which is at most 64 away.
+    let dense = exclusive_of(&mut (0..100).map(|i| update_every(1, i * 1_000, 1_000)));
+    assert!(dense >= 36, "{dense} of 100 dense ones");
+    let sum = connection.integer("SELECT sum(n) FROM t").expect("a sum");
+    let before: i64 = (1..=200_000).map(|i| i % 7).sum();
+    assert_eq!(sum, before + 200 * 1_000);
+}
+
 #[test]
 fn small_transactions_stay_on_the_concurrent_path_also_after_large_ones() {
     let Some(subject) = real_plait("bulk") else { return };

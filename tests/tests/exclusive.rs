@@ -146,7 +146,8 @@ in_threads_and_processes! {
             let start = |name: &str| Actor::start(place, name, &subject, &fixture.database());
             let (mut old, mut other) = (start("old"), start("other"));
             other.ok("CREATE TABLE big(id INTEGER PRIMARY KEY, filler BLOB); INSERT INTO big(filler) VALUES(1)");
-            old.busy_timeout(Duration::from_millis(500));
+            // Merges may take their time; a wait for itself would have no end.
+            old.busy_timeout(Duration::from_secs(10));
             old.ok(begin);
             old.ok("SELECT n FROM t WHERE id=1");
             // As many generations as there are memtables, all kept for the old transaction's validation.

@@ -96,6 +96,7 @@ struct PlBtree {
   u32 iJoined;            /* data_version when it was attached */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
   u64 nPassByte;          /* and their bytes */
+  u32 nPageBefore;        /* exclusive: pages that the pager had written when it began */
   u8 aVers[16];           /* exclusive: bytes 24..39 of the base when it began */
   int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */
   u32 nWalk;              /* what reading beside memtables has cost since the engine was told, in steps (step.c) */

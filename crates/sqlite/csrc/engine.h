@@ -272,8 +272,9 @@ int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite
 /* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite, nByte: entries written since the replay. */
 int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, PlHeader *pOut);
 void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
-/* After the stock commit: pages in the WAL, those of them that are in the file, and bytes of a page. */
-void pl_exclusive_wal(PlConn *, uint32_t nLog, uint32_t nCkpt, uint32_t nPageByte);
+/* After the stock commit: pages in the WAL, those of them that are in the file, bytes of a page, and the pages that this transaction has
+** written to the WAL. */
+void pl_exclusive_wal(PlConn *, uint32_t nLog, uint32_t nCkpt, uint32_t nPageByte, uint32_t nWritten);
 void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
 void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */
 /* Merge what is committed now, outside a transaction (backup, dbstat, serialize...): if bWhole all of it, which may be refused with BUSY while

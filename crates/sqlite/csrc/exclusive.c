@@ -91,6 +91,7 @@ static int plEscalate(Btree *p){
     pPl->bExcl = 1;
     pPl->bCopies = pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = pPl->nPassByte = 0;
+    pPl->nPageBefore = p->pBt->pPager->aStat[PAGER_STAT_WRITE];
     memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
     rc = plReplayOwn(p);
   }
@@ -164,10 +165,14 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */
 static int plLeaveExclusive(Btree *p, int bCommitted){
   PlBtree *pPl = p->pPl;
-  Wal *pWal = p->pBt->pPager->pWal;
+  Pager *pPager = p->pBt->pPager;
+  Wal *pWal = pPager->pWal;
   int rc = SQLITE_OK;
   if( bCommitted && pWal ){
-    pl_exclusive_wal(pPl->pConn, pWal->hdr.mxFrame, AtomicLoad(&walCkptInfo(pWal)->nBackfill), p->pBt->pageSize);
+    u32 nNow = pPager->aStat[PAGER_STAT_WRITE];
+    /* sqlite3_db_status() may have set the count back. */
+    u32 nWritten = nNow>=pPl->nPageBefore ? nNow-pPl->nPageBefore : nNow;
+    pl_exclusive_wal(pPl->pConn, pWal->hdr.mxFrame, AtomicLoad(&walCkptInfo(pWal)->nBackfill), p->pBt->pageSize, nWritten);
   }
   pl_exclusive_end(pPl->pConn, bCommitted);
   pPl->bExcl = pPl->bStamped = 0;

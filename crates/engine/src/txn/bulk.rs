@@ -7,7 +7,9 @@
 //! What counts as large is entries or bytes, whichever comes first: a dozen long values are copied as often as many short rows.
 //!
 //! The price is paid by others: a transaction that began to read meanwhile and then wants to write conflicts (E3).
-//! So it is done only where nobody else is seen to be.
+//! So it is done only where nobody else is seen to be. And it is paid in pages: rows at random places change a page each, which
+//! goes whole to the WAL and to the file with every transaction. A merge gathers the rows of many transactions first, and changes
+//! each page once for all of them. So a large transaction whose rows were *scattered* is followed by others on the concurrent path.
 //!
 //! | transaction | previous one that wrote | asked at | goes straight to the base if alone, and if |
 //! |---|---|---|---|
@@ -18,7 +20,8 @@
 //!
 //! *Alone*: no other connection of any process has a transaction, none has begun one since this connection's
 //! previous large transaction (or since it was opened), and it has seen so for long enough: whoever came while a transaction
-//! was on the direct path doubles the number of large transactions that have to pass undisturbed.
+//! was on the direct path doubles the number of large transactions that have to pass undisturbed. Twice as many as before pass
+//! on the concurrent path, too, after a direct one that was scattered, until one is tried that is not.
 //!
 //! Invariants
 //! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
@@ -44,8 +47,11 @@ const FEWEST: u64 = 8;
 const EARLY: Size = Size { entries: 16, bytes: 16 << 10 };
 /// A large transaction of at most so much ends soon, some ten milliseconds, and so, probably, does the one after it.
 const SHORT: Size = Size { entries: 16_384, bytes: 8 << 20 };
-/// Large transactions that have to pass undisturbed after somebody came, the first time and at most.
-const QUIET: std::ops::RangeInclusive<u32> = 8..=4096;
+/// Large transactions that pass on the concurrent path after one should not have been direct, the first time and at most.
+const PASSED: std::ops::RangeInclusive<u32> = 8..=4096;
+/// Bytes of pages that are cheaper written at once than an entry, or its bytes, by way of memory, log and merge. Measured with rows of
+/// 100 bytes in pages of 4 KiB: both ways take as much processor time where a page gets three or four of them.
+const PAGE_BYTES: Size = Size { entries: 1024, bytes: 8 };
 
 /// What a transaction has written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +77,40 @@ impl Size {
         self.entries <= other.entries && self.bytes <= other.bytes
     }
 
+    /// It was written to so many bytes of pages that it had better been gathered with others.
+    fn is_scattered(self, page_bytes: u64) -> bool {
+        page_bytes > (self.entries * PAGE_BYTES.entries).max(self.bytes * PAGE_BYTES.bytes)
+    }
+
     pub(super) fn plus(self, other: Size) -> Size {
         Size { entries: self.entries + other.entries, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// Large transactions that have to pass on the concurrent path.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hold {
+    passed: u32,
+    needed: u32,
+}
+
+impl Hold {
+    fn is_over(&self) -> bool {
+        self.passed >= self.needed
+    }
+
+    fn pass(&mut self) {
+        self.passed = self.passed.saturating_add(1);
+    }
+
+    /// From the beginning.
+    fn again(&mut self) {
+        self.passed = 0;
+    }
+
+    /// From the beginning, and twice as many.
+    fn lengthen(&mut self) {
+        *self = Hold { passed: 0, needed: (self.needed * 2).clamp(*PASSED.start(), *PASSED.end()) };
     }
 }
 
@@ -90,9 +128,9 @@ pub(crate) struct Bulk {
     /// The previous large one went straight to the base.
     was_direct: bool,
     /// Large transactions in a row beside which nobody began one.
-    quiet: u32,
-    /// How many there have to be.
-    quiet_needed: u32,
+    quiet: Hold,
+    /// Large transactions since a direct one was scattered.
+    gathered: Hold,
     /// The running transaction was asked and stays on the concurrent path.
     declined: bool,
 }
@@ -108,23 +146,27 @@ impl Bulk {
         self.declined = false;
     }
 
-    /// A transaction of this size was committed.
-    fn ended(&mut self, size: Size, direct: bool, others: u64) {
+    /// A transaction of this size was committed, straight to so many bytes of the base's pages if it was direct.
+    fn ended(&mut self, size: Size, direct: Option<u64>, others: u64) {
         self.after_large = size.is_large();
         self.after_short = size.is_within(SHORT);
         if !self.after_large {
             return;
         }
         if others == self.others {
-            self.quiet = self.quiet.saturating_add(1);
+            self.quiet.pass();
+        } else if self.was_direct || direct.is_some() {
+            self.quiet.lengthen();
         } else {
-            self.quiet = 0;
-            if self.was_direct || direct {
-                self.quiet_needed = (self.quiet_needed * 2).clamp(*QUIET.start(), *QUIET.end());
-            }
+            self.quiet.again();
+        }
+        match direct {
+            None => self.gathered.pass(),
+            Some(page_bytes) if size.is_scattered(page_bytes) => self.gathered.lengthen(),
+            Some(_) => self.gathered = Hold::default(),
         }
         self.others = others;
-        self.was_direct = direct;
+        self.was_direct = direct.is_some();
     }
 }
 
@@ -137,7 +179,8 @@ impl Conn {
         if self.bulk.declined || !is_enough {
             return false;
         }
-        self.bulk.declined = !(self.is_alone() && self.reserve_both_rights());
+        let may = self.bulk.gathered.is_over() && self.is_alone();
+        self.bulk.declined = !(may && self.reserve_both_rights());
         !self.bulk.declined
     }
 
@@ -167,7 +210,7 @@ impl Conn {
 
     fn is_alone(&self) -> bool {
         let undisturbed = self.others_begun() == self.bulk.others
-            && self.bulk.quiet >= self.bulk.quiet_needed
+            && self.bulk.quiet.is_over()
             && (self.bulk.after_large || self.db.generations.is_memory_empty());
         undisturbed
             && !self.db.slots.in_use().any(|(i, s)| {
@@ -188,8 +231,8 @@ impl Conn {
         Size { entries: self.writes.len() as u64, bytes: self.writes.frame_bytes() as u64 }
     }
 
-    /// Remembers the size of a transaction that was committed.
-    pub(super) fn note_size(&mut self, size: Size, direct: bool) {
+    /// Remembers the size of a transaction that was committed, and the bytes of pages that one wrote which was direct.
+    pub(super) fn note_size(&mut self, size: Size, direct: Option<u64>) {
         let others = self.others_begun();
         self.bulk.ended(size, direct, others);
     }
@@ -199,32 +242,34 @@ impl Conn {
 mod tests {
     use super::*;
 
+    const DENSE: Option<u64> = Some(LARGE.bytes);
+
     #[test]
     fn somebody_who_comes_again_and_again_is_given_more_and_more_time() {
         let mut bulk = Bulk::new(5);
-        bulk.ended(LARGE, true, 5);
-        assert_eq!((bulk.quiet, bulk.quiet_needed), (1, 0));
+        bulk.ended(LARGE, DENSE, 5);
+        assert_eq!(bulk.quiet, Hold { passed: 1, needed: 0 });
         let mut others = 5;
         let mut needed = Vec::new();
         for _ in 0..12 {
             others += 1;
-            bulk.ended(LARGE, true, others);
-            assert_eq!(bulk.quiet, 0);
-            needed.push(bulk.quiet_needed);
+            bulk.ended(LARGE, DENSE, others);
+            assert_eq!(bulk.quiet.passed, 0);
+            needed.push(bulk.quiet.needed);
         }
         assert_eq!(needed, [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096]);
         for n in 1..=4096 {
-            bulk.ended(LARGE, false, others);
-            assert_eq!(bulk.quiet, n);
+            bulk.ended(LARGE, None, others);
+            assert_eq!(bulk.quiet.passed, n);
         }
     }
 
     #[test]
     fn somebody_who_came_while_nothing_went_straight_to_the_base_costs_one_transaction() {
         let mut bulk = Bulk::new(0);
-        bulk.ended(LARGE, false, 3);
-        bulk.ended(LARGE, false, 9);
-        assert_eq!((bulk.quiet, bulk.quiet_needed, bulk.others), (0, 0, 9));
+        bulk.ended(LARGE, None, 3);
+        bulk.ended(LARGE, None, 9);
+        assert_eq!((bulk.quiet, bulk.others), (Hold::default(), 9));
     }
 
     #[test]
@@ -238,7 +283,7 @@ mod tests {
             (FEWEST, SHORT.bytes + 1, true, false),
             (SHORT.entries + 1, 1, true, false),
         ] {
-            bulk.ended(Size { entries, bytes }, false, 0);
+            bulk.ended(Size { entries, bytes }, None, 0);
             assert_eq!((bulk.after_large, bulk.after_short), (large, short), "{entries}, {bytes}");
         }
     }
@@ -246,9 +291,47 @@ mod tests {
     #[test]
     fn a_small_transaction_ends_a_run_of_large_ones() {
         let mut bulk = Bulk::new(0);
-        bulk.ended(LARGE, true, 0);
+        bulk.ended(LARGE, DENSE, 0);
         assert!(bulk.after_large);
-        bulk.ended(Size { entries: LARGE.entries - 1, bytes: LARGE.bytes - 1 }, true, 0);
+        bulk.ended(Size { entries: LARGE.entries - 1, bytes: LARGE.bytes - 1 }, DENSE, 0);
         assert!(!bulk.after_large);
+    }
+
+    #[test]
+    fn scattered_rows_are_gathered_for_longer_and_longer_until_they_are_dense() {
+        let mut bulk = Bulk::new(0);
+        let thousand = Size { entries: 1_000, bytes: 120_000 };
+        let scattered = Some(4_096 * 900);
+        let mut needed = Vec::new();
+        for _ in 0..3 {
+            bulk.ended(thousand, scattered, 0);
+            needed.push(bulk.gathered.needed);
+            for _ in 0..bulk.gathered.needed {
+                assert!(!bulk.gathered.is_over());
+                bulk.ended(thousand, None, 0);
+            }
+            assert!(bulk.gathered.is_over());
+        }
+        assert_eq!(needed, [8, 16, 32]);
+        bulk.ended(thousand, Some(4_096 * 40), 0);
+        assert_eq!(bulk.gathered, Hold::default());
+    }
+
+    #[test]
+    fn what_is_scattered_has_pages_of_few_entries_and_of_few_of_their_bytes() {
+        for (entries, bytes, pages, scattered) in [
+            (1_000, 120_000, 1_000, true),
+            (1_000, 120_000, 200, false),
+            // Index entries, twenty or three to a page.
+            (1_000, 30_000, 50, false),
+            (1_000, 30_000, 330, true),
+            // Values of 8 KB, which fill their pages.
+            (100, 800_000, 300, false),
+            // Of 2 KB, each at the side of others of its page.
+            (100, 200_000, 200, false),
+        ] {
+            let size = Size { entries, bytes };
+            assert_eq!(size.is_scattered(pages * 4_096), scattered, "{size:?} in {pages} pages");
+        }
     }
 }

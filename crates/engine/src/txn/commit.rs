@@ -200,7 +200,7 @@ impl Conn {
         }
         self.note_own_commit(committed.ts, Some(committed.end));
         let written = self.written();
-        self.note_size(written, false);
+        self.note_size(written, None);
         self.unpaced += written.bytes;
         self.writes.clear();
         let synced = self.acknowledge(&committed, sync);

@@ -75,6 +75,8 @@ pub(crate) struct Before {
 pub(crate) struct Stamped {
     synced: bool,
     size: Size,
+    /// Written to the WAL; 0 while nobody knows.
+    page_bytes: u64,
 }
 
 impl Conn {
@@ -224,9 +226,12 @@ impl Conn {
         Ok(())
     }
 
-    /// What the transaction, which has been committed, has left in the base's WAL (S4).
-    pub fn note_exclusive_wal(&self, state: WalState) {
+    /// What the transaction, which has been committed, has left in the base's WAL (S4), and how many pages it has written there.
+    pub fn note_exclusive_wal(&mut self, state: WalState, written_pages: u32) {
         self.db.note_exclusive_wal(state);
+        if let Some(stamped) = &mut self.stamped {
+            stamped.page_bytes = u64::from(written_pages) * u64::from(state.page_bytes);
+        }
     }
 
     /// Takes what becoming exclusive needs if it can be had at once: the right to merge, and an empty memory. Then
@@ -268,7 +273,7 @@ impl Conn {
     /// was written since it became exclusive.
     pub fn exclusive_header(&mut self, sync: Sync, size: Size) -> BaseHeader {
         let size = self.replayed.plus(size);
-        self.stamped = Some(Stamped { synced: sync == Sync::Full, size });
+        self.stamped = Some(Stamped { synced: sync == Sync::Full, size, page_bytes: 0 });
         self.stamp()
     }
 
@@ -327,7 +332,7 @@ impl Conn {
 
     /// It is in the base, with this header.
     pub(super) fn note_committed(&mut self, stamped: &Stamped, header: &BaseHeader) {
-        self.note_size(stamped.size, true);
+        self.note_size(stamped.size, Some(stamped.page_bytes));
         // Nobody else has committed since: the right is held.
         let ts = self.db.control().visible_ts.load(Acquire);
         self.note_own_commit(CommitTs::new(ts), None);

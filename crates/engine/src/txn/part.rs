@@ -264,7 +264,7 @@ impl Conn {
             }
         };
         self.note_own_commit(resolved.ts, Some(resolved.end));
-        self.note_size(self.written(), false);
+        self.note_size(self.written(), None);
         self.writes.clear();
         // It counts whether its frame is on disk or not: P is, and the decision.
         db.settle(resolved.ts.get(), resolved.needs);

@@ -580,10 +580,11 @@ pub unsafe extern "C" fn pl_exclusive_wal(
     log_pages: u32,
     checkpointed_pages: u32,
     page_bytes: u32,
+    written_pages: u32,
 ) {
     let state = WalState { log_pages, checkpointed_pages, page_bytes };
     // SAFETY: engine.h.
-    unsafe { end(conn, "pl_exclusive_wal", |c| c.note_exclusive_wal(state)) }
+    unsafe { end(conn, "pl_exclusive_wal", |c| c.note_exclusive_wal(state, written_pages)) }
 }
 
 /// See engine.h.
