@@ -373,6 +373,7 @@ fn finish_fence(db: &Database) -> Result<bool> {
     }
     let header = db.with_base(|base| base.header())?;
     if !header.fenced {
+        db.with_base(session::bury_unseen)?;
         db.remove_log()?;
         return Ok(false);
     }

@@ -66,6 +66,10 @@ pub trait Base: Send {
     fn use_read_marks(&mut self, marks: &Arc<ReadMarks>);
     /// Reads the header; inside a write transaction, as that transaction sees it.
     fn header(&mut self) -> Result<BaseHeader>;
+    /// True if the WAL holds a whole transaction that its index does not show. Outside any transaction.
+    fn has_unseen_commit(&mut self) -> Result<bool> {
+        Ok(false)
+    }
     /// Starts a write transaction at the newest state.
     fn begin(&mut self) -> Result<()>;
     /// Inserts or replaces an entry.

@@ -95,6 +95,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "several.resolved",
     "several.rolled_back",
     "several.rolling_back",
+    "wal.written",
 ];
 
 /// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can find.

@@ -46,6 +46,17 @@
 //! segment is still of a generation that counts as merged, as long as the first reading saw one of that generation or a
 //! later one. Frames of the next session lie under another salt.
 //!
+//! A commit of the base that is *unseen* is neither. SQLite writes all frames of a commit to the WAL before it says in the WAL-index that
+//! they count. Who is killed, or fails, in between leaves a commit that nobody sees as long as somebody has the WAL-index, and
+//! that is there when it is made anew. A fence that comes or goes then, behind what was done since, is the end of the database:
+//!
+//! | unseen | what it would do later | so it is written over by a transaction that changes nothing (`bury_unseen`) |
+//! |---|---|---|
+//! | a fence taken down | commits of the session that went on lie in the log of a resting base | before a session goes on that somebody else had begun to end, or that itself could not end |
+//! | a fence raised | a base is fenced whose session is over, and its log removed | by who settles what a dead merger left, before a log is removed from a resting base, and by its author if that failed |
+//! | a merge | nothing: what it brings was committed, and the next merge goes over it | with the others |
+//! | an exclusive transaction | one that was refused, or never ended, counts | `database/estate.rs` |
+//!
 //! Where the log ends with a prepared exclusive transaction that was committed, R1 has its pages in place of rows (pages.rs): they are
 //! put into the base in the transaction that stamps it, and only over a base that has everything before them. Their file goes after
 //! the log.
@@ -125,6 +136,7 @@ pub(crate) fn begin(
     let trusted = trusted && !is_outdated;
     let mut header = header;
     if trusted && continues(region, base, &header)? {
+        bury_unseen(base)?;
         if moment::has_its_log(layout, &log, header.generation) {
             return Ok(());
         }
@@ -226,6 +238,7 @@ fn bring_to_rest(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result
             }
         }
     }
+    bury_unseen(base)?;
     remove_log(path, there)?;
     Ok(header)
 }
@@ -440,7 +453,10 @@ fn note_rows(newest: &mut Newest, rows: Ops<'_>) {
     }
 }
 
-fn in_transaction<T>(base: &mut dyn Base, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
+pub(crate) fn in_transaction<T>(
+    base: &mut dyn Base,
+    f: impl FnOnce(&mut dyn Base) -> Result<T>,
+) -> Result<T> {
     base.begin()?;
     match f(base) {
         Ok(value) => base.commit().map(|()| value),
@@ -449,6 +465,22 @@ fn in_transaction<T>(base: &mut dyn Base, f: impl FnOnce(&mut dyn Base) -> Resul
             Err(e)
         }
     }
+}
+
+/// Makes sure that what the WAL holds beyond its index never counts: a transaction that changes nothing goes over the same frames.
+pub(crate) fn bury(base: &mut dyn Base) -> Result<()> {
+    in_transaction(base, |base| {
+        let header = base.header()?;
+        base.stamp(&header)
+    })
+}
+
+/// The same, if there is something. Nobody else of a session writes to the base.
+pub(crate) fn bury_unseen(base: &mut dyn Base) -> Result<()> {
+    if fault::is_planted("fence.unseen") || !base.has_unseen_commit()? {
+        return Ok(());
+    }
+    bury(base)
 }
 
 /// Makes the base an ordinary SQLite file again. Everything is merged (Y1).

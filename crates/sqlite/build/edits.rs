@@ -663,6 +663,13 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "wal.c",
+        anchor: "  assert( pLast!=0 || nExtra==0 );",
+        place: Before,
+        text: "  if( pWal->pPlMarks ) pl_wal_written(); /* [plait] */",
+        why: "a test stops or kills a process there",
+    },
+    Edit {
+        section: "wal.c",
         anchor: "static int walWriteOneFrame(",
         place: Before,
         text: "#include \"frame.c\" /* [plait] */",

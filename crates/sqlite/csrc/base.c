@@ -335,9 +335,35 @@ static int plBaseRaiseFence(void *p){
   return rc;
 }
 
+/* Is there behind the last frame of which the WAL-index knows a whole transaction that a new index would have? Of the frames those count that
+** have the salts of the file's header. That their checksums are right is not looked at: no harm is done by what is buried without need. */
+static int plHasUnseen(Wal *pWal, int *pbUnseen){
+  u8 aHdr[WAL_HDRSIZE], aFrame[WAL_FRAME_HDRSIZE];
+  u32 iFrame = walIndexHdr(pWal)->mxFrame;
+  int rc = sqlite3OsRead(pWal->pWalFd, aHdr, sizeof(aHdr), 0);
+  while( rc==SQLITE_OK && !*pbUnseen ){
+    rc = sqlite3OsRead(pWal->pWalFd, aFrame, sizeof(aFrame), walFrameOffset(++iFrame, (int)get4byte(&aHdr[8])));
+    if( rc==SQLITE_OK && memcmp(&aFrame[8], &aHdr[16], 8)!=0 ) break;
+    if( rc==SQLITE_OK && get4byte(&aFrame[4])!=0 ) *pbUnseen = 1;
+  }
+  return rc==SQLITE_IOERR_SHORT_READ ? SQLITE_OK : rc;
+}
+static int plBaseHasUnseen(void *p, int *pbUnseen){
+  PlBase *pBase = (PlBase*)p;
+  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
+  int rc = SQLITE_OK;
+  *pbUnseen = 0;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  /* Without a WAL there is none that anybody has opened. */
+  if( pPager->pWal ) rc = plHasUnseen(pPager->pWal, pbUnseen);
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
-  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseRaiseFence, plBaseCheckpoint
+  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseRaiseFence, plBaseCheckpoint
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

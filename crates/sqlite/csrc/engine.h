@@ -70,6 +70,7 @@ typedef struct PlBaseOps {
   int  (*xStamp)(void *pBase, const PlHeader *p);    /* inside a write transaction: 18,19,72..79 */
   int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
   void (*xRollback)(void *pBase);
+  int  (*xHasUnseen)(void *pBase, int *pbUnseen);    /* does the WAL hold a whole transaction that its index does not show? */
   int  (*xRaiseFence)(void *pBase);                  /* bytes 18 and 19 of the database file itself become 3, on disk */
   /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
@@ -276,6 +277,7 @@ void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and noth
 ** written to the WAL. */
 void pl_exclusive_wal(PlConn *, uint32_t nLog, uint32_t nCkpt, uint32_t nPageByte, uint32_t nWritten);
 void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
+void pl_wal_written(void);               /* all frames of a transaction are in the WAL, and not in its index */
 void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */
 /* Merge what is committed now, outside a transaction (backup, dbstat, serialize...): if bWhole all of it, which may be refused with BUSY while
 ** others keep some of it in memory, and otherwise as much as can be. */

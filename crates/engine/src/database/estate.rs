@@ -27,6 +27,7 @@ use crate::base::BaseHeader;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::SlotIndex;
+use crate::session;
 use crate::shm::layout::{fence, owes, owner, txn_state};
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
@@ -170,9 +171,13 @@ impl Database {
         }
         if exclusive && header.generation.get() < active {
             self.bury_unfinished_commit()?;
-        } else if header.generation.get() > self.control().base_generation.load(Acquire) {
-            // It may have been made without a sync, and is not noted (B1, B5 in log/before.rs).
-            self.log_shared().note_base_commit(header.generation);
+        } else {
+            // A fence that its author did not finish to raise, too.
+            self.with_base(session::bury_unseen)?;
+            if header.generation.get() > self.control().base_generation.load(Acquire) {
+                // It may have been made without a sync, and is not noted (B1, B5 in log/before.rs).
+                self.log_shared().note_base_commit(header.generation);
+            }
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         self.generations.settle_base(&header, exclusive && header.generation.get() == active);
@@ -197,17 +202,7 @@ impl Database {
     /// frames. The caller has the right to merge, and leaves it behind if this fails: until it is done nobody commits,
     /// and a commit that comes back then is one that was made.
     pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
-        self.with_base(|base| {
-            base.begin()?;
-            let stamped = base.header().and_then(|header| base.stamp(&header));
-            match stamped {
-                Ok(()) => base.commit(),
-                Err(e) => {
-                    base.rollback();
-                    Err(e)
-                }
-            }
-        })
+        self.with_base(session::bury)
     }
 }
 

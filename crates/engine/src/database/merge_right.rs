@@ -32,6 +32,11 @@ impl MergeRight<'_> {
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
+
+    /// Somebody has to settle what this has done to the base, before it is written to again.
+    pub(crate) fn leave_behind(&self) {
+        self.db.leave_behind(self.slot);
+    }
 }
 
 impl Drop for MergeRight<'_> {

@@ -27,23 +27,19 @@ impl MergeRight<'_> {
         }
         self.db.create_log()?;
         crash_point!("fence.log_created");
-        let (before, stamped) = self.db.with_base(|base| {
-            base.begin()?;
-            let result = (|| {
+        let raised = self.db.with_base(|base| {
+            session::in_transaction(base, |base| {
                 let before = base.header()?;
                 self.db.refuse_other_session(&before)?;
                 let stamped = BaseHeader { marked: true, fenced: true, ..before };
                 base.stamp(&BaseHeader { salt: c.salt.load(Relaxed), ..stamped })?;
                 Ok((before, stamped))
-            })();
-            match result {
-                Ok(pair) => base.commit().map(|()| pair),
-                Err(e) => {
-                    base.rollback();
-                    Err(e)
-                }
-            }
-        })?;
+            })
+        });
+        if raised.is_err() && self.db.with_base(session::bury_unseen).is_err() {
+            self.leave_behind();
+        }
+        let (before, stamped) = raised?;
         crash_point!("fence.committed");
         // The fence must not depend on the WAL file staying where it is (Y3 in session.rs). With the checkpoint there is
         // mostly nothing left to do for it.
@@ -153,7 +149,10 @@ impl Database {
 
     /// The base could not be unfenced. If it still is fenced the session goes on as it was.
     fn stay_fenced(&self) -> Result<()> {
-        let header = self.with_base(|base| base.header())?;
+        let header = self.with_base(|base| {
+            session::bury_unseen(base)?;
+            base.header()
+        })?;
         if header.fenced {
             let _guard = self.lock_commit()?;
             self.set_log_retired(false);

@@ -171,6 +171,14 @@ impl Base for CBase {
         unsafe { (self.ops.x_rollback)(self.handle) };
     }
 
+    fn has_unseen_commit(&mut self) -> Result<bool> {
+        let mut is_unseen = 0;
+        // SAFETY: open handle, valid out-pointer.
+        let code = unsafe { (self.ops.x_has_unseen)(self.handle, &raw mut is_unseen) };
+        self.check(code, "look into the WAL of")?;
+        Ok(is_unseen != 0)
+    }
+
     fn raise_fence(&mut self) -> Result<()> {
         // SAFETY: open handle.
         let code = unsafe { (self.ops.x_raise_fence)(self.handle) };

@@ -571,6 +571,12 @@ pub unsafe extern "C" fn pl_base_sync_failed(conn: *mut PlConn) {
 }
 
 /// See engine.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn pl_wal_written() {
+    plait_engine::crash_point!("wal.written");
+}
+
+/// See engine.h.
 ///
 /// # Safety
 /// As engine.h says.
