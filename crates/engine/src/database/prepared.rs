@@ -9,7 +9,7 @@
 //! | 0 | any | nothing is prepared |
 //! | the end of the log | a living slot | its author, or who resolves it after him, is about to resolve it |
 //! | the end of the log | a dead slot | the next reaper turns it into the next line |
-//! | the end of the log | `UNSETTLED_PREPARED` | whoever needs the right, or wants to read, resolves it |
+//! | the end of the log | `UNSETTLED_PREPARED` | its author is dead, or could not: whoever needs the right, or wants to read, resolves it |
 //! | the end of the log | `UNSETTLED` | the same, of an exclusive transaction (estate.rs) |
 //! | anything else | any | it is resolved, or its author died before it was published; cleared by the next frame |
 //!
@@ -19,7 +19,8 @@
 //!   the memtable, in the file and in the ring was there when P was published, and nobody else takes any.
 //! - K3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and what resolves it the one after that.
 //! - K4 What resolves it for good is on disk before the reference goes, or the super-journal is gone for good (J3).
-//! - K5 A failure between P and what resolves it stops the log: recovery finds P and the super-journal.
+//! - K5 A failure between P and what resolves it leaves it unresolved with the right, as a death does: whoever needs one of them next tries.
+//!   One that leaves in doubt what is on disk has stopped the log: recovery finds P and the super-journal.
 //! - K9 Once somebody knows that it is committed and has failed to apply it, nobody begins to read without it: `prepared_withheld`
 //!   says so to all, and each tries before he gives up. So whoever was told of the commit, or has seen its other files, meets
 //!   the whole transaction here or an error. Before that first failure it is as if its author were still at it.

@@ -244,7 +244,8 @@ impl Conn {
     /// The super-journal is gone: what was prepared is committed. `keep_reading` as in [`Conn::commit`].
     ///
     /// # Errors
-    /// A log that has stopped (K5): the transaction is committed all the same, and seen after a recovery.
+    /// What kept it from being applied (K5): the transaction is committed all the same, and seen when somebody else has applied it, or
+    /// after the recovery of a log that has stopped.
     pub fn part_commit(&mut self, sync: Sync, keep_reading: bool) -> Result<()> {
         let Some(part) = self.part.take().filter(|part| part.is_prepared) else {
             return self.commit_nothing(sync);
@@ -256,11 +257,11 @@ impl Conn {
         let resolved = match resolved {
             Ok(resolved) => resolved,
             Err(e) => {
-                db.poison();
+                db.withhold();
                 self.writes.clear();
                 self.end_writing();
                 self.give_right_back();
-                return Err(e);
+                return Err(if db.is_withheld() { db.say_withheld(Some(e)) } else { e });
             }
         };
         self.note_own_commit(resolved.ts, Some(resolved.end));
@@ -281,7 +282,8 @@ impl Conn {
         written
     }
 
-    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (K4, K5).
+    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (K4), unless this
+    /// process cannot write the log (K5).
     pub(crate) fn part_rollback(&mut self) {
         let Some(part) = self.part.take() else { return };
         let db = self.db.clone();
@@ -292,9 +294,9 @@ impl Conn {
             return;
         }
         crash_point!("several.rolling_back");
-        match db.resolve_as_rolled_back(self.txn.get()) {
-            Ok(resolved) => db.settle(resolved.ts.get(), resolved.needs),
-            Err(_) => db.poison(),
+        // Or it is left to others (K5).
+        if let Ok(resolved) = db.resolve_as_rolled_back(self.txn.get()) {
+            db.settle(resolved.ts.get(), resolved.needs);
         }
     }
 }
