@@ -569,6 +569,35 @@ fn an_interrupt_ends_a_load_and_nothing_is_left() {
 }
 
 #[test]
+fn whatever_code_its_source_returns_ends_a_load_and_is_returned() {
+    let Some((_fixture, db)) = with("CREATE TABLE m(k INTEGER PRIMARY KEY, v)") else { return };
+    let map = db.open_map("m", 0).unwrap();
+    for sorted in [true, false] {
+        for code in [-1, -5, -256, i32::MIN, i32::MAX, 1, 4, 5, 7, 9, 21, 256, 357, 512, 4242] {
+            let rows =
+                [Ok((int(1), int(1))), Ok((int(2), int(2))), Err(code), Ok((int(3), int(3)))];
+            let error = map.load(sorted, &mut rows.into_iter()).unwrap_err();
+            assert_eq!(error.extended, code, "{error}");
+            assert!(error.message.contains(&format!("ended it with code {code}")), "{error}");
+            assert_eq!(map.count(&Range::ALL).unwrap(), 0, "{code}");
+        }
+        refused(map.load(sorted, &mut [Err(0)].into_iter()), MISUSE, "returned 0");
+    }
+    map.load(true, &mut [Ok((int(1), int(1)))].into_iter()).unwrap();
+}
+
+#[test]
+fn a_prefix_is_text_or_bytes_and_a_map_is_created_in_one_way() {
+    let Some((_fixture, db)) = with("CREATE TABLE m(k PRIMARY KEY, v)") else { return };
+    let map = db.open_map("m", 0).unwrap();
+    refused(map.count(&Range::Prefix(int(1))), MISUSE, "bad argument");
+    assert_eq!(map.count(&Range::Prefix(bytes(&[1]))).unwrap(), 0);
+    let error = db.open_map("new", create::BYTES | create::TEXT).err().expect("two kinds of key");
+    assert_eq!(error.code, MISUSE, "{error}");
+    assert_eq!(db.integer("SELECT count(*) FROM sqlite_schema WHERE name='new'"), Ok(0));
+}
+
+#[test]
 fn a_full_database_loses_nothing() {
     let Some(subject) = real_plait("maps") else { return };
     for mode in ["delete", "wal"] {

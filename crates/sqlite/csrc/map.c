@@ -401,6 +401,9 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   return rc;
 }
 
+/* At most one of these. */
+#define PLM_CREATE (PLAIT_MAP_CREATE_INTEGER|PLAIT_MAP_CREATE_BYTES|PLAIT_MAP_CREATE_TEXT)
+
 /* The start and the end of every call. */
 static int plMapEnter(plait_map *m){
   if( m==0 ) return SQLITE_MISUSE_BKPT;
@@ -478,9 +481,7 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
   if( ppMap==0 ) return SQLITE_MISUSE_BKPT;
   *ppMap = 0;
   if( !sqlite3SafetyCheckOk(db) || zTable==0 ) return SQLITE_MISUSE_BKPT;
-  if( flags & ~(PLAIT_MAP_READONLY|PLAIT_MAP_CREATE_INTEGER|PLAIT_MAP_CREATE_BYTES|PLAIT_MAP_CREATE_TEXT) ){
-    return SQLITE_MISUSE_BKPT;
-  }
+  if( (flags & ~(PLAIT_MAP_READONLY|PLM_CREATE)) || ((flags & PLM_CREATE) & ((flags & PLM_CREATE)-1)) ) return SQLITE_MISUSE_BKPT;
   sqlite3_mutex_enter(db->mutex);
   m = sqlite3MallocZero(sizeof(*m));
   if( m ){

@@ -18,6 +18,7 @@ struct PlLoad {
   void *pCtx;
   int bSorted;
   int bEnd;              /* xNext has said so */
+  int rcEnd;             /* the code with which it has ended the load, or 0 */
   i64 nByte;
   int nRow, nRowAlloc;
   PlLoadRow *aRow;
@@ -79,14 +80,19 @@ static int plLoadNext(PlOp *pOp, PlLoad *p, plait_value *pKey, plait_value *pVal
   rc = p->xNext(p->pCtx, pKey, pValue);
   if( rc==SQLITE_ROW ){
     if( plValueBad(pKey, 1) || plValueBad(pValue, 0) ){
-      return plOpError(pOp, SQLITE_MISUSE, "row %lld of the load is no key and value", pOp->n+1);
+      return plOpError(pOp, SQLITE_MISUSE, "row %lld of the load: %s is not one (a key is not NULL, a number not NaN, a size not negative, "
+          "and there is a type)", pOp->n+1, plValueBad(pKey, 1) ? "the key" : "the value");
     }
     if( plValueBig(pOp->db, pKey) || plValueBig(pOp->db, pValue) ) return SQLITE_TOOBIG;
     pOp->n++;
     return SQLITE_OK;
   }
   p->bEnd = 1;
-  return rc==SQLITE_OK ? plOpError(pOp, SQLITE_MISUSE, "a load must answer SQLITE_ROW or SQLITE_DONE") : rc;
+  if( rc==SQLITE_DONE ) return rc;
+  if( rc==SQLITE_OK ) return plOpError(pOp, SQLITE_MISUSE, "xNext of a load returned 0; it returns SQLITE_ROW, SQLITE_DONE, or a code that ends the load");
+  /* It may be any number. Here it must not be taken for an answer of SQLite's. */
+  p->rcEnd = rc;
+  return plOpError(pOp, SQLITE_ABORT, "the source of the load ended it with code %d", rc);
 }
 
 /* Keeps a row of the caller. */
@@ -187,6 +193,7 @@ SQLITE_API int plait_load(
   op.pArg = &load;
   op.bJournal = 1;
   rc = plWriteCall(m, &op, 0);
+  if( load.rcEnd && (rc & 0xff)==SQLITE_ABORT ) rc = load.rcEnd;
   if( rc==SQLITE_OK && pn ) *pn = op.n;
   plLoadForget(&load);
   sqlite3_free(load.aRow);

@@ -63,7 +63,7 @@ static int plRangeBad(const plait_range *p){
   if( p->flags & ~(PLAIT_LO_OPEN|PLAIT_HI_OPEN|PLAIT_PREFIX) ) return 1;
   if( p->lo.type!=PLAIT_NONE && plValueBad(&p->lo, 1) ) return 1;
   if( p->hi.type!=PLAIT_NONE && plValueBad(&p->hi, 1) ) return 1;
-  return (p->flags & PLAIT_PREFIX) && (p->lo.type==PLAIT_NONE || p->hi.type!=PLAIT_NONE
+  return (p->flags & PLAIT_PREFIX) && ((p->lo.type!=SQLITE_TEXT && p->lo.type!=SQLITE_BLOB) || p->hi.type!=PLAIT_NONE
          || (p->flags & (PLAIT_LO_OPEN|PLAIT_HI_OPEN)));
 }
 

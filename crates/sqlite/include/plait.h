@@ -234,7 +234,7 @@ PLAIT_UNUSED PLAIT_INLINE plait_value plait_none(void){
 ** writing) SQLite's own are refused with SQLITE_ERROR and the reason.
 **
 ** PLAIT_MAP_READONLY: every write through the map fails with SQLITE_READONLY (together with a flag that creates, a missing table is made), and the authorizer is not asked for any.
-** PLAIT_MAP_CREATE_INTEGER, _BYTES, _TEXT: creates the table first if it is not there, with keys of that type; a
+** PLAIT_MAP_CREATE_INTEGER, _BYTES, _TEXT, of which at most one may be given: creates the table first if it is not there, with keys of that type; a
 ** table that is there stays as it is, whatever its keys are. That is DDL: it waits for, and may fail because of, other writers like
 ** CREATE TABLE, and belongs to the open transaction if there is one.
 **
@@ -410,8 +410,8 @@ SQLITE_API int plait_batch(plait_map *pMap, int n, const plait_batch_item *aItem
 
 /*
 ** Load many rows in one call, all or nothing. xNext is called until it returns SQLITE_DONE; with SQLITE_ROW it has set *pKey and
-** *pValue, whose data must stay until it is called again; anything else ends the load with that code, and nothing is
-** written. Rows are put, the later of two with the same key wins: the same under the affinity and collation of its column.
+** *pValue, whose data must stay until it is called again; anything else but 0 ends the load, nothing is written, and plait_load()
+** returns that code, whatever number it is (sqlite3_errcode() says SQLITE_ABORT). Rows are put, the later of two with the same key wins: the same under the affinity and collation of its column.
 **
 **     flags   0: rows are gathered up to 16 MiB at a time, sorted and then written, which makes large loads in random
 **             order faster. PLAIT_LOAD_SORTED: they come in ascending order (or nearly) and are written as they come
