@@ -110,6 +110,8 @@ impl Region {
         let shared = file.reopen().map_err(|e| say(&e))?;
         let map =
             memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&shared).map_err(|e| say(&e))?;
+        // Or the first touch of a page reads megabytes ahead, of a file that holds nothing: most of what a short session costs.
+        map.advise(memmap2::Advice::Random).map_err(|e| say(&e))?;
         Ok(Region {
             map,
             file,
