@@ -251,11 +251,37 @@ in_threads_and_processes! {
         let Some(subject) = real_plait("bulk") else { return };
         let (_fixture, loader, mut other) = loading(&subject, place);
         for round in 0..20 {
-            other.ok("SELECT n FROM side");
+            // It did not write, but might have.
+            other.ok("BEGIN; SELECT n FROM side; COMMIT");
             let before = paths(&loader);
             loader.execute(&load(100 + round)).expect("it loads");
             assert_eq!(paths(&loader), (before.0, before.1 + 1), "round {round}");
         }
+    }
+
+    fn statements_that_read_outside_of_a_transaction_keep_nobody_from_the_base(place) {
+        let Some(subject) = real_plait("bulk") else { return };
+        let (fixture, loader, mut other) = loading(&subject, place);
+        for round in 0..20 {
+            assert_eq!(other.integer("SELECT count(*) FROM t"), (5 + round) * LARGE);
+            if round % 5 == 4 {
+                // Another one, which comes for this alone.
+                let mut visitor = Actor::start(place, "visitor", &subject, &fixture.database());
+                visitor.ok("SELECT * FROM side; SELECT max(id) FROM t");
+                visitor.close().expect("it closes");
+            }
+            let before = paths(&loader);
+            loader.execute(&insert(1 + (5 + round) * LARGE, LARGE)).expect("it loads");
+            assert_eq!(paths(&loader), (before.0 + 1, before.1), "round {round}");
+        }
+        // One whose statement is not over when another of its connection writes did write.
+        other.open_cursor("scan", "SELECT id FROM t");
+        assert_eq!(other.step_cursor("scan", 1).error, None);
+        other.ok("UPDATE side SET n=n+1");
+        other.close_cursor("scan");
+        let before = paths(&loader);
+        loader.execute(&load(200)).expect("it loads");
+        assert_eq!(paths(&loader), (before.0, before.1 + 1));
     }
 
     fn who_begins_beside_a_load_that_goes_straight_to_the_base_conflicts_once_and_then_no_more(place) {

@@ -144,7 +144,7 @@ int  pl_notify_fd(PlConn *, const PlWait *, int *pFd);
 /* ---- snapshots ------------------------------------------------------------ */
 #define PL_RETRY 0x7fff0001
 /* Call before the base read transaction starts, then start it, read the header, and take. */
-int  pl_snapshot_pin(PlConn *);
+int  pl_snapshot_pin(PlConn *, int bLoneRead);   /* bLoneRead: the transaction is a statement that reads, outside of BEGIN */
 /* PL_RETRY: end the base read transaction and start over from pin.  forWrite: newest visible commit instead of newest readable. */
 int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
 void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin. Settles as pl_settle_shown */

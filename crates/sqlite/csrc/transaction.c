@@ -86,7 +86,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   int nTry, nWaited = 0;
   int rc;
   for(nTry=1; ; nTry++){
-    rc = pl_snapshot_pin(pPl->pConn);
+    rc = pl_snapshot_pin(pPl->pConn, !forWrite && p->db->autoCommit);
     if( rc ) return plFail(p, rc);
     rc = plBaseBegin(p, 0, pSchemaVersion);
     if( rc ){

@@ -86,14 +86,15 @@ impl Slots {
     }
 
     /// All slots that have ever been in use.
-    pub(crate) fn in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
+    pub(crate) fn ever_used(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
         let n = self.region.control().slots_high_water.load(Acquire) as usize;
         let slots = &self.region.layout().slots[..n.min(TXN_SLOTS)];
-        slots
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.process.load(Acquire) != 0)
-            .map(|(i, s)| (SlotIndex(i as u32), s))
+        slots.iter().enumerate().map(|(i, s)| (SlotIndex(i as u32), s))
+    }
+
+    /// All slots that are in use.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
+        self.ever_used().filter(|(_, s)| s.process.load(Acquire) != 0)
     }
 
     /// Process behind an owner word, for people.

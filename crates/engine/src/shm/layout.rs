@@ -24,7 +24,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 12;
+pub const LAYOUT_VERSION: u32 = 13;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -405,8 +405,10 @@ pub struct TxnSlot {
     /// While a commit is published and not settled: the kernel thread id of its author, which the kernel changes when that ends
     /// (witness.rs); else 0.
     pub author: AtomicU32,
+    /// Transactions of its connections that were one reading statement and nothing else; it wraps (txn/bulk.rs).
+    pub lone_reads: AtomicU32,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 17],
+    pub pad: [AtomicU32; 16],
 }
 
 /// The whole of the file before the ring.

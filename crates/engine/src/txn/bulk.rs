@@ -18,7 +18,7 @@
 //! | optimistic | large, up to [`SHORT`] | [`EARLY`] | as the first, and nobody has committed since it began |
 //! | optimistic | any other | - | never: others may write beside it for as long as it takes |
 //!
-//! *Alone*: no other connection of any process has a transaction, none has begun one since this connection's
+//! *Alone*: no other connection of any process has a transaction, none has begun one but for single reading statements since this connection's
 //! previous large transaction (or since it was opened), and it has seen so for long enough: whoever came while a transaction
 //! was on the direct path doubles the number of large transactions that have to pass undisturbed. Twice as many as before pass
 //! on the concurrent path, too, after a direct one that was scattered, until one is tried that is not.
@@ -36,6 +36,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::{Conn, WriteMode};
+use crate::database::Database;
+use crate::ids::SlotIndex;
 use crate::shm::layout::{NO_PIN, txn_state};
 
 /// From so many entries on, or so many bytes, a transaction is large: they outweigh what becoming exclusive costs, a few system
@@ -133,6 +135,8 @@ pub(crate) struct Bulk {
     gathered: Hold,
     /// The running transaction was asked and stays on the concurrent path.
     declined: bool,
+    /// The running one counts as a lone read: of a statement outside of BEGIN, which will not write.
+    is_lone_read: bool,
 }
 
 impl Bulk {
@@ -144,6 +148,7 @@ impl Bulk {
     pub(super) fn begin(&mut self) {
         self.begun += 1;
         self.declined = false;
+        self.is_lone_read = false;
     }
 
     /// A transaction of this size was committed, straight to so many bytes of the base's pages if it was direct.
@@ -219,11 +224,23 @@ impl Conn {
             })
     }
 
-    /// Transactions that all other connections have begun in this session.
+    /// Transactions that all other connections have begun in this session and that might have come to write.
     fn others_begun(&self) -> u64 {
-        // Relaxed: nothing is read on the strength of it.
-        let all = self.db.control().counters.next_txn.load(Relaxed);
-        all.saturating_sub(self.bulk.begun)
+        begun_in(&self.db, self.slot).wrapping_sub(self.bulk.begun)
+    }
+
+    /// The transaction that has just begun is one of those that nobody's large transaction can harm.
+    pub(super) fn note_lone_read(&mut self) {
+        self.bulk.is_lone_read = true;
+        // Relaxed, here and below: as the count of transactions. Its slot is its own.
+        self.db.slots.at(self.slot).lone_reads.fetch_add(1, Relaxed);
+    }
+
+    /// It writes after all: another statement of its connection, while the first is still stepped through.
+    pub(super) fn take_back_lone_read(&mut self) {
+        if std::mem::take(&mut self.bulk.is_lone_read) {
+            self.db.slots.at(self.slot).lone_reads.fetch_sub(1, Relaxed);
+        }
     }
 
     /// What is in the write set.
@@ -233,9 +250,18 @@ impl Conn {
 
     /// Remembers the size of a transaction that was committed, and the bytes of pages that one wrote which was direct.
     pub(super) fn note_size(&mut self, size: Size, direct: Option<u64>) {
-        let others = self.others_begun();
+        // Counted for large ones alone: it looks at every slot.
+        let others = if size.is_large() { self.others_begun() } else { 0 };
         self.bulk.ended(size, direct, others);
     }
+}
+
+/// Transactions begun in this session, but for the lone reads of other slots than `mine`. A slot keeps their number for whoever has it
+/// next. A difference that comes of looking at one after the other counts as somebody.
+pub(super) fn begun_in(db: &Database, mine: SlotIndex) -> u64 {
+    let lone = db.slots.ever_used().filter(|(i, _)| *i != mine);
+    let lone: u64 = lone.map(|(_, s)| u64::from(s.lone_reads.load(Relaxed))).sum();
+    db.control().counters.next_txn.load(Relaxed).wrapping_sub(lone)
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl Conn {
     pub fn new(db: Arc<Database>) -> Result<Conn> {
         let slot = db.slots.claim()?;
         let last_commit = tickets::LastCommit::of_others(&db);
-        let begun_by_others = db.control().counters.next_txn.load(Relaxed);
+        let begun_by_others = bulk::begun_in(&db, slot);
         Ok(Conn {
             db,
             slot,
@@ -207,6 +207,7 @@ impl Conn {
         }
         self.db.check_fork()?;
         self.start_transaction();
+        self.take_back_lone_read();
         self.db.ensure_fenced(self.slot, wait)?;
         match mode {
             WriteMode::Optimistic => {
@@ -219,9 +220,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Names the transaction in shared memory, once.
-    pub(crate) fn start_transaction(&mut self) {
-        if self.txn == TxnId::ZERO {
+    /// Names the transaction in shared memory, once; true if it has begun with that.
+    pub(crate) fn start_transaction(&mut self) -> bool {
+        let begins = self.txn == TxnId::ZERO;
+        if begins {
             let id = self.db.control().counters.next_txn.fetch_add(1, Relaxed) + 1;
             self.txn = TxnId::new(id);
             self.bulk.begin();
@@ -230,6 +232,7 @@ impl Conn {
             slot.tid.store(process::tid(), Relaxed);
             slot.started_ms.store(unix_ms(), Relaxed);
         }
+        begins
     }
 
     pub(crate) fn refuse_doomed(&self) -> Result<()> {

@@ -82,10 +82,13 @@ pub enum Taken {
 }
 
 impl Conn {
-    /// Announces a snapshot. Then start the base read transaction and call [`Conn::take`].
-    pub fn pin(&mut self) -> Result<()> {
+    /// Announces a snapshot. Then start the base read transaction and call [`Conn::take`]. `lone_read`: for one statement that reads,
+    /// outside of a transaction.
+    pub fn pin(&mut self, lone_read: bool) -> Result<()> {
         self.db.check_fork()?;
-        self.start_transaction();
+        if self.start_transaction() && lone_read {
+            self.note_lone_read();
+        }
         let slot = self.db.slots.at(self.slot);
         slot.pin_high.store(NO_PIN, Relaxed);
         if !self.renews {

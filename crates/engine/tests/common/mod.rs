@@ -265,7 +265,7 @@ impl Client {
     /// Starts reading; `newest` as a writer would.
     pub fn snapshot(&mut self, newest: bool) {
         loop {
-            self.conn().pin().unwrap();
+            self.conn().pin(false).unwrap();
             let content = Content::read(&self.path);
             let header = content.header;
             self.base = content.rows;

@@ -22,9 +22,9 @@ const PL_WRITE_OPTIMISTIC: c_int = 2;
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_snapshot_pin(conn: *mut PlConn) -> c_int {
+pub unsafe extern "C" fn pl_snapshot_pin(conn: *mut PlConn, lone_read: c_int) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with_memory(conn, "pl_snapshot_pin", |c| c.pin().map(|()| SQLITE_OK)) }
+    unsafe { with_memory(conn, "pl_snapshot_pin", |c| c.pin(lone_read != 0).map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
