@@ -3,9 +3,11 @@
 use plait_tests::job::{Ending, Job, Running, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
 use plait_tests::os::can_have_own_pid_namespace;
+use plait_tests::paths;
 use plait_tests::planted::must_be_reported;
 use plait_tests::subject::{Fixture, real_plait};
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -114,6 +116,34 @@ fn an_id_of_another_namespace_is_marked() {
     }
     far.stop();
     assert!(collect(far, &mut BTreeMap::new()));
+}
+
+#[test]
+fn where_proc_is_not_mounted_a_connection_that_is_alone_works_and_one_that_joins_is_told_why() {
+    let Some(subject) = real_plait("no /proc") else { return };
+    if !can_have_own_pid_namespace() {
+        return;
+    }
+    let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let run = |sql: &str| {
+        let script =
+            r#"mount --make-rprivate / && mount -t tmpfs none /proc && exec "$0" -bail "$@""#;
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .arg(paths::shell().expect("the shell"))
+            .arg(fixture.database())
+            .arg(sql)
+            .env("PLAIT_JOIN", "when needed")
+            .output();
+        let output = output.expect("unshare can be started");
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        (said(&output.stdout), said(&output.stderr))
+    };
+    let (rows, error) = run("INSERT INTO t VALUES(1); SELECT count(*) FROM t");
+    assert_eq!((rows.as_str(), error.as_str()), ("1", ""));
+    let (_, error) = run("BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT");
+    assert!(error.contains("/proc is not mounted here"), "{error}");
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(1));
 }
 
 #[test]

@@ -107,7 +107,13 @@ impl Region {
         if !was_whole {
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
-        let shared = file.reopen().map_err(|e| say(&e))?;
+        let shared = file.reopen().map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::CantOpen(format!(
+                "cannot map shared memory {}: /proc is not mounted here (a container, a chroot?); concurrent mode needs it",
+                path.display()
+            )),
+            _ => say(&e),
+        })?;
         let map =
             memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&shared).map_err(|e| say(&e))?;
         // Or the first touch of a page reads megabytes ahead, of a file that holds nothing: most of what a short session costs.
