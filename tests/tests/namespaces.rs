@@ -125,6 +125,8 @@ fn where_proc_is_not_mounted_a_connection_that_is_alone_works_and_one_that_joins
         return;
     }
     let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    // The loader finds what lies beside a program by /proc.
+    let library = paths::plait_library().expect("the library");
     let run = |sql: &str| {
         let script =
             r#"mount --make-rprivate / && mount -t tmpfs none /proc && exec "$0" -bail "$@""#;
@@ -134,6 +136,7 @@ fn where_proc_is_not_mounted_a_connection_that_is_alone_works_and_one_that_joins
             .arg(fixture.database())
             .arg(sql)
             .env("PLAIT_JOIN", "when needed")
+            .env("LD_LIBRARY_PATH", library.parent().expect("its folder"))
             .output();
         let output = output.expect("unshare can be started");
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
