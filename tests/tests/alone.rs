@@ -12,8 +12,8 @@ use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL, Step};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
@@ -689,4 +689,58 @@ fn what_was_begun_alone_is_not_joined_by_a_file_that_is_attached_later_and_says_
         assert_eq!(rows(&beside), kept + 1, "{ends}");
         assert_eq!(lone.integer("SELECT count(*) FROM other.o"), Ok(1), "{ends}");
     }
+}
+
+/// Each opens, writes and closes: now beside somebody, now alone. Whichever of the two a writer finds himself to be, he waits for the other.
+#[test]
+fn short_writers_that_meet_wait_for_each_other() {
+    os::allow_alone();
+    let Some(subject) = real_plait("short writers") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY, n)");
+    let (begun, refused) = (Instant::now(), Mutex::new(Vec::new()));
+    let written: i64 = std::thread::scope(|scope| {
+        let writers = [0, 1, 2].map(|_| {
+            scope.spawn(|| {
+                let mut written = 0;
+                while begun.elapsed() < Duration::from_secs(4) {
+                    let connection = fixture.open();
+                    for sql in [
+                        "INSERT INTO t(n) VALUES(1)",
+                        "BEGIN IMMEDIATE; INSERT INTO t(n) VALUES(2); COMMIT",
+                    ] {
+                        match connection.execute(sql) {
+                            Ok(()) => written += 1,
+                            Err(error) => refused.lock().expect("no panic").push(error),
+                        }
+                    }
+                }
+                written
+            })
+        });
+        writers.map(|writer| writer.join().expect("it does not panic")).iter().sum()
+    });
+    assert_eq!(refused.into_inner().expect("no panic"), []);
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(written));
+}
+
+/// A connection that is forgotten, or not collected yet, has the old file open.
+#[test]
+fn a_database_that_is_deleted_beside_a_lone_connection_can_be_made_anew() {
+    let Some(fixture) = fixture() else { return };
+    let forgotten = fixture.open();
+    forgotten.execute(INSERT).expect("it writes alone");
+    std::fs::remove_file(fixture.database()).expect("it is deleted");
+    let made = fixture.subject.create(&fixture.database()).expect("it is made anew");
+    made.execute(ROWS).expect("rows");
+    let other = fixture.open();
+    other.execute(INSERT).expect("another one writes");
+    made.execute("BEGIN CONCURRENT; INSERT INTO t(val) VALUES('more'); COMMIT")
+        .expect("it goes on");
+    assert_eq!(other.integer(COUNT), Ok(502));
+    made.close().expect("it closes");
+    other.close().expect("it closes");
+    let last = fixture.open();
+    assert_eq!(last.integer(COUNT), Ok(502));
+    assert_eq!(last.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    drop(forgotten);
 }

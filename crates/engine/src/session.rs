@@ -69,6 +69,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Base, BaseHeader, Checkpoint};
 use crate::crash_point;
+use crate::database::leaves_doubt;
 use crate::deleted;
 use crate::error::{Error, Result};
 use crate::fault;
@@ -81,7 +82,7 @@ use crate::pages::{self, Pages};
 use crate::several::{self, Verdict};
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{
-    ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation,
+    ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation, owner,
 };
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -136,7 +137,7 @@ pub(crate) fn begin(
     let trusted = trusted && !is_outdated;
     let mut header = header;
     if trusted && continues(region, base, &header)? {
-        bury_unseen(base)?;
+        bury_or_leave(region, base)?;
         if moment::has_its_log(layout, &log, header.generation) {
             return Ok(());
         }
@@ -481,6 +482,23 @@ pub(crate) fn bury_unseen(base: &mut dyn Base) -> Result<()> {
         return Ok(());
     }
     bury(base)
+}
+
+/// The same before a session goes on. Where that is not to be had, on a full disk say, it is left to be settled (database/estate.rs): until
+/// then others may read, and nobody commits, or writes to the base.
+fn bury_or_leave(region: &Region, base: &mut dyn Base) -> Result<()> {
+    let Err(e) = bury_unseen(base) else { return Ok(()) };
+    let c = region.control();
+    let right = c.right_owner.load(Relaxed);
+    if leaves_doubt(&e) || (right != 0 && right != owner::UNSETTLED) {
+        return Err(e);
+    }
+    c.right_owner.store(owner::UNSETTLED, Relaxed);
+    // Last (N1). What a dead one has is settled with the same.
+    if c.merge_owner.load(Relaxed) == 0 {
+        c.merge_owner.store(owner::UNSETTLED_MERGE, Relaxed);
+    }
+    Ok(())
 }
 
 /// Makes the base an ordinary SQLite file again. Everything is merged (Y1).

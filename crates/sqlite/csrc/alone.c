@@ -59,11 +59,26 @@ static int plCompany(Pager *pPager){
   return rc==SQLITE_BUSY ? PLA_OTHERS : PLA_UNKNOWN;
 }
 
+/* Is the WAL-index that of a second file of this copy of the library too? A program has deleted its database, with a connection open in it, and made
+** another one under that name, which found the WAL-index there. As with stock SQLite that is well as long as the old one is left alone. */
+static int plSharesIndex(Pager *pPager){
+  const char *zMine = 0;
+  unixInodeInfo *pInode;
+  int n = 0;
+  unixEnterMutex();
+  zMine = ((unixFile*)pPager->fd)->pShm->pShmNode->zFilename;
+  for(pInode=inodeList; pInode; pInode=pInode->pNext){
+    n += pInode->pShmNode && strcmp(pInode->pShmNode->zFilename, zMine)==0;
+  }
+  unixLeaveMutex();
+  return n>1;
+}
+
 /* Before joining: claimed like those that are alone, who shall see it. A second copy of the library that works alone in this process
 ** is in no session to be found there. */
 static int plClaimToJoin(Btree *p){
   int hShm = plShmFile(p->pBt->pPager);
-  if( hShm<0 || pl_claim(hShm)!=SQLITE_MISUSE ) return SQLITE_OK;
+  if( hShm<0 || pl_claim(hShm)!=SQLITE_MISUSE || plSharesIndex(p->pBt->pPager) ) return SQLITE_OK;
   return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this process already has %s open through another copy of the library; link or load "
       "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
 }

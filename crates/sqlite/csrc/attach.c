@@ -261,7 +261,10 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     if( rcFits ) return rcFits;
     if( plStaysStock(p, wrflag, 1) ){
       plBaseEnd(p);
-      return rc;
+      /* It was to join a moment ago (plBeginToWrite()), and has not waited as SQLite does. If it has, its handler is not asked again. */
+      rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+      if( rc ) return rc;
+      return plMarked(p->pBt) || plIsSuspect(p) ? plFirstTouch(p, wrflag, pSchemaVersion, rc) : SQLITE_OK;
     }
   }else{
     rcFits = plLookOnce(p);

@@ -23,7 +23,7 @@
 **  ClearTable              H  exclusive.c, as above; write.c: tombstones, or exclusive when large
 **  ClearTableOfCursor      -  ephemeral tables only
 **  GetMeta                 -  OP_ReadCookie asks pages.c: BTREE_DATA_VERSION counts commits, not pages
-**  Checkpoint              A  pages.c: merges first
+**  Checkpoint              H  pages.c: merges first; of a handle that has not joined without a lock between attempts
 **  IntegrityCheck          A  pages.c: pages of the base, merged counts
 **  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,
 **  ConnectionCount, Enter, Leave...   -

@@ -415,3 +415,26 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   if( rc==PL_MISFIT ) return plSayMisfit(p);
   return plFail(p, (rc & 0xff)==SQLITE_BUSY ? SQLITE_BUSY : rc);
 }
+
+/* PRAGMA wal_checkpoint of a handle that has not joined. SQLite waits for readers with the locks of the checkpoint and the WAL's writer held; and
+** one who raises the fence waits for the first of these, with a snapshot of his own that the checkpoint may wait for. So it is tried again and
+** again, with no lock in between. */
+static int plCheckpointUnjoined(Btree *p, int eMode, int *pnLog, int *pnCkpt){
+  BusyHandler *pBusy = &p->db->busyHandler;
+  int (*xBusy)(void*,int) = pBusy->xBusyHandler;
+  int rc;
+  do{
+    pBusy->xBusyHandler = 0;
+    rc = sqlite3StockBtreeCheckpoint(p, eMode, pnLog, pnCkpt);
+    pBusy->xBusyHandler = xBusy;
+  }while( (rc & 0xff)==SQLITE_BUSY && sqlite3InvokeBusyHandler(pBusy) );
+  return rc;
+}
+SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
+  if( p==0 ) return SQLITE_OK;
+  if( PL_BT(p) ) return plBtreeCheckpoint(p, eMode, pnLog, pnCkpt);
+  if( eMode>SQLITE_CHECKPOINT_PASSIVE && p->db->busyHandler.xBusyHandler && (p->db->openFlags & PL_OPEN_BASE)==0 && plFileMarked(p) ){
+    return plCheckpointUnjoined(p, eMode, pnLog, pnCkpt);
+  }
+  return sqlite3StockBtreeCheckpoint(p, eMode, pnLog, pnCkpt);
+}

@@ -50,7 +50,7 @@ impl Scene {
             ("disable", _) => &[Conversion],
             ("recovery", _) => &[Recovery],
             ("right", _) => &[Crowd],
-            ("exclusive" | "merge", _) => &[Crowd, Alone, AloneThenReboot, Conversion],
+            ("exclusive" | "merge" | "wal", _) => &[Crowd, Alone, AloneThenReboot, Conversion],
             _ => &[Crowd, Alone, AloneThenReboot],
         }
     }
@@ -61,7 +61,7 @@ impl Scene {
 pub const FAMILIES: [&[&str]; 5] = [
     &["commit", "right"],
     &["log"],
-    &["merge", "fence"],
+    &["merge", "fence", "wal"],
     &["exclusive", "disable"],
     &["close", "recovery"],
 ];
