@@ -69,9 +69,9 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Base, BaseHeader, Checkpoint};
 use crate::crash_point;
-use crate::database::leaves_doubt;
+
 use crate::deleted;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, leaves_doubt};
 use crate::fault;
 use crate::ids::{Generation, Root};
 use crate::log::{

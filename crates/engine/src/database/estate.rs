@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::prepared_pages::Known;
 use crate::base::BaseHeader;
 use crate::database::Database;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, leaves_doubt};
 use crate::ids::SlotIndex;
 use crate::session;
 use crate::shm::layout::{fence, owes, owner, txn_state};
@@ -204,9 +204,4 @@ impl Database {
     pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
         self.with_base(session::bury)
     }
-}
-
-/// N4: after a failed sync nobody knows what is on disk, and no later one would tell.
-pub(crate) fn leaves_doubt(e: &Error) -> bool {
-    matches!(e, Error::Base { code, .. } if *code == crate::database::SQLITE_IOERR_FSYNC)
 }

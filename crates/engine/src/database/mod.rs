@@ -18,7 +18,7 @@ use self::turns::Turns;
 use self::worker::Worker;
 use crate::base::{Base, BaseHeader, BaseOpener};
 use crate::deleted;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SQLITE_IOERR_FSYNC};
 use crate::ids::ProcessIndex;
 use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::session;
@@ -60,8 +60,6 @@ pub mod status;
 mod turns;
 mod worker;
 
-pub(crate) use self::estate::leaves_doubt;
-
 /// One concurrent database in this process.
 pub struct Database {
     // Fields are dropped in this order: ring and log use the region.
@@ -91,9 +89,6 @@ pub struct Database {
     pub(crate) right: Right,
     pub(crate) generations: Generations,
 }
-
-/// SQLite's extended code of a failed sync.
-pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
 impl Database {
     /// One that this process, `me`, has just joined.

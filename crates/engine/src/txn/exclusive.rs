@@ -43,9 +43,9 @@ use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
 use crate::database::arenas::ArenaWait;
-use crate::database::leaves_doubt;
+
 use crate::database::merge_right::MergeRight;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, leaves_doubt};
 use crate::ids::{CommitTs, Generation, Root};
 use crate::shm::layout::txn_state;
 use crate::sync::wait::{Patience, Wait};
