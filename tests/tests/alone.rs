@@ -5,13 +5,14 @@ use plait_tests::crash::disk::{SmallDisk, as_nobody};
 use plait_tests::in_threads_and_processes;
 use plait_tests::job::{Job, Work};
 use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork};
-use plait_tests::os;
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::{Operation, Recording};
 use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL, Step};
 use plait_tests::subject::{Fixture, Subject, real_plait};
+use plait_tests::{os, paths};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,8 +35,8 @@ fn actor(place: Place, name: &str, fixture: &Fixture) -> Actor {
     Actor::start(place, name, &fixture.subject, &fixture.database())
 }
 
-/// Long enough for some ten thousand meetings.
-const SHORT_WRITERS_RUN: Duration = Duration::from_secs(5);
+/// What each of two processes does from opening to closing, so often that they meet in every way.
+const SHORT_WRITERS_TURNS: usize = 8_000;
 /// `SQLITE_IOERR_LOCK`.
 const IOERR_LOCK: i32 = 3850;
 /// `SQLITE_MISUSE`.
@@ -698,26 +699,56 @@ fn what_was_begun_alone_is_not_joined_by_a_file_that_is_attached_later_and_says_
 fn short_writers_that_meet_wait_for_each_other() {
     os::allow_alone();
     let Some(subject) = real_plait("short writers") else { return };
-    let fixture = Fixture::new(subject, "CREATE TABLE t(id INTEGER PRIMARY KEY, n)");
-    let begun = Instant::now();
-    let written: i64 = std::thread::scope(|scope| {
-        let writers = [0, 1].map(|_| {
-            scope.spawn(|| {
-                let mut writer = Actor::idle(Place::Processes, "writer", &fixture.subject);
-                let mut written = 0;
-                while begun.elapsed() < SHORT_WRITERS_RUN {
-                    writer.open(&fixture.database()).expect("it opens");
-                    writer.busy_timeout(Duration::from_secs(10));
-                    writer.ok("INSERT INTO t(n) VALUES(1); BEGIN IMMEDIATE; INSERT INTO t(n) VALUES(2); COMMIT");
-                    writer.close().expect("it closes");
-                    written += 2;
-                }
-                written
-            })
-        });
-        writers.map(|writer| writer.join().expect("nobody was refused")).iter().sum()
+    // In memory, where they meet more often.
+    let memory = tempfile::Builder::new().prefix("plait-test-").tempdir_in("/dev/shm");
+    let place = memory.as_ref().ok().map(|folder| folder.path().join("app.db"));
+    let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, n)";
+    let fixture = Fixture::new_at(subject, schema, place);
+    let library = paths::plait_library().expect("the library");
+    let turn = format!(
+        ".open {}\n.timeout 10000\nINSERT INTO t(n) VALUES(1);\nBEGIN IMMEDIATE; INSERT INTO t(n) VALUES(2); COMMIT;\n",
+        fixture.database().display()
+    );
+    let script = fixture.path("script.sql");
+    std::fs::write(&script, turn.repeat(SHORT_WRITERS_TURNS)).expect("a script");
+    let writers = [0, 1].map(|_| {
+        Command::new(paths::shell().expect("the shell"))
+            .env("LD_LIBRARY_PATH", library.parent().expect("its folder"))
+            .stdin(std::fs::File::open(&script).expect("the script"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the shell starts")
     });
-    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(written));
+    for writer in writers {
+        let output = writer.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "nobody is refused");
+    }
+    let rows = 2 * 2 * SHORT_WRITERS_TURNS as i64;
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(rows));
+}
+
+/// It tries, and waits, and tries again. Who begins a session meanwhile needs a lock that SQLite's own waiting would hold.
+#[test]
+fn a_checkpoint_outside_of_a_session_that_waits_for_a_reader_keeps_nobody_from_beginning_one() {
+    let Some(fixture) = fixture() else { return };
+    let start = |name| actor(Place::Processes, name, &fixture);
+    let (mut reader, mut writer, mut checkpoint) =
+        (start("reader"), start("writer"), start("checkpoint"));
+    reader.open_cursor("scan", "SELECT id FROM t");
+    assert_eq!(reader.step_cursor("scan", 1).error, None);
+    writer.ok(INSERT);
+    checkpoint.busy_timeout(Duration::from_secs(3));
+    checkpoint.send("PRAGMA wal_checkpoint(TRUNCATE)");
+    assert!(checkpoint.still_waits_after(Duration::from_millis(300)));
+    assert!(!has_session(&fixture));
+    let begun = Instant::now();
+    writer.busy_timeout(Duration::from_secs(3));
+    writer.ok("BEGIN CONCURRENT; INSERT INTO t(val) VALUES('first'); COMMIT");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    reader.close_cursor("scan");
+    assert_eq!(checkpoint.finish().error, None);
+    assert_eq!(checkpoint.integer(COUNT), 502);
 }
 
 /// A connection that is forgotten, or not collected yet, has the old file open.
