@@ -275,3 +275,25 @@ impl Fixture {
         self.directory.keep()
     }
 }
+
+/// A database of the real library under test with this schema, and a connection to it; `None` as of [`real_plait`].
+///
+/// # Panics
+/// If the SQL fails.
+#[must_use]
+pub fn opened(test: &str, sql: &str) -> Option<(Fixture, Connection)> {
+    let fixture = Fixture::new(real_plait(test)?, sql);
+    let connection = fixture.open();
+    Some((fixture, connection))
+}
+
+/// The outcome has to be an error with this code, and a text with these words.
+///
+/// # Panics
+/// If it is not.
+#[track_caller]
+pub fn refused<T>(outcome: Result<T>, code: i32, words: &str) {
+    let Err(error) = outcome else { panic!("it must be refused with {code}: {words}") };
+    assert_eq!(error.code, code, "{error}");
+    assert!(error.message.contains(words), "{error}");
+}

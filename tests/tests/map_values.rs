@@ -1,7 +1,7 @@
 //! Keys and values of the key-value API at their edges: which keys are one, and which are too long.
 
 use plait_tests::sqlite::{Connection, MISUSE, Map, create};
-use plait_tests::subject::{Fixture, real_plait};
+use plait_tests::subject::{Fixture, opened};
 use plait_tests::value::Value;
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +10,7 @@ const TOOBIG: i32 = 18;
 const ROWS: &str = "SELECT k, typeof(k), v FROM t ORDER BY k";
 
 fn with(sql: &str) -> Option<(Fixture, Connection)> {
-    let fixture = Fixture::new(real_plait("map_values")?, sql);
-    let db = fixture.open();
-    Some((fixture, db))
+    opened("map_values", sql)
 }
 
 /// Loads these keys, each with its place as its value, and says what is there then.

@@ -5,7 +5,7 @@ use plait_tests::place::Place;
 use plait_tests::sqlite::{
     Bound, ChangeKind, Connection, Item, Map, Near, OpenFlags, Range, Session, create, *,
 };
-use plait_tests::subject::{Fixture, Subject, real_plait};
+use plait_tests::subject::{Fixture, Subject, opened, real_plait, refused};
 use plait_tests::value::Value;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,16 +23,7 @@ fn bytes(b: &[u8]) -> Value {
 }
 
 fn with(sql: &str) -> Option<(Fixture, Connection)> {
-    let fixture = Fixture::new(real_plait("maps")?, sql);
-    let db = fixture.open();
-    Some((fixture, db))
-}
-
-#[track_caller]
-fn refused<T>(outcome: Result<T>, code: i32, words: &str) {
-    let Err(error) = outcome else { panic!("it must be refused with {code}: {words}") };
-    assert_eq!(error.code, code, "{error}");
-    assert!(error.message.contains(words), "{error}");
+    opened("maps", sql)
 }
 
 #[test]

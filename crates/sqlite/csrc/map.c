@@ -401,9 +401,6 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   return rc;
 }
 
-/* At most one of these. */
-#define PLM_CREATE (PLAIT_MAP_CREATE_INTEGER|PLAIT_MAP_CREATE_BYTES|PLAIT_MAP_CREATE_TEXT)
-
 /* The start and the end of every call. */
 static int plMapEnter(plait_map *m){
   if( m==0 ) return SQLITE_MISUSE_BKPT;
@@ -416,6 +413,9 @@ static int plMapLeave(plait_map *m, int rc){
   sqlite3_mutex_leave(db->mutex);
   return rc;
 }
+
+/* Flags that create the table, of which a call may have one. */
+#define PLM_CREATE (PLAIT_MAP_CREATE_INTEGER|PLAIT_MAP_CREATE_BYTES|PLAIT_MAP_CREATE_TEXT)
 
 static const char *plMapCreate(int flags){
   if( flags & PLAIT_MAP_CREATE_INTEGER ) return "(k INTEGER PRIMARY KEY, v)";
