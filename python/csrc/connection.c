@@ -121,12 +121,18 @@ static int refuse(int code, const char *text){
   return -1;
 }
 
+static int refuse_closed(void){
+  PyObject *none = closed_error();
+  Py_XDECREF(none);
+  return -1;
+}
+
 /* Before calls of the library; -1 with an exception if this connection may not be used now. */
 int conn_enter_any(Connection *c){
   if( c->fork_count!=fork_count ){
     return refuse(SQLITE_MISUSE, "this database was opened before fork(), by the parent of this process: open it again here");
   }
-  if( c->db==NULL || c->closing ) return refuse(SQLITE_MISUSE, "the database is closed");
+  if( c->db==NULL || c->closing ) return refuse_closed();
   if( c->thread!=this_thread() ){
     return refuse(SQLITE_MISUSE, "this belongs to another thread: each thread begins its own iterations and statements");
   }
@@ -136,7 +142,7 @@ int conn_enter_any(Connection *c){
     close_graves(c);
     if( c->closing ){
       conn_leave(c);
-      return refuse(SQLITE_MISUSE, "the database is closed");
+      return refuse_closed();
     }
   }
   return 0;
@@ -238,6 +244,11 @@ PyObject *plain_error(int code, const char *text){
   return NULL;
 }
 
+/* A call on what is closed; always NULL. */
+PyObject *closed_error(void){
+  return end_thread() ? NULL : plain_error(SQLITE_MISUSE, "the database is closed");
+}
+
 /* Raises what a call has failed with, unless a signal handler has raised something by now; always NULL. */
 PyObject *conn_error(Connection *c, int rc){
   const char *text = sqlite3_errmsg(c->db);
@@ -246,6 +257,7 @@ PyObject *conn_error(Connection *c, int rc){
   block_failed(c, text);
   if( PyErr_Occurred() ) return NULL;
   if( rc==SQLITE_NOMEM ) return PyErr_NoMemory();
+  if( (rc & 0xff)==SQLITE_INTERRUPT && end_thread() ) return NULL;
   return plain_error(rc, text);
 }
 

@@ -8,6 +8,9 @@
 ** which one that is, is whatever stands there when Python says that it handles SIGINT. Mostly that is so on import; in a process that was started
 ** with SIGINT ignored, as shells start what they put into the background, once signal.signal() was called.
 **
+** The end of the interpreter closes what is open, and daemon threads still run then. What they ask for from then on raises SystemExit in the place of an
+** error, which ends a thread without a word: what it would have to say could meet the end of sys.stderr, and that is fatal to CPython.
+**
 ** Interpreters. The types are made once and are the main interpreter's; others are refused.
 */
 #include "plait_py.h"
@@ -28,6 +31,7 @@ static _Atomic(sqlite3*) main_active;
 static atomic_uint sigint_count;
 static void (*python_sigint)(int);
 static PyObject *getsignal;  /* of the module _signal */
+static PyObject *is_daemon;  /* of the calling thread; NULL until the interpreter ends */
 
 /* A number for the calling thread that no other ever gets, other than those of pthread_self(). With the GIL. */
 uint64_t this_thread(void){
@@ -80,6 +84,26 @@ void sigint_target(sqlite3 *db){
 
 unsigned sigints_seen(void){
   return atomic_load(&sigint_count);
+}
+
+/* Whether the calling thread has to end now, with SystemExit raised. */
+int end_thread(void){
+  PyObject *answer;
+  int ends;
+  if( is_daemon==NULL || PyErr_Occurred() ) return 0;
+  answer = PyObject_CallNoArgs(is_daemon);
+  ends = answer!=NULL && PyObject_IsTrue(answer)==1;
+  Py_XDECREF(answer);
+  PyErr_Clear();
+  if( ends ) PyErr_SetNone(PyExc_SystemExit);
+  return ends;
+}
+
+static PyObject *module_ends(PyObject *module, PyObject *asked){
+  (void)module;
+  Py_XDECREF(is_daemon);
+  is_daemon = Py_NewRef(asked);
+  Py_RETURN_NONE;
 }
 
 static PyObject *new_error(const char *name, const char *doc, PyObject *base){
@@ -142,6 +166,7 @@ static int module_exec(PyObject *module){
 static PyMethodDef functions[] = {
   {"is_open_here", module_is_open_here, METH_O, "Whether this library has the file of that path open."},
   {"is_open_elsewhere", module_is_open_elsewhere, METH_O, "Whether this process has a descriptor of the file that is not of this library."},
+  {"ends", module_ends, METH_O, "The interpreter ends: threads for which that function says yes end with it."},
   {"guard", module_guard, METH_O, "Keeps the SQLite that an extension module uses off files that are open here; whether that is possible."},
   {NULL, NULL, 0, NULL},
 };

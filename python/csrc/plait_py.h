@@ -82,6 +82,7 @@ int is_main_thread(void);
 void watch_sigint(void);
 void sigint_target(sqlite3 *db);
 unsigned sigints_seen(void);
+int end_thread(void);
 
 /* connection.c */
 int conn_enter_any(Connection *c);
@@ -92,6 +93,7 @@ int call_again(Connection *c, int rc);
 void step_end(Connection *c, int rc);
 PyObject *conn_error(Connection *c, int rc);
 PyObject *plain_error(int rc, const char *text);
+PyObject *closed_error(void);
 Child *child_new(Connection *c, int kind, void *raw);
 void child_release(Connection *c, Child *child);
 void object_free(PyObject *self);

@@ -32,10 +32,6 @@ struct Transaction {
 static const char *const kinds[] = {"immediate", "concurrent", "deferred", "exclusive"};
 static const char *const begins[] = {"BEGIN IMMEDIATE", "BEGIN CONCURRENT", "BEGIN DEFERRED", "BEGIN EXCLUSIVE"};
 
-static PyObject *closed_error(void){
-  return plain_error(SQLITE_MISUSE, "the database is closed");
-}
-
 /* ---- rolling back ---- */
 
 /* Ends what is being read, so that nothing keeps an interrupt alive, which would meet every ROLLBACK. */

@@ -143,6 +143,51 @@ class Processes(Case):
             self.assertGreaterEqual(stock.execute("SELECT count(*) FROM m").fetchone()[0], 3)
             stock.close()
 
+    def test_daemon_threads_end_with_the_interpreter_without_a_word(self):
+        """A traceback that meets the end of sys.stderr is fatal to CPython."""
+        program = """
+            import atexit, sys, threading, time
+            ended = []
+            def tell():
+                for thread in threads: thread.join(20)
+                print(sorted(ended))
+                try:
+                    map["late"] = 1
+                except plait.Error as e:
+                    print(e)
+            atexit.register(tell)  # and so after what plait has registered
+            import plait
+            db = plait.open(sys.argv[1], timeout=None)
+            map = db.map("m")
+            map["a"] = 1
+            def use(): map.get("a")
+            def open_again(): plait.open(sys.argv[1]).close()
+            def walk(): list(map)
+            def transaction():
+                with db.transaction(): map["b"] = 1
+            def execute(): db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100000) SELECT count(*) FROM n").fetchone()
+            def run():
+                db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n").fetchone()
+            def first():  # its connection is not there yet
+                while not plait.database._is_ending: time.sleep(0.001)
+                map.get("a")
+            started = threading.Barrier(8)
+            def forever(what):
+                started.wait()
+                try:
+                    while True: what()
+                finally:
+                    ended.append(what.__name__)
+            threads = [threading.Thread(target=forever, args=(what,), daemon=True) for what in (use, open_again, walk, transaction, execute, run, first)]
+            for thread in threads: thread.start()
+            started.wait()
+            time.sleep(0.1)
+        """
+        out, err = self.python(program, self.path).communicate(timeout=60)
+        self.assertEqual(err, "")
+        self.assertEqual(out.splitlines(), ["['execute', 'first', 'open_again', 'run', 'transaction', 'use', 'walk']", "the database is closed"])
+        self.assertEqual(self.beside(), [])
+
     def test_the_end_of_the_interpreter_is_not_held_up_by_daemon_threads(self):
         """What the library runs or waits for is interrupted; for Python inside of a call there is a limit."""
         program = """

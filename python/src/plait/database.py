@@ -34,11 +34,25 @@ _END_WAIT, _END_INTERRUPT = 5.0, 3.0
 _OWN_INTERRUPT = 10.0
 
 
+def _is_daemon():
+    """Whether the calling thread is one that the end of the interpreter does not wait for, of Python's own."""
+    thread = threading.current_thread()
+    return thread.daemon and not isinstance(thread, threading._DummyThread)
+
+
+def _refuse_closed(why="the database is closed"):
+    if _is_ending and _is_daemon():
+        # As what is written in C does (csrc/module.c).
+        raise SystemExit
+    raise _plait.Error(why)
+
+
 @atexit.register
 def _close_all():
     """The last close of a database leaves one plain file: not to be left to the end of the process. Daemon threads are still running."""
     global _is_ending
     _is_ending = True
+    _plait.ends(_is_daemon)
     every = [db for db in list(_open) if db._pid == os.getpid()]
     left = []
     for db in every:
@@ -123,18 +137,18 @@ class Database:
         except AttributeError:
             pass
         if self._closed:
-            raise _plait.Error("the database is closed")
+            _refuse_closed()
         if self._pid != os.getpid():
             raise _plait.Error("this database was opened before fork(), by the parent of this process: open it again here")
         if self._private and self._owner != threading.get_ident():
             raise _plait.Error("a database in memory belongs to the thread that has opened it")
         if _is_ending and threading.current_thread() is not threading.main_thread():
-            raise _plait.Error("the interpreter is ending")
+            _refuse_closed("the interpreter is ending")
         me = threading.get_ident()
         try:
             with self._lock:
                 if self._closed:
-                    raise _plait.Error("the database is closed")
+                    _refuse_closed()
                 self._opening.append(me)
             mine = self._connect()
         finally:
@@ -152,7 +166,7 @@ class Database:
             with self._lock:
                 self._all.add(mine)
             if self._closed:
-                raise _plait.Error("the database is closed")
+                _refuse_closed()
             return mine
         except BaseException as e:
             if mine is not None:
