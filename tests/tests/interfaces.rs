@@ -145,6 +145,32 @@ fn a_backup_by_steps_ends_with_the_newest_state() {
 }
 
 #[test]
+fn a_backup_by_steps_ends_beside_a_program_that_writes_between_them() {
+    let copied = |subject: Subject, write: &str| {
+        let fixture = Fixture::new(subject, ROWS);
+        let connection = fixture.open();
+        let destination = fixture.subject.open(&fixture.path("backup.db")).expect("it opens");
+        let mut backup = Backup::start(&connection, &destination).expect("it starts");
+        let mut steps = 0;
+        while backup.step(3).expect("a step") == BackupProgress::More {
+            connection.execute(write).expect("its own write");
+            steps += 1;
+            assert!(steps < 100, "a backup must end");
+        }
+        drop(backup);
+        assert_eq!(destination.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        let count = "SELECT count(*), sum(length(val)) FROM t";
+        let copy = destination.query(count).expect("a count");
+        assert_eq!(copy, connection.query(count).expect("a count"), "{write}");
+        steps
+    };
+    for write in ["UPDATE t SET val=val||'!' WHERE id=7", "INSERT INTO t(val) VALUES('new')"] {
+        let steps = [Subject::stock(), Subject::plait()].map(|subject| copied(subject, write));
+        assert!(steps[0] > 2 && steps[1] > 2 && steps[1] <= 2 * steps[0], "{write}: {steps:?}");
+    }
+}
+
+#[test]
 fn a_backup_by_steps_beside_an_open_statement_has_every_row() {
     for begin in ["BEGIN; SELECT count(*) FROM t", "BEGIN CONCURRENT; SELECT count(*) FROM t"] {
         let (fixture, connection) = half_merged();

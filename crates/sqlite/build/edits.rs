@@ -468,8 +468,8 @@ pub const EDITS: &[Edit] = &[
         section: "backup.c",
         anchor: "    nSrcPage = (int)sqlite3BtreeLastPage(p->pSrc);",
         place: Replace,
-        text: "    nSrcPage = plBackupPages(p->pSrc, p->iNext, nPage, &rc); /* [plait] */",
-        why: "and a backup. int plBackupPages(Btree*, Pgno iNext, int nPage, int *pRc)",
+        text: "    nSrcPage = plBackupPages(p->pSrc, p->iNext, &nPage, &rc); /* [plait] */",
+        why: "and a backup. int plBackupPages(Btree*, Pgno iNext, int *pnPage, int *pRc)",
     },
     Edit {
         section: "backup.c",

@@ -93,6 +93,9 @@ struct PlBtree {
   u32 iRun;               /* number of the last run of rows that a cursor has deleted in passing */
   int nSavepoint;         /* savepoints open in the write transaction, statement's included */
   u32 nCommit;            /* commits of this handle since it was attached */
+  u32 nBackupCommit;      /* of these at the last step of a backup */
+  Pgno iBackupNext;       /* where the next step would go on */
+  u32 nBackupOver;        /* times that it has started over since its first step */
   u32 iJoined;            /* data_version when it was attached */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
   u64 nPassByte;          /* and their bytes */

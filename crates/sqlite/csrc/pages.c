@@ -180,12 +180,24 @@ static int plOnlyCopies(Btree *p){
 
 /* sqlite3_backup_step() asks for the size of its source before it reads page iNext and up to nPage-1 more (nPage<0: all). The first
 ** step makes the base complete, and so does the one that would be the last: as with stock SQLite the copy is what is
-** committed when it ends, and if that has changed since, the pager starts the backup over. */
-static int plBackupPages(Btree *pSrc, Pgno iNext, int nPage, int *pRc){
+** committed when it ends, and if that has changed since, the pager starts the backup over.
+**
+** Stock code brings what the source's own handle commits meanwhile into the copy instead, and so comes to an end beside a program that
+** writes between the steps. Here the pages of such commits are written by whoever merges them, and the backup starts over. So that it comes to an
+** end too, the last step then copies all, as does one that finds that it has started over twice (once it does for the fence alone).
+** Two backups of one handle at a time may do so earlier than they need. */
+static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
   if( *pRc==SQLITE_OK && PL_BT(pSrc) ){
     PlBtree *pPl = pSrc->pPl;
     int bFirst = pSrc->pBt->pPager->pBackup==0;
-    int bLast = nPage<0 || (i64)iNext+nPage>(i64)sqlite3BtreeLastPage(pSrc);
+    int bLast = *pnPage<0 || (i64)iNext+*pnPage>(i64)sqlite3BtreeLastPage(pSrc);
+    if( bFirst ) pPl->nBackupOver = 0;
+    else if( iNext<pPl->iBackupNext ) pPl->nBackupOver++;
+    if( !bFirst && pPl->nCommit!=pPl->nBackupCommit && (bLast || pPl->nBackupOver>1) ){
+      *pnPage = -1;
+      bLast = 1;
+    }
+    pPl->iBackupNext = bLast ? iNext : iNext + (Pgno)*pnPage;
     if( pPl->nBegun ) pPl->bUsed = 1;      /* not the step has begun this transaction */
     if( pSrc->nBackup>0 && pPl->eWrite && !plOnlyCopies(pSrc) ){
       *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
@@ -195,6 +207,7 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int nPage, int *pRc){
       /* The base as it is. If others merged meanwhile the pager restarts the backup. */
       pPl->bBaseOnly = !pPl->bUsed;
     }
+    if( (bFirst || bLast) && *pRc==SQLITE_OK ) pPl->nBackupCommit = pPl->nCommit;
   }
   return (int)sqlite3BtreeLastPage(pSrc);
 }

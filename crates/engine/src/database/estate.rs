@@ -112,7 +112,7 @@ impl Database {
         SlotIndex::from_word(word).is_some_and(|slot| self.is_exclusive(slot))
     }
 
-    fn is_exclusive(&self, slot: SlotIndex) -> bool {
+    pub(crate) fn is_exclusive(&self, slot: SlotIndex) -> bool {
         self.slots.at(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
     }
 

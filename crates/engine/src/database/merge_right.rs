@@ -7,6 +7,9 @@
 //!   panic).
 //! - O2 A panic with the right held poisons the database before the right is free: what was half done nobody may
 //!   build on, and nobody waits for it.
+//! - O3 A merge is waited for whatever the busy timeout: a program that is alone, and so meets none in stock SQLite, does not fail for the
+//!   merges of its own process. For those it waits until they end, for those of others, who may be stopped, three seconds at least;
+//!   for exclusive transactions as long as its timeout says. No code of the application's runs while its process merges.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -15,7 +18,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::SlotIndex;
 use crate::sync::futex;
-use crate::sync::wait::{Patience, TICK, Wait};
+use crate::sync::wait::{Awaited, Patience, TICK, Wait};
 
 /// Between two looks at a lock of the base, which nobody gives a sign of giving back.
 pub(crate) const BASE_NAP: Duration = Duration::from_millis(10);
@@ -73,8 +76,18 @@ impl Database {
         patience: &mut Patience<'_, '_>,
     ) -> Result<MergeRight<'_>> {
         let owned = self.own_merge_while(slot, patience);
+        patience.awaits(Awaited::Others);
         self.slots.at(slot).waiting_for.store(0, Relaxed);
         owned
+    }
+
+    /// What has to end before whoever has the right gives it back.
+    fn awaited_of(&self, holder: u32) -> Awaited {
+        match SlotIndex::from_word(holder) {
+            Some(slot) if self.is_exclusive(slot) => Awaited::Others,
+            Some(slot) if self.slots.is_mine(slot) => Awaited::OwnWork,
+            _ => Awaited::Work,
+        }
     }
 
     fn own_merge_while(
@@ -99,6 +112,7 @@ impl Database {
                 ))));
             }
             self.slots.at(slot).waiting_for.store(self.slots.who_owns(holder).pid, Relaxed);
+            patience.awaits(self.awaited_of(holder));
             patience.sleep(word, seen, TICK)?;
             self.reap_dead()?;
             over = patience.is_over();

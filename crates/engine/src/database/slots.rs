@@ -110,6 +110,11 @@ impl Slots {
         }
     }
 
+    /// Whether a connection of this process has the slot.
+    pub(crate) fn is_mine(&self, index: SlotIndex) -> bool {
+        self.at(index).process.load(Acquire) == self.process.0 + 1
+    }
+
     /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
     pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
         if owner::is_unsettled(word) {

@@ -36,11 +36,32 @@ pub(crate) struct Patience<'a, 'w> {
     start: Instant,
     calls: u32,
     at_least: Duration,
+    /// The same for the work of others.
+    for_work: Duration,
+    awaited: Awaited,
+}
+
+/// Who is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// As long as the caller wants to: a transaction, which somebody else ends.
+    Others,
+    /// A little longer than its work mostly needs, whatever the caller says: who works may be stopped.
+    Work,
+    /// Until it is done: in stock SQLite this process would do the same work in its own calls, and with it stops who waits.
+    OwnWork,
 }
 
 impl<'a, 'w> Patience<'a, 'w> {
     pub(crate) fn new(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
-        Patience { wait, start: Instant::now(), calls: 0, at_least: Duration::ZERO }
+        Patience {
+            wait,
+            start: Instant::now(),
+            calls: 0,
+            at_least: Duration::ZERO,
+            for_work: SHORT_PATIENCE,
+            awaited: Awaited::Others,
+        }
     }
 
     /// For what stock SQLite does not wait for, so that programs without a busy timeout do not expect to fail: a little longer
@@ -49,13 +70,31 @@ impl<'a, 'w> Patience<'a, 'w> {
         Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
     }
 
+    /// For what waits for nobody else in stock SQLite, whoever has set what timeout: for the own process's work alone.
+    pub(crate) fn of_those_who_wait_for_nobody(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+        Patience { for_work: Duration::ZERO, ..Patience::new(wait) }
+    }
+
     /// The wait has begun earlier.
     pub(crate) fn since(self, start: Instant) -> Patience<'a, 'w> {
         Patience { start, ..self }
     }
 
+    /// Who is waited for from now on.
+    pub(crate) fn awaits(&mut self, awaited: Awaited) {
+        self.awaited = awaited;
+    }
+
+    fn at_least(&self) -> Duration {
+        match self.awaited {
+            Awaited::Others => self.at_least,
+            Awaited::Work => self.at_least.max(self.for_work),
+            Awaited::OwnWork => Duration::MAX,
+        }
+    }
+
     fn timeout(&self) -> Duration {
-        self.wait.timeout.max(self.at_least)
+        self.wait.timeout.max(self.at_least())
     }
 
     /// How long it has lasted.
@@ -86,10 +125,12 @@ impl<'a, 'w> Patience<'a, 'w> {
 
     /// Whether the timeout has passed, or the handler, which is asked now, has had enough.
     pub(crate) fn is_over(&mut self) -> bool {
+        let timeout = self.timeout();
+        let moment = self.at_least().min(caller::A_MOMENT);
         let Some(busy) = self.wait.busy.as_mut() else {
-            return self.start.elapsed() >= self.timeout();
+            return self.start.elapsed() >= timeout;
         };
-        if self.start.elapsed() < self.at_least.min(caller::A_MOMENT) {
+        if self.start.elapsed() < moment || self.awaited == Awaited::OwnWork {
             return false;
         }
         self.calls += 1;

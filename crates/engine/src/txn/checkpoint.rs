@@ -43,7 +43,10 @@ impl Conn {
         passive: bool,
         attempt: &mut dyn FnMut(Option<&ReadMarks>) -> Result<bool>,
     ) -> Result<()> {
-        let mut patience = Patience::new(wait);
+        let mut patience = match passive {
+            true => Patience::of_those_who_wait_for_nobody(wait),
+            false => Patience::new(wait),
+        };
         let word = &self.db.control().merge_word;
         let mut merged = false;
         let newest = self.db.newest_generation()?;
