@@ -258,6 +258,14 @@ pub const EDITS: &[Edit] = &[
         text: "          p->rc = plBusyCode(db); rc = SQLITE_BUSY; /* [plait] */",
         why: "so does RELEASE of an outermost savepoint",
     },
+    // ---- single writes
+    Edit {
+        section: "vdbeapi.c",
+        anchor: "  while( (rc = sqlite3Step(v))==SQLITE_SCHEMA",
+        place: Replace,
+        text: "  while( (rc = plRunStatement(v))==SQLITE_SCHEMA /* [plait] */",
+        why: "a single write may be tried beside others, and is run again in its turn if that fails. int plRunStatement(Vdbe*)",
+    },
     // ---- new rowids
     Edit {
         section: "vdbe.c",

@@ -93,6 +93,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "several.c"
 #include "apply.c"
 #include "exclusive.c"
+#include "beside.c"
 #include "fork.c"
 #include "base.c"
 #include "pages.c"

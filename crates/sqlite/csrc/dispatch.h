@@ -61,6 +61,7 @@ struct PlBtree {
   u8 bStamped;            /* exclusive: the header stamp is in the transaction */
   u8 bPinned;             /* exclusive: becoming so has moved a pinned cursor, for which stock code does not look */
   u8 bTripped;            /* a blob handle was tripped: it is in no list of stock code's (blob.c) */
+  u8 bBeside;             /* the next write in autocommit is tried without the right (beside.c) */
   u8 bWrote;              /* this transaction has changed something */
   u8 bCleared;            /* or has emptied a b-tree, which with SQLite is a write even if nothing was in it */
   u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */

@@ -254,6 +254,9 @@ int  pl_part_commit(PlConn *, int sync, int keepReading);
 int  pl_order(PlConn *, uint64_t *aOut);
 /* The open write transaction is not to become exclusive as a bulk load. */
 int  pl_stay_concurrent(PlConn *);
+/* SQLITE_OK: a single write of its own transaction is best tried as PL_WRITE_OPTIMISTIC, and is run again with the right by the caller if it is
+** refused, of which nobody is told; the next transaction is meant. SQLITE_DONE: it waits its turn. */
+int  pl_runs_beside(PlConn *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 /* Outside any transaction: reading beside memtables has cost nStep since it was told last. The engine may merge for that, in a thread, with bThreads. */
 void pl_note_walk(PlConn *, uint32_t nStep, int bThreads);

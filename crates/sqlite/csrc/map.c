@@ -152,7 +152,7 @@ struct PlOp {
   u8 bJournal;           /* several b-tree changes: see K4 */
   u8 bRowid;             /* register 2 is a new rowid */
   u8 bStarted;
-  u8 bShort;             /* reads a few rows and is done */
+  u8 bShort;             /* reads or writes a few rows and is done */
   int rcMoved;           /* a cursor's move has failed with this: see map_walk.c */
   char *zErr;            /* text for the code that xDo returns, or 0 */
   PlKey key;             /* this and what follows: with bSet, or once it is bReady */
@@ -360,9 +360,17 @@ static int plMapBusy(plait_map *m){
   return SQLITE_MISUSE_BKPT;
 }
 
+/* Is a write of a row tried beside others? Where no rowid has to be found for it, and nothing hangs on it (beside.c, S1). */
+static int plMapBeside(PlProg *g){
+  sqlite3 *db = g->pMap->db;
+  return g->s.bDirect && g->s.eForm!=PLM_INDEX && plMayRunBeside(db) && plAllowBeside(db->aDb[g->iDb].pBt);
+}
+
 /* Runs an operation as a statement. What it needs of memory is given back by then. */
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
+  int bBeside = eKind==PLP_WRITE && pOp->bShort;
+  i64 iRowid;
   int nTry, rc;
   if( m->bBusy ) return plMapBusy(m);
   if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
@@ -387,11 +395,19 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     }
     g->pOp = pOp;
     if( eKind==PLP_WRITE ) g->v->usesStmtJournal = pOp->bJournal || !g->s.bDirect || m->db->xPreUpdateCallback;
+    bBeside = bBeside && plMapBeside(g);
+    iRowid = m->db->lastRowid;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
-    rc = sqlite3_reset((sqlite3_stmt*)g->v);
-    g->pOp = 0;
-    if( rc!=SQLITE_SCHEMA ) break;
-    g->v->expired = 1;
+    if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, iRowid, &g->v->rc) ){
+      bBeside = 0;
+      (void)sqlite3_reset((sqlite3_stmt*)g->v);
+      g->pOp = 0;
+    }else{
+      rc = sqlite3_reset((sqlite3_stmt*)g->v);
+      g->pOp = 0;
+      if( rc!=SQLITE_SCHEMA ) break;
+      g->v->expired = 1;
+    }
     plOpClear(pOp);
     pOp->b.bReady = pOp->bStarted = pOp->bRowid = 0;
   }

@@ -191,6 +191,7 @@ static int plPutCall(plait_map *m, int eMode, const plait_value *pKey, const pla
   if( plValueBad(pKey, 1) ) return plMapMisuse(m);
   plOpInit(&op);
   op.xDo = plDoWrite;
+  op.bShort = 1;
   op.eMode = eMode;
   op.pKey = pKey;
   op.pValue = pValue;
@@ -221,6 +222,7 @@ SQLITE_API int plait_compare_and_swap(
   }
   plOpInit(&op);
   op.xDo = plDoSwap;
+  op.bShort = 1;
   op.pKey = &key;
   op.pExpect = &expected;
   op.pValue = &value;
@@ -234,6 +236,7 @@ SQLITE_API int plait_add(plait_map *m, plait_value key, sqlite3_int64 delta, sql
   if( plValueBad(&key, 1) ) return plMapMisuse(m);
   plOpInit(&op);
   op.xDo = plDoAdd;
+  op.bShort = 1;
   op.pKey = &key;
   op.pValue = &v;
   rc = plWriteCall(m, &op, 0);
@@ -248,6 +251,7 @@ SQLITE_API int plait_append(plait_map *m, plait_value key, plait_value tail, sql
   if( tail.type!=SQLITE_TEXT && tail.type!=SQLITE_BLOB ) return plMapMisuse(m);
   plOpInit(&op);
   op.xDo = plDoAppend;
+  op.bShort = 1;
   op.pKey = &key;
   op.pValue = &tail;
   rc = plWriteCall(m, &op, 0);
@@ -399,6 +403,7 @@ SQLITE_API int plait_batch(plait_map *m, int n, const plait_batch_item *aItem, i
   }
   plOpInit(&op);
   op.xDo = plDoBatch;
+  op.bShort = n<=PLM_STRIDE;
   op.pArg = (void*)aItem;
   op.eMode = n;
   op.bJournal = 1;

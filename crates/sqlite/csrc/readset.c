@@ -8,8 +8,8 @@
 ** alone cost nothing but the first, which may start a range, and keys of base rows are encoded at the ends of ranges
 ** only.
 **
-** Recording happens in explicit transactions that do not hold the writer's right (PlBtree.bTrack). For statements in
-** autocommit it is enough to note the roots that they opened: their reads matter only if
+** Recording happens in explicit transactions that do not hold the writer's right, and in single writes that are tried without it (PlBtree.bTrack).
+** For other statements in autocommit it is enough to note the roots that they opened: their reads matter only if
 ** another statement of the same connection writes while they are still open, and then count as a whole.
 **
 ** Cursors with bQuiet record nothing: see rowid.c.

@@ -5,7 +5,7 @@
 ** PlBtree.eWrite, and sqlite3BtreeTxnState() answers accordingly.
 **
 **   none -> read        pin, begin the base, take; retried if a merge slipped in between (S1)
-**   none -> write       QUEUED: the right first, then as above. OPTIMISTIC: the other way round
+**   none -> write       QUEUED: the right first, then as above. OPTIMISTIC (BEGIN CONCURRENT, beside.c): the other way round
 **   read -> write       what was read is told first: QUEUED validates and moves to now
 **   write -> none/read  COMMIT, ROLLBACK; reading goes on if other statements read, as in btreeEndTransaction()
 **   any -> exclusive    exclusive.c
@@ -69,7 +69,7 @@ static int plMoveView(PlBtree *pPl){
 /* Is record-keeping of reads needed from here on? */
 static void plSetTrack(Btree *p){
   PlBtree *pPl = p->pPl;
-  u8 bTrack = !p->db->autoCommit && pPl->eWrite!=PL_WRITE_QUEUED && !pPl->bExcl;
+  u8 bTrack = (pPl->eWrite==PL_WRITE_OPTIMISTIC || (!p->db->autoCommit && pPl->eWrite==0)) && !pPl->bExcl;
   if( bTrack!=pPl->bTrack ){
     PlCursor *pX;
     pPl->bTrack = bTrack;
@@ -225,7 +225,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   sqlite3 *db = p->db;
   int how = PL_WRITE_QUEUED;
   int rc;
-  if( !db->autoCommit && (db->mDbFlags & DBFLAG_PlConcurrent) ) how = PL_WRITE_OPTIMISTIC;
+  if( db->autoCommit ? pPl->bBeside : (db->mDbFlags & DBFLAG_PlConcurrent)!=0 ) how = PL_WRITE_OPTIMISTIC;
   if( p->inTrans==TRANS_NONE ){
     if( how==PL_WRITE_QUEUED ){
       rc = plTakeRight(p, how);

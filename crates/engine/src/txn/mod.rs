@@ -12,6 +12,7 @@
 //!   reads are not recorded and the commit is not validated.
 //! - X3 A doomed transaction commits nothing, however often it is asked.
 
+mod beside;
 mod bulk;
 mod checkpoint;
 pub mod commit;
@@ -103,6 +104,10 @@ pub struct Conn {
     /// Bytes that it has committed since it kept pace last (merge/pace.rs).
     unpaced: u64,
     pub(crate) contention: Contention,
+    /// The transaction is a try that its caller repeats (beside.rs).
+    repeats: bool,
+    /// Single writes that remember a commit of others (beside.rs).
+    company: u32,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -142,6 +147,8 @@ impl Conn {
             bulk: Bulk::new(begun_by_others),
             unpaced: 0,
             contention: Contention::default(),
+            repeats: false,
+            company: 0,
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,
@@ -210,6 +217,8 @@ impl Conn {
         self.take_back_lone_read();
         self.db.ensure_fenced(self.slot, wait)?;
         match mode {
+            // N2 in beside.rs.
+            WriteMode::Optimistic if self.repeats => {}
             WriteMode::Optimistic => {
                 self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
             }
@@ -250,7 +259,9 @@ impl Conn {
             if self.state.mode() == Some(WriteMode::Optimistic) && !conflict.is_exclusive {
                 self.note_turn_lost();
             }
-            self.db.record_conflict(self.txn, conflict);
+            if !self.repeats {
+                self.db.record_conflict(self.txn, conflict);
+            }
             self.conflict = Some(conflict.clone());
             // A retry shall see the commit that it lost against.
             self.note_shown(conflict.winner_ts.get(), self.db.full_end());
@@ -433,6 +444,7 @@ impl Conn {
     pub(crate) fn end_writing(&mut self) {
         self.state.end_writing();
         self.before_exclusive = None;
+        self.repeats = false;
         // One that was reserved and never used.
         self.db.disown_merge(self.slot);
         self.reads.clear();

@@ -45,6 +45,11 @@ impl LastCommit {
     pub(super) fn of_others(db: &Database) -> LastCommit {
         LastCommit { ts: db.log_shared().newest_ts(), end: None }
     }
+
+    /// Its timestamp.
+    pub(super) fn ts(&self) -> u64 {
+        self.ts
+    }
 }
 
 impl Conn {

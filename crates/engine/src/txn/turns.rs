@@ -14,6 +14,8 @@
 //! | it commits without a turn | that number is halved for the next time |
 //! | it has waited in vain | none |
 //!
+//! A single write asks for none: it waits for the right instead, as many times (beside.rs).
+//!
 //! Invariants
 //! - U1 A connection has at most one turn, and gives it back at its commit point, when it is refused, and at the end of its snapshot.
 //! - U2 Waiting for one ends after `PATIENCE`, whatever the one who has it does, and holds nothing but a pin.
@@ -36,6 +38,13 @@ impl Contention {
     fn lost(&mut self) {
         self.grant = (self.grant * 4).clamp(*GRANTS.start(), *GRANTS.end());
         self.due = self.grant;
+    }
+
+    /// Whether a single write had better wait its turn (beside.rs); counts it.
+    pub(super) fn passes(&mut self) -> bool {
+        let passes = self.due > 0;
+        self.due = self.due.saturating_sub(1);
+        passes
     }
 
     fn committed(&mut self, had_turn: bool) {

@@ -626,6 +626,21 @@ pub unsafe extern "C" fn pl_merge_all(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_runs_beside(conn: *mut PlConn) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        look(conn, "pl_runs_beside", |c| match c.runs_beside() {
+            true => SQLITE_OK,
+            false => SQLITE_DONE,
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_checkpoint(
     conn: *mut PlConn,
     wait: *const PlWait,

@@ -1,0 +1,125 @@
+/*
+** beside.c - single writes beside each other.
+**
+** A write outside of a transaction waits its turn for the writer's right, and so the right goes from thread to thread, each of which has to be
+** woken for it. Where others commit all the time a statement that changes a row or two is better tried as BEGIN CONCURRENT would: what it
+** reads is recorded, its commit validates that, and threads meet in the commit mutex alone. If it is refused it is run again in its turn.
+**
+**   allowed -> run without the right -> committed
+**                                    -> refused (SQLITE_BUSY_SNAPSHOT): rolled back, run again with the right
+**                                    -> failed otherwise: that is the answer, at the snapshot which it had
+**
+** Invariants
+**  S1 Only what can be run twice with nobody the wiser is tried: it gives no rows, calls nothing of the application's (functions, hooks,
+**     traces, virtual tables, triggers), takes no automatic rowid, and changes one file, in a transaction of its own.
+**  S2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
+**  S3 Whether it is tried decides nothing but speed (txn/beside.rs).
+*/
+
+/* Longest program that is looked at. */
+#define PL_POINT_OPS 200
+
+/* Is the key that OP_NewRowid at i stands in for a parameter with a value, or a number? */
+static int plKeyGiven(Vdbe *v, int i){
+  int iReg, k;
+  if( i==0 || v->aOp[i-1].opcode!=OP_NotNull ) return 0;
+  iReg = v->aOp[i-1].p1;
+  for(k=0; k<v->nOp; k++){
+    const VdbeOp *pOp = &v->aOp[k];
+    if( pOp->p2!=iReg ) continue;
+    if( pOp->opcode==OP_Integer || pOp->opcode==OP_Int64 ) return 1;
+    if( pOp->opcode==OP_Variable ) return (v->aVar[pOp->p1-1].flags & MEM_Null)==0;
+  }
+  return 0;
+}
+
+/* Does the operation at i leave it at a row or two, and S1 true? */
+static int plPointOp(Vdbe *v, int i){
+  const VdbeOp *pOp = &v->aOp[i];
+  switch( pOp->opcode ){
+    /* values */
+    case OP_Init: case OP_Null: case OP_SoftNull: case OP_Noop: case OP_Integer: case OP_Int64: case OP_Real: case OP_String8:
+    case OP_String: case OP_Blob: case OP_Variable: case OP_Copy: case OP_SCopy: case OP_IntCopy: case OP_Move: case OP_Add:
+    case OP_Subtract: case OP_Multiply: case OP_Divide: case OP_Remainder: case OP_Concat: case OP_BitAnd: case OP_BitOr:
+    case OP_ShiftLeft: case OP_ShiftRight: case OP_BitNot: case OP_AddImm: case OP_MustBeInt: case OP_RealAffinity: case OP_Cast:
+    case OP_Affinity: case OP_MakeRecord: case OP_TypeCheck:
+    /* decisions */
+    case OP_Eq: case OP_Ne: case OP_Lt: case OP_Le: case OP_Gt: case OP_Ge: case OP_ElseEq: case OP_And: case OP_Or: case OP_Not:
+    case OP_IsTrue: case OP_Once: case OP_If: case OP_IfNot: case OP_IsNull: case OP_NotNull: case OP_ZeroOrNull: case OP_IsType:
+    case OP_Goto: case OP_Gosub: case OP_Return: case OP_BeginSubrtn: case OP_DecrJumpZero: case OP_Halt: case OP_HaltIfNull:
+    case OP_FkIfZero: case OP_FkCounter: case OP_ResetCount: case OP_Explain:
+    /* rows: no step from one to the next */
+    case OP_OpenRead: case OP_OpenWrite: case OP_ReopenIdx: case OP_Close: case OP_NullRow: case OP_SeekRowid: case OP_NotExists:
+    case OP_SeekGE: case OP_IdxGT: case OP_IdxGE: case OP_DeferredSeek: case OP_FinishSeek: case OP_IdxRowid: case OP_Rowid:
+    case OP_NoConflict: case OP_NotFound: case OP_Found: case OP_Column: case OP_Insert: case OP_Delete: case OP_IdxInsert:
+    case OP_IdxDelete:
+      return 1;
+    case OP_NewRowid:
+      return plKeyGiven(v, i);
+    case OP_Function: case OP_PureFunc:
+      return pOp->p4type==P4_FUNCCTX && (pOp->p4.pCtx->pFunc->funcFlags & SQLITE_FUNC_BUILTIN)!=0;
+  }
+  return 0;
+}
+
+/* The file that a program writes, of which it changes a row or two; -1 if it is none such. */
+static int plPointProgram(Vdbe *v){
+  int iDb = -1, i;
+  if( v->nOp>PL_POINT_OPS ) return -1;
+  for(i=0; i<v->nOp; i++){
+    const VdbeOp *pOp = &v->aOp[i];
+    if( pOp->opcode==OP_Transaction ){
+      if( iDb>=0 || pOp->p2!=1 ) return -1;
+      iDb = pOp->p1;
+    }else if( !plPointOp(v, i) ){
+      return -1;
+    }
+  }
+  return iDb;
+}
+
+/* May a statement of this connection's run beside others now, for all that does not depend on it? */
+static int plMayRunBeside(sqlite3 *db){
+  return db->autoCommit && db->nVdbeActive==0 && db->nDb<=2 && db->xUpdateCallback==0 && db->xPreUpdateCallback==0
+      && db->xCommitCallback==0 && db->xRollbackCallback==0 && db->mTrace==0 && !db->init.busy;
+}
+
+/* Allows it to the next write of this handle, if the engine finds that worth it. */
+static int plAllowBeside(Btree *p){
+  PlBtree *pPl;
+  if( p==0 || !PL_BT(p) || p->inTrans!=TRANS_NONE || p->sharable ) return 0;
+  pPl = p->pPl;
+  if( pPl->bReadonly || pPl->eWrite || pPl->bExcl || pPl->rcBroken || pl_runs_beside(pPl->pConn)!=SQLITE_OK ) return 0;
+  pPl->bBeside = 1;
+  return 1;
+}
+
+/* The statement has ended with rc. Is it to be run again (S2)? An interrupt ends it instead. */
+static int plRefusedBeside(Btree *p, i64 iRowid, int *pRc){
+  sqlite3 *db = p->db;
+  if( p->pPl ) p->pPl->bBeside = 0;
+  if( *pRc!=SQLITE_BUSY_SNAPSHOT ) return 0;
+  db->lastRowid = iRowid;
+  if( !AtomicLoad(&db->u1.isInterrupted) ) return 1;
+  *pRc = SQLITE_INTERRUPT;
+  sqlite3Error(db, SQLITE_INTERRUPT);
+  return 0;
+}
+
+/* sqlite3Step() of sqlite3_step(). */
+static int sqlite3Step(Vdbe*);
+static int plRunStatement(Vdbe *v){
+  sqlite3 *db = v->db;
+  i64 iRowid = db->lastRowid;
+  int iDb = -1, rc;
+  if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
+    iDb = plPointProgram(v);
+  }
+  if( iDb<0 || !plAllowBeside(db->aDb[iDb].pBt) ) return sqlite3Step(v);
+  rc = sqlite3Step(v);
+  if( plRefusedBeside(db->aDb[iDb].pBt, iRowid, &v->rc) ){
+    (void)sqlite3_reset((sqlite3_stmt*)v);
+    return sqlite3Step(v);
+  }
+  return v->rc==SQLITE_INTERRUPT ? SQLITE_INTERRUPT : rc;
+}
