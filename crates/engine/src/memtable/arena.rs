@@ -9,10 +9,11 @@
 
 use std::ptr::NonNull;
 
-use super::atomics::{AtomicU32, Ordering};
+use super::atomics::{AtomicU32, AtomicU64, Ordering};
 use super::layout::{
     FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, MAGIC, NODE_HEAD_BYTES_MAX,
-    NodeFields, REC_AT_BYTES, SHORTCUTS, first_node, shortcut_count,
+    NodeFields, REC_AT_BYTES, SHORTCUTS, WORD_BYTES, filter_at, filter_words, first_node,
+    shortcut_count,
 };
 
 /// A region of shared memory laid out as `layout` says.
@@ -110,7 +111,22 @@ impl Arena {
         unsafe { shortcut.cast::<AtomicU32>().as_ref() }
     }
 
-    /// Formatted, and nothing inserted since: all shortcuts are 0 (an insert takes its space before it sets one).
+    /// The word of the filter of all keys with this hash.
+    #[inline]
+    pub(super) fn filter_word(&self, hash: u64) -> &AtomicU64 {
+        let index = (hash >> 24) as u32 & (filter_words(self.len) - 1);
+        // SAFETY: the words end where the first node begins, inside the region (`new`).
+        let word = unsafe { self.base.add((filter_at(self.len) + index * WORD_BYTES) as usize) };
+        // SAFETY: in bounds and 8-aligned; only ever used as an atomic.
+        unsafe { word.cast::<AtomicU64>().as_ref() }
+    }
+
+    /// All words of the filter.
+    pub(super) fn filter(&self) -> impl Iterator<Item = &AtomicU64> {
+        (0..u64::from(filter_words(self.len))).map(|i| self.filter_word(i << 24))
+    }
+
+    /// Formatted, and nothing inserted since: all shortcuts and words are 0 (an insert takes its space before it sets one).
     pub(super) fn is_clean(&self) -> bool {
         let header = self.header();
         // Relaxed: the caller has the region to itself.

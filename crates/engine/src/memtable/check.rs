@@ -2,7 +2,7 @@
 
 use super::arena::Arena;
 use super::atomics::Ordering;
-use super::layout::{HEAD, HEIGHT_MAX, MAGIC, key_prefix, root_bit};
+use super::layout::{HEAD, HEIGHT_MAX, MAGIC, key_bits, key_prefix, root_bit};
 use super::shortcut::hash;
 
 /// Walks everything. Never panics on damage.
@@ -85,6 +85,11 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     let (word, bit) = root_bit(fields.root);
     if header.roots[word].load(Ordering::Relaxed) & bit == 0 {
         return Err(format!("M5: root {} of node {at} is not in the filter", fields.root));
+    }
+    let hash = hash(fields.root, arena.key(at));
+    let bits = key_bits(hash);
+    if arena.filter_word(hash).load(Ordering::Relaxed) & bits != bits {
+        return Err(format!("M5: the key of node {at} is not in the filter"));
     }
     Ok(())
 }

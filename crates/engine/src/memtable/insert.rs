@@ -6,7 +6,7 @@ use super::arena::{Arena, Payload};
 use super::atomics::Ordering;
 use super::layout::{HEAD, LINE_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, key_prefix, root_bit};
 use super::search::{Splice, Target, find_splice, move_splice};
-use super::shortcut::lead;
+use super::shortcut::{enter, lead};
 use super::space::{Place, Share, place};
 use super::{ArenaFull, EntryKind};
 use crate::fault;
@@ -31,7 +31,7 @@ pub(super) enum Step {
     HintDropped,
     /// Node and record are complete, in space that is still free.
     Written,
-    /// Space is taken, counters and filter are raised; nothing leads to the node.
+    /// Space is taken, counters and filters are raised; nothing leads to the node.
     Reserved,
     /// The node is linked at this level and all lower ones.
     Linked(usize),
@@ -182,6 +182,7 @@ fn announce(arena: &Arena, version: &Version<'_>, place: &Place) {
     if bits & bit == 0 {
         header.roots[word].store(bits | bit, Ordering::Relaxed);
     }
+    enter(arena, version.root, version.key);
 }
 
 #[allow(unsafe_code)]

@@ -3,6 +3,7 @@
 //! ```text
 //! 0    Header: identity | allocation | insert hint | root filter | head tower
 //! 448  shortcuts: u32 offsets of nodes by hash of root and key (shortcut.rs)
+//! ..   filter: u64 words of a Bloom filter of the same hashes (shortcut.rs)
 //! ..   nodes, upwards, each: NodeFields (32 bytes) | height x u32 links | u32 offset of the record | key | pad to 8
 //!      free space
 //! ..   records, downwards to the end of the region
@@ -91,6 +92,10 @@ pub(super) const NODE_HEAD_BYTES_MAX: u32 =
 pub(super) const SHORTCUTS: u32 = size_of::<Header>() as u32;
 /// A region has one shortcut for so many of its bytes, or a few less: about one for two small rows.
 const BYTES_PER_SHORTCUT: u32 = 256;
+/// Bytes of a word of the filter.
+pub(super) const WORD_BYTES: u32 = 8;
+/// A region has one word of the filter for so many of its bytes, or a few less: some nine bits for each of the smallest rows.
+const BYTES_PER_WORD: u32 = 512;
 /// The head, addressed as if it were a node.
 pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
 
@@ -111,9 +116,19 @@ pub(super) fn shortcut_count(len: u32) -> u32 {
     1 << (len / BYTES_PER_SHORTCUT).max(2).ilog2()
 }
 
+/// Words of the filter of a region of `len` bytes: a power of two.
+pub(super) fn filter_words(len: u32) -> u32 {
+    1 << (len / BYTES_PER_WORD).max(1).ilog2()
+}
+
+/// Offset of the first of them.
+pub(super) fn filter_at(len: u32) -> u32 {
+    SHORTCUTS + shortcut_count(len) * LINK_BYTES
+}
+
 /// Offset of the first node of a region of `len` bytes.
 pub(super) fn first_node(len: u32) -> u32 {
-    SHORTCUTS + shortcut_count(len) * LINK_BYTES
+    filter_at(len) + filter_words(len) * WORD_BYTES
 }
 
 /// The first eight bytes of `key` as an ordered number.
@@ -140,6 +155,11 @@ pub(super) fn mix(x: u64) -> u64 {
 pub(super) fn height_at(offset: u32) -> usize {
     let height = 1 + mix(u64::from(offset)).trailing_zeros() as usize / 2;
     height.min(HEIGHT_MAX)
+}
+
+/// Bits of a key in its word of the filter, by its hash: three of them, mostly. Shortcuts and words are chosen by other bits of it.
+pub(super) fn key_bits(hash: u64) -> u64 {
+    1 << (hash >> 46 & 63) | 1 << (hash >> 52 & 63) | 1 << (hash >> 58)
 }
 
 /// Word and bit of a root in the filter.

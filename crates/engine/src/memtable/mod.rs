@@ -16,8 +16,8 @@
 //!   behind it.
 //! - **M3** Each upper level is a part of the level below. It may lack nodes of its height: a kill may have lost them.
 //! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
-//! - **M5** Root filter, newest timestamp and node count are raised before the link: they may say too much, never
-//!   too little.
+//! - **M5** The filters of roots and keys, newest timestamp and node count are raised before the link: they may say too much,
+//!   never too little.
 //! - **M6** A shortcut is 0 or leads to a linked node of one of its keys. Once an insert has returned, or its repetition
 //!   has, it is not 0, and if it leads to that key then to its newest version.
 //!
@@ -140,7 +140,7 @@ pub struct Node<'a> {
 const STEPS_BEFORE_SEARCH: u32 = 8;
 
 impl Memtable {
-    /// Makes the region an empty memtable. Only header and shortcuts are written, whatever the region held; and no shortcuts
+    /// Makes the region an empty memtable. Only header, shortcuts and filter are written, whatever the region held; and the header alone
     /// if nothing was inserted since they were.
     ///
     /// # Safety
@@ -164,6 +164,9 @@ impl Memtable {
         if !is_clean {
             for shortcut in arena.shortcuts() {
                 shortcut.store(0, Ordering::Relaxed);
+            }
+            for word in arena.filter() {
+                word.store(0, Ordering::Relaxed);
             }
         }
         for word in &header.roots {

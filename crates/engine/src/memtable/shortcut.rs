@@ -5,10 +5,14 @@
 //!
 //! A place of the table belongs to all keys of one hash. It leads to the newest version of the one that was inserted last,
 //! or is 0 while none was inserted. A key that finds another one's version there is searched for in the list.
+//!
+//! Most keys that are looked up are in the base and in no memtable. A filter of a few bits for each inserted key says so of nearly all of
+//! them, so that they are not searched for: a Bloom filter whose bits for a key lie in one word (Putze, Sanders, Singler, "Cache-, Hash- and
+//! Space-Efficient Bloom Filters", 2007). It belongs to M5.
 
 use super::arena::Arena;
 use super::atomics::Ordering;
-use super::layout::{HEAD, mix};
+use super::layout::{HEAD, key_bits, mix};
 use super::search::{Target, find, next_of};
 use super::{Node, STEPS_BEFORE_SEARCH};
 use crate::ids::{Root, SnapshotTs};
@@ -38,7 +42,13 @@ pub(super) fn hash(root: u32, key: &[u8]) -> u64 {
 
 /// Looks a key up.
 pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> Way {
-    let mut offset = arena.shortcut(hash(root.get(), key)).load(LOOKS_UP);
+    let hash = hash(root.get(), key);
+    // Relaxed: a commit that the snapshot sees was published behind its bits, and that was looked at before.
+    let bits = key_bits(hash);
+    if arena.filter_word(hash).load(Ordering::Relaxed) & bits != bits {
+        return Way::To(0);
+    }
+    let mut offset = arena.shortcut(hash).load(LOOKS_UP);
     for _ in 0..STEPS_BEFORE_SEARCH {
         if offset == 0 {
             return Way::To(0);
@@ -59,6 +69,15 @@ pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> 
     Way::Unknown
 }
 
+/// Enters a key into the filter, before it is linked. The caller is the only writer.
+pub(super) fn enter(arena: &Arena, root: Root, key: &[u8]) {
+    let hash = hash(root.get(), key);
+    let word = arena.filter_word(hash);
+    // Relaxed: the Release store of the first link publishes it with the node (M5).
+    let bits = word.load(Ordering::Relaxed);
+    word.store(bits | key_bits(hash), Ordering::Relaxed);
+}
+
 /// Lets the shortcut lead to the newest version of a key, one of which, at `offset` behind `prev`, has just been linked or
 /// was found linked. The caller is the only writer.
 pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32) {
@@ -66,4 +85,54 @@ pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32
     let newest =
         if is_newest { offset } else { find(arena, &Target::version(root, key, u64::MAX)).1 };
     arena.shortcut(hash(root.get(), key)).store(newest, LEADS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_region::Region;
+    use super::super::{EntryKind, layout};
+    use super::*;
+    use crate::ids::CommitTs;
+
+    const REGION_BYTES: u32 = 4 << 20;
+    const ROOT: Root = Root::new(3);
+
+    fn key(i: u64) -> [u8; 8] {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+    }
+
+    #[test]
+    fn keys_that_are_not_there_are_hardly_ever_searched_for() {
+        let mut region = Region::new(REGION_BYTES);
+        let table = region.format();
+        let mut n = 0;
+        // The smallest rows are the most.
+        while table.insert(ROOT, &key(n), CommitTs::new(n + 1), EntryKind::Put, b"r").is_ok() {
+            n += 1;
+        }
+        assert!(
+            n > u64::from(layout::shortcut_count(REGION_BYTES)),
+            "more keys than shortcuts: {n}"
+        );
+        let searched = (n..2 * n)
+            .filter(|i| {
+                let way = look_up(&table.arena, ROOT, &key(*i), SnapshotTs::MAX);
+                assert!(!matches!(way, Way::To(offset) if offset != 0), "key {i} is not there");
+                matches!(way, Way::Unknown)
+            })
+            .count() as u64;
+        assert!(searched * 10 < n, "{searched} of {n} keys are searched for");
+        assert!((0..n).all(|i| table.get(ROOT, &key(i), SnapshotTs::MAX).is_some()));
+        assert_eq!(table.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_filter_that_lacks_a_key_is_noticed() {
+        let mut region = Region::new(REGION_BYTES);
+        let table = region.format();
+        table.insert(ROOT, &key(1), CommitTs::new(1), EntryKind::Put, b"r").expect("room");
+        assert_eq!(table.check(), Ok(()));
+        table.arena.filter_word(hash(ROOT.get(), &key(1))).store(0, Ordering::Relaxed);
+        assert!(table.check().expect_err("M5").contains("not in the filter"));
+    }
 }
