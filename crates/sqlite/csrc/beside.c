@@ -47,7 +47,7 @@ static int plPointOp(Vdbe *v, int i){
     case OP_Eq: case OP_Ne: case OP_Lt: case OP_Le: case OP_Gt: case OP_Ge: case OP_ElseEq: case OP_And: case OP_Or: case OP_Not:
     case OP_IsTrue: case OP_Once: case OP_If: case OP_IfNot: case OP_IsNull: case OP_NotNull: case OP_ZeroOrNull: case OP_IsType:
     case OP_Goto: case OP_Gosub: case OP_Return: case OP_BeginSubrtn: case OP_DecrJumpZero: case OP_Halt: case OP_HaltIfNull:
-    case OP_FkIfZero: case OP_FkCounter: case OP_ResetCount: case OP_Explain:
+    case OP_FkIfZero: case OP_FkCounter: case OP_Explain:
     /* rows: no step from one to the next */
     case OP_OpenRead: case OP_OpenWrite: case OP_ReopenIdx: case OP_Close: case OP_NullRow: case OP_SeekRowid: case OP_NotExists:
     case OP_SeekGE: case OP_IdxGT: case OP_IdxGE: case OP_DeferredSeek: case OP_FinishSeek: case OP_IdxRowid: case OP_Rowid:
@@ -119,6 +119,7 @@ static int plRunStatement(Vdbe *v){
   rc = sqlite3Step(v);
   if( plRefusedBeside(db->aDb[iDb].pBt, iRowid, &v->rc) ){
     (void)sqlite3_reset((sqlite3_stmt*)v);
+    v->aCounter[SQLITE_STMTSTATUS_RUN]--;
     return sqlite3Step(v);
   }
   return v->rc==SQLITE_INTERRUPT ? SQLITE_INTERRUPT : rc;

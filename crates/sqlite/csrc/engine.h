@@ -156,6 +156,7 @@ int  pl_data_version_from(PlConn *, uint32_t iVersion, const uint64_t *pCookie);
 /* ---- becoming a writer ---------------------------------------------------- */
 #define PL_WRITE_QUEUED     1   /* takes the writer's right; with an open snapshot: validates what was read and moves the snapshot to now */
 #define PL_WRITE_OPTIMISTIC 2   /* BEGIN CONCURRENT */
+#define PL_WRITE_BESIDE     3   /* the same, and if it is refused the caller runs it again with the right: of that nobody else is told */
 /* For PL_WRITE_QUEUED without a snapshot: call this first, then pin/take with forWrite=1. */
 int  pl_write_begin(PlConn *, int how, const PlWait *);
 
@@ -254,8 +255,7 @@ int  pl_part_commit(PlConn *, int sync, int keepReading);
 int  pl_order(PlConn *, uint64_t *aOut);
 /* The open write transaction is not to become exclusive as a bulk load. */
 int  pl_stay_concurrent(PlConn *);
-/* SQLITE_OK: a single write of its own transaction is best tried as PL_WRITE_OPTIMISTIC, and is run again with the right by the caller if it is
-** refused, of which nobody is told; the next transaction is meant. SQLITE_DONE: it waits its turn. */
+/* SQLITE_OK: a single write is best tried as PL_WRITE_BESIDE. SQLITE_DONE: it had better wait its turn. */
 int  pl_runs_beside(PlConn *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 /* Outside any transaction: reading beside memtables has cost nStep since it was told last. The engine may merge for that, in a thread, with bThreads. */

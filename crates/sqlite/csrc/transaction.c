@@ -204,7 +204,9 @@ static int plTakeRight(Btree *p, int how){
   PlBtree *pPl = p->pPl;
   PlWait wait;
   u32 msBegun = plCoarseMs();
-  int rc = pl_write_begin(pPl->pConn, how, plWait(p->db, &wait));
+  int rc;
+  if( how==PL_WRITE_OPTIMISTIC && p->db->autoCommit ) how = PL_WRITE_BESIDE;
+  rc = pl_write_begin(pPl->pConn, how, plWait(p->db, &wait));
   pPl->msWaited = (int)(plCoarseMs() - msBegun);
   return rc;
 }

@@ -18,18 +18,31 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Conn;
+use super::{Conn, WriteMode};
+use crate::error::Result;
+use crate::sync::wait::Wait;
 
 /// For how many single writes a commit of somebody else's is remembered.
 const COMPANY: u32 = 1000;
 
 impl Conn {
-    /// Whether the next transaction, a single write, is tried; it is one that its caller repeats in its turn if it is refused.
+    /// Whether a single write had better be tried ([`Conn::write_beside`]) than wait its turn.
     pub fn runs_beside(&mut self) -> bool {
         // Relaxed: a hint.
         let meets_others = self.db.control().visible_ts.load(Relaxed) != self.last_commit.ts();
         self.company = if meets_others { COMPANY } else { self.company.saturating_sub(1) };
-        self.repeats = self.company > 0 && self.has_fence() && !self.contention.passes();
-        self.repeats
+        self.company > 0 && self.has_fence() && !self.contention.passes()
+    }
+
+    /// Becomes an optimistic writer, whose caller repeats the transaction with the right if it is refused.
+    ///
+    /// # Errors
+    /// Those of [`Conn::write_begin`].
+    pub fn write_beside(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.repeats = true;
+        let begun = self.write_begin(WriteMode::Optimistic, wait);
+        // From here on it is so until the transaction ends as a writer.
+        self.repeats = begun.is_ok();
+        begun
     }
 }

@@ -16,6 +16,7 @@ use super::{bytes, end, look, with, with_memory};
 use crate::key::{decode_rowid, encode_rowid};
 
 const PL_WRITE_OPTIMISTIC: c_int = 2;
+const PL_WRITE_BESIDE: c_int = 3;
 
 /// See engine.h.
 ///
@@ -104,11 +105,15 @@ pub unsafe extern "C" fn pl_write_begin(
     how: c_int,
     wait: *const PlWait,
 ) -> c_int {
-    let mode = if how == PL_WRITE_OPTIMISTIC { WriteMode::Optimistic } else { WriteMode::Queued };
     // SAFETY: engine.h.
     unsafe {
         with(conn, "pl_write_begin", |c| {
-            with_wait(wait, |w| c.write_begin(mode, w)).map(|()| SQLITE_OK)
+            let begun = with_wait(wait, |w| match how {
+                PL_WRITE_BESIDE => c.write_beside(w),
+                PL_WRITE_OPTIMISTIC => c.write_begin(WriteMode::Optimistic, w),
+                _ => c.write_begin(WriteMode::Queued, w),
+            });
+            begun.map(|()| SQLITE_OK)
         })
     }
 }
