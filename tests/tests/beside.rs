@@ -165,34 +165,66 @@ fn the_operations_of_maps_count_once_as_well() {
 }
 
 #[test]
-fn hooks_and_functions_of_the_application_hear_of_every_write_once() {
+fn what_the_application_has_registered_hears_of_every_write_once() {
     let Some(subject) = real_plait("single writes") else { return };
     let done = Done::default();
-    let told = Arc::new([const { AtomicI64::new(0) }; 3]);
+    let told = Arc::new([const { AtomicI64::new(0) }; 4]);
     let fixture = write_together(&subject, |writer, connection, random| {
-        let [updates, commits, rollbacks] = [0, 1, 2].map(|i| {
+        let [updates, commits, rollbacks, collations] = [0, 1, 2, 3].map(|i| {
             let told = told.clone();
-            move || told[i].fetch_add(1, Relaxed)
+            move || _ = told[i].fetch_add(1, Relaxed)
         });
-        match writer % 3 {
-            0 => connection.update_hook(move |_| _ = updates()),
+        let mut and = "";
+        match writer % 4 {
+            0 => connection.update_hook(move |_| updates()),
             1 => connection.commit_hook(move || {
                 commits();
                 true
             }),
-            _ => connection.rollback_hook(move || _ = rollbacks()),
+            2 => connection.rollback_hook(rollbacks),
+            _ => {
+                connection.create_called_collation(collations).expect("a collation");
+                and = "AND typeof(v)='integer' COLLATE called";
+            }
         }
         for _ in 0..200 {
             let key = random.random_range(1..=3);
-            connection.execute(&format!("UPDATE hot SET v=v+1 WHERE k={key}")).expect("an update");
+            let sql = format!("UPDATE hot SET v=v+1 WHERE k={key} {and}");
+            connection.execute(&sql).expect("an update");
             done.added.fetch_add(1, Relaxed);
-            if writer % 3 < 2 {
+            if writer % 4 != 2 {
                 done.rows.fetch_add(1, Relaxed);
             }
         }
+        // Of what is prepared from now on nothing uses it.
+        connection.update_hook(|_| ());
     });
-    let [updates, commits, rollbacks] = [0, 1, 2].map(|i| told[i].load(Relaxed));
-    assert_eq!((updates + commits, rollbacks), (done.rows.load(Relaxed), 0));
+    let [updates, commits, rollbacks, collations] = [0, 1, 2, 3].map(|i| told[i].load(Relaxed));
+    assert_eq!((updates + commits + collations, rollbacks), (done.rows.load(Relaxed), 0));
     let sum = fixture.open().integer("SELECT sum(v) FROM hot");
     assert_eq!(sum, Ok(done.added.load(Relaxed)), "lost update");
+}
+
+#[test]
+fn a_busy_handler_counts_on_while_one_write_waits() {
+    let Some(subject) = real_plait("single writes") else { return };
+    let fixture = write_together(&subject, |writer, connection, random| {
+        let asked = Arc::new(AtomicI64::new(0));
+        let expected = asked.clone();
+        if writer < 2 {
+            connection
+                .busy_handler(move |n| expected.fetch_add(1, Relaxed) == i64::from(n))
+                .expect("a handler");
+        }
+        for _ in 0..200 {
+            asked.store(0, Relaxed);
+            let key = random.random_range(1..=3);
+            let sql = match writer {
+                7 => "BEGIN EXCLUSIVE; UPDATE hot SET v=v+1 WHERE k=1; COMMIT".to_owned(),
+                _ => format!("UPDATE hot SET v=v+1 WHERE k={key}"),
+            };
+            connection.execute(&sql).unwrap_or_else(|error| panic!("{writer}: {error}"));
+        }
+    });
+    drop(fixture);
 }

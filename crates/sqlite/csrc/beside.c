@@ -10,8 +10,9 @@
 **                                    -> failed otherwise: that is the answer, at the snapshot which it had
 **
 ** Invariants
-**  S1 Only what can be run twice with nobody the wiser is tried: it gives no rows, calls nothing of the application's (functions, hooks,
-**     traces, virtual tables, triggers), takes no automatic rowid, and changes one file, in a transaction of its own.
+**  S1 Only what can be run twice with nobody the wiser is tried: it gives no rows, calls nothing of the application's (functions,
+**     collations, hooks, traces, handlers of waits and of progress, virtual tables, triggers), takes no automatic rowid, and changes one file,
+**     in a transaction of its own.
 **  S2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
 **  S3 Whether it is tried decides nothing but speed (txn/beside.rs).
 */
@@ -29,6 +30,17 @@ static int plKeyGiven(Vdbe *v, int i){
     if( pOp->p2!=iReg ) continue;
     if( pOp->opcode==OP_Integer || pOp->opcode==OP_Int64 ) return 1;
     if( pOp->opcode==OP_Variable ) return (v->aVar[pOp->p1-1].flags & MEM_Null)==0;
+  }
+  return 0;
+}
+
+/* Does an operation compare by a collation of the application's? */
+static int plComparesCustom(const VdbeOp *pOp){
+  int i;
+  if( pOp->p4type==P4_COLLSEQ ) return plCollation(pOp->p4.pColl)<0;
+  if( pOp->p4type!=P4_KEYINFO ) return 0;
+  for(i=0; i<pOp->p4.pKeyInfo->nAllField; i++){
+    if( plCollation(pOp->p4.pKeyInfo->aColl[i])<0 ) return 1;
   }
   return 0;
 }
@@ -71,7 +83,7 @@ static int plPointProgram(Vdbe *v){
     if( pOp->opcode==OP_Transaction ){
       if( iDb>=0 || pOp->p2!=1 ) return -1;
       iDb = pOp->p1;
-    }else if( !plPointOp(v, i) ){
+    }else if( !plPointOp(v, i) || plComparesCustom(pOp) ){
       return -1;
     }
   }
@@ -81,7 +93,8 @@ static int plPointProgram(Vdbe *v){
 /* May a statement of this connection's run beside others now, for all that does not depend on it? */
 static int plMayRunBeside(sqlite3 *db){
   return db->autoCommit && db->nVdbeActive==0 && db->nDb<=2 && db->xUpdateCallback==0 && db->xPreUpdateCallback==0
-      && db->xCommitCallback==0 && db->xRollbackCallback==0 && db->mTrace==0 && !db->init.busy;
+      && db->xCommitCallback==0 && db->xRollbackCallback==0 && db->mTrace==0 && db->xProgress==0 && !plAsksHandler(db)
+      && !db->init.busy;
 }
 
 /* Allows it to the next write of this handle, if the engine finds that worth it. */
@@ -111,15 +124,17 @@ static int sqlite3Step(Vdbe*);
 static int plRunStatement(Vdbe *v){
   sqlite3 *db = v->db;
   i64 iRowid = db->lastRowid;
+  u32 aCounter[ArraySize(v->aCounter)];
   int iDb = -1, rc;
   if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
     iDb = plPointProgram(v);
   }
   if( iDb<0 || !plAllowBeside(db->aDb[iDb].pBt) ) return sqlite3Step(v);
+  memcpy(aCounter, v->aCounter, sizeof(aCounter));
   rc = sqlite3Step(v);
   if( plRefusedBeside(db->aDb[iDb].pBt, iRowid, &v->rc) ){
     (void)sqlite3_reset((sqlite3_stmt*)v);
-    v->aCounter[SQLITE_STMTSTATUS_RUN]--;
+    memcpy(v->aCounter, aCounter, sizeof(aCounter));
     return sqlite3Step(v);
   }
   return v->rc==SQLITE_INTERRUPT ? SQLITE_INTERRUPT : rc;
