@@ -772,3 +772,18 @@ fn a_database_that_is_deleted_beside_a_lone_connection_can_be_made_anew() {
     assert_eq!(last.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     drop(forgotten);
 }
+
+#[test]
+fn a_checkpoint_of_who_has_not_joined_is_made_as_a_member_beside_others() {
+    for mode in ["FULL", "RESTART", "TRUNCATE"] {
+        let Some(fixture) = fixture() else { return };
+        let (idle, writer) = (fixture.open(), fixture.open());
+        idle.busy_timeout(Duration::ZERO).expect("none");
+        assert!(idle.integer(COUNT).expect("it has looked at the file") >= 500);
+        for _ in 0..60 {
+            writer.execute(INSERT).expect("nobody is in the way");
+        }
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        assert_eq!(idle.integer(&sql), Ok(0), "{mode}: nobody reads");
+    }
+}

@@ -113,6 +113,28 @@ fn the_mode_goes_to_every_other_and_back() {
 }
 
 #[test]
+fn the_journal_of_another_mode_goes_with_it() {
+    let left = |subject: Subject, own: &str| {
+        let fixture = Fixture::new(subject, ROWS);
+        ["PERSIST", "TRUNCATE"].map(|mode| {
+            let connection = fixture.open();
+            assert_eq!(
+                connection.text(&format!("PRAGMA journal_mode={mode}")),
+                Ok(mode.to_lowercase())
+            );
+            connection.execute("INSERT INTO t(val) VALUES('with a journal')").expect("a row");
+            assert!(fixture.side_file("-journal").exists(), "{mode} keeps it");
+            assert_eq!(connection.text(&format!("PRAGMA journal_mode={own}")).as_deref(), Ok(own));
+            fixture.side_file("-journal").exists()
+        })
+    };
+    assert_eq!(left(Subject::stock(), "wal"), [false; 2]);
+    if let Some(subject) = real_plait("the journal") {
+        assert_eq!(left(subject, "concurrent"), [false; 2]);
+    }
+}
+
+#[test]
 fn the_rollback_modes_answer_as_when_they_leave_wal() {
     let Some(subject) = real_plait("conversion") else { return };
     for other in ["delete", "truncate", "persist", "memory", "off"] {

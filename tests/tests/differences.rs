@@ -225,3 +225,19 @@ fn automatic_checkpoints_come_after_as_many_small_exclusive_transactions_as_in_s
         assert_eq!(done, if transaction == 10 { log } else { 0 });
     }
 }
+
+#[test]
+fn a_full_checkpoint_waits_for_an_open_select_that_sees_the_newest_rows() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let is_concurrent = subject.is_concurrent();
+        let (_fixture, one, two) = shared(subject);
+        one.busy_timeout(std::time::Duration::ZERO).expect("none");
+        one.execute("INSERT INTO t VALUES(100, NULL)").expect("a row");
+        let mut select = two.prepare("SELECT id FROM t").expect("a statement");
+        assert_eq!(select.step(), Ok(Step::Row));
+        let busy = || one.integer("PRAGMA wal_checkpoint(FULL)").expect("an answer");
+        assert_eq!(busy(), i64::from(is_concurrent));
+        select.reset();
+        assert_eq!(busy(), 0);
+    }
+}

@@ -13,7 +13,8 @@
 ** visiting -> alone when it is found to be, and never back: who has worked alone joins as soon as somebody comes.
 ** visiting -> joined, at the beginning of a transaction, for all that makes one that is alone join but company; and
 **   - when files of a session are there at its first transaction, or after PL_VISITS transactions;
-**   - to write, if it would have to wait for somebody who writes.
+**   - to write, if it would have to wait for somebody who writes;
+** and outside of one for a checkpoint that waits for readers, of a file that is fenced (pages.c).
 ** alone -> joined, at the beginning of a transaction, as soon as
 **   - the file is fenced, or another connection of this or another process has opened its WAL-index;
 **   - the transaction needs what stock code has not: BEGIN CONCURRENT; one that reads first and may write later (BEGIN

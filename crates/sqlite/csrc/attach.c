@@ -306,6 +306,13 @@ static int plFileMarked(Btree *p){
   return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_MARKED(a);
 }
 
+/* And that of a session that has committed? */
+static int plFileFenced(Btree *p){
+  sqlite3_file *pFd = p->pBt->pPager->fd;
+  u8 a[100];
+  return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_FENCED(a);
+}
+
 /* SQLITE_DBCONFIG_RESET_DATABASE makes SQLite take a file for an empty one, without its mark. */
 static int plIsToReset(Btree *p){
   return PL_BT(p) || (sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0 && plFileMarked(p));

@@ -19,24 +19,23 @@ static int plRefuse(Vdbe *pVdbe, int rc, const char *zWhy){
   return rc;
 }
 
-/* Brings the base to WAL mode, as OP_JournalMode would, and commits that. */
+/* Brings the base to WAL mode, as OP_JournalMode would, and commits that: in WAL mode, so that a journal of PERSIST or TRUNCATE goes. */
 static int plToWal(Btree *p){
   Pager *pPager = p->pBt->pPager;
+  int eOld = sqlite3PagerGetJournalMode(pPager);
   int rc;
-  if( sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL ) return SQLITE_OK;
-  if( sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_MEMORY ){
-    sqlite3PagerSetJournalMode(pPager, PAGER_JOURNALMODE_OFF);
-  }
+  if( eOld==PAGER_JOURNALMODE_WAL ) return SQLITE_OK;
+  if( eOld==PAGER_JOURNALMODE_MEMORY ) sqlite3PagerSetJournalMode(pPager, PAGER_JOURNALMODE_OFF);
   rc = sqlite3StockBtreeSetVersion(p, 2);
   if( rc==SQLITE_OK ){
+    sqlite3PagerSetJournalMode(pPager, PAGER_JOURNALMODE_WAL);
     rc = sqlite3StockBtreeCommit(p);
   }
   if( rc ){
     sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
-    return rc;
+    sqlite3PagerSetJournalMode(pPager, eOld);
   }
-  sqlite3PagerSetJournalMode(pPager, PAGER_JOURNALMODE_WAL);
-  return SQLITE_OK;
+  return rc;
 }
 
 /* Writes a header in a stock transaction of its own, with a full sync, if the header in the file has salt iSalt (0:

@@ -128,7 +128,7 @@ fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to()
 #[test]
 fn growth_that_finds_no_disk_space_leaves_what_there_is_as_it_was() {
     fn little(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
-        if len <= FIRST_BYTES as u64 || at < RING_OFFSET as u64 || len < 512 << 10 {
+        if len <= FIRST_BYTES as u64 || at < RING_OFFSET as u64 || len < 768 << 10 {
             return fallocate(file, at, len);
         }
         Err(Errno::NOSPC)
