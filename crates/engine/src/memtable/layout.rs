@@ -94,8 +94,8 @@ pub(super) const SHORTCUTS: u32 = size_of::<Header>() as u32;
 const BYTES_PER_SHORTCUT: u32 = 256;
 /// Bytes of a word of the filter.
 pub(super) const WORD_BYTES: u32 = 8;
-/// A region has one word of the filter for so many of its bytes, or a few less: some nine bits for each of the smallest rows.
-const BYTES_PER_WORD: u32 = 512;
+/// A region has one word of the filter for so many of its bytes, or a few less: ten bits for a row of a hundred bytes, four for the smallest.
+const BYTES_PER_WORD: u32 = 1024;
 /// The head, addressed as if it were a node.
 pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
 

@@ -121,7 +121,7 @@ mod tests {
                 matches!(way, Way::Unknown)
             })
             .count() as u64;
-        assert!(searched * 10 < n, "{searched} of {n} keys are searched for");
+        assert!(searched * 5 < n, "{searched} of {n} keys are searched for");
         assert!((0..n).all(|i| table.get(ROOT, &key(i), SnapshotTs::MAX).is_some()));
         assert_eq!(table.check(), Ok(()));
     }

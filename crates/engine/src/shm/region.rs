@@ -66,7 +66,7 @@ impl BaseIdentity {
 const SPARE_BYTES: u64 = 256 << 20;
 
 /// Bytes of the ring with which a session begins, and of an arena's nodes, and of its records, with which it does.
-const FIRST_BYTES: usize = 64 << 10;
+const FIRST_BYTES: usize = 32 << 10;
 
 /// How the file system is asked for disk space behind a part of a file: fallocate(2), but for tests.
 type Reserve = fn(&File, u64, u64) -> std::result::Result<(), Errno>;
