@@ -181,3 +181,21 @@ fn who_begins_to_read_beside_it_conflicts_when_it_writes_and_only_then() {
     b.commit(Sync::Normal).unwrap();
     assert_eq!(a.read(&key(0)).as_deref(), Some(&b"w"[..]));
 }
+
+/// What it has reserved it may keep for as long as its application thinks: others of the process do not wait for that without end.
+#[test]
+fn the_right_to_merge_that_a_transaction_has_reserved_is_waited_for_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let mut b = Client::open(&path);
+    let mut a = Client::open(&path);
+    a.begin_immediate(1000).unwrap();
+    assert!(write_until_asked(&mut a, 0).is_some(), "it has reserved it");
+    let begun = std::time::Instant::now();
+    let refused = wait_ms(0, |w| b.conn().merge_all(true, w)).expect_err("it is not given back");
+    assert!(refused.is_busy(), "{refused}");
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
+    a.conn().rollback().unwrap();
+    a.conn().snapshot_end();
+    wait_ms(0, |w| b.conn().merge_all(true, w)).expect("it is free");
+}

@@ -125,17 +125,19 @@ static int plRunStatement(Vdbe *v){
   sqlite3 *db = v->db;
   i64 iRowid = db->lastRowid;
   u32 aCounter[ArraySize(v->aCounter)];
-  int iDb = -1, rc;
+  int iDb = -1, rc, rcRun;
   if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
     iDb = plPointProgram(v);
   }
   if( iDb<0 || !plAllowBeside(db->aDb[iDb].pBt) ) return sqlite3Step(v);
   memcpy(aCounter, v->aCounter, sizeof(aCounter));
   rc = sqlite3Step(v);
+  rcRun = v->rc;
   if( plRefusedBeside(db->aDb[iDb].pBt, iRowid, &v->rc) ){
     (void)sqlite3_reset((sqlite3_stmt*)v);
     memcpy(v->aCounter, aCounter, sizeof(aCounter));
     return sqlite3Step(v);
   }
-  return v->rc==SQLITE_INTERRUPT ? SQLITE_INTERRUPT : rc;
+  if( rcRun==v->rc ) return rc;
+  return (v->prepFlags & SQLITE_PREPARE_SAVESQL) ? v->rc : SQLITE_ERROR;
 }

@@ -399,7 +399,9 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     iRowid = m->db->lastRowid;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
     if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, iRowid, &g->v->rc) ){
+      /* Once, and no try of those that a schema has (S2). */
       bBeside = 0;
+      nTry--;
       (void)sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
     }else{

@@ -8,8 +8,9 @@
 //! - O2 A panic with the right held poisons the database before the right is free: what was half done nobody may
 //!   build on, and nobody waits for it.
 //! - O3 A merge is waited for whatever the busy timeout: a program that is alone, and so meets none in stock SQLite, does not fail for the
-//!   merges of its own process. For those it waits until they end, for those of others, who may be stopped, three seconds at least;
-//!   for exclusive transactions as long as its timeout says. No code of the application's runs while its process merges.
+//!   merges of its own process. For those outside of transactions, in which no code of the application's runs, it waits until they end; for
+//!   others, who may be stopped, and for whoever has the right in a transaction, which may have reserved it, three seconds at least; for
+//!   exclusive transactions as long as its timeout says.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl Database {
     fn awaited_of(&self, holder: u32) -> Awaited {
         match SlotIndex::from_word(holder) {
             Some(slot) if self.is_exclusive(slot) => Awaited::Others,
-            Some(slot) if self.slots.is_mine(slot) => Awaited::OwnWork,
+            Some(slot) if self.slots.is_mine_at_rest(slot) => Awaited::OwnWork,
             _ => Awaited::Work,
         }
     }

@@ -110,9 +110,11 @@ impl Slots {
         }
     }
 
-    /// Whether a connection of this process has the slot.
-    pub(crate) fn is_mine(&self, index: SlotIndex) -> bool {
-        self.at(index).process.load(Acquire) == self.process.0 + 1
+    /// Whether this process has the slot, and no transaction in it.
+    pub(crate) fn is_mine_at_rest(&self, index: SlotIndex) -> bool {
+        let slot = self.at(index);
+        // Relaxed: looked at again by whoever goes on waiting.
+        slot.process.load(Acquire) == self.process.0 + 1 && slot.txn.load(Relaxed) == 0
     }
 
     /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
