@@ -2,8 +2,13 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::powercut::recording::{Operation, Recording};
-use plait_tests::subject::{Fixture, real_plait};
+use plait_tests::sqlite::Value;
+use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A disk that does not do what it should.
+const IOERR: i32 = 10;
 
 /// The system is asked after so much, and what is written at once may go beyond it.
 const PORTION: usize = 256 << 10;
@@ -33,7 +38,7 @@ fn written(operations: &[Operation]) -> BTreeMap<&str, Written> {
                 file.most = file.most.max(file.waiting);
                 file.is_synced = false;
             }
-            Operation::WriteOut(name, _, len) => {
+            Operation::WriteOut(name, _, len) | Operation::WaitOut(name, _, len) => {
                 let file = files.entry(name).or_default();
                 assert!(*len >= file.waiting as u64, "{name}: {len} of {} bytes", file.waiting);
                 file.waiting = 0;
@@ -59,15 +64,16 @@ fn changed(fixture: &Fixture, recording: &Recording, page_size: usize) -> Actor 
          WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<8000)
          INSERT INTO t SELECT x, randomblob(500) FROM i;
          PRAGMA wal_checkpoint(TRUNCATE)");
-    // A transaction of more would go to the base at once.
-    for first in (0..8000).step_by(100) {
-        let rows = first..first + 100;
-        actor.ok(&format!(
-            "UPDATE t SET v=randomblob(500) WHERE id BETWEEN {} AND {}",
-            rows.start, rows.end
-        ));
-    }
+    change_all(&mut actor, "randomblob(500)");
     actor
+}
+
+/// A transaction of more would go to the base at once.
+fn change_all(actor: &mut Actor, value: &str) {
+    for first in (1..=8000).step_by(100) {
+        let last = first + 99;
+        actor.ok(&format!("UPDATE t SET v={value} WHERE id BETWEEN {first} AND {last}"));
+    }
 }
 
 #[test]
@@ -110,4 +116,83 @@ fn a_plain_wal_is_written_as_sqlite_writes_it() {
     assert!(operations.iter().any(|operation| matches!(operation, Operation::Write(..))));
     assert!(!operations.iter().any(|operation| matches!(operation, Operation::WriteOut(..))));
     actor.close().expect("closing works");
+}
+
+/// So many portions of the database file and of the WAL were waited for.
+fn waited(operations: &[Operation]) -> (usize, usize) {
+    let names = operations.iter().filter_map(|operation| match operation {
+        Operation::WaitOut(name, ..) => Some(name),
+        _ => None,
+    });
+    let (of_wal, of_file): (Vec<_>, Vec<_>) = names.partition(|name| name.ends_with("-wal"));
+    (of_file.len(), of_wal.len())
+}
+
+/// Another process whose commits follow each other, each with a sync, until its table is gone.
+fn syncing(fixture: &Fixture) -> Actor {
+    let mut other = Actor::in_process_with("other", &fixture.subject, &[]);
+    other.open(&fixture.database()).expect("it opens");
+    other.ok("CREATE TABLE u(v)");
+    other.send(&"INSERT INTO u VALUES(1);".repeat(200_000));
+    other
+}
+
+#[test]
+fn beside_commits_that_sync_a_checkpoint_waits_for_its_portions() {
+    let Some(subject) = real_plait("merges") else { return };
+    let fixture = Fixture::empty(subject);
+    let recording = Recording::of(fixture.directory());
+    let mut actor = changed(&fixture, &recording, 4096);
+    actor.busy_timeout(Duration::from_secs(20));
+    actor.ok("PRAGMA wal_checkpoint(FULL)");
+    let alone = recording.operations().expect("it was written down");
+    assert!(waited(&alone).0 <= 1, "its own commits were synced before");
+    let mut other = syncing(&fixture);
+    change_all(&mut actor, "zeroblob(500)");
+    actor.ok("PRAGMA wal_checkpoint(FULL)");
+    let beside = recording.operations().expect("it was written down");
+    let (of_file, of_wal) = waited(&beside[alone.len()..]);
+    assert!(of_file > 1, "{of_file} were");
+    assert_eq!(of_wal, 0, "those of the WAL lie behind each other");
+    actor.ok("DROP TABLE u");
+    assert!(other.finish().error.is_some(), "it was at it");
+    other.close().expect("closing works");
+    actor.close().expect("closing works");
+}
+
+/// The system tells of a page that it could not write once: whoever waited has been told, and no later sync.
+#[test]
+fn what_is_told_to_who_waits_is_a_sync_that_failed() {
+    let Some(subject) = real_plait("merges") else { return };
+    let fixture = Fixture::empty(subject);
+    let recording = Recording::of(fixture.directory());
+    let fail = fixture.directory().with_extension("fail");
+    changed(&fixture, &recording, 4096).close().expect("closing works");
+    let mut actor = recording.actor_without_waits("actor", &fixture.subject, &fail);
+    actor.open(&fixture.database()).expect("it opens");
+    actor.busy_timeout(Duration::from_secs(20));
+    let mut other = syncing(&fixture);
+    change_all(&mut actor, "zeroblob(500)");
+    std::fs::write(&fail, "").expect("a file");
+    recording.forget().expect("it is emptied");
+    let failed = actor.fails("PRAGMA wal_checkpoint(FULL)", IOERR);
+    let operations = recording.operations().expect("it was written down");
+    assert!(waited(&operations).0 > 0, "that was why: {failed:?}");
+    let is_of_file = |name: &str| name.ends_with(".db");
+    let syncs = operations
+        .iter()
+        .filter(|operation| matches!(operation, Operation::SyncEnded(name, _) if is_of_file(name)));
+    assert_eq!(syncs.count(), 0, "and syncs no more");
+    std::fs::remove_file(&fail).expect("a file");
+    actor.ok("DROP TABLE u");
+    assert!(other.finish().error.is_some(), "it was at it");
+    let brought = actor.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+    assert_eq!(brought[0][0], Value::Integer(0), "all is written anew");
+    for mut actor in [other, actor] {
+        actor.close().expect("closing works");
+    }
+    let stock = Subject::stock().open(&fixture.database()).expect("it opens");
+    let written = stock.integer("SELECT count(*) FROM t WHERE v=zeroblob(500)");
+    assert_eq!(written.expect("it reads"), 8000);
+    assert_eq!(stock.text("PRAGMA integrity_check").expect("it reads"), "ok");
 }

@@ -181,7 +181,7 @@ impl Disk {
             Operation::SyncEnded(name, id) => self.synced(name, *id)?,
             Operation::Acknowledged(commits) => self.acknowledged = *commits,
             // Nothing is promised by it, and what is pending may be on the disk anyway.
-            Operation::WriteOut(..) => {}
+            Operation::WriteOut(..) | Operation::WaitOut(..) => {}
         }
         Ok(())
     }

@@ -144,7 +144,10 @@ impl<'a> Pairs<'a> {
     ) -> anyhow::Result<()> {
         let mut disk = Disk::new(image, acknowledged);
         let is_silent = |operation: &Operation| {
-            matches!(operation, Operation::SyncBegins(..) | Operation::WriteOut(..))
+            matches!(
+                operation,
+                Operation::SyncBegins(..) | Operation::WriteOut(..) | Operation::WaitOut(..)
+            )
         };
         for (i, operation) in opened.operations.iter().enumerate() {
             for keep in [Keep::All, Keep::None] {

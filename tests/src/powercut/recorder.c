@@ -12,7 +12,8 @@
 ** the sync on whose number, from 0, is in the file.
 **
 ** PLAIT_RECORD_FAIL names another: while it exists, the sync of the folder that follows the removal of a super-journal fails.
-** PLAIT_RECORD_FAIL_WAL likewise: while it exists, writes to files ending in "-wal" fail.
+** PLAIT_RECORD_FAIL_WAL likewise: while it exists, writes to files ending in "-wal" fail. PLAIT_RECORD_FAIL_WAIT: whoever waits for a
+** part of a file to be on disk hears that it is not.
 */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +27,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN, WRITE_OUT, ZEROS };
+enum { WRITE = 1, LENGTH, CREATE, REMOVE, RENAME, SYNC_BEGIN, SYNC_END, UNKNOWN, WRITE_OUT, ZEROS, WAIT_OUT };
 
 static int record = -1;
 static char folder[1024];
@@ -34,6 +35,7 @@ static const char *hold;
 static const char *hold_wal;
 static const char *fail;
 static const char *fail_wal;
+static const char *fail_wait;
 static int super_removed;
 
 __attribute__((constructor)) static void begin(void){
@@ -43,6 +45,7 @@ __attribute__((constructor)) static void begin(void){
   hold_wal = getenv("PLAIT_RECORD_HOLD_WAL");
   fail = getenv("PLAIT_RECORD_FAIL");
   fail_wal = getenv("PLAIT_RECORD_FAIL_WAL");
+  fail_wait = getenv("PLAIT_RECORD_FAIL_WAIT");
   if( to==0 || in==0 || strlen(in)>=sizeof(folder) ) return;
   strcpy(folder, in);
   record = (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY|O_CREAT|O_APPEND|O_CLOEXEC, 0600);
@@ -172,7 +175,12 @@ int fdatasync(int fd){ return synced(fd, SYS_fdatasync); }
 int sync_file_range(int fd, off64_t at, off64_t n, unsigned int how){
   char buf[1024];
   const char *name = name_of(fd, buf);
-  if( name ) note(WRITE_OUT, name, (uint64_t)at, &n, sizeof(n));
+  int waits = (how & SYNC_FILE_RANGE_WAIT_AFTER)!=0;
+  if( name ) note(waits ? WAIT_OUT : WRITE_OUT, name, (uint64_t)at, &n, sizeof(n));
+  if( name && waits && fail_wait && access(fail_wait, F_OK)==0 ){
+    errno = EIO;
+    return -1;
+  }
   return (int)syscall(SYS_sync_file_range, fd, at, n, how);
 }
 

@@ -33,6 +33,8 @@ pub enum Operation {
     SyncEnded(String, u64),
     /// The system is asked to begin with writing from an offset on so many bytes to the disk.
     WriteOut(String, u64, u64),
+    /// The same, and who asks waits until they are there.
+    WaitOut(String, u64, u64),
     /// From here on this many commits must survive.
     Acknowledged(i64),
 }
@@ -94,6 +96,12 @@ impl Recording {
     #[must_use]
     pub fn actor_without_wal(&self, name: &str, subject: &Subject, fail: &Path) -> Actor {
         self.actor_with(name, subject, "PLAIT_RECORD_FAIL_WAL", fail)
+    }
+
+    /// An actor who hears, while `fail` exists and it waits for a part of a file to be on disk, that it is not.
+    #[must_use]
+    pub fn actor_without_waits(&self, name: &str, subject: &Subject, fail: &Path) -> Actor {
+        self.actor_with(name, subject, "PLAIT_RECORD_FAIL_WAIT", fail)
     }
 
     /// An actor whose syncs of WAL files wait while `hold` exists, those after as many as the file says; the file with `.inside` added
@@ -162,9 +170,10 @@ fn parse(bytes: &[u8]) -> Option<anyhow::Result<(Operation, &[u8])>> {
         5 => Operation::Rename(name, String::from_utf8_lossy(&data).into_owned()),
         6 => Operation::SyncBegins(name, number),
         7 => Operation::SyncEnded(name, number),
-        9 => {
+        9 | 11 => {
             let len = data.try_into().map(u64::from_ne_bytes).ok()?;
-            Operation::WriteOut(name, number, len)
+            let out = if what == 9 { Operation::WriteOut } else { Operation::WaitOut };
+            out(name, number, len)
         }
         10 => {
             let len = data.try_into().map(u64::from_ne_bytes).ok()?;

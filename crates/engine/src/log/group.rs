@@ -328,8 +328,7 @@ impl Log {
         let group = &shared.group;
         self.sync_file(one)?;
         crash_point!("log.lead.synced");
-        // Relaxed: a counter.
-        group.syncs.fetch_add(1, Relaxed);
+        shared.note_sync();
         // Release pairs with the Acquire in `durable_through`.
         group.durable_through.fetch_max(target.get(), Release);
         if !shared.base_is_unsynced() {
@@ -578,7 +577,7 @@ impl Log {
             slots: shared.prepared_slots(),
             slot_limit: shared.slot_limit(),
             file_bytes: shared.file_bytes(),
-            syncs: shared.group.syncs.load(Relaxed),
+            syncs: shared.syncs(),
             writes: shared.group.writes.load(Relaxed),
             poisoned: shared.poisoned(),
         }

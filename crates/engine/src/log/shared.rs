@@ -283,6 +283,22 @@ impl LogShared {
         Lsn::new(self.group.durable_through.load(Acquire))
     }
 
+    /// Syncs so far.
+    pub fn syncs(&self) -> u64 {
+        // Relaxed, here and below: a counter, and a hint.
+        self.group.syncs.load(Relaxed)
+    }
+
+    /// One more.
+    pub(crate) fn note_sync(&self) {
+        self.group.syncs.fetch_add(1, Relaxed);
+    }
+
+    /// Somebody leads a group at this moment, or has died over it.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.sync_mutex.holder().is_some()
+    }
+
     /// First position of the session's stream.
     pub fn first_lsn(&self) -> Lsn {
         // Relaxed: constant since init.

@@ -5,7 +5,7 @@
 //!
 //! | free arenas | disk space | a merge is due |
 //! |---|---|---|
-//! | enough | enough | with [`MERGED_TOGETHER`] frozen generations |
+//! | enough | enough | with three frozen generations (`MERGED_TOGETHER` in shm/layout.rs) |
 //! | few: old snapshots hold the others | any | with one frozen generation |
 //! | any | scarce | with one frozen generation or a half-full active one: memory, log and the base's WAL stay small |
 //! | any | any | with whatever there is, once reading beside it has cost more than the merge will |
@@ -21,12 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::background::merge_beside;
 use crate::database::Database;
-use crate::shm::layout::{ARENAS, fence, generation};
-
-/// Frozen generations that are merged at a time.
-const MERGED_TOGETHER: usize = 3;
-/// Fewer free arenas than these are few.
-const ARENAS_IN_RESERVE: usize = ARENAS / 2;
+use crate::shm::layout::{fence, generation};
 
 /// What a step costs (`PlBtree.nWalk`): the least that a walk pays for having memtables beside it.
 const STEP_NS: u64 = 25;
@@ -40,15 +35,12 @@ const LOST_BEFORE_MERGE: u64 = 2;
 impl Database {
     /// True when a committer, or the background thread, should merge now.
     pub(crate) fn merge_is_due(&self) -> bool {
-        let count = |state| {
-            let gens = self.control().generations.iter();
-            gens.filter(|g| g.state.load(Relaxed) == state).count()
+        let is_any = || {
+            self.control().count_generations(generation::FROZEN) > 0
+                || self.generations.is_half_full()
         };
-        let frozen = count(generation::FROZEN);
-        frozen >= MERGED_TOGETHER
-            || (frozen > 0 && count(generation::FREE) < ARENAS_IN_RESERVE)
-            || ((frozen > 0 || self.generations.is_half_full())
-                && self.generations.is_disk_space_scarce())
+        self.control().are_memtables_due()
+            || (is_any() && self.generations.is_disk_space_scarce())
             || self.is_read_dearly()
     }
 

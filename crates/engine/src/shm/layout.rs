@@ -16,6 +16,7 @@
 //! than one process touches is atomic. Words that only change under the commit
 //! mutex are still atomic because others read them without it.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
 pub use crate::ids::{PROCESS_SLOTS, TXN_SLOTS};
@@ -29,6 +30,10 @@ pub const LAYOUT_VERSION: u32 = 14;
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
 pub const ARENAS: usize = 10;
+/// Fewer free ones than these are few.
+const ARENAS_IN_RESERVE: usize = ARENAS / 2;
+/// Frozen generations that are merged at a time.
+const MERGED_TOGETHER: usize = 3;
 /// Bytes of one arena.
 pub const ARENA_BYTES: usize = 16 << 20;
 /// Read marks of a WAL-index: places where readers of the base hold a lock.
@@ -303,6 +308,21 @@ pub struct Control {
     pub pace_ns: AtomicU64,
     /// What walks and searches beside memtables have cost since the last merge, in steps (merge/due.rs).
     pub walked_steps: AtomicU64,
+}
+
+impl Control {
+    /// Generations in this state, at this moment.
+    pub fn count_generations(&self, state: u32) -> usize {
+        // Relaxed: who acts on it looks again.
+        self.generations.iter().filter(|slot| slot.state.load(Relaxed) == state).count()
+    }
+
+    /// So many generations are frozen that they should be merged (merge/due.rs).
+    pub fn are_memtables_due(&self) -> bool {
+        let frozen = self.count_generations(generation::FROZEN);
+        frozen >= MERGED_TOGETHER
+            || (frozen > 0 && self.count_generations(generation::FREE) < ARENAS_IN_RESERVE)
+    }
 }
 
 /// A process that has the database open. It holds an open-file-description

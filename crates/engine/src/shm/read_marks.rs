@@ -61,6 +61,10 @@ impl ReadMarks {
         &self.region.layout().processes
     }
 
+    pub(super) fn region(&self) -> &Region {
+        &self.region
+    }
+
     fn is_forked(&self) -> bool {
         fork::fork_generation() != self.fork_generation
     }
@@ -163,7 +167,7 @@ pub(super) fn forget(region: &Region, process: ProcessIndex) {
 const _: () = assert!(READ_MARKS == 5, "WAL_NREADER of wal.c");
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::fork::LockFile;
     use super::super::region::BaseIdentity;
     use super::*;
@@ -171,7 +175,7 @@ mod tests {
     use std::path::Path;
 
     /// One process of several: a mapping with locks of its own.
-    fn join(path: &Path, nonce: u64) -> ReadMarks {
+    pub(in super::super) fn join(path: &Path, nonce: u64) -> ReadMarks {
         let file = LockFile::open(|| {
             File::options().read(true).write(true).create(true).truncate(false).open(path)
         });

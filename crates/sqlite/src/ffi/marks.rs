@@ -101,3 +101,13 @@ pub unsafe extern "C" fn pl_mark_unlock_exclusive(marks: *const ReadMarks, first
     // SAFETY: engine.h.
     unsafe { on(marks, "pl_mark_unlock_exclusive", unlock) };
 }
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_leave_disk(marks: *const ReadMarks, syncs: *mut u64) -> c_int {
+    // SAFETY: engine.h, also that `syncs` is the caller's.
+    unsafe { on(marks, "pl_leave_disk", |m| m.should_leave_disk(&mut *syncs)) }
+}

@@ -1,0 +1,58 @@
+//! Who writes much leaves the disk to commits that wait for it.
+//!
+//! The checkpoint of a merge hands tens of thousands of scattered pages to the disk, and a disk that works at all of them makes each sync of
+//! the log wait: commits that came at half the rate that they could were a hundred milliseconds behind at its end. Nobody waits for the
+//! checkpoint. So who writes for it asks after each portion (csrc/writeout.c) whether commits sync the log meanwhile, and then waits until the
+//! portion is on disk: a sync has no more before it.
+//!
+//! | commits sync the log | the next merge is due | the checkpoint |
+//! |---|---|---|
+//! | no: there are none, or they do not wait for the disk | any | goes on |
+//! | yes | no | waits for each portion |
+//! | yes | yes | goes on: else commits would wait for memory before long |
+//!
+//! It is a hint: whatever is answered, nothing else relies on it.
+
+use std::mem;
+
+use super::read_marks::ReadMarks;
+
+impl ReadMarks {
+    /// Whether the disk should be left to commits now. `syncs` is what this call has left there before, 0 at first: it counts those of the log.
+    pub fn should_leave_disk(&self, syncs: &mut u64) -> bool {
+        let log = self.region().log();
+        let now = log.syncs();
+        let are_made = mem::replace(syncs, now) != now || log.is_syncing();
+        are_made && !self.region().control().are_memtables_due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::super::layout::generation;
+    use super::super::read_marks::tests::join;
+
+    #[test]
+    fn it_is_left_to_commits_that_sync_until_the_next_merge_is_due() {
+        let dir = tempfile::tempdir().unwrap();
+        let marks = join(&dir.path().join("shm"), 1);
+        let mut seen = 0;
+        assert!(!marks.should_leave_disk(&mut seen), "nobody syncs");
+        marks.region().log().note_sync();
+        assert!(marks.should_leave_disk(&mut seen));
+        assert!(!marks.should_leave_disk(&mut seen), "nobody has synced since");
+        let generations = &marks.region().control().generations;
+        for slot in &generations[..3] {
+            marks.region().log().note_sync();
+            assert!(marks.should_leave_disk(&mut seen));
+            slot.state.store(generation::FROZEN, Relaxed);
+        }
+        marks.region().log().note_sync();
+        assert!(!marks.should_leave_disk(&mut seen), "they are to be merged");
+        generations[0].state.store(generation::FREE, Relaxed);
+        marks.region().log().note_sync();
+        assert!(marks.should_leave_disk(&mut seen));
+    }
+}
