@@ -512,6 +512,11 @@ fn visits() -> Vec<Case> {
         against: None,
         requirements: vec![TimesStock(least)],
     };
+    // The session is that of another process, which is joined and left each time.
+    let elsewhere = |name, title, rows| Case {
+        load: Load { place: Place::Processes, ..visit(name, title, rows, Session, 1.0).load },
+        ..visit(name, title, rows, Session, 1.0)
+    };
     // At most 1.3 times stock's time.
     let a_little_slower = 1.0 / 1.3;
     vec![
@@ -521,6 +526,8 @@ fn visits() -> Vec<Case> {
         visit("open-write-idle", "open, write a row, close; beside an idle one", 1, Idle, 1.0),
         visit("open-read-beside", "open, read a row, close; beside a session", 0, Session, 1.0),
         visit("open-write-beside", "open, write a row, close; beside a session", 1, Session, 1.0),
+        elsewhere("open-read-elsewhere", "open, read a row, close; beside another process", 0),
+        elsewhere("open-write-elsewhere", "open, write a row, close; beside another process", 1),
         Case {
             name: "visits",
             title: "100 processes open, write ten rows, close",

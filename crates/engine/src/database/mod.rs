@@ -106,7 +106,9 @@ impl Database {
         if let Some(base) = &mut base {
             base.use_read_marks(&read_marks);
         }
-        let pid_namespace = process::pid_namespace();
+        // Relaxed: this process has written it.
+        let pid_namespace =
+            region.layout().processes[process.0 as usize].pid_namespace.load(Relaxed);
         let slots = Arc::new(Slots::new(region.clone(), process, pid_namespace));
         Database {
             ring: region.ring(),

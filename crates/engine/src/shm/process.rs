@@ -64,7 +64,9 @@ pub fn pid_namespace() -> u64 {
 pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
     let slots = &region.layout().processes;
     let (own, namespace) = (pid(), pid_namespace());
-    for (i, slot) in slots.iter().enumerate() {
+    // Relaxed: it changes under the lifecycle lock alone. Above it nobody ever was, and a look would only fetch the pages.
+    let used = region.control().processes_high_water.load(Relaxed) as usize;
+    for (i, slot) in slots.iter().enumerate().take(used) {
         // Where the namespaces are not known equal pids prove nothing.
         let same = namespace != 0
             && slot.pid.load(Acquire) == own
@@ -160,7 +162,9 @@ pub fn any_alive(region: &Region, readable: bool) -> bool {
 
 fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
     let slots = &region.layout().processes;
-    (0..PROCESS_SLOTS as u32)
+    // SeqCst: as `register` raises it, before any count of that process.
+    let high_water = region.control().processes_high_water.load(SeqCst);
+    (0..high_water.min(PROCESS_SLOTS as u32))
         .map(ProcessIndex)
         .filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
 }

@@ -25,7 +25,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::MmapRaw;
 use rustix::fs::FallocateFlags;
@@ -372,12 +372,17 @@ impl Region {
     }
 }
 
+/// Asked for once: no process outlives its boot, and who opens and closes all the time would ask each time.
 fn boot_id() -> std::io::Result<[u8; 40]> {
+    static KNOWN: OnceLock<[u8; 40]> = OnceLock::new();
+    if let Some(id) = KNOWN.get() {
+        return Ok(*id);
+    }
     let text = std::fs::read("/proc/sys/kernel/random/boot_id")?;
     let mut id = [0; 40];
     let n = text.len().min(id.len());
     id[..n].copy_from_slice(&text[..n]);
-    Ok(id)
+    Ok(*KNOWN.get_or_init(|| id))
 }
 
 /// Gives the lock on a byte back, however its holder ends.
