@@ -1,10 +1,12 @@
 //! Programs that know nothing of it: Python's module and the SQLite shell, on the library under test.
 
+use plait_tests::actor::Actor;
 use plait_tests::paths;
 use plait_tests::subject::{Fixture, Subject};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -144,6 +146,47 @@ fn the_engines_tables_can_be_asked_by_every_driver() {
 }
 
 /// Names that a library exports, by `nm`; `None` when there is no `nm`.
+/// Some compare the whole text, to repeat what was refused.
+#[test]
+fn programs_that_ask_for_wal_are_told_that_it_is_locked_in_sqlites_own_words() {
+    let refused = |subject: &Subject, environment: &[(&str, &str)], mode: &str| {
+        let fixture = Fixture::empty(subject.clone());
+        let start = |name| {
+            let mut actor = Actor::in_process_with(name, subject, environment);
+            actor.open(&fixture.database()).expect("it opens");
+            assert_eq!(actor.ok("PRAGMA journal_mode=wal"), [[mode.into()]]);
+            actor.busy_timeout(Duration::ZERO);
+            actor
+        };
+        let (mut one, mut other) = (start("one"), start("other"));
+        one.ok("CREATE TABLE t(id INTEGER PRIMARY KEY, n); INSERT INTO t VALUES(1, 0)");
+        other.ok("BEGIN; SELECT * FROM t");
+        one.ok("UPDATE t SET n=1");
+        let mut refused = vec![other.run("UPDATE t SET n=2")];
+        other.ok("ROLLBACK");
+        one.ok("BEGIN IMMEDIATE");
+        for sql in [
+            "BEGIN IMMEDIATE",
+            "BEGIN EXCLUSIVE",
+            "INSERT INTO t(n) VALUES(2)",
+            "CREATE TABLE u(a)",
+            "PRAGMA user_version=7",
+            "VACUUM",
+        ] {
+            refused.push(other.run(sql));
+        }
+        one.ok("COMMIT");
+        let errors = refused.into_iter().map(|reply| reply.error.expect("it is refused"));
+        let said = errors.map(|error| (error.extended, error.message)).collect::<Vec<_>>();
+        one.close().expect("closing works");
+        other.close().expect("closing works");
+        said
+    };
+    let own = refused(&Subject::plait(), &[("PLAIT_JOURNAL_MODE", "concurrent")], "concurrent");
+    assert_eq!(own, refused(&Subject::stock(), &[], "wal"));
+    assert!(own.iter().all(|(_, message)| message == "database is locked"), "{own:?}");
+}
+
 fn exports(library: &Path) -> Option<BTreeSet<String>> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -8,7 +8,9 @@
 ** Invariant: a stash is shown only together with the code that it was made for; the next transaction
 ** of the handle forgets it.
 **
-** "database is locked" stays in front for SQLITE_BUSY and its kin: programs look for it.
+** "database is locked" stays in front for SQLITE_BUSY and its kin: programs look for it. Some look for nothing else than that: a process whose
+** environment says that it is one which knows WAL mode alone (PLAIT_JOURNAL_MODE=concurrent) gets SQLite's own text, and the rest goes to
+** SQLite's error log.
 */
 
 static void plStashClear(Btree *p){
@@ -145,14 +147,23 @@ static SQLITE_INLINE int plFound(PlBtree *pPl, int rc){
   return rc==SQLITE_OK || rc==SQLITE_DONE ? rc : plFail(pPl->pBtree, rc);
 }
 
-/* Like sqlite3ErrStr(), but with what is known about the failure. */
-static const char *plErrStr(sqlite3 *db, int rc){
+static const char *plStashed(sqlite3 *db, int rc){
   int i;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     if( p && p->pPl && p->pPl->zStash && p->pPl->rcStash==rc ) return p->pPl->zStash;
   }
-  return sqlite3ErrStr(rc);
+  return 0;
+}
+
+/* Like sqlite3ErrStr(), but with what is known about the failure. */
+static const char *plErrStr(sqlite3 *db, int rc){
+  const char *zText = plStashed(db, rc);
+  if( zText && (rc & 0xff)==SQLITE_BUSY && pl_wal_is_concurrent()==SQLITE_OK ){
+    sqlite3_log(rc, "%s", zText);
+    zText = 0;
+  }
+  return zText ? zText : sqlite3ErrStr(rc);
 }
 
 /* A COMMIT or RELEASE failed as busy: which extended code was it? */

@@ -185,15 +185,21 @@ static int plOnlyCopies(Btree *p){
 ** Stock code brings what the source's own handle commits meanwhile into the copy instead, and so comes to an end beside a program that
 ** writes between the steps. Here the pages of such commits are written by whoever merges them, and the backup starts over. So that it comes to an
 ** end too, the last step then copies all, as does one that finds that it has started over twice (once it does for the fence alone).
-** Two backups of one handle at a time may do so earlier than they need. */
+** Two backups of one handle at a time may do so earlier than they need.
+**
+** What other handles commit makes it start over with stock SQLite too, each time that a step finds something new. There it ends when a copy gets
+** through between two commits; here its end is a merge, which takes longer than commits need to follow each other. So it copies all when it has
+** started over PL_BACKUP_OVER times. */
+#define PL_BACKUP_OVER 10
 static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
   if( *pRc==SQLITE_OK && PL_BT(pSrc) ){
     PlBtree *pPl = pSrc->pPl;
     int bFirst = pSrc->pBt->pPager->pBackup==0;
     int bLast = *pnPage<0 || (i64)iNext+*pnPage>(i64)sqlite3BtreeLastPage(pSrc);
+    int bOwn = pPl->nCommit!=pPl->nBackupCommit;
     if( bFirst ) pPl->nBackupOver = 0;
     else if( iNext<pPl->iBackupNext ) pPl->nBackupOver++;
-    if( !bFirst && pPl->nCommit!=pPl->nBackupCommit && (bLast || pPl->nBackupOver>1) ){
+    if( !bFirst && ((bOwn && (bLast || pPl->nBackupOver>1)) || pPl->nBackupOver>PL_BACKUP_OVER) ){
       *pnPage = -1;
       bLast = 1;
     }
