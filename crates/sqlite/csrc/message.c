@@ -147,6 +147,7 @@ static SQLITE_INLINE int plFound(PlBtree *pPl, int rc){
   return rc==SQLITE_OK || rc==SQLITE_DONE ? rc : plFail(pPl->pBtree, rc);
 }
 
+/* What is known about the failure with this code, or 0. */
 static const char *plStashed(sqlite3 *db, int rc){
   int i;
   for(i=0; i<db->nDb; i++){

@@ -189,7 +189,7 @@ static int plOnlyCopies(Btree *p){
 **
 ** What other handles commit makes it start over with stock SQLite too, each time that a step finds something new. There it ends when a copy gets
 ** through between two commits; here its end is a merge, which takes longer than commits need to follow each other. So it copies all when it has
-** started over PL_BACKUP_OVER times. */
+** started over more than PL_BACKUP_OVER times. */
 #define PL_BACKUP_OVER 10
 static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
   if( *pRc==SQLITE_OK && PL_BT(pSrc) ){
