@@ -41,11 +41,14 @@ pub enum Begin {
     Exclusive,
     /// `BEGIN CONCURRENT`.
     Concurrent,
+    /// `BEGIN IMMEDIATE` and a value of the header: from there on it runs exclusively, on SQLite's own path.
+    OnPages,
 }
 
 impl Begin {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Deferred, Self::Immediate, Self::Exclusive, Self::Concurrent];
+    pub const ALL: [Self; 5] =
+        [Self::Deferred, Self::Immediate, Self::Exclusive, Self::Concurrent, Self::OnPages];
 }
 
 /// `PRAGMA synchronous`.
@@ -168,7 +171,7 @@ impl Subject {
         Ok(connection)
     }
 
-    /// The statement for a way of beginning. Stock SQLite has no BEGIN CONCURRENT and gets the nearest: IMMEDIATE.
+    /// The statements for a way of beginning. Stock SQLite has no BEGIN CONCURRENT and gets the nearest: IMMEDIATE.
     #[must_use]
     pub fn begin(&self, begin: Begin) -> &'static str {
         match begin {
@@ -177,6 +180,7 @@ impl Subject {
             Begin::Exclusive => "BEGIN EXCLUSIVE",
             Begin::Concurrent if self.is_concurrent() => "BEGIN CONCURRENT",
             Begin::Concurrent => "BEGIN IMMEDIATE",
+            Begin::OnPages => "BEGIN IMMEDIATE; PRAGMA application_id=7",
         }
     }
 }

@@ -154,7 +154,7 @@ in_threads_and_processes! {
     fn readers_go_on_beside_every_kind_of_writer(place) {
         actors!(place, writer, reader);
         reader.busy_timeout(Duration::ZERO);
-        for begin in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "BEGIN CONCURRENT", "BEGIN"] {
+        for begin in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "BEGIN CONCURRENT", "BEGIN", "BEGIN IMMEDIATE; PRAGMA application_id=7"] {
             writer.ok(begin);
             writer.ok("UPDATE t SET n=7 WHERE id<10");
             let reply = reader.run("SELECT count(*) FROM t WHERE n=7");
@@ -189,7 +189,7 @@ in_threads_and_processes! {
         assert_eq!(first.integer("SELECT sum(n) FROM t"), 13);
     }
 
-    fn exclusive_drains_writers_and_then_is_alone(place) {
+    fn exclusive_waits_for_writers_and_keeps_others_out(place) {
         actors!(place, exclusive, writer);
         writer.ok("BEGIN IMMEDIATE; UPDATE t SET n=1 WHERE id=1");
         exclusive.send("BEGIN EXCLUSIVE");

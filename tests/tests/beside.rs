@@ -225,7 +225,7 @@ fn a_busy_handler_counts_on_while_one_write_waits() {
             asked.store(0, Relaxed);
             let key = random.random_range(1..=3);
             let sql = match writer {
-                7 => "BEGIN EXCLUSIVE; UPDATE hot SET v=v+1 WHERE k=1; COMMIT".to_owned(),
+                7 => "BEGIN IMMEDIATE; PRAGMA application_id=7; UPDATE hot SET v=v+1 WHERE k=1; COMMIT".to_owned(),
                 _ => format!("UPDATE hot SET v=v+1 WHERE k={key}"),
             };
             connection.execute(&sql).unwrap_or_else(|error| panic!("{writer}: {error}"));

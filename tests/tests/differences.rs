@@ -197,8 +197,9 @@ fn automatic_checkpoints_wait_for_four_times_as_many_pages() {
     let (_fixture, one, _two) = shared(subject);
     one.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint=10").expect("pragmas");
     let load = |pages: i64| {
-        let sql =
-            format!("BEGIN EXCLUSIVE; INSERT INTO t(data) VALUES(zeroblob({pages}*4096)); COMMIT");
+        let sql = format!(
+            "BEGIN IMMEDIATE; PRAGMA application_id=7; INSERT INTO t(data) VALUES(zeroblob({pages}*4096)); COMMIT"
+        );
         one.execute(&sql).expect("an exclusive transaction");
         // Mode -1 only asks.
         one.checkpoint(-1).expect("what is in the WAL")
@@ -218,7 +219,9 @@ fn automatic_checkpoints_come_after_as_many_small_exclusive_transactions_as_in_s
     one.execute("PRAGMA wal_checkpoint(TRUNCATE)").expect("a checkpoint");
     for transaction in 1..=10 {
         // Page 1, which is stamped, and the page of the row.
-        let sql = format!("BEGIN EXCLUSIVE; UPDATE t SET data={transaction} WHERE id=1000; COMMIT");
+        let sql = format!(
+            "BEGIN IMMEDIATE; PRAGMA application_id=7; UPDATE t SET data={transaction} WHERE id=1000; COMMIT"
+        );
         one.execute(&sql).expect("a row");
         let (log, done) = one.checkpoint(-1).expect("what is in the WAL");
         assert_eq!(log, 2 * transaction);

@@ -1,4 +1,4 @@
-//! Exclusive transactions (BEGIN EXCLUSIVE, schema changes) beside readers that hold memtables: they wait for them as
+//! Exclusive transactions (schema changes, values of the header) beside readers that hold memtables: they wait for them as
 //! for a lock, and end in BUSY, never in FULL.
 
 use plait_tests::actor::Actor;
@@ -14,10 +14,8 @@ const SCHEMA: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, filler B
 /// More readers than there are memtables.
 const READERS: usize = 16;
 /// Statements that make a transaction exclusive.
-const EXCLUSIVE: [&str; 2] = [
-    "BEGIN EXCLUSIVE; UPDATE t SET n=n+1 WHERE id=1; COMMIT",
-    "CREATE INDEX IF NOT EXISTS t_n ON t(n); DROP INDEX t_n",
-];
+const EXCLUSIVE: [&str; 2] =
+    ["PRAGMA user_version=7", "CREATE INDEX IF NOT EXISTS t_n ON t(n); DROP INDEX t_n"];
 
 /// Readers, each with a snapshot of another generation, so many that an exclusive transaction has to wait.
 struct Crowd {
@@ -56,6 +54,21 @@ impl Crowd {
 }
 
 in_threads_and_processes! {
+    fn begin_exclusive_waits_for_no_reader_as_in_wal_mode(place) {
+        let Some(subject) = real_plait("BEGIN EXCLUSIVE") else { return };
+        let mut crowd = Crowd::gather(&subject, place);
+        crowd.writer.ok("BEGIN EXCLUSIVE; INSERT INTO t VALUES(1000, 7, NULL)");
+        let mut other = crowd.start(place, "other");
+        other.busy_timeout(Duration::ZERO);
+        other.fails("BEGIN EXCLUSIVE", BUSY);
+        other.fails("INSERT INTO t(n) VALUES(1)", BUSY);
+        assert_eq!(other.integer("SELECT count(*) FROM t WHERE id=1000"), 0);
+        crowd.writer.ok("COMMIT");
+        assert_eq!(other.integer("SELECT n FROM t WHERE id=1000"), 7);
+        other.ok("BEGIN EXCLUSIVE; UPDATE t SET n=n+1 WHERE id=1000; COMMIT");
+        assert_eq!(crowd.writer.integer("SELECT n FROM t WHERE id=1000"), 8);
+    }
+
     fn an_exclusive_transaction_waits_for_readers_that_hold_every_memtable(place) {
         let Some(subject) = real_plait("waiting for readers") else { return };
         for sql in EXCLUSIVE {
@@ -301,7 +314,7 @@ fn an_exclusive_transaction_costs_the_same_however_many_came_before_it() {
     let mut costs = [0, 0];
     for round in 0..400 {
         let before = reads_of(writer.pid());
-        writer.ok(EXCLUSIVE[0]);
+        writer.ok(&format!("PRAGMA user_version={round}"));
         let cost = reads_of(writer.pid()) - before;
         costs[usize::from(round >= 200)] += cost;
         if round == 300 {
@@ -311,7 +324,7 @@ fn an_exclusive_transaction_costs_the_same_however_many_came_before_it() {
         }
     }
     assert!(costs[1] < 2 * costs[0], "reads of the first and the last two hundred: {costs:?}");
-    assert_eq!(keeper.integer("SELECT n FROM t"), Ok(301));
+    assert_eq!(keeper.integer("PRAGMA user_version"), Ok(300));
 }
 
 /// Small exclusive transactions, each of which writes page 1, until the tables of the WAL-index that lead to it are full of it.
@@ -335,14 +348,14 @@ fn page_1_is_found_among_thousands_of_its_versions() {
         if round % 50 == 0 {
             // Frames that are in the index already, and are taken out of it again.
             writer
-                .execute("BEGIN EXCLUSIVE; UPDATE t SET n=-1, filler=zeroblob(20000); PRAGMA user_version=-1")
+                .execute("BEGIN IMMEDIATE; PRAGMA user_version=-1; UPDATE t SET n=-1, filler=zeroblob(20000)")
                 .expect("a transaction");
             writer.cache_flush().expect("it spills");
             writer.execute("ROLLBACK").expect("a rollback");
         }
         writer
             .execute(&format!(
-                "BEGIN EXCLUSIVE; UPDATE t SET n={round}; PRAGMA user_version={round}; COMMIT"
+                "BEGIN IMMEDIATE; PRAGMA user_version={round}; UPDATE t SET n={round}; COMMIT"
             ))
             .expect("a transaction");
         if round % 97 == 0 {

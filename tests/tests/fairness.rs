@@ -96,11 +96,13 @@ in_threads_and_processes! {
 
     fn immediate_transactions_never_fail_in_a_crowd(place) {
         let writers = if place == Place::Threads { 64 } else { 24 };
-        nobody_fails_who_asks_at_begin(place, Begin::Immediate, writers);
+        for begin in [Begin::Immediate, Begin::Exclusive] {
+            nobody_fails_who_asks_at_begin(place, begin, writers);
+        }
     }
 
-    fn exclusive_transactions_never_fail_in_a_crowd(place) {
-        nobody_fails_who_asks_at_begin(place, Begin::Exclusive, 12);
+    fn transactions_on_pages_never_fail_in_a_crowd(place) {
+        nobody_fails_who_asks_at_begin(place, Begin::OnPages, 12);
     }
 
     fn deferred_transactions_on_separate_rows_seldom_conflict(place) {
@@ -132,7 +134,7 @@ in_threads_and_processes! {
 
     fn a_crowd_of_all_kinds_loses_no_increment(place) {
         let subject = Subject::plait();
-        for begin in [None, Some(Begin::Deferred), Some(Begin::Immediate), Some(Begin::Exclusive), Some(Begin::Concurrent)] {
+        for begin in Begin::ALL.map(Some).into_iter().chain([None]) {
             let crowd = Crowd { writers: 6, begin, read_first: true, rows: 3, time: Duration::from_millis(400) };
             run(&subject, place, &crowd);
         }

@@ -221,7 +221,11 @@ fn a_backup_by_steps_beside_an_open_statement_has_every_row() {
 #[test]
 fn a_copy_is_made_beside_an_exclusive_transaction_and_within_one_that_has_read() {
     for subject in [Subject::stock(), Subject::plait()] {
-        for open in ["BEGIN IMMEDIATE; CREATE TABLE more(a)", "BEGIN EXCLUSIVE", "SELECT 1"] {
+        for open in [
+            "BEGIN IMMEDIATE; CREATE TABLE more(a)",
+            "BEGIN IMMEDIATE; PRAGMA application_id=7",
+            "SELECT 1",
+        ] {
             for begin in ["SELECT 1", "BEGIN; SELECT count(*) FROM t"] {
                 let what = format!("{}: {open}; {begin}", subject.is_concurrent());
                 let fixture = Fixture::new(subject.clone(), ROWS);
@@ -463,7 +467,7 @@ fn a_transaction_that_changes_only_user_version_is_kept() {
     connection.close().expect("it closes");
     assert_eq!(
         Subject::stock().open(&fixture.database()).expect("stock").integer("PRAGMA user_version"),
-        Ok(4)
+        Ok(5)
     );
 }
 
@@ -554,7 +558,7 @@ fn checkpoints_by_pragma_and_by_call_succeed() {
 
 #[test]
 fn a_passive_checkpoint_is_not_busy_beside_a_writer_and_the_others_are() {
-    for begin in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"] {
+    for begin in ["BEGIN IMMEDIATE", "BEGIN IMMEDIATE; PRAGMA application_id=7"] {
         let busy = [Subject::stock(), Subject::plait()].map(|subject| {
             let fixture = Fixture::new(subject, ROWS);
             let (writer, other) = (fixture.open(), fixture.open());
@@ -575,7 +579,7 @@ fn a_passive_checkpoint_is_not_busy_beside_a_writer_and_the_others_are() {
             assert_eq!(other.text("PRAGMA integrity_check"), Ok("ok".to_owned()));
             full
         });
-        if begin == "BEGIN EXCLUSIVE" {
+        if begin == "BEGIN IMMEDIATE; PRAGMA application_id=7" {
             assert_eq!(busy, [Value::Integer(1), Value::Integer(1)]);
         }
     }

@@ -152,9 +152,13 @@ fn a_blob_handle_that_was_aborted_before_a_rollback_knows_its_row() {
     for subject in [Subject::stock(), Subject::plait()] {
         for (begin, write, code) in [
             ("BEGIN", "INSERT INTO b VALUES(1, 0)", ABORT),
-            ("BEGIN EXCLUSIVE", "INSERT INTO b VALUES(1, 0)", ABORT),
+            ("BEGIN IMMEDIATE; PRAGMA application_id=7", "INSERT INTO b VALUES(1, 0)", ABORT),
             ("BEGIN", "INSERT INTO b VALUES(2, 0)", ABORT_ROLLBACK),
-            ("BEGIN EXCLUSIVE", "INSERT INTO b VALUES(2, 0)", ABORT_ROLLBACK),
+            (
+                "BEGIN IMMEDIATE; PRAGMA application_id=7",
+                "INSERT INTO b VALUES(2, 0)",
+                ABORT_ROLLBACK,
+            ),
         ] {
             let fixture = Fixture::new(subject.clone(), SCHEMA);
             let (connection, other) = (fixture.open(), fixture.open());

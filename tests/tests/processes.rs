@@ -26,7 +26,7 @@ fn collect(running: Running, acknowledged: &mut BTreeMap<i64, i64>) {
 fn connections_open_and_close_while_others_write() {
     for place in [Place::Threads, Place::Processes] {
         let fixture = Fixture::new(Subject::plait(), SCHEMA);
-        let jobs: Vec<Running> = (1..=4)
+        let jobs: Vec<Running> = (1..=5)
             .map(|worker| {
                 let begin = Begin::ALL[usize::try_from(worker - 1).expect("small")];
                 let commits = Some(40);
@@ -42,7 +42,7 @@ fn connections_open_and_close_while_others_write() {
         for job in jobs {
             collect(job, &mut acknowledged);
         }
-        assert_eq!(acknowledged.values().sum::<i64>(), 160);
+        assert_eq!(acknowledged.values().sum::<i64>(), 200);
         verify(&fixture.open(), &acknowledged)
             .unwrap_or_else(|error| panic!("{place:?}: {error:#}"));
     }

@@ -185,7 +185,7 @@ in_threads_and_processes! {
                     writer.ok(&format!("DELETE FROM t WHERE id={}; INSERT INTO w VALUES('new{round}', {round})", round + 1));
                     if round == 1 {
                         // Now nothing can be merged.
-                        writer.ok("BEGIN EXCLUSIVE; DELETE FROM t WHERE id>50");
+                        writer.ok("BEGIN IMMEDIATE; PRAGMA application_id=7; DELETE FROM t WHERE id>50");
                     }
                     for check in ["PRAGMA integrity_check", "PRAGMA quick_check", "PRAGMA integrity_check(w)"] {
                         assert_eq!(reader.ok(check), [vec!["ok".into()]], "{begin}, {round}: {check}");

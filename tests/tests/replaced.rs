@@ -332,7 +332,7 @@ fn a_member_tells_its_file_from_an_older_state_whatever_has_become_of_the_wal_me
             let mut writer = actor("writer", &subject, &database);
             let exclusive = |writer: &mut Actor, times: u32| {
                 for _ in 0..times {
-                    writer.ok("BEGIN EXCLUSIVE; UPDATE t SET val=val||'!' WHERE id=1; COMMIT");
+                    writer.ok("BEGIN IMMEDIATE; PRAGMA application_id=7; UPDATE t SET val=val||'!' WHERE id=1; COMMIT");
                 }
             };
             writer.ok("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL");
@@ -353,7 +353,7 @@ fn a_member_tells_its_file_from_an_older_state_whatever_has_become_of_the_wal_me
             let marks = writer.integer("SELECT length(val) FROM t WHERE id=1");
             assert_eq!(marks, i64::from(2 + 23 + after), "{case}");
             std::fs::write(&database, &old).expect("copied over it");
-            let error = writer.fails("BEGIN EXCLUSIVE", CANTOPEN);
+            let error = writer.fails("PRAGMA user_version=7", CANTOPEN);
             assert!(error.message.contains("written over"), "{case}: {error}");
             std::fs::write(&database, &newest).expect("put right");
             exclusive(&mut writer, 1);

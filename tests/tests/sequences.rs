@@ -327,7 +327,7 @@ fn the_rowid_after_the_smallest_is_that_of_sqlite() {
             "INSERT INTO plain SELECT a+7 FROM plain",
             "COMMIT",
             // On the exclusive path.
-            "BEGIN EXCLUSIVE; DELETE FROM plain WHERE a>0",
+            "BEGIN IMMEDIATE; PRAGMA application_id=7; DELETE FROM plain WHERE a>0",
             "INSERT INTO plain VALUES(8)",
             "COMMIT",
             "INSERT INTO e(id, v) VALUES(-9223372036854775808, 9)",

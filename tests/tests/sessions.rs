@@ -43,6 +43,7 @@ fn a_changeset_recorded_in_one_mode_applies_in_the_other() {
         Some(Begin::Deferred),
         Some(Begin::Immediate),
         Some(Begin::Exclusive),
+        Some(Begin::OnPages),
         Some(Begin::Concurrent),
     ];
     for source in subjects() {

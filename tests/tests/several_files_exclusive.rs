@@ -1,4 +1,4 @@
-//! Transactions over several files of which some run exclusively: changes of the schema, large ones, BEGIN EXCLUSIVE, looks at pages.
+//! Transactions over several files of which some run exclusively: changes of the schema or the header, large ones, looks at pages.
 //! What happens when a process is killed in one is in several_files_killed.rs, what after a power cut in powercuts.rs.
 
 use plait_tests::actor::Actor;
@@ -111,9 +111,9 @@ const TRANSACTIONS: [&str; 16] = [
     "BEGIN; CREATE TABLE main.c(x UNIQUE); INSERT INTO other.t(v) VALUES('o'); INSERT INTO main.c VALUES(3); COMMIT",
     "BEGIN; INSERT INTO main.t(v) VALUES('m'); CREATE TABLE other.d(y); INSERT INTO main.t(v) VALUES('n'); INSERT INTO other.d VALUES(4); COMMIT",
     "BEGIN IMMEDIATE; INSERT INTO other.t(v) VALUES('first'); CREATE INDEX main.ax ON a(x); UPDATE other.t SET v=v||'!'; COMMIT",
-    "BEGIN EXCLUSIVE; INSERT INTO main.t(v) VALUES('e'); INSERT INTO other.t(v) VALUES('f'); COMMIT",
-    "BEGIN EXCLUSIVE; INSERT INTO main.t(v) VALUES('g'); COMMIT",
-    "BEGIN EXCLUSIVE; COMMIT",
+    "BEGIN IMMEDIATE; PRAGMA main.application_id=7; PRAGMA other.application_id=7; INSERT INTO main.t(v) VALUES('e'); INSERT INTO other.t(v) VALUES('f'); COMMIT",
+    "BEGIN EXCLUSIVE; PRAGMA main.application_id=8; INSERT INTO main.t(v) VALUES('g'); COMMIT",
+    "BEGIN IMMEDIATE; PRAGMA other.application_id=9; COMMIT",
     "BEGIN; DROP TABLE main.a; ALTER TABLE other.b ADD COLUMN z DEFAULT 7; INSERT INTO other.b VALUES(8, 9); COMMIT",
     "BEGIN; CREATE TABLE main.gone(x); INSERT INTO other.t(v) VALUES('gone'); ROLLBACK",
     "BEGIN; INSERT INTO main.t(v) VALUES('kept'); SAVEPOINT s; CREATE TABLE other.gone(x); INSERT INTO main.t(v) VALUES('gone'); \

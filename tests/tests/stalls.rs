@@ -64,7 +64,7 @@ in_threads_and_processes! {
             let mut other = kept.start(place, "other");
             promptly(&mut kept.writer, "CREATE TABLE z(a); INSERT INTO z VALUES(1)");
             promptly(&mut other, "UPDATE t SET n=n+1 WHERE id=2");
-            promptly(&mut other, "BEGIN EXCLUSIVE; UPDATE t SET n=n+1 WHERE id=2; COMMIT");
+            promptly(&mut other, "BEGIN IMMEDIATE; PRAGMA application_id=7; UPDATE t SET n=n+1 WHERE id=2; COMMIT");
             promptly(&mut other, "PRAGMA page_count");
             // One that waits as well, and so is not in the way of the first.
             let mut second = kept.start(place, "second checkpoint");
@@ -131,7 +131,7 @@ fn a_passive_checkpoint_waits_for_nobody() {
         let mut kept = Kept::by_a_reader(&subject, Place::Threads);
         let mut passive = kept.start(Place::Threads, "checkpoint");
         promptly(&mut passive, "PRAGMA wal_checkpoint");
-        kept.writer.ok("BEGIN EXCLUSIVE");
+        kept.writer.ok("BEGIN IMMEDIATE; PRAGMA application_id=7");
         let reply = passive.run("PRAGMA wal_checkpoint");
         assert!(reply.took < PROMPT, "{:?}", reply.took);
         assert_eq!(reply.rows[0][0], Value::Integer(0), "neither was in its way");
@@ -237,7 +237,7 @@ fn a_merge_that_meets_a_stopped_process_in_the_base_ends_with_the_busy_timeout()
     let stopped = held(&fixture.side_file("-shm"), WAL_WRITER);
     for timeout in [Duration::ZERO, Duration::from_millis(700)] {
         actor.busy_timeout(timeout);
-        for sql in ["PRAGMA wal_checkpoint(FULL)", "CREATE TABLE z(a)", "BEGIN EXCLUSIVE"] {
+        for sql in ["PRAGMA wal_checkpoint(FULL)", "CREATE TABLE z(a)", "PRAGMA user_version=7"] {
             let reply = actor.run(sql);
             match reply.error {
                 Some(error) => assert_eq!(error.code, BUSY, "{sql}: {error}"),

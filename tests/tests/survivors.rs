@@ -28,7 +28,7 @@ fn process(name: &str, subject: &Subject, database: &Path) -> Actor {
 /// A process that is inside an exclusive transaction, with a row of its own.
 fn exclusive(subject: &Subject, database: &Path) -> Actor {
     let mut actor = process("exclusive", subject, database);
-    actor.ok("BEGIN EXCLUSIVE; INSERT INTO t VALUES(666, 0)");
+    actor.ok("BEGIN IMMEDIATE; PRAGMA application_id=7; INSERT INTO t VALUES(666, 0)");
     actor
 }
 

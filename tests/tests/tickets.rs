@@ -265,9 +265,11 @@ fn an_exclusive_commit_under_full_is_on_disk_when_it_returns() {
     let fixture = Fixture::new(subject, SCHEMA);
     let [a, _b] = two(&fixture);
     a.execute("PRAGMA synchronous=FULL").expect("a pragma");
-    for sql in
-        ["CREATE TABLE more(x)", "BEGIN EXCLUSIVE; INSERT INTO more VALUES(1); COMMIT", "VACUUM"]
-    {
+    for sql in [
+        "CREATE TABLE more(x)",
+        "BEGIN IMMEDIATE; PRAGMA application_id=7; INSERT INTO more VALUES(1); COMMIT",
+        "VACUUM",
+    ] {
         a.execute(sql).expect(sql);
         assert!(durable(&a) >= ticket(&a), "{sql}");
     }

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// What is exclusive, or copies the file.
 const EXCLUSIVE: [&str; 6] = [
     "CREATE TABLE made(x); DROP TABLE made",
-    "BEGIN EXCLUSIVE; INSERT INTO t(data) VALUES('exclusive'); COMMIT",
+    "BEGIN IMMEDIATE; PRAGMA application_id=7; INSERT INTO t(data) VALUES('exclusive'); COMMIT",
     "BEGIN; SELECT count(*) FROM t; CREATE TABLE made(x); ROLLBACK",
     "VACUUM",
     "PRAGMA user_version=5",
@@ -66,7 +66,7 @@ in_threads_and_processes! {
         let fixture = Fixture::new(subject, SCHEMA);
         let (mut reader, writer) = past_the_limit(place, &fixture);
         writer.busy_timeout(Duration::ZERO).expect("a timeout");
-        for sql in ["CREATE TABLE made(x)", "BEGIN EXCLUSIVE", LARGE] {
+        for sql in ["CREATE TABLE made(x)", "PRAGMA user_version=7", LARGE] {
             let error = writer.execute(sql).expect_err("the reader is in the way");
             assert_eq!(error.code, BUSY, "{sql}: {error}");
             for word in ["plait_wal_limit", "oldest reader"] {
@@ -85,7 +85,7 @@ in_threads_and_processes! {
         let fixture = Fixture::new(subject, SCHEMA);
         let (mut reader, writer) = past_the_limit(place, &fixture);
         let mut holder = Actor::start(place, "holder", &fixture.subject, &fixture.database());
-        for sql in ["CREATE TABLE made(x)", "BEGIN EXCLUSIVE"] {
+        for sql in ["CREATE TABLE made(x)", "PRAGMA user_version=7"] {
             holder.ok("BEGIN IMMEDIATE");
             writer.busy_timeout(Duration::from_secs(6)).expect("a timeout");
             let begun = Instant::now();

@@ -474,6 +474,13 @@ pub const EDITS: &[Edit] = &[
     },
     Edit {
         section: "backup.c",
+        anchor: "     && SQLITE_OK==(rc = sqlite3BtreeBeginTrans(pDest, 2,",
+        place: Replace,
+        text: "     && SQLITE_OK==(rc = plBeginPages(pDest, /* [plait] */",
+        why: "whose destination is written page by page. int plBeginPages(Btree*, int *pSchemaVersion)",
+    },
+    Edit {
+        section: "backup.c",
         anchor: "    nSrcPage = (int)sqlite3BtreeLastPage(p->pSrc);",
         place: Replace,
         text: "    nSrcPage = plBackupPages(p->pSrc, p->iNext, &nPage, &rc); /* [plait] */",

@@ -18,7 +18,7 @@
 ** alone -> joined, at the beginning of a transaction, as soon as
 **   - the file is fenced, or another connection of this or another process has opened its WAL-index;
 **   - the transaction needs what stock code has not: BEGIN CONCURRENT; one that reads first and may write later (BEGIN
-**     DEFERRED); exclusive ones, which stamp the header; more files than one;
+**     DEFERRED); VACUUM and what a backup overwrites, which stamp the header; more files than one;
 **   - PL_ALONE_WRITES transactions have been written: it seems worth it;
 **   - somebody asked for what only a member of a session can tell (plJoin()).
 **
@@ -139,7 +139,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   Pager *pPager = p->pBt->pPager;
   int eOthers;
   if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_WRITES ) return 0;
-  if( wrflag>1 || db->nDb>2 || (db->mDbFlags & DBFLAG_PlConcurrent) ) return 0;
+  if( db->nDb>2 || (db->mDbFlags & (DBFLAG_PlConcurrent|DBFLAG_PlPages|DBFLAG_Vacuum)) ) return 0;
   if( !wrflag && !db->autoCommit ) return 0;
   if( pPager->exclusiveMode ) return 0;
   if( pl_joins_always()==SQLITE_OK ) return 0;

@@ -43,6 +43,7 @@ typedef struct PlReads PlReads;
 #define PL_OPEN_BASE      0x20000000  /* sqlite3.openFlags: a hidden connection, always on SQLite's own path */
 #define DBFLAG_PlConcurrent 0x01000000 /* sqlite3.mDbFlags: the open transaction was begun with BEGIN CONCURRENT */
 #define DBFLAG_PlBegin    0x02000000  /* sqlite3.mDbFlags: PRAGMA plait_begin=concurrent */
+#define DBFLAG_PlPages    0x04000000  /* sqlite3.mDbFlags: the transaction that begins is a backup's, which writes pages */
 #define PL_JOURNALMODE    6           /* "concurrent" in azModeName[] of pragma.c */
 
 /* One handle. Invariants:

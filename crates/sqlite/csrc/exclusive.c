@@ -1,5 +1,5 @@
 /*
-** exclusive.c - transactions on SQLite's own path (T7): DDL, BEGIN EXCLUSIVE, VACUUM, PRAGMA writes, bulk.
+** exclusive.c - transactions on SQLite's own path (T7): DDL, VACUUM, PRAGMA writes, bulk.
 **
 **   plEscalate()   for what the concurrent path cannot do, or what a lone bulk load does better here (engine):
 **                  reads told -> positions kept as keys -> engine: right, validation, everything merged ->

@@ -274,9 +274,11 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   return plFail(p, pl_savepoint_release(pPl->pConn, 0));
 }
 
-/* sqlite3BtreeBeginTrans() with wrflag on an attached handle. */
+/* sqlite3BtreeBeginTrans() with wrflag on an attached handle. Two is VACUUM or a backup, which write pages, or BEGIN EXCLUSIVE, which
+** is BEGIN IMMEDIATE as in WAL mode (and as there leaves a write transaction where SQLite refuses it, within one). */
 static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
+  int bPages = wrflag>1 && (p->db->mDbFlags & (DBFLAG_Vacuum|DBFLAG_PlPages))!=0;
   int rc;
   if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
   if( pPl->bReadonly ) return SQLITE_READONLY;
@@ -288,7 +290,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
     if( rc ) return rc;
     if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
     if( pPl->pConn==0 ) return sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
-    if( wrflag>1 ){
+    if( bPages ){
       rc = plEscalate(p);
       if( rc && pPl->rcBroken && !wasNone ) return rc;
       if( rc ){
@@ -301,7 +303,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
     }
   }else{
     pPl->msWaited = 0;
-    rc = plWritable(p, wrflag>1);
+    rc = plWritable(p, bPages);
     if( rc ) return rc;
     if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
   }
@@ -335,8 +337,6 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
   if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
-  /* BEGIN EXCLUSIVE within a transaction comes here before SQLite refuses it: with SQLite too it leaves a write transaction. */
-  if( wrflag>1 && !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_Vacuum)==0 ) wrflag = 1;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
   }else if( wrflag ){
@@ -348,6 +348,15 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
     *pSchemaVersion = (int)get4byte(&p->pBt->pPage1->aData[40]);
     if( PL_BT(p) ) plStatementBegins(p);     /* nobody else asks for the version */
   }
+  return rc;
+}
+
+/* Begins a backup's transaction of its destination. */
+static int plBeginPages(Btree *p, int *pSchemaVersion){
+  int rc;
+  p->db->mDbFlags |= DBFLAG_PlPages;
+  rc = sqlite3BtreeBeginTrans(p, 2, pSchemaVersion);
+  p->db->mDbFlags &= ~(u32)DBFLAG_PlPages;
   return rc;
 }
 

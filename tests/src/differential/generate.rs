@@ -206,6 +206,7 @@ impl Generator {
                 Begin::Concurrent,
                 Begin::Concurrent,
                 Begin::Exclusive,
+                Begin::OnPages,
             ]);
             self.steps.push(Step::Begin(begin));
             self.in_transaction = true;

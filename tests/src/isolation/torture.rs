@@ -108,12 +108,12 @@ impl Round {
         self
     }
 
-    /// The same over two files, without what goes with one file alone: being begun exclusively.
+    /// The same over two files, without what is about one file alone: running exclusively from the beginning.
     #[must_use]
     pub fn over_two_files(mut self) -> Self {
         self.two_files = true;
         self.empty_every = 0;
-        self.begins.retain(|begin| *begin != Begin::Exclusive);
+        self.begins.retain(|begin| *begin != Begin::OnPages);
         self
     }
 

@@ -222,7 +222,11 @@ impl RandomTransactions {
         let name = TransactionName { worker: self.worker, number: after | EMPTYING };
         let mut run = Run::new(connection, name, self.keys);
         run.pretend = self.pretend;
-        let begin = if self.pretend { "SELECT 'no BEGIN'" } else { "BEGIN EXCLUSIVE" };
+        let begin = if self.pretend {
+            "SELECT 'no BEGIN'"
+        } else {
+            "BEGIN IMMEDIATE; PRAGMA application_id=7"
+        };
         begin.clone_into(&mut run.transaction.begin);
         let outcome = connection
             .execute(begin)
