@@ -147,6 +147,13 @@ fn where_proc_is_not_mounted_a_connection_that_is_alone_works_and_one_that_joins
     let (_, error) = run("BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT");
     assert!(error.contains("/proc is not mounted here"), "{error}");
     assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(1));
+    fixture
+        .open()
+        .execute("PRAGMA journal_mode=wal; PRAGMA journal_mode=delete")
+        .expect("it leaves");
+    let (_, error) = run("PRAGMA journal_mode=concurrent");
+    assert!(error.contains("/proc is not mounted here"), "{error}");
+    assert_eq!(fixture.open().text("PRAGMA journal_mode").as_deref(), Ok("delete"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ use crate::log::{
 };
 use crate::pages::{self, Pages};
 use crate::several::{self, Verdict};
-use crate::shm::fork::LockFile;
+use crate::shm::fork::{LockFile, NO_PROC};
 use crate::shm::layout::{
     ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation, owner,
 };
@@ -647,6 +647,10 @@ pub fn refuse_network(path: &Path) -> Result<()> {
 /// What a conversion to concurrent mode has to know: a salt, or why not.
 pub fn enable_check(path: &Path) -> Result<u32> {
     crate::filesystem::refuse_network(path)?;
+    // Who converts it may work alone at first, and would hear of it when somebody comes.
+    if !LockFile::can_reopen() {
+        return Err(Error::CantOpen(NO_PROC.into()));
+    }
     refuse_used_log(path)?;
     let log = log_path(path);
     match LogScan::open(&OsStorage, &log, 0, Generation::ZERO) {

@@ -2,7 +2,8 @@
 ** convert.c - PRAGMA journal_mode: into concurrent mode and out of it.
 **
 ** In:  checks -> base to WAL mode, committed -> header marked (salt, generation 0), committed -> session joined, which
-**      fences the file. A crash between the steps leaves a plain WAL file, or a marked one with an empty session.
+**      fences the file; or, if nobody else is there, no session yet, as when a resting file is opened (alone.c). A crash between the
+**      steps leaves a plain WAL file, or a marked one with an empty session.
 ** Out: engine: alone and everything merged -> header unmarked, committed -> side files removed. Then stock code goes
 **      on to the mode that was asked for. If it cannot, because a stock program has the file open, the file is marked again.
 **
@@ -61,6 +62,15 @@ static int plStampAlone(Btree *p, u32 iSalt, const PlHeader *pHdr){
   return rc;
 }
 
+/* The file has just been marked: does this handle go on alone? Not where it could not join later, which it is to hear of now. */
+static int plMarkedAlone(Btree *p){
+  int bAlone;
+  if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return 0;
+  bAlone = plMarked(p->pBt) && !PL_FENCED(p->pBt->pPage1->aData) && !plMayNotJoin(p) && plAlone(p, 0, 0);
+  plBaseEnd(p);
+  return bAlone;
+}
+
 static int plEnable(Vdbe *pVdbe, Btree *p){
   Pager *pPager = p->pBt->pPager;
   const char *zWhy = plUnsuitable(p);
@@ -90,6 +100,7 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   h.marked = 1;
   if( rc==SQLITE_OK ) rc = plStampAlone(p, 0, &h);
   if( rc ) return rc;
+  if( plMarkedAlone(p) ) return SQLITE_OK;
   cookie = plContentCookie(pPager);
   rc = plAttach(p);
   if( rc==SQLITE_OK ) rc = plVersionJoins(p, &cookie);

@@ -38,6 +38,8 @@ pub enum Work {
     QueueReturning,
     /// Opens the database, inserts so many rows in autocommit (reads one if none), closes it.
     Visit(u32),
+    /// Makes a database with a table and so many rows in autocommit, closes it, removes it.
+    Make(u32),
     /// Passes over tables of which so many rows in a hundred are not merged.
     Passes(Pass, u32),
     /// A random select of a million rows that lie in the base, with a large cache and through a map.
@@ -519,7 +521,15 @@ fn visits() -> Vec<Case> {
     };
     // At most 1.3 times stock's time.
     let a_little_slower = 1.0 / 1.3;
+    let make = Load { work: Work::Make(5), ..select_update(1, Begin::Deferred) };
     vec![
+        Case {
+            name: "make",
+            title: "make a database of five rows, remove it",
+            load: make,
+            against: None,
+            requirements: vec![TimesStock(a_little_slower)],
+        },
         visit("open-read", "open, read a row, close; nobody else", 0, Nobody, a_little_slower),
         visit("open-write", "open, write a row, close; nobody else", 1, Nobody, a_little_slower),
         visit("open-read-idle", "open, read a row, close; beside an idle one", 0, Idle, 1.0),

@@ -6,7 +6,7 @@ use super::passer::Passer;
 use super::reader::Reader;
 use super::remover::Remover;
 use super::tpcc::Clerk;
-use super::visitor::Visitor;
+use super::visitor::{Maker, Visitor};
 use super::worker::Worker;
 use super::writer::{Count, Repeated, Settings, Writer};
 use super::ycsb::Client;
@@ -69,7 +69,7 @@ macro_rules! role {
     )* };
 }
 role!(run: Writer, Worker, Passer, Remover, KeyedLoop);
-role!(repeat: Reader, Visitor, Client, Clerk);
+role!(repeat: Reader, Visitor, Maker, Client, Clerk);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
@@ -96,6 +96,7 @@ impl Member {
             (None, Work::Visit(rows)) => {
                 Box::new(Visitor::connect(subject, database, rows, load.synchronous, *seed)?)
             }
+            (None, Work::Make(rows)) => Box::new(Maker::connect(subject, database, rows)?),
             (None, _) => Box::new(Writer::connect(subject, database, load, *seed)?),
         })
     }

@@ -1,4 +1,4 @@
-//! The loop of short sessions: open the database, insert some rows or read one, close it.
+//! The loops of short sessions: open the database, insert some rows or read one, close it; or make one and remove it.
 
 use super::writer::{Count, ROWS, Repeated, Settings, VALUE_BYTES};
 use crate::sqlite::{Connection, Result};
@@ -80,6 +80,47 @@ impl Repeated for Visitor {
 
     fn once(&mut self) -> Result<Option<usize>> {
         self.visit().map(|()| None)
+    }
+}
+
+/// Who makes a database, again and again.
+pub struct Maker {
+    subject: Subject,
+    database: PathBuf,
+    rows: u32,
+    settings: Settings,
+    count: Count,
+}
+
+impl Maker {
+    /// Looks at the settings of who makes one.
+    pub fn connect(subject: &Subject, beside: &Path, rows: u32) -> Result<Self> {
+        let settings = Settings::read(&open(subject, beside, Synchronous::Full)?)?;
+        let database = beside.with_extension("made");
+        Ok(Self { subject: subject.clone(), database, rows, settings, count: Count::default() })
+    }
+
+    /// Settings of its connections.
+    pub fn settings(&self) -> Result<Settings> {
+        Ok(self.settings.clone())
+    }
+}
+
+impl Repeated for Maker {
+    fn count(&mut self) -> &mut Count {
+        &mut self.count
+    }
+
+    fn once(&mut self) -> Result<Option<usize>> {
+        let connection = self.subject.create(&self.database)?;
+        connection.execute("CREATE TABLE made(id INTEGER PRIMARY KEY, val BLOB)")?;
+        for _ in 0..self.rows {
+            connection.execute("INSERT INTO made(val) VALUES(randomblob(400))")?;
+        }
+        assert_eq!(connection.integer("SELECT count(*) FROM made")?, i64::from(self.rows));
+        connection.close()?;
+        std::fs::remove_file(&self.database).expect("all of it is in one file");
+        Ok(None)
     }
 }
 

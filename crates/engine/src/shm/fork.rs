@@ -21,11 +21,18 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
+
+/// Names of the descriptors of whoever looks.
+const OWN_DESCRIPTORS: &str = "/proc/self/fd";
+/// What is said where they have none.
+pub const NO_PROC: &str =
+    "/proc is not mounted here (a container, a chroot?); concurrent mode needs it";
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static OPEN: Open = Open {
@@ -145,12 +152,18 @@ impl LockFile {
         })
     }
 
+    /// False where no file could be opened again.
+    pub fn can_reopen() -> bool {
+        Path::new(OWN_DESCRIPTORS).exists()
+    }
+
     /// Opens the same file again, with a description of its own.
     ///
     /// # Errors
     /// Those of `open`.
     pub fn reopen(&self) -> io::Result<File> {
-        File::options().read(true).write(true).open(format!("/proc/self/fd/{}", self.as_raw_fd()))
+        let name = format!("{OWN_DESCRIPTORS}/{}", self.as_raw_fd());
+        File::options().read(true).write(true).open(name)
     }
 }
 

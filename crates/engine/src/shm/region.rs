@@ -31,7 +31,7 @@ use memmap2::MmapRaw;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::fork::LockFile;
+use super::fork::{LockFile, NO_PROC};
 use super::layout::{
     ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION,
     Layout, MAGIC, RING_BYTES, RING_OFFSET, TOTAL_BYTES, session,
@@ -108,10 +108,9 @@ impl Region {
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
         let shared = file.reopen().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::CantOpen(format!(
-                "cannot map shared memory {}: /proc is not mounted here (a container, a chroot?); concurrent mode needs it",
-                path.display()
-            )),
+            std::io::ErrorKind::NotFound => {
+                Error::CantOpen(format!("cannot map shared memory {}: {NO_PROC}", path.display()))
+            }
             _ => say(&e),
         })?;
         let map =
