@@ -17,7 +17,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::{Base, BaseOpener};
 use crate::database::Database;
@@ -32,7 +32,7 @@ use crate::shm::{locks, process};
 use crate::storage::names::{log_path, shm_path};
 use crate::storage::side;
 use crate::sync::caller;
-use crate::sync::wait::{Patience, Wait};
+use crate::sync::wait::{self, Patience, Wait};
 use crate::txn::Conn;
 
 /// Between two looks at the lifecycle lock, at most.
@@ -148,15 +148,9 @@ fn let_go_of_deleted(path: &Path) -> bool {
 /// Busy when a process has the database open; what opening and unfencing report.
 pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>) -> Result<()> {
     let shm = shm_path(path);
-    let start = Instant::now();
     let is_new = std::fs::symlink_metadata(&shm).is_err();
-    let file = loop {
-        match open_locked(&shm)? {
-            Some(file) => break file,
-            None if start.elapsed() < ACCEPT_PATIENCE => std::thread::sleep(LIFECYCLE_NAP_MAX),
-            None => return Err(being_opened_or_closed(path, start.elapsed())),
-        }
-    };
+    let file = wait::until(ACCEPT_PATIENCE, LIFECYCLE_NAP_MAX, || open_locked(&shm))?
+        .ok_or_else(|| being_opened_or_closed(path, ACCEPT_PATIENCE))?;
     let accepted = accept_locked(path, &file, open);
     if accepted.is_err() && is_new {
         // Left behind, one that its owner may not use would keep him out.
@@ -324,16 +318,9 @@ pub(crate) fn close(db: &Database) {
 
 /// Closing has no busy timeout: a process that is stopped while it opens is not waited for. False without the lock.
 fn lock_lifecycle(db: &Database) -> bool {
-    let start = Instant::now();
-    loop {
-        match locks::try_lock(db.region().file(), LIFECYCLE_LOCK) {
-            Ok(true) => return true,
-            Ok(false) if start.elapsed() < CLOSE_PATIENCE => {
-                std::thread::sleep(LIFECYCLE_NAP_MAX);
-            }
-            _ => return false,
-        }
-    }
+    let file = db.region().file();
+    let ask = || locks::try_lock(file, LIFECYCLE_LOCK).map(|locked| locked.then_some(()));
+    matches!(wait::until(CLOSE_PATIENCE, LIFECYCLE_NAP_MAX, ask), Ok(Some(())))
 }
 
 /// Brings everything to rest. Without the log, if that is lost: then from memory alone (restore.rs).

@@ -65,7 +65,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::{Base, BaseHeader, Checkpoint};
 use crate::crash_point;
@@ -90,6 +90,7 @@ use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
 use crate::storage::{FileIdentity, Storage as _, side};
 use crate::sync::clock::unix_ms;
+use crate::sync::wait;
 
 pub mod moment;
 pub(crate) mod restore;
@@ -296,16 +297,8 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
 
 /// Asks whether a lock is free until it is, or has been taken for longer than by a process that dies.
 fn outlasts_deaths(mut is_free: impl FnMut() -> std::io::Result<bool>) -> std::io::Result<bool> {
-    let start = Instant::now();
-    loop {
-        if is_free()? {
-            return Ok(true);
-        }
-        if start.elapsed() >= DEATH_MAX {
-            return Ok(false);
-        }
-        std::thread::sleep(DEATH_NAP);
-    }
+    let ask = || is_free().map(|free| free.then_some(()));
+    wait::until(DEATH_MAX, DEATH_NAP, ask).map(|free| free.is_some())
 }
 
 /// Fails if processes use a log beside a base that needs none: theirs is the database file that stood here before.

@@ -30,6 +30,25 @@ impl Wait<'_> {
     }
 }
 
+/// Asks until there is an answer, every `nap`, for `longest` at most: for what ends soon by itself, and whose wait nobody says the length of.
+///
+/// # Errors
+/// Those of `ask`.
+pub(crate) fn until<T, E>(
+    longest: Duration,
+    nap: Duration,
+    mut ask: impl FnMut() -> std::result::Result<Option<T>, E>,
+) -> std::result::Result<Option<T>, E> {
+    let start = Instant::now();
+    loop {
+        let answer = ask()?;
+        if answer.is_some() || start.elapsed() >= longest {
+            return Ok(answer);
+        }
+        std::thread::sleep(nap);
+    }
+}
+
 /// A wait that has begun: how long it has lasted, and whether its caller wants to go on.
 pub(crate) struct Patience<'a, 'w> {
     wait: &'a mut Wait<'w>,
