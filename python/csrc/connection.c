@@ -109,6 +109,8 @@ static void close_now(Connection *c){
     if( child->raw ) raw_close(child->kind, child->raw);
     child->raw = NULL;
   }
+  /* The mark of an interrupt is there until a statement begins, and would keep the last close from bringing the WAL into the file. */
+  if( sqlite3_is_interrupted(db) ) (void)sqlite3_exec(db, "SELECT 1", NULL, NULL, NULL);
   sqlite3_close_v2(db);
   Py_END_ALLOW_THREADS
   close_graves(c);

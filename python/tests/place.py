@@ -24,6 +24,12 @@ class Case(unittest.TestCase):
         self.addCleanup(db.close)
         return db
 
+    def joined(self, **named):
+        """A database whose connection is not alone: that takes more descriptors, and others are seen to wait for it."""
+        db = self.open(**named)
+        list(db.execute("SELECT * FROM plait_status"))
+        return db
+
     def beside(self):
         """The files beside the database."""
         return sorted(set(os.listdir(self.folder)) - {"app.db"})

@@ -81,7 +81,7 @@ class Durable(Case):
     @staticmethod
     def watching(loop, db):
         durable = db._mine().durable
-        return durable is not None and (durable._loops or durable._waiting)
+        return durable is not None and (durable._watching or durable._waiting)
 
     def test_one_who_is_cancelled_is_not_in_the_way_of_the_others(self):
         db = self.open()
@@ -142,6 +142,43 @@ class Durable(Case):
         left.close()
         asyncio.run(asyncio.wait_for(write(), 60))
         gc.collect()
+
+    def test_who_leaves_concurrent_mode_and_comes_back_can_wait_again_and_who_waited_meanwhile_is_told(self):
+        db = self.open()
+        map = db.map("m")
+
+        def leave_and_come_back():
+            for mode in ("delete", "concurrent"):
+                list(db.execute(f"PRAGMA journal_mode={mode}"))
+
+        async def main():
+            for i in range(3):
+                map["a"] = i
+                await asyncio.wait_for(db.durable(), 60)
+                leave_and_come_back()
+            map["a"] = 3
+            waiting = asyncio.ensure_future(self.never(db))
+            await asyncio.sleep(0)
+            leave_and_come_back()
+            with self.assertRaises(plait.Error):
+                await asyncio.wait_for(waiting, 60)
+            map["a"] = 4
+            await asyncio.wait_for(db.durable(), 60)
+            self.assertTrue(db.wait(timeout=0))
+
+        asyncio.run(main())
+
+    def test_a_time_to_wait_is_a_number(self):
+        db = self.open()
+        db.map("m")["a"] = 1
+        self.assertTrue(db.wait(timeout=float("inf")))
+        self.assertTrue(db.wait(timeout=2**70))
+        self.assertIsInstance(db.wait(timeout=-1), bool)
+        for wrong, kind in (("5", TypeError), (b"", TypeError), ([], TypeError), (float("nan"), ValueError)):
+            with self.assertRaises(kind):
+                db.wait(timeout=wrong)
+            with self.assertRaises(kind):
+                self.open(timeout=wrong)
 
     def test_loops_of_several_threads_wait_side_by_side(self):
         db = self.open()

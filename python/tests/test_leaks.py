@@ -32,7 +32,7 @@ class Leaks(Case):
         self.assertLessEqual(len(os.listdir("/proc/self/fd")), descriptors)
 
     def test_of_operations_on_a_map(self):
-        db = self.open(synchronous="off")
+        db = self.joined(synchronous="off")
         json, map = db.map("j", value="json"), db.map("m")
 
         def work():
@@ -53,7 +53,7 @@ class Leaks(Case):
         self.again(work)
 
     def test_of_what_fails(self):
-        db = self.open(synchronous="off")
+        db = self.joined(synchronous="off")
         map = db.map("m")
         map["a"] = "text"
 
@@ -73,7 +73,7 @@ class Leaks(Case):
         self.again(work)
 
     def test_of_statements_and_transactions(self):
-        db = self.open(synchronous="off")
+        db = self.joined(synchronous="off")
         db.execute("CREATE TABLE t(a)")
         count = iter(range(10**9))
 
@@ -101,7 +101,7 @@ class Leaks(Case):
         self.again(work, rounds=30)
 
     def test_large_values_are_let_go_of(self):
-        db = self.open(synchronous="off")
+        db = self.joined(synchronous="off")
         map = db.map("m", value=bytes)
         value = bytes(4_000_000)
         for _ in range(10):

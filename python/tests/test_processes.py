@@ -256,7 +256,7 @@ class Processes(Case):
             db.close()
 
     def test_ctrl_c_ends_a_wait_with_keyboard_interrupt(self):
-        db = self.open()
+        db = self.joined()
         db.map("m")
         program = """
             import sys, plait
@@ -314,7 +314,7 @@ class Processes(Case):
                 self.assertEqual(self.ends_well(process), "interrupted\n")
 
     def test_a_signal_whose_handler_lets_the_program_go_on_lets_the_wait_go_on(self):
-        db = self.open()
+        db = self.joined()
         map = db.map("m")
         program = """
             import signal, sys, plait

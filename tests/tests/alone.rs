@@ -449,6 +449,15 @@ fn who_wants_to_write_beside_a_lone_writer_waits_for_its_busy_timeout_once() {
             "{sql}: {waited:?}"
         );
     }
+    // Without a timeout not at all: the shortest of some tries, however busy the machine is.
+    let second = fixture.open();
+    second.busy_timeout(Duration::ZERO).expect("none");
+    let tried = |_| {
+        let begun = Instant::now();
+        second.execute(INSERT).expect_err("the other one holds the lock");
+        begun.elapsed()
+    };
+    assert!((0..20).map(tried).min() < Some(Duration::from_millis(50)));
     lone.execute("COMMIT").expect("it commits");
     assert_eq!(rows(&lone), 501);
 }

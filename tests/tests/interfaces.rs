@@ -413,6 +413,27 @@ fn a_commit_hook_can_refuse_a_commit() {
     is_the_same(&fixture.open());
 }
 
+/// As in stock, also through a handle that has not looked at the file.
+#[test]
+fn a_backup_asks_no_commit_hook_of_its_destination() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let source = subject.library().open(fixture.path("source.db")).expect("it opens");
+        source.execute("CREATE TABLE s(x); INSERT INTO s VALUES(1)").expect("a source");
+        let other = fixture.open();
+        assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(500));
+        for round in 1..=2 {
+            let destination = fixture.open();
+            destination.commit_hook(|| false);
+            source.backup_to(&destination).expect("a copy");
+            source.execute("INSERT INTO s VALUES(2)").expect("a row");
+            source.backup_to(&destination).expect("another one");
+            assert_eq!(destination.integer("SELECT count(*) FROM s"), Ok(1 + round));
+        }
+        assert_eq!(other.integer("SELECT count(*) FROM s"), Ok(3));
+    }
+}
+
 #[test]
 fn a_changeset_of_a_concurrent_database_applies_to_a_stock_one() {
     let (fixture, connection) = half_merged();

@@ -1,6 +1,6 @@
 //! Keys and values of the key-value API at their edges: which keys are one, and which are too long.
 
-use plait_tests::sqlite::{Connection, MISUSE, Map, create};
+use plait_tests::sqlite::{Connection, INTERRUPT, Item, MISUSE, Map, create};
 use plait_tests::subject::{Fixture, opened};
 use plait_tests::value::Value;
 use std::sync::{Arc, Mutex};
@@ -71,13 +71,9 @@ fn the_later_of_two_loaded_keys_wins_whatever_makes_them_one() {
         .chain([12.0, 7.5].map(Value::Real))
         .chain(texts(&["12", " 12.0", "7.5", "1.2e1", "9223372036854775807"]))
         .collect();
-    for column in ["INT", "NUMERIC", "TEXT", "BLOB"] {
+    for column in ["INT", "NUMERIC", "REAL", "TEXT", "BLOB"] {
         the_later_wins("UTF-8", column, &numbers);
     }
-    // An integer that is no double is not found where it was stored as one, as in SQL.
-    let doubles: Vec<Value> =
-        numbers.iter().filter(|key| **key != Value::Integer(i64::MAX)).cloned().collect();
-    the_later_wins("UTF-8", "REAL", &doubles);
     let whole: Vec<Value> = numbers
         .iter()
         .filter(|key| !matches!(key, Value::Real(r) if r.fract() != 0.0))
@@ -92,6 +88,78 @@ fn the_later_of_two_loaded_keys_wins_whatever_makes_them_one() {
         }
         the_later_wins(encoding, "TEXT", &numbers);
     }
+}
+
+/// As with ON CONFLICT DO UPDATE what makes a row meets the one that is stored under the number next to its key; what only looks for a
+/// row does not find it, as WHERE does not.
+#[test]
+fn an_integer_that_is_no_double_meets_the_row_of_the_one_next_to_it() {
+    let (stored, next) = (Value::Integer(1 << 53), Value::Integer((1 << 53) + 1));
+    for after in ["", " WITHOUT ROWID"] {
+        let sql = format!("CREATE TABLE t(k REAL PRIMARY KEY, v){after}");
+        let Some((_fixture, db)) = with(&sql) else { return };
+        let map = db.open_map("t", 0).expect("a map");
+        let value = || db.integer("SELECT v FROM t");
+        map.put(&stored, &Value::Integer(1)).expect("a put");
+        assert_eq!(map.get(&next), Ok(None));
+        assert_eq!(db.integer("SELECT count(*) FROM t WHERE k=9007199254740993"), Ok(0));
+        assert_eq!(map.delete(&next), Ok(false));
+        assert_eq!(map.update(&next, &Value::Integer(2)), Ok(false));
+        map.put(&next, &Value::Integer(3)).expect("a put");
+        assert_eq!(value(), Ok(3));
+        assert_eq!(map.insert(&next, &Value::Integer(4)), Ok(false));
+        assert_eq!(map.add(&next, 5), Ok(8));
+        assert_eq!(map.swap(&next, Some(&Value::Integer(8)), Some(&Value::Integer(9))), Ok(true));
+        assert_eq!(map.batch(&[Item::Put(next.clone(), Value::Integer(10))]), Ok(None));
+        assert_eq!(map.batch(&[Item::Add(next.clone(), 1)]), Ok(None));
+        assert_eq!(value(), Ok(11));
+        map.put(&next, &Value::Blob(vec![1])).expect("a put");
+        assert_eq!(map.append(&next, &Value::Blob(vec![2])), Ok(2));
+        assert_eq!(db.integer("SELECT count(*) FROM t"), Ok(1));
+    }
+}
+
+/// The handler is asked after every instruction, and once more when all is done.
+#[test]
+fn a_write_that_its_progress_handler_ends_has_changed_nothing() {
+    let mut refused = 0;
+    for table in
+        ["k INTEGER PRIMARY KEY, v", "k INT PRIMARY KEY, v", "k INTEGER PRIMARY KEY, v CHECK(v>0)"]
+    {
+        let Some((_fixture, db)) = with(&format!("CREATE TABLE t({table})")) else { return };
+        let map = db.open_map("t", 0).expect("a map");
+        let key = Value::Integer(1);
+        map.put(&key, &Value::Integer(1)).expect("a put");
+        let mut added = 0;
+        for calls in 1.. {
+            let mut left = calls;
+            db.progress_handler(Some(move || {
+                left -= 1;
+                left > 0
+            }));
+            let outcome = map.add(&key, 1);
+            db.progress_handler(None::<fn() -> bool>);
+            match outcome {
+                Ok(sum) => {
+                    added += 1;
+                    assert_eq!(sum, 1 + added, "{table}");
+                    if added > 3 {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error.code, INTERRUPT, "{table}: {error}");
+                }
+            }
+            assert_eq!(
+                map.get(&key),
+                Ok(Some(Value::Integer(1 + added))),
+                "{table}, {calls} calls"
+            );
+        }
+    }
+    assert!(refused > 0, "it was never asked in time");
 }
 
 #[test]

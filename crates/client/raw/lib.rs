@@ -171,6 +171,7 @@ functions! {
     free = sqlite3_free: fn(*mut c_void);
     vfs_find = sqlite3_vfs_find: fn(*const c_char) -> *mut RawVfs;
     vfs_register = sqlite3_vfs_register: fn(*mut RawVfs, c_int) -> c_int;
+    progress_handler = sqlite3_progress_handler: fn(*mut RawDb, c_int, Option<CommitFn>, *mut c_void);
     set_authorizer = sqlite3_set_authorizer: fn(*mut RawDb, Option<AuthorizerFn>, *mut c_void) -> c_int;
     commit_hook = sqlite3_commit_hook: fn(*mut RawDb, Option<CommitFn>, *mut c_void) -> *mut c_void;
     rollback_hook = sqlite3_rollback_hook: fn(*mut RawDb, Option<RollbackFn>, *mut c_void) -> *mut c_void;

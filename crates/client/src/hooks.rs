@@ -1,4 +1,4 @@
-//! Callbacks: busy handler, authorizer, commit, rollback, update, pre-update and WAL hooks, and collations.
+//! Callbacks: busy and progress handler, authorizer, commit, rollback, update, pre-update and WAL hooks, and collations.
 
 use crate::api::{MoreFunctions, RawDb, RawValue};
 use crate::connection::Connection;
@@ -73,6 +73,7 @@ type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 #[allow(clippy::box_collection, clippy::redundant_allocation)]
 pub(crate) struct Hooks {
     busy: Option<Box<BusyHandler>>,
+    progress: Option<Box<CommitHook>>,
     authorizer: Option<Box<Authorizer>>,
     commit: Option<Box<CommitHook>>,
     rollback: Option<Box<RollbackHook>>,
@@ -289,6 +290,18 @@ impl Connection {
             unsafe { (self.functions().busy_handler)(self.inner.raw, Some(call_busy), context) };
         hooks.busy = slot;
         self.check(code, "busy_handler")
+    }
+
+    /// Sets the progress handler, asked after each instruction; false interrupts. `None` takes it away.
+    pub fn progress_handler<F: FnMut() -> bool + Send + 'static>(&self, handler: Option<F>) {
+        let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
+        let mut slot: Option<Box<CommitHook>> =
+            handler.map(|handler| -> Box<CommitHook> { Box::new(Box::new(handler)) });
+        let context = context_of(&mut slot);
+        let call = slot.as_ref().map(|_| call_commit as _);
+        // SAFETY: the context is of the type that `call_commit` expects and lives until it is replaced below.
+        unsafe { (self.more().progress_handler)(self.inner.raw, 1, call, context) };
+        hooks.progress = slot;
     }
 
     /// Sets the authorizer: it gets an action and what SQLite says of it, and answers with a code.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
@@ -72,6 +73,8 @@ pub trait Base: Send {
     }
     /// Starts a write transaction at the newest state.
     fn begin(&mut self) -> Result<()>;
+    /// Waits no longer for locks of the file; `None`: as long as at first, a tenth of a second.
+    fn wait_at_most(&mut self, _longest: Option<Duration>) {}
     /// Inserts or replaces an entry.
     fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
     /// Deletes an entry; `rec` is the deleted record of an index. Absent is fine (S5).

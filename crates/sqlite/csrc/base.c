@@ -149,6 +149,10 @@ static void plBaseEndWrite(PlBase *pBase){
   pBase->bMerged = 0;
 }
 
+static void plBaseWaitAtMost(void *p, int ms){
+  sqlite3_busy_timeout(((PlBase*)p)->db, ms<0 ? PL_BASE_BUSY_MS : ms);
+}
+
 static int plBaseBeginWrite(void *p){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
@@ -363,7 +367,8 @@ static int plBaseHasUnseen(void *p, int *pbUnseen){
 
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
-  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseRaiseFence, plBaseCheckpoint
+  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
+  plBaseRaiseFence, plBaseCheckpoint
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

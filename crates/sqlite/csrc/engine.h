@@ -71,6 +71,7 @@ typedef struct PlBaseOps {
   int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
   void (*xRollback)(void *pBase);
   int  (*xHasUnseen)(void *pBase, int *pbUnseen);    /* does the WAL hold a whole transaction that its index does not show? */
+  void (*xWaitAtMost)(void *pBase, int ms);          /* for locks of the file; negative: as at first */
   int  (*xRaiseFence)(void *pBase);                  /* bytes 18 and 19 of the database file itself become 3, on disk */
   /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);

@@ -141,6 +141,7 @@ struct PlOp {
   PlProg *g;
   sqlite3 *db;
   const plait_value *pKey, *pValue, *pExpect;
+  plait_value stored;    /* what pKey is, if it is another one than the caller's: see plStoredKey() */
   const plait_range *pRange;
   plait_value *pKeyOut, *pValueOut;
   void *pArg;
@@ -370,7 +371,7 @@ static int plMapBeside(PlProg *g){
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
   int bBeside = eKind==PLP_WRITE && pOp->bShort;
-  i64 iRowid;
+  i64 iRowid, nChanged;
   int nTry, rc;
   if( m->bBusy ) return plMapBusy(m);
   if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
@@ -397,6 +398,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     if( eKind==PLP_WRITE ) g->v->usesStmtJournal = pOp->bJournal || !g->s.bDirect || m->db->xPreUpdateCallback;
     bBeside = bBeside && plMapBeside(g);
     iRowid = m->db->lastRowid;
+    nChanged = m->db->nTotalChange;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
     if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, iRowid, &g->v->rc) ){
       /* Once, and no try of those that a schema has (S2). */
@@ -405,6 +407,8 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
       (void)sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
     }else{
+      /* A progress handler is asked once more when all is done, and can undo nothing then. */
+      if( g->v->rc==SQLITE_INTERRUPT && m->db->nTotalChange!=nChanged ) g->v->rc = SQLITE_OK;
       rc = sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
       if( rc!=SQLITE_SCHEMA ) break;

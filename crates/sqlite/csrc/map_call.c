@@ -18,6 +18,21 @@ static int plDoGet(PlOp *pOp, int *pNext){
   return plAnswerValue(pOp, &pOp->g->pMap->holdValue, 0, pOp->pValueOut);
 }
 
+/* The key by which a row would be stored. A column of type REAL turns an integer into the number next to it, which no comparison does. */
+static int plStoredKey(PlOp *pOp, PlKey *k, const plait_value **ppKey, plait_value *pStored){
+  int rc = plKeySet(pOp, k, *ppKey);
+  if( rc || pOp->g->s.affKey!=SQLITE_AFF_REAL || (k->m.flags & (MEM_Int|MEM_IntReal))==0 ) return rc;
+  *pStored = plait_real((double)k->m.u.i);
+  *ppKey = pStored;
+  return plKeySet(pOp, k, pStored);
+}
+
+/* The same for what may make the row. */
+static int plLookUpStored(PlOp *pOp, int *pRes){
+  int rc = plStoredKey(pOp, &pOp->key, &pOp->pKey, &pOp->stored);
+  return rc ? rc : plFind(pOp, &pOp->key, pRes);
+}
+
 /* PLAIT_NONE for pValue deletes. */
 static int plStore(PlOp *pOp, int res, const plait_value *pValue, int *pNext){
   int rc = SQLITE_OK;
@@ -33,7 +48,7 @@ static int plStore(PlOp *pOp, int res, const plait_value *pValue, int *pNext){
 #define PLW_THERE  2
 
 static int plDoWrite(PlOp *pOp, int *pNext){
-  int res, rc = plLookUp(pOp, pOp->pKey, &res);
+  int res, rc = pOp->eMode==PLW_THERE ? plLookUp(pOp, pOp->pKey, &res) : plLookUpStored(pOp, &res);
   pOp->bDone = 0;
   if( rc || (pOp->eMode==PLW_ABSENT && res==0) || (pOp->eMode==PLW_THERE && res!=0) ) return rc;
   return plStore(pOp, res, pOp->pValue, pNext);
@@ -62,7 +77,7 @@ static int plHolds(PlOp *pOp, int res, const plait_value *pExpect, int *pbHolds)
 
 static int plDoSwap(PlOp *pOp, int *pNext){
   int res, bHolds = 0;
-  int rc = plLookUp(pOp, pOp->pKey, &res);
+  int rc = pOp->pValue->type==PLAIT_NONE ? plLookUp(pOp, pOp->pKey, &res) : plLookUpStored(pOp, &res);
   pOp->bDone = 0;
   if( rc==SQLITE_OK ) rc = plHolds(pOp, res, pOp->pExpect, &bHolds);
   if( rc || !bHolds ) return rc;
@@ -83,7 +98,7 @@ static int plStoreForSure(PlOp *pOp, int res, const plait_value *pValue, int *pN
 static int plAddTo(PlOp *pOp, i64 iDelta, i64 *piSum, int *pNext){
   Mem hold, v;
   plait_value sum = plait_int(0);
-  int res, rc = plLookUp(pOp, pOp->pKey, &res);
+  int res, rc = plLookUpStored(pOp, &res);
   if( rc==SQLITE_OK && res==0 ){
     sqlite3VdbeMemInit(&hold, pOp->db, MEM_Null);
     rc = plValueHere(pOp, &hold, &v);
@@ -120,7 +135,7 @@ static int plDoAppend(PlOp *pOp, int *pNext){
   plait_map *m = pOp->g->pMap;
   plait_value old, sum = *pOp->pValue;
   Mem v;
-  int res, rc = plLookUp(pOp, pOp->pKey, &res);
+  int res, rc = plLookUpStored(pOp, &res);
   if( rc==SQLITE_OK && res==0 ){
     rc = plValueHere(pOp, &m->holdValue, &v);
     if( rc==SQLITE_OK ) rc = plAnswer(pOp, &v, &m->holdValue, 0, &old);
@@ -373,7 +388,7 @@ static int plDoBatch(PlOp *pOp, int *pNext){
     if( p->op==PLAIT_BATCH_ADD ){
       rc = plAddTo(pOp, p->value.integer, &iSum, pNext);
     }else if( p->op!=PLAIT_BATCH_EXPECT ){
-      rc = plLookUp(pOp, &p->key, &res);
+      rc = p->op==PLAIT_BATCH_DELETE ? plLookUp(pOp, pOp->pKey, &res) : plLookUpStored(pOp, &res);
       if( rc==SQLITE_OK ) rc = plStore(pOp, res, p->op==PLAIT_BATCH_DELETE ? &none : &p->value, pNext);
     }
     if( rc || *pNext!=PLM_DONE ) return rc;

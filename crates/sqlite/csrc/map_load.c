@@ -110,7 +110,11 @@ static int plLoadKeep(PlOp *pOp, PlLoad *p, const plait_value *pKey, const plait
   memset(pRow, 0, sizeof(*pRow));
   rc = plLoadCopy(&pRow->key, pKey);
   if( rc==SQLITE_OK ) rc = plLoadCopy(&pRow->value, pValue);
-  if( rc==SQLITE_OK ) rc = plKeySet(pOp, &pRow->place, &pRow->key);
+  if( rc==SQLITE_OK ){
+    const plait_value *pPlace = &pRow->key;
+    plait_value stored;
+    rc = plStoredKey(pOp, &pRow->place, &pPlace, &stored);
+  }
   p->nByte += pKey->size + pValue->size + (i64)sizeof(*pRow);
   return rc;
 }
@@ -135,8 +139,9 @@ static int plLoadGather(PlOp *pOp, PlLoad *p){
 }
 
 static int plLoadPut(PlOp *pOp, const plait_value *pKey, const plait_value *pValue, int *pNext){
-  int res, rc = plLookUp(pOp, pKey, &res);
+  int res, rc;
   pOp->pKey = pKey;
+  rc = plLookUpStored(pOp, &res);
   return rc ? rc : plStore(pOp, res, pValue, pNext);
 }
 

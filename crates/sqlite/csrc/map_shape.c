@@ -17,6 +17,11 @@ static Index *plPrimaryKey(Table *pTab){
   return p;
 }
 
+static const char *plCollationOf(Column *pCol){
+  const char *z = sqlite3ColumnColl(pCol);
+  return z ? z : sqlite3StrBINARY;
+}
+
 /* The number of the column that is not the key, or -1 if there is not exactly one. */
 static int plValueColumn(Table *pTab, int iKey){
   int i, iValue = -1;
@@ -64,7 +69,9 @@ static void plShapeOf(Parse *pParse, plait_map *m, Table *pTab, PlShape *s, Inde
   }else{
     if( iKey<0 ) iKey = pPk->aiColumn[0];
     iValue = plValueColumn(pTab, iKey);
-    if( iValue<0 ) zWhy = "besides its key it must have exactly one column that is not generated";
+    if( pPk && pTab->iPKey<0 && sqlite3StrICmp(pPk->azColl[0], plCollationOf(&pTab->aCol[iKey]))!=0 ){
+      zWhy = "its primary key compares by another collation than its column";
+    }else if( iValue<0 ) zWhy = "besides its key it must have exactly one column that is not generated";
     else if( pTab->aCol[iKey].colFlags & COLFLAG_GENERATED ) zWhy = "its key is generated";
   }
   if( zWhy ) goto refuse;

@@ -93,6 +93,11 @@ def _again(e, text):
     return other
 
 
+def _milliseconds(seconds):
+    """As the library takes them. None: as good as without end."""
+    return 0x7FFFFFFF if seconds is None else int(min(max(seconds, 0) * 1000, 0x7FFFFFFF))
+
+
 class Database:
     """A database; open() makes it. Any thread may use it."""
 
@@ -108,7 +113,7 @@ class Database:
         # Threads open it later, perhaps from another directory.
         self._path = name if self._private or uri and name.startswith(b"file:") else os.path.abspath(name)
         self._flags = _FLAGS[flag] | (_URI if uri else 0)
-        self._timeout = 0x7FFFFFFF / 1000 if timeout is None else min(max(timeout, 0), 0x7FFFFFFF / 1000)
+        self._timeout = _milliseconds(timeout) / 1000
         self._pragmas = f"PRAGMA synchronous={synchronous}; PRAGMA cache_size={-1024 * int(cache_mib)}"
         self._pid = os.getpid()
         self._owner = threading.get_ident()
@@ -403,7 +408,7 @@ class Database:
         conn = self._mine().conn
         if ticket is None:
             ticket = self.ticket()
-        return self._of_tickets(conn.wait, ticket, -1 if timeout is None else min(max(int(timeout * 1000), 0), 0x7FFFFFFF))
+        return self._of_tickets(conn.wait, ticket, -1 if timeout is None else _milliseconds(timeout))
 
     async def durable(self, ticket=None):
         """Waits in asyncio's way until a commit, by default the last one of this thread, is on disk. Error: the log has failed."""

@@ -1,7 +1,7 @@
 """Waiting for the disk in an event loop: `await db.durable()`.
 
 One for each connection, made when it first has to wait. The library's thread syncs what is committed and makes an eventfd readable; whichever loop
-of this thread sees that first answers all whose commits are on disk. A loop watches the descriptor while somebody waits in it.
+of this thread sees that first answers all whose commits are on disk. A loop watches a descriptor of its own while somebody waits in it.
 """
 
 import asyncio
@@ -19,27 +19,40 @@ def _finish(future, error):
         future.set_exception(error)
 
 
+def _closed():
+    return _plait.Error("the database was closed before the commit was known to be on disk")
+
+
 class Durable:
     def __init__(self, conn):
         self._conn = conn
-        self._fd = conn.notify_fd()
+        self._is_closed = False
         self._waiting = []  # (ticket, loop, future)
-        self._loops = set()
+        self._watching = {}  # loop: descriptor
 
     async def wait(self, ticket):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        if loop not in self._loops:
-            loop.add_reader(self._fd, self._look)
-            self._loops.add(loop)
+        if all(other is not loop for _, other, _ in self._waiting):
+            self._watch(loop)
         self._waiting.append((ticket, loop, future))
+        if self._is_closed:
+            raise _closed()
         # It may have come before the loop was watching.
-        self._look()
+        self._look(self._watching.get(loop, -1))
         await future
 
-    def _look(self):
+    def _watch(self, loop):
+        """By a new descriptor: an old one is dead if the database has left concurrent mode and come back."""
+        if loop in self._watching:
+            _forget(loop, self._watching.pop(loop))
+        fd = self._conn.notify_fd()
+        loop.add_reader(fd, self._look, fd)
+        self._watching[loop] = fd
+
+    def _look(self, fd):
         try:
-            os.read(self._fd, 8)
+            os.read(fd, 8)
         except OSError:
             pass  # nothing new, or another thread closes the database
         error, durable = None, 0
@@ -68,34 +81,27 @@ class Durable:
 
     def _stop_watching(self, still_needed):
         running = asyncio._get_running_loop()
-        for loop in self._loops - still_needed:
-            if loop.is_closed():
-                self._loops.discard(loop)
-            elif loop is running:
-                loop.remove_reader(self._fd)
-                self._loops.discard(loop)
+        for loop in list(self._watching):
+            if loop not in still_needed and (loop is running or loop.is_closed()):
+                _forget(loop, self._watching.pop(loop))
 
     def close(self):
         """Whoever waits gets an error. From any thread."""
-        error = _plait.Error("the database was closed before the commit was known to be on disk")
+        self._is_closed = True
+        error = _closed()
         waiting, self._waiting = self._waiting, []
         for _, loop, future in waiting:
             self._answer(loop, future, error)
-        fd, self._fd = self._fd, -1
-        if fd < 0:
-            return
-        watching = [loop for loop in self._loops if not loop.is_closed()]
-        self._loops = set()
-        for loop in watching:
-            loop.call_soon_threadsafe(_forget, loop, fd, watching)
-        if not watching:
-            os.close(fd)
+        watching, self._watching = self._watching, {}
+        for loop, fd in watching.items():
+            if loop.is_closed():
+                _forget(loop, fd)
+            else:
+                loop.call_soon_threadsafe(_forget, loop, fd)
 
 
-def _forget(loop, fd, watching):
-    """The number may be somebody else's once it is closed: no loop may watch it by then."""
-    loop.remove_reader(fd)
-    watching.remove(loop)
-    watching[:] = [other for other in watching if not other.is_closed()]
-    if not watching:
-        os.close(fd)
+def _forget(loop, fd):
+    """The number may be somebody else's once it is closed: the loop may not watch it by then."""
+    if not loop.is_closed():
+        loop.remove_reader(fd)
+    os.close(fd)

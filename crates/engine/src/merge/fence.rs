@@ -1,6 +1,7 @@
 //! The fence (F2): raised before the first commit of a session, taken down before the base leaves concurrent mode.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use crate::base::{BaseHeader, Checkpoint};
 use crate::crash_point;
@@ -12,8 +13,12 @@ use crate::session;
 use crate::shm::layout::fence;
 use crate::sync::wait::{Patience, Wait};
 
+/// Longest wait for the base's WAL before the caller is asked whether it wants to go on.
+const BASE_WAIT: Duration = Duration::from_millis(100);
+
 impl MergeRight<'_> {
-    fn raise_fence(&self) -> Result<()> {
+    /// `longest`: how long it waits for who writes to the base.
+    fn raise_fence(&self, longest: Duration) -> Result<()> {
         let c = self.db.control();
         if c.fence.load(Relaxed) == fence::FENCED {
             return Ok(());
@@ -28,13 +33,16 @@ impl MergeRight<'_> {
         self.db.create_log()?;
         crash_point!("fence.log_created");
         let raised = self.db.with_base(|base| {
-            session::in_transaction(base, |base| {
+            base.wait_at_most(Some(longest));
+            let raised = session::in_transaction(base, |base| {
                 let before = base.header()?;
                 self.db.refuse_other_session(&before)?;
                 let stamped = BaseHeader { marked: true, fenced: true, ..before };
                 base.stamp(&BaseHeader { salt: c.salt.load(Relaxed), ..stamped })?;
                 Ok((before, stamped))
-            })
+            });
+            base.wait_at_most(None);
+            raised
         });
         if raised.is_err() && self.db.with_base(session::bury_unseen).is_err() {
             self.leave_behind();
@@ -60,7 +68,8 @@ impl Database {
             return Ok(());
         }
         self.while_base_is_busy(&mut Patience::new(wait), |patience| {
-            self.own_merge_patiently(slot, patience)?.raise_fence()
+            let right = self.own_merge_patiently(slot, patience)?;
+            right.raise_fence(patience.left().min(BASE_WAIT))
         })
     }
 

@@ -121,6 +121,14 @@ impl<'a, 'w> Patience<'a, 'w> {
         self.start.elapsed()
     }
 
+    /// For how long it may sleep now. A custom busy handler sleeps by itself.
+    pub(crate) fn left(&self) -> Duration {
+        match self.wait.busy {
+            Some(_) => BESIDE_HANDLER,
+            None => self.timeout().saturating_sub(self.start.elapsed()),
+        }
+    }
+
     /// Sleeps for `nap` at most, where nobody gives a sign.
     ///
     /// # Errors
@@ -129,16 +137,12 @@ impl<'a, 'w> Patience<'a, 'w> {
         self.sleep(&AtomicU32::new(0), 0, nap)
     }
 
-    /// Sleeps until `word` is no longer `seen`, and for `nap` at most. A custom busy handler sleeps by itself.
+    /// Sleeps until `word` is no longer `seen`, and for `nap` at most.
     ///
     /// # Errors
     /// Interrupted.
     pub(crate) fn sleep(&mut self, word: &AtomicU32, seen: u32, nap: Duration) -> Result<()> {
-        let left = match self.wait.busy {
-            Some(_) => BESIDE_HANDLER,
-            None => self.timeout().saturating_sub(self.start.elapsed()),
-        };
-        futex::wait(word, seen, Some(left.min(nap)));
+        futex::wait(word, seen, Some(self.left().min(nap)));
         if (self.wait.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
     }
 

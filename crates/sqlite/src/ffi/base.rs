@@ -5,6 +5,7 @@ use std::os::raw::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::error::{Error, Result};
@@ -177,6 +178,12 @@ impl Base for CBase {
         let code = unsafe { (self.ops.x_has_unseen)(self.handle, &raw mut is_unseen) };
         self.check(code, "look into the WAL of")?;
         Ok(is_unseen != 0)
+    }
+
+    fn wait_at_most(&mut self, longest: Option<Duration>) {
+        let ms = longest.map_or(-1, |longest| longest.as_millis().try_into().unwrap_or(c_int::MAX));
+        // SAFETY: the handle is open, and this thread has it.
+        unsafe { (self.ops.x_wait_at_most)(self.handle, ms) }
     }
 
     fn raise_fence(&mut self) -> Result<()> {
