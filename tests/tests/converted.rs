@@ -1,7 +1,8 @@
 //! Who brings a file into concurrent mode that nobody else has open goes on alone, as who opens a resting one.
 
-use plait_tests::os;
-use plait_tests::sqlite::Connection;
+use plait_tests::actor::Actor;
+use plait_tests::os::{self, Limited};
+use plait_tests::sqlite::{CANTOPEN, Connection};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 
 const TABLE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT)";
@@ -90,6 +91,34 @@ fn who_comes_then_begins_it_with_them() {
         second.close().expect("it closes");
         is_plain_at_rest(&fixture, 5);
     }
+}
+
+/// Where no session can be had the file stays what it is, and a program that asks for WAL gets that.
+#[test]
+fn where_nobody_could_join_a_file_is_not_brought_into_the_mode() {
+    os::allow_alone();
+    let Some(subject) = real_plait("conversion") else { return };
+    let fixture = Fixture::empty(subject.clone());
+    let environment = [("PLAIT_JOURNAL_MODE", "concurrent"), ("PLAIT_JOIN", "when needed")];
+    let mut actor = Actor::in_process_with("converter", &subject, &environment);
+    let mut try_it = |name: &str, words: &str, limit: Option<u64>| {
+        os::limit(actor.pid(), Limited::FileSize, limit).expect("a limit");
+        actor.open(&fixture.path(name)).expect("it opens");
+        let error = actor.run(CONVERT).error.expect("it is refused");
+        assert_eq!(error.code, CANTOPEN, "{error}");
+        assert!(error.message.contains(words), "{error}");
+        assert_eq!(actor.ok("PRAGMA journal_mode"), [["delete".into()]]);
+        assert_eq!(actor.ok("PRAGMA journal_mode=wal"), [["wal".into()]]);
+        actor.ok(&format!("{TABLE}; {INSERT}"));
+        actor.close().expect("it closes");
+    };
+    try_it(&"n".repeat(244), "more than 243 bytes", None);
+    try_it("limited.db", "RLIMIT_FSIZE", Some(100 << 20));
+    os::limit(actor.pid(), Limited::FileSize, None).expect("no limit");
+    actor.open(&fixture.path(&"n".repeat(243))).expect("it opens");
+    assert_eq!(actor.ok(CONVERT), [["concurrent".into()]]);
+    actor.ok(&format!("{TABLE}; BEGIN CONCURRENT; {INSERT}; COMMIT"));
+    actor.close().expect("it closes");
 }
 
 #[test]

@@ -32,12 +32,13 @@ const PARTS: [&str; 5] =
 /// A commit over two files of which one runs exclusively.
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
 /// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 14] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
     "pl_beside",
     "pl_check_network",
+    "pl_check_place",
     "pl_claim",
     "pl_commit_prepare",
     "pl_conflict",
@@ -263,7 +264,7 @@ fn a_panic_in_a_conversion_leaves_the_database_as_it_was() {
     let concurrent = [[Value::Text(b"concurrent".to_vec())]];
     // The check for WAL by another name is made again by the conversion itself.
     for (name, mode, code) in
-        [("pl_enable_check", "concurrent", Some(IOERR)), ("pl_check_network", "wal", None)]
+        [("pl_enable_check", "concurrent", Some(IOERR)), ("pl_check_place", "wal", None)]
     {
         let fixture = Fixture::empty(Subject::stock());
         let sql = format!("PRAGMA journal_mode={mode}");

@@ -76,7 +76,7 @@ use crate::fault;
 use crate::ids::{Generation, Root};
 use crate::log::{
     DEFAULT_SLOT_LIMIT, Frame, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
-    PagesId, SEGMENT_BYTES,
+    PagesId, SEGMENT_BYTES, slot_offset,
 };
 use crate::pages::{self, Pages};
 use crate::several::{self, Verdict};
@@ -86,7 +86,7 @@ use crate::shm::layout::{
 };
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
-use crate::storage::names::log_path;
+use crate::storage::names::{NAME_BYTES_MAX, log_path};
 use crate::storage::os::OsStorage;
 use crate::storage::{FileIdentity, Storage as _, side};
 use crate::sync::clock::unix_ms;
@@ -637,13 +637,32 @@ pub fn refuse_network(path: &Path) -> Result<()> {
     crate::filesystem::refuse_network(path)
 }
 
-/// What a conversion to concurrent mode has to know: a salt, or why not.
-pub fn enable_check(path: &Path) -> Result<u32> {
+/// Fails if no session can be had beside `path`, which one who works alone at first would hear of when somebody comes: on a network file
+/// system, for the length of the name, for the limits of this process, without /proc.
+pub fn refuse_place(path: &Path) -> Result<()> {
     crate::filesystem::refuse_network(path)?;
-    // Who converts it may work alone at first, and would hear of it when somebody comes.
+    if path.file_name().is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+        return Err(Error::CantOpen(format!(
+            "the name of {} has more than {NAME_BYTES_MAX} bytes: those of the files beside it would be too long",
+            path.display()
+        )));
+    }
+    let needed_bytes = slot_offset(DEFAULT_SLOT_LIMIT, SEGMENT_BYTES);
+    if let Some(limit_bytes) = OsStorage.file_size_limit().filter(|&limit| limit < needed_bytes) {
+        let path = log_path(path);
+        return Err(Error::CantOpen(
+            LogError::FileSizeLimit { path, limit_bytes, needed_bytes }.to_string(),
+        ));
+    }
     if !LockFile::can_reopen() {
         return Err(Error::CantOpen(NO_PROC.into()));
     }
+    Ok(())
+}
+
+/// What a conversion to concurrent mode has to know: a salt, or why not.
+pub fn enable_check(path: &Path) -> Result<u32> {
+    refuse_place(path)?;
     refuse_used_log(path)?;
     let log = log_path(path);
     match LogScan::open(&OsStorage, &log, 0, Generation::ZERO) {

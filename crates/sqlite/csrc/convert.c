@@ -119,7 +119,7 @@ static int plWalIsConcurrent(Btree *p){
   return pl_wal_is_concurrent()==SQLITE_OK && plUnsuitable(p)==0 && !sqlite3BtreeIsReadonly(p)
       && p->db->autoCommit && p->db->nVdbeRead<=1
       && !pPager->exclusiveMode && sqlite3PagerWalSupported(pPager)
-      && pl_check_network(sqlite3PagerFilename(pPager, 0))!=SQLITE_CANTOPEN;
+      && pl_check_place(sqlite3PagerFilename(pPager, 0))!=SQLITE_CANTOPEN;
 }
 
 static int plDisable(Vdbe *pVdbe, Btree *p){

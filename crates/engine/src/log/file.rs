@@ -268,7 +268,7 @@ impl Segment {
 }
 
 /// Offset of a slot in a file with such segments.
-pub(super) fn slot_offset(slot: u32, segment_bytes: u64) -> u64 {
+pub(crate) fn slot_offset(slot: u32, segment_bytes: u64) -> u64 {
     PAGE_BYTES + u64::from(slot) * (PAGE_BYTES + segment_bytes)
 }
 

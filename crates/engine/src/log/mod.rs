@@ -50,6 +50,7 @@ pub(crate) mod tests;
 pub use before::BaseWal;
 pub(crate) use error::damaged_ring;
 pub use error::{AppendError, LogError};
+pub(crate) use file::slot_offset;
 pub use file::{FILE_MAGIC, LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};

@@ -18,6 +18,9 @@ pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Longest name of a database file to which the longest of what is appended to it can be: 255 bytes in all.
+pub const NAME_BYTES_MAX: usize = 255 - "-plait-super".len();
+
 /// First bytes of a log.
 pub const LOG_MAGIC: [u8; 8] = *b"PlaitLog";
 /// First bytes of a file with changed pages.

@@ -177,6 +177,18 @@ pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_check_place(path: *const c_char) -> c_int {
+    // SAFETY: engine.h.
+    let path = unsafe { path_of(path) };
+    let checked = told("pl_check_place", || session::refuse_place(path));
+    checked.map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_belongs(
     file: *const u8,
     wal: *const u8,
