@@ -105,7 +105,8 @@ fn a_transaction_over_two_databases_commits_in_both_or_in_none() {
 #[test]
 fn reading_one_database_while_writing_the_other_works() {
     for other in Other::ALL {
-        for begin in Begin::ALL {
+        // The last one changes the main database as it begins.
+        for begin in Begin::ALL.into_iter().filter(|&begin| begin != Begin::OnPages) {
             let (fixture, connection) = database(other);
             let begin = fixture.subject.begin(begin);
             connection.execute(begin).expect("it begins");
