@@ -17,6 +17,7 @@ static Index *plPrimaryKey(Table *pTab){
   return p;
 }
 
+/* The collation by which WHERE and ORDER BY compare a column. */
 static const char *plCollationOf(Column *pCol){
   const char *z = sqlite3ColumnColl(pCol);
   return z ? z : sqlite3StrBINARY;

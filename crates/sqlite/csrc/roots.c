@@ -23,14 +23,15 @@ static int plNeedSchema(Btree *p){
   sqlite3 *db = p->db;
   int iDb = plDbIndex(p);
   u32 bChanged = db->mDbFlags & DBFLAG_SchemaChange;
-  u8 autoCommit = db->autoCommit;
+  u8 bAlone = db->autoCommit;
   char *zErr = 0;
   int rc;
   if( DbHasProperty(db, iDb, DB_SchemaLoaded) || db->init.busy ) return SQLITE_OK;
   /* Beside no statement, as a backup's destination is written, the end of the one that reads the schema would commit what is open. */
   db->autoCommit = 0;
   rc = sqlite3InitOne(db, iDb, &zErr, 0);
-  db->autoCommit = autoCommit;
+  /* Where there was a transaction, an error that has rolled it back has said so here. */
+  if( bAlone ) db->autoCommit = 1;
   /* As in sqlite3Init(): what was read from the file is no change that a ROLLBACK would have to take back. */
   if( rc==SQLITE_OK && !bChanged ) db->mDbFlags &= ~(u32)DBFLAG_SchemaChange;
   sqlite3DbFree(db, zErr);

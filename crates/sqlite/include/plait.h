@@ -155,8 +155,9 @@ SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
 **
 ** Keys and values get the affinity of their column, exactly as in SQL: an integer key in a TEXT column is the text of its
 ** digits, '12' in an INTEGER column the number. Bytes never equal text. So a key finds the row that SELECT ... WHERE k=? with the same
-** parameter would find, under the column's collation (a table whose primary key has another one than that column is no map); where none can be meant (bytes in an INTEGER PRIMARY KEY)
-** nothing is found, and writing fails with SQLITE_MISMATCH.
+** parameter would find, under the column's collation (a table whose primary key has another one than that column is no map);
+** where none can be meant (bytes in an INTEGER PRIMARY KEY) nothing is found, and writing fails with SQLITE_MISMATCH. What may
+** make a row meets the one that is stored under its key, as ON CONFLICT does: in a REAL column an integer becomes the double next to it.
 */
 typedef struct plait_value plait_value;
 struct plait_value {

@@ -19,10 +19,6 @@ def _finish(future, error):
         future.set_exception(error)
 
 
-def _closed():
-    return _plait.Error("the database was closed before the commit was known to be on disk")
-
-
 class Durable:
     def __init__(self, conn):
         self._conn = conn
@@ -37,9 +33,10 @@ class Durable:
             self._watch(loop)
         self._waiting.append((ticket, loop, future))
         if self._is_closed:
-            raise _closed()
-        # It may have come before the loop was watching.
-        self._look(self._watching.get(loop, -1))
+            self.close()  # it came in between
+        else:
+            # What is waited for may have come before the loop was watching.
+            self._look(self._watching.get(loop, -1))
         await future
 
     def _watch(self, loop):
@@ -88,7 +85,7 @@ class Durable:
     def close(self):
         """Whoever waits gets an error. From any thread."""
         self._is_closed = True
-        error = _closed()
+        error = _plait.Error("the database was closed before the commit was known to be on disk")
         waiting, self._waiting = self._waiting, []
         for _, loop, future in waiting:
             self._answer(loop, future, error)
