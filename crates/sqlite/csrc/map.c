@@ -407,8 +407,9 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
       (void)sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
     }else{
-      /* A progress handler is asked once more when all is done, and can undo nothing then. */
-      if( g->v->rc==SQLITE_INTERRUPT && m->db->nTotalChange!=nChanged ) g->v->rc = SQLITE_OK;
+      /* A progress handler is asked once more when all is done, and can undo nothing then: at OP_Halt, which alone sets the place, and
+      ** with the changes counted. */
+      if( g->v->rc==SQLITE_INTERRUPT && g->v->pc>0 && m->db->nTotalChange!=nChanged ) g->v->rc = SQLITE_OK;
       rc = sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
       if( rc!=SQLITE_SCHEMA ) break;
