@@ -146,6 +146,7 @@ struct PlOp {
   plait_value *pKeyOut, *pValueOut;
   void *pArg;
   i64 n;                 /* a number asked or answered */
+  i64 nTotal;            /* sqlite3.nTotalChange when it was done, before that is counted; -1: it is not */
   int i;                 /* item */
   int eMode;
   u8 bDone;
@@ -184,6 +185,7 @@ static void plMapCall(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg){
   pOp->bRowid = eNext==PLM_ROWID;
   if( rc==SQLITE_OK ){
     sqlite3VdbeMemSetInt64(pCtx->pOut, eNext);
+    if( eNext==PLM_DONE ) pOp->nTotal = pOp->db->nTotalChange;
   }else if( rc==SQLITE_NOMEM ){
     sqlite3_result_error_nomem(pCtx);
   }else{
@@ -371,7 +373,7 @@ static int plMapBeside(PlProg *g){
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
   int bBeside = eKind==PLP_WRITE && pOp->bShort;
-  i64 iRowid, nChanged;
+  i64 iRowid;
   int nTry, rc;
   if( m->bBusy ) return plMapBusy(m);
   if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
@@ -398,7 +400,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     if( eKind==PLP_WRITE ) g->v->usesStmtJournal = pOp->bJournal || !g->s.bDirect || m->db->xPreUpdateCallback;
     bBeside = bBeside && plMapBeside(g);
     iRowid = m->db->lastRowid;
-    nChanged = m->db->nTotalChange;
+    pOp->nTotal = -1;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
     if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, iRowid, &g->v->rc) ){
       /* Once, and no try of those that a schema has (S2). */
@@ -407,9 +409,9 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
       (void)sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
     }else{
-      /* A progress handler is asked once more when all is done, and can undo nothing then: at OP_Halt, which alone sets the place, and
-      ** with the changes counted. */
-      if( g->v->rc==SQLITE_INTERRUPT && g->v->pc>0 && m->db->nTotalChange!=nChanged ) g->v->rc = SQLITE_OK;
+      /* A progress handler is asked once more when all is done, and can undo nothing then. What has been counted since the operation's end
+      ** has been committed. */
+      if( g->v->rc==SQLITE_INTERRUPT && pOp->nTotal>=0 && m->db->nTotalChange!=pOp->nTotal ) g->v->rc = SQLITE_OK;
       rc = sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
       if( rc!=SQLITE_SCHEMA ) break;
