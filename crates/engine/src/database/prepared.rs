@@ -28,7 +28,7 @@
 //!   for none. What resolves it is settled before it is seen to be resolved.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::commit_lock::PoisonOnPanic;
 use crate::crash_point;
@@ -41,6 +41,7 @@ use crate::memtable::EntryKind;
 use crate::several::{self, Verdict};
 use crate::shm::layout::{Layout, owner, txn_state};
 use crate::sync::mutex::Guard;
+use crate::sync::wait;
 
 /// How long a reader waits for who resolves what a dead author has left; he is done in a moment if he is not stopped.
 const RESOLVER_PATIENCE: Duration = Duration::from_secs(3);
@@ -234,26 +235,29 @@ impl Database {
         if self.control().prepared_end.load(Acquire) == 0 {
             return Ok(());
         }
-        let begun = Instant::now();
-        let mut tried = Ok(());
-        while self.region().layout().has_unresolved() {
-            let owner = self.control().right_owner.load(Acquire);
-            if !self.slots.is_owner_alive(owner) {
-                tried = self.reap_and_settle().and_then(|(_, settled)| settled);
-                if tried.is_err() || !self.region().layout().has_unresolved() {
-                    break;
-                }
-            } else if !self.resolves_for_dead(owner) || self.is_withheld() {
-                // Its author lives, and nobody was told of it; or it is known that it fails.
-                break;
-            }
-            // K10: somebody else is at it.
-            if begun.elapsed() >= RESOLVER_PATIENCE {
-                return Err(self.say_inherited(owner));
-            }
-            std::thread::sleep(RESOLVER_NAP);
-        }
+        // K10: somebody else may be at it.
+        let settled = wait::until(RESOLVER_PATIENCE, RESOLVER_NAP, || {
+            Ok::<_, Error>(self.try_settle_prepared_of_dead())
+        })?;
+        let Some(tried) = settled else {
+            return Err(self.say_inherited(self.control().right_owner.load(Acquire)));
+        };
         if self.is_withheld() { Err(self.say_withheld(tried.err())) } else { Ok(()) }
+    }
+
+    /// `None` while somebody else resolves it; otherwise what came of an own attempt, if there was one.
+    fn try_settle_prepared_of_dead(&self) -> Option<Result<()>> {
+        if !self.region().layout().has_unresolved() {
+            return Some(Ok(()));
+        }
+        let owner = self.control().right_owner.load(Acquire);
+        if self.slots.is_owner_alive(owner) {
+            // Its author lives, and nobody was told of it; or it is known that it fails.
+            let is_left = !self.resolves_for_dead(owner) || self.is_withheld();
+            return is_left.then_some(Ok(()));
+        }
+        let tried = self.reap_and_settle().and_then(|(_, settled)| settled);
+        (tried.is_err() || !self.region().layout().has_unresolved()).then_some(tried)
     }
 
     /// Whether the holder of the right resolves, or settles, what somebody dead has left: it has no transaction of its own.

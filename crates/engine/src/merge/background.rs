@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | is not there | nothing is due, or somebody merges | the next commit looks again |
 //! | merges | a commit of this process has found a merge due that nobody makes | again if another commit has called meanwhile, else it ends |
-//! | looks every [`NAP`], [`LOOKS`] times | readers from before the merge held its checkpoint back | as after a merge; what is left the next merge brings |
+//! | looks every [`NAP`], for [`LONGEST`] | readers from before the merge held its checkpoint back | as after a merge; what is left the next merge brings |
 //! | has failed, and ended | the merge ended with an error | nobody starts it for a moment (`REST` in database/worker.rs); who runs out of room merges himself, and is told why |
 
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use std::time::Duration;
 use crate::database::Database;
 use crate::error::Result;
 use crate::ids::SlotIndex;
+use crate::sync::wait;
 
-/// Between two looks for readers that hold back a checkpoint, and how often is looked.
+/// Between two looks for readers that hold back a checkpoint, and for how long is looked.
 const NAP: Duration = Duration::from_millis(5);
-const LOOKS: u32 = 100;
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// Has a merge made beside, if one is due that nobody makes; false if it cannot be.
 pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
@@ -44,11 +45,9 @@ fn merge(database: &Database, is_stopped: &dyn Fn() -> bool) -> Result<()> {
 /// Transactions from before a merge keep its pages from the database file, and the next one would lengthen the WAL by as much again. They
 /// end soon, mostly.
 fn finish(is_stopped: &dyn Fn() -> bool, database: &Database, slot: SlotIndex) -> Result<()> {
-    for _ in 0..LOOKS {
-        if database.finish_checkpoint(slot)? || database.merge_is_due() || is_stopped() {
-            break;
-        }
-        std::thread::sleep(NAP);
-    }
-    Ok(())
+    let is_over = || {
+        let is_over = database.finish_checkpoint(slot)? || database.merge_is_due() || is_stopped();
+        Ok(is_over.then_some(()))
+    };
+    wait::until(LONGEST, NAP, is_over).map(|_| ())
 }

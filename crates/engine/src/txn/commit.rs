@@ -1,7 +1,7 @@
 //! Commit.
 //!
 //! ```text
-//! room in memtable, ring and log file          (may merge, write or wait; no mutex)
+//! room in memtable, ring and log file          (may merge, write or wait: room.rs; no mutex)
 //! large read sets: validated once              (no mutex)
 //! -- commit mutex -------------------------------------------------
 //! right free or ours; validate (all, or what was committed since the first pass)
@@ -18,14 +18,13 @@
 //!   possible error is a failed sync, which poisons the database (C4).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
 
+use super::room::RoomWait;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
-use crate::database::arenas::ArenaWait;
 use crate::database::commit_lock::PoisonOnPanic;
-use crate::database::generations::Room as Space;
+use crate::database::generations::Room;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{CommitTs, Generation, Lsn, SlotIndex, SnapshotTs};
@@ -34,9 +33,8 @@ use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::witness::{self, Witness};
 use crate::sync::clock::unix_ms;
-use crate::sync::futex;
 use crate::sync::mutex::Guard;
-use crate::sync::wait::{Patience, Wait};
+use crate::sync::wait::Wait;
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
@@ -51,78 +49,6 @@ const RELAXED_WRITE_MS: u64 = 1000;
 const PASSES_BESIDE_OTHERS: u32 = 2;
 /// Writes of the log for one commit that finds the ring full, or not written as a long frame needs it, before others wait.
 const WRITES_BESIDE_OTHERS: u32 = 8;
-
-/// How long a commit waits for room that a merge of somebody else makes: its busy timeout, but not for nothing at all, since those
-/// who hold the right do not expect their COMMIT to fail while merges go on.
-const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Between two merges for room in the log.
-const LOG_NAP: Duration = Duration::from_millis(10);
-
-/// Between two looks at the base's WAL, whose readers wake nobody.
-pub(super) const WAL_NAP: Duration = Duration::from_millis(10);
-
-/// When who waits for the WAL takes a newer snapshot for the first time; later ones come after twice the time each.
-const WAL_RENEWAL: Duration = Duration::from_millis(50);
-
-/// One COMMIT's wait for the base's WAL, over all the snapshots that it takes meanwhile.
-///
-/// A snapshot over the newest base may hold the WAL as well: where others held all four read marks when it began, or moved them just then,
-/// it reads at a mark that is older than itself, and no checkpoint goes beyond that (S6).
-#[derive(Debug, Default)]
-pub(super) struct WalWait {
-    start: Option<Instant>,
-    renewals: u32,
-}
-
-impl WalWait {
-    /// Begins, or has begun before the snapshot was renewed.
-    pub(super) fn begin(&mut self) -> Instant {
-        *self.start.get_or_insert_with(Instant::now)
-    }
-
-    pub(super) fn end(&mut self) {
-        *self = WalWait::default();
-    }
-
-    /// A bounded number of times, so that the wait for a reader who does not end costs little.
-    pub(super) fn is_renewal_due(&mut self) -> bool {
-        let due = WAL_RENEWAL.saturating_mul(1 << self.renewals.min(20));
-        let is_due = self.start.is_some_and(|start| start.elapsed() >= due);
-        self.renewals += u32::from(is_due);
-        is_due
-    }
-}
-
-/// A commit's wait for room.
-pub(super) struct Room {
-    start: Instant,
-    calls: u32,
-    /// Merged because the log has no room.
-    merged: bool,
-}
-
-impl Room {
-    pub(super) fn begin() -> Room {
-        Room::since(Instant::now())
-    }
-
-    fn since(start: Instant) -> Room {
-        Room { start, calls: 0, merged: false }
-    }
-
-    /// Whether the wait is over; a custom handler is asked for what goes beyond what everybody waits.
-    fn is_waited_for_in_vain(&mut self, wait: &mut Wait<'_>) -> bool {
-        let Some(busy) = wait.busy.as_mut() else {
-            return self.start.elapsed() >= wait.timeout.max(ROOM_PATIENCE);
-        };
-        if self.start.elapsed() < ROOM_PATIENCE {
-            return false;
-        }
-        self.calls += 1;
-        !busy(self.calls - 1)
-    }
-}
 
 /// What has to be done before the critical section can be tried again.
 enum Blocked {
@@ -263,7 +189,7 @@ impl Conn {
         self.db.log()?;
         witness::prepare();
         let took_right_before = self.state.has_right();
-        let mut room = Room::begin();
+        let mut room = RoomWait::begin();
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
@@ -292,7 +218,7 @@ impl Conn {
         blocked: Blocked,
         first_pass: &mut Option<FirstPass>,
         passes: &mut u32,
-        room: &mut Room,
+        room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
         match blocked {
@@ -466,12 +392,12 @@ impl Conn {
         for is_fresh in [false, true] {
             let memtable = self.db.generations.enter_memtable(share);
             match self.db.generations.room_for(self.memtable_bytes(share)) {
-                Space::Enough => return Ok(memtable),
-                Space::Unallocated { arena, reach } => {
+                Room::Enough => return Ok(memtable),
+                Room::Unallocated { arena, reach } => {
                     return Err(Blocked::Unallocated { arena, reach });
                 }
-                Space::Full if !is_fresh && self.db.generations.try_freeze() => {}
-                Space::Full => break,
+                Room::Full if !is_fresh && self.db.generations.try_freeze() => {}
+                Room::Full => break,
             }
         }
         Err(Blocked::MemtableFull { generation: self.db.generations.active_number() })
@@ -512,150 +438,6 @@ impl Conn {
             self.db.log_shared().set_poison(libc::EIO);
             Error::Corrupt("a committed transaction does not fit its memtable".into())
         })
-    }
-
-    /// Writes ring bytes to the file or prepares space in it; merges when the log has reached its limit.
-    pub(super) fn make_log_room(
-        &mut self,
-        e: AppendError,
-        room: &mut Room,
-        wait: &mut Wait<'_>,
-    ) -> Result<()> {
-        if matches!(e, AppendError::NeedsRing(_)) {
-            return self.db.make_room_in_log(e);
-        }
-        let full = self.db.generations.active_number();
-        let merged = std::mem::replace(&mut room.merged, true);
-        if e == AppendError::LimitReached && !merged {
-            return self.merge_for_room(full, room, wait);
-        }
-        match self.db.log()?.make_room(e) {
-            // Once everything is merged only who stands still in the writing of old segments can be in the way.
-            Err(LogError::Full { .. }) if !room.is_waited_for_in_vain(wait) => {
-                Patience::of_those_who_expect_no_wait(wait).nap(LOG_NAP)?;
-                self.merge_for_room(full, room, wait)
-            }
-            // Who makes the log longer stands still: there is room in it when what it holds is merged.
-            Err(LogError::GrowerStands { .. }) if !merged => self.merge_for_room(full, room, wait),
-            Err(LogError::GrowerStands { who, waited }) => {
-                Err(self.db.does_not_run(who, "the end of the log", waited))
-            }
-            Err(e) => Err(e.into()),
-            Ok(()) => {
-                room.merged = merged;
-                Ok(())
-            }
-        }
-    }
-
-    /// Merges, or waits for whoever merges, so that an arena becomes free (S4), because the generation `full` has no room. A transaction
-    /// that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
-    /// each other (S6).
-    pub(super) fn make_memtable_room(
-        &mut self,
-        full: Generation,
-        room: &mut Room,
-        wait: &mut Wait<'_>,
-    ) -> Result<()> {
-        if self.db.prepare_arena()? {
-            return Ok(());
-        }
-        if self.db.generations.is_held_by_snapshot_of(self.slot) {
-            return Err(self.renew());
-        }
-        self.merge_for_room(full, room, wait)
-    }
-
-    /// One try; the commit is tried again after it.
-    fn merge_for_room(
-        &mut self,
-        full: Generation,
-        room: &mut Room,
-        wait: &mut Wait<'_>,
-    ) -> Result<()> {
-        let mut seen = self.db.control().merge_word.load(Acquire);
-        let mut holder = self.db.control().merge_owner.load(Relaxed);
-        let db = self.db.clone();
-        if let Some(right) = db.try_own_merge(self.slot)? {
-            let result = right.merge(true);
-            drop(right);
-            match result {
-                // Somebody has a lock of the base, who may be stopped. Giving the right back has changed the word.
-                Err(e) if e.is_busy() => {
-                    holder = 0;
-                    seen = self.db.control().merge_word.load(Acquire);
-                }
-                Err(e) if self.db.is_wal_at_limit() => return self.wait_for_wal(e, wait),
-                Err(e) => return Err(e),
-                Ok(()) if self.db.prepare_arena()? => return Ok(()),
-                Ok(()) => return self.wait_for_readers(full, wait),
-            }
-        }
-        if room.is_waited_for_in_vain(wait) {
-            let who = match holder {
-                0 => "the database file is locked".into(),
-                word => format!(
-                    "{} is merging or runs an exclusive transaction",
-                    self.db.say_owner(word)
-                ),
-            };
-            let waited = room.start.elapsed().as_millis();
-            // No reader is named: it is not readers that are waited for.
-            let full = Error::Full(format!(
-                "shared memory or the log is full, and {who} (waited {waited} ms); retry when that has ended"
-            ));
-            return Err(self.db.unsettled_or(full));
-        }
-        futex::wait(&self.db.control().merge_word, seen, Some(crate::sync::wait::TICK));
-        if (wait.interrupted)() {
-            return Err(Error::Interrupted);
-        }
-        self.db.reap_dead()?;
-        Ok(())
-    }
-
-    /// Snapshots hold the base's WAL, maybe the own one as well (S6). `full` is said when the wait is over.
-    fn wait_for_wal(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
-        let result = self.wait_for_wal_or_renew(full, wait);
-        if !matches!(result, Err(Error::RenewSnapshot)) {
-            self.wal_wait.end();
-        }
-        result
-    }
-
-    /// The own snapshot reads an older base than the one with this generation.
-    pub(super) fn reads_base_before(&self, generation: u32) -> bool {
-        self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < generation)
-    }
-
-    fn wait_for_wal_or_renew(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
-        let start = self.wal_wait.begin();
-        let mut patience = Patience::of_those_who_expect_no_wait(wait).since(start);
-        while self.db.is_wal_at_limit() {
-            if self.reads_base_before(self.db.control().base_generation.load(Acquire)) {
-                return Err(self.renew());
-            }
-            if patience.is_over() {
-                return Err(full);
-            }
-            if self.snapshot.is_some() && self.wal_wait.is_renewal_due() {
-                return Err(self.renew());
-            }
-            patience.nap(WAL_NAP)?;
-            self.db.finish_checkpoint(self.slot)?;
-        }
-        Ok(())
-    }
-
-    /// Everything is merged, and snapshots hold all of it.
-    fn wait_for_readers(&mut self, full: Generation, wait: &mut Wait<'_>) -> Result<()> {
-        match self.db.wait_for_arena(self.slot, full, &mut Patience::new(wait))? {
-            ArenaWait::LookAgain => Ok(()),
-            ArenaWait::HeldByOwnSnapshot => Err(self.renew()),
-            ArenaWait::HeldByReaders(_) => {
-                Err(self.db.slots.no_room("commits cannot be kept in shared memory any longer"))
-            }
-        }
     }
 
     /// Open readers of this connection go on: everything that they have read is still so at `ts`.
@@ -702,53 +484,5 @@ fn say_published(e: Error) -> Error {
             errno,
         },
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seconds_ago(seconds: u64) -> Instant {
-        let ago = Duration::from_secs(seconds);
-        Instant::now().checked_sub(ago).expect("the machine has run that long")
-    }
-
-    #[test]
-    fn a_commit_waits_for_room_as_long_as_its_timeout_and_five_seconds_at_least() {
-        for (waited, timeout, over) in [(4, 0, false), (6, 0, true), (6, 10, false), (11, 10, true)]
-        {
-            let mut room = Room::since(seconds_ago(waited));
-            let timeout = Duration::from_secs(timeout);
-            let mut wait = Wait { timeout, busy: None, interrupted: &mut || false };
-            let is_over = room.is_waited_for_in_vain(&mut wait);
-            assert_eq!(is_over, over, "waited {waited} s of {timeout:?}");
-        }
-    }
-
-    #[test]
-    fn who_waits_for_the_wal_takes_newer_snapshots_at_distances_that_double() {
-        let mut wait = WalWait { start: Some(seconds_ago(1)), renewals: 0 };
-        let at_once = (0..100).take_while(|_| wait.is_renewal_due()).count();
-        // 50, 100, 200, 400 and 800 ms.
-        assert_eq!(at_once, 5, "of one second");
-        assert!(!WalWait::default().is_renewal_due(), "it has not begun");
-    }
-
-    #[test]
-    fn a_busy_handler_decides_about_what_goes_beyond_that() {
-        let mut asked = Vec::new();
-        let mut busy = |prior| {
-            asked.push(prior);
-            prior < 2
-        };
-        let mut room = Room::since(Instant::now());
-        let mut wait =
-            Wait { timeout: Duration::ZERO, busy: Some(&mut busy), interrupted: &mut || false };
-        assert!(!room.is_waited_for_in_vain(&mut wait) && !room.is_waited_for_in_vain(&mut wait));
-        room.start = seconds_ago(6);
-        let answers = [(); 3].map(|()| room.is_waited_for_in_vain(&mut wait));
-        assert_eq!(answers, [false, false, true]);
-        assert_eq!(asked, [0, 1, 2], "the number of prior calls");
     }
 }

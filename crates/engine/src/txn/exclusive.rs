@@ -37,7 +37,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
-use super::commit::WAL_NAP;
+use super::room::WAL_NAP;
 use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};

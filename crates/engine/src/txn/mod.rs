@@ -24,6 +24,7 @@ mod own_gaps;
 mod part;
 mod part_pages;
 pub mod read_set;
+mod room;
 mod row_reads;
 pub(crate) mod rowid;
 mod shown;
@@ -90,7 +91,7 @@ pub struct Conn {
     pub(crate) snapshot: Option<Snapshot>,
     /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
     pub(crate) renews: bool,
-    wal_wait: commit::WalWait,
+    wal_wait: room::WalWait,
     pub(crate) state: State,
     /// Set while becoming exclusive takes several calls.
     pub(crate) before_exclusive: Option<exclusive::Before>,
@@ -138,7 +139,7 @@ impl Conn {
             slot,
             snapshot: None,
             renews: false,
-            wal_wait: commit::WalWait::default(),
+            wal_wait: room::WalWait::default(),
             state: State::IDLE,
             before_exclusive: None,
             stamped: None,

@@ -11,12 +11,12 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::commit::Room;
+use super::room::RoomWait;
 use super::write_set::WriteKind;
 use super::{Conn, Sync, WriteMode};
 use crate::crash_point;
 use crate::database::commit_lock::PoisonOnPanic;
-use crate::database::generations::Room as Space;
+use crate::database::generations::Room;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::ring::Purpose;
@@ -117,7 +117,7 @@ impl Conn {
 
     /// Until there is room for P and what resolves it (K2). The right is held, so that what there is stays.
     fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        let mut room = Room::begin();
+        let mut room = RoomWait::begin();
         let bytes = 2 * (frame_len(self.ops()) + MARK_BYTES_MAX);
         loop {
             let (fits, space) = {
@@ -126,25 +126,25 @@ impl Conn {
                     return Err(Error::Left);
                 }
                 let mut fits = self.fits();
-                if matches!(fits, Space::Full) && self.db.generations.try_freeze() {
+                if matches!(fits, Room::Full) && self.db.generations.try_freeze() {
                     fits = self.fits();
                 }
                 let generation = self.db.generations.active_number();
                 ((fits, generation), self.db.ring().check_space(generation, bytes))
             };
             match (fits, space) {
-                ((Space::Enough, _), Ok(())) => return Ok(()),
-                ((Space::Full, full), _) => self.make_memtable_room(full, &mut room, wait)?,
-                ((Space::Unallocated { arena, reach }, _), _) => {
+                ((Room::Enough, _), Ok(())) => return Ok(()),
+                ((Room::Full, full), _) => self.make_memtable_room(full, &mut room, wait)?,
+                ((Room::Unallocated { arena, reach }, _), _) => {
                     self.db.region().grow_arena(arena, reach)?;
                 }
-                ((Space::Enough, _), Err(e)) => self.make_log_room(e, &mut room, wait)?,
+                ((Room::Enough, _), Err(e)) => self.make_log_room(e, &mut room, wait)?,
             }
         }
     }
 
     /// (M) The active memtable has room for the rows, and for a node lost to a kill while they are inserted.
-    fn fits(&self) -> Space {
+    fn fits(&self) -> Room {
         let needs = self
             .writes
             .iter()

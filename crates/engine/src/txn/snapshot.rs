@@ -19,7 +19,7 @@
 //!   a newer one, over a base that has what it held. With the right nothing has changed since it was validated. Without it the pin stays
 //!   until what was read is validated up to the newer timestamp, and the maxima are raised: by the history above the *older* base, all of
 //!   which is in memory. Later validations begin at the newer timestamp.
-//!   The same with the base's WAL; there a snapshot over the newest base may be in the way too, by an older read mark (`WalWait` in commit.rs).
+//!   The same with the base's WAL; there a snapshot over the newest base may be in the way too, by an older read mark (`WalWait` in room.rs).
 //! - S3 `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
 //!   only commits newer than the snapshot and matter for validation alone.
 
@@ -180,7 +180,7 @@ impl Conn {
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
         self.renews = false;
-        self.wal_wait = super::commit::WalWait::default();
+        self.wal_wait = super::room::WalWait::default();
         if self.state.mode().is_none() {
             self.reads.clear();
             self.txn = crate::ids::TxnId::ZERO;
