@@ -41,8 +41,12 @@ pub enum Work {
     Reader(jobs::reader::Reader),
     /// Seeds of the differential suite.
     Differential(jobs::differential::Seeds),
+    /// Goes on without a log that can be written.
+    FailingLog(jobs::failing_log::FailingLog),
     /// Forks with an open connection.
     Fork(jobs::process_rules::Fork),
+    /// Works where a system call is refused.
+    InSandbox(jobs::process_rules::InSandbox),
     /// Forks while a merge runs.
     ForksBesideMerges(jobs::process_rules::ForksBesideMerges),
     /// Opens one database with two copies of the library.
@@ -94,7 +98,9 @@ impl Job {
             Work::Taker(work) => work.run(self, reporter),
             Work::Reader(work) => work.run(self, reporter),
             Work::Differential(work) => work.run(self, reporter),
+            Work::FailingLog(work) => work.run(self, reporter),
             Work::Fork(work) => work.run(self),
+            Work::InSandbox(work) => work.run(self),
             Work::ForksBesideMerges(work) => work.run(self),
             Work::TwoCopies(work) => work.run(self),
             Work::Stranger(work) => work.run(self),

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
+use std::mem::offset_of;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -225,6 +227,71 @@ pub fn mapped_bytes(file_name_end: &str) -> std::io::Result<u64> {
     Ok(total)
 }
 
+/// From now on writes of this thread to open files whose names have the given end fail with EIO, as those of a bad disk do. Returns how
+/// many files these are.
+pub fn fail_writes_to(file_name_end: &str) -> std::io::Result<usize> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let is_it = std::fs::read_link(entry.path())
+            .is_ok_and(|to| to.as_os_str().as_encoded_bytes().ends_with(file_name_end.as_bytes()));
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        numbers.extend(number.filter(|_| is_it));
+    }
+    refuse(libc::SYS_pwrite64, Some(&numbers), libc::EIO)?;
+    Ok(numbers.len())
+}
+
+/// From now on a system call of this thread fails, as where a sandbox does not know it.
+pub fn refuse_call(call: libc::c_long) -> std::io::Result<()> {
+    refuse(call, None, libc::EPERM)
+}
+
+/// Installs a filter that refuses a system call, if `first` is given only with one of these as its first argument.
+fn refuse(call: libc::c_long, first: Option<&[u32]>, errno: i32) -> std::io::Result<()> {
+    let instruction = |code: u32, jf, k| libc::sock_filter {
+        code: u16::try_from(code).expect("a code has 16 bits"),
+        jt: 0,
+        jf,
+        k,
+    };
+    let load = |offset: usize| {
+        let offset = u32::try_from(offset).expect("a small structure");
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, offset)
+    };
+    let unless = |k, skipped| instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skipped, k);
+    let answer = |k| instruction(libc::BPF_RET | libc::BPF_K, 0, k);
+    let refused = answer(libc::SECCOMP_RET_ERRNO | errno as u32);
+    let mut then = Vec::new();
+    match first {
+        None => then.push(refused),
+        Some(numbers) => {
+            // The lower half of a little-endian argument.
+            then.push(load(offset_of!(libc::seccomp_data, args)));
+            then.extend(numbers.iter().flat_map(|&number| [unless(number, 1), refused]));
+        }
+    }
+    let skipped = u8::try_from(then.len()).map_err(std::io::Error::other)?;
+    let mut filter = vec![load(offset_of!(libc::seccomp_data, nr)), unless(call as u32, skipped)];
+    filter.extend(then);
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(std::io::Error::other)?,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: takes a number.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the program lives during the call, which copies it.
+    if unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) }
+        != 0
+    {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// A resource whose soft limit [`limit`] sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
@@ -263,7 +330,6 @@ pub fn ignore_file_size_signal() {
 /// Locks one byte of a file exclusively, if nobody has it, until the file is closed.
 #[must_use]
 pub fn lock_byte(file: &std::fs::File, byte: i64) -> bool {
-    use std::os::fd::AsRawFd as _;
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,

@@ -3,7 +3,9 @@
 use plait_tests::actor::Actor;
 use plait_tests::job::{Job, Running, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
-use plait_tests::jobs::process_rules::{CHILD_REFUSED, Fork, ForksBesideMerges, TwoCopies};
+use plait_tests::jobs::process_rules::{
+    CHILD_REFUSED, Fork, ForksBesideMerges, InSandbox, TwoCopies,
+};
 use plait_tests::place::Place;
 use plait_tests::subject::{Begin, Fixture, Subject, Synchronous, real_plait};
 use std::collections::BTreeMap;
@@ -173,4 +175,17 @@ fn a_database_in_use_by_threads_and_processes_at_once_stays_whole() {
         collect(job, &mut acknowledged);
     }
     verify(&fixture.open(), &acknowledged).unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+/// The first names sessions, with the second it is asked how long a file may be: where neither may be asked the database works all the same.
+#[test]
+fn what_a_sandbox_refuses_and_is_not_needed_is_missed_by_nobody() {
+    let Some(subject) = real_plait("a sandbox") else { return };
+    for refused in [libc::SYS_getrandom, libc::SYS_prlimit64] {
+        let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+        let work = Work::InSandbox(InSandbox { refused });
+        let job = Job { subject: subject.clone(), database: fixture.database(), work };
+        let rows: i64 = job.start(Place::Processes).result(Duration::from_secs(60));
+        assert_eq!(rows, 2, "without call {refused}");
+    }
 }

@@ -23,6 +23,7 @@ use crate::base::{Base, BaseOpener};
 use crate::database::Database;
 use crate::deleted;
 use crate::error::{Error, Result};
+use crate::random;
 use crate::registry;
 use crate::session;
 use crate::shm::fork::LockFile;
@@ -43,8 +44,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 fn nonce() -> u64 {
     static NONCE: OnceLock<u64> = OnceLock::new();
-    *NONCE
-        .get_or_init(|| u64::from(session::random_salt()) << 32 | u64::from(session::random_salt()))
+    *NONCE.get_or_init(random::number)
 }
 
 /// Attaches a connection to the database at `path`, which is in concurrent mode.
@@ -323,10 +323,10 @@ fn lock_lifecycle(db: &Database) -> bool {
     matches!(wait::until(CLOSE_PATIENCE, LIFECYCLE_NAP_MAX, ask), Ok(Some(())))
 }
 
-/// Brings everything to rest. Without the log, if that is lost: then from memory alone (restore.rs).
+/// Brings everything to rest. Without the log, if that has stopped: then from memory alone (restore.rs).
 fn finish_session(db: &Database) -> Result<()> {
     let finished = finish_with_log(db);
-    if !db.log_shared().is_lost() {
+    if !db.log_shared().is_replaced_by_memory() {
         return finished;
     }
     db.with_base(|base| session::restore::restore(db.region(), db.path(), base))?;

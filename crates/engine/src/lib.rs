@@ -25,6 +25,7 @@ pub mod merge;
 #[cfg(test)]
 mod model;
 pub mod pages;
+mod random;
 mod registry;
 pub mod session;
 pub mod several;

@@ -44,6 +44,7 @@ use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{PAGES_ID_BYTES, PagesId};
+use crate::random;
 use crate::storage::Storage as _;
 use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
@@ -133,7 +134,7 @@ pub(crate) fn write(
     assert_eq!(count, changed.count, "the pages were counted");
     out.flush().map_err(io)?;
     drop(out);
-    let header = Header { nonce: nonce(), place: *place, changed: *changed, sum }.encode();
+    let header = Header { nonce: random::number(), place: *place, changed: *changed, sum }.encode();
     file.write_all_at(&header, 0).map_err(io)?;
     crash_point!("several.pages_written");
     let synced = file.sync_all().and_then(|()| OsStorage.sync_dir_of(&path));
@@ -150,10 +151,6 @@ pub(crate) fn forget(base: &Path) {
         let _ = side::remove(&file, &path);
         crash_point!("several.pages_removed");
     }
-}
-
-fn nonce() -> u64 {
-    u64::from(crate::session::random_salt()) << 32 | u64::from(crate::session::random_salt())
 }
 
 fn entry(number: u32) -> [u8; ENTRY_BYTES] {

@@ -8,7 +8,7 @@
 //! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
 //! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
-//! | fenced, same salt | trusted, not poisoned, or for a lost log | any other, or none | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
+//! | fenced, same salt | trusted, not in doubt, or for a log that is lost or has failed | any other, or none; any, if it has failed | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
 //! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
@@ -79,6 +79,7 @@ use crate::log::{
     PagesId, SEGMENT_BYTES, slot_offset,
 };
 use crate::pages::{self, Pages};
+use crate::random;
 use crate::several::{self, Verdict};
 use crate::shm::fork::{LockFile, NO_PROC};
 use crate::shm::layout::{
@@ -103,19 +104,6 @@ pub const DEATH_MAX: Duration = Duration::from_millis(500);
 const DEATH_NAP: Duration = Duration::from_millis(5);
 /// Stream bytes that a new log file has room for.
 const FIRST_LOG_BYTES: u64 = 128 << 10;
-
-/// A random number that is not 0.
-pub fn random_salt() -> u32 {
-    let mut bytes = [0u8; 4];
-    loop {
-        // Four bytes come whole or not at all; without any the loop asks again.
-        let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        let salt = u32::from_ne_bytes(bytes);
-        if got == Ok(bytes.len()) && salt != 0 {
-            return salt;
-        }
-    }
-}
 
 /// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process is alive.
 /// `trusted`: the shared memory was left by processes of this boot that all died.
@@ -578,7 +566,7 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     }
     let c = region.control();
     // Another than the last, so that a leftover log is never taken for the one of this session.
-    let salt = std::iter::repeat_with(random_salt).find(|salt| *salt != header.salt);
+    let salt = std::iter::repeat_with(random::salt).find(|salt| *salt != header.salt);
     let salt = salt.expect("an endless iterator");
     let first = header.generation.get() + 1;
     c.salt.store(salt, Relaxed);
@@ -667,9 +655,11 @@ pub fn enable_check(path: &Path) -> Result<u32> {
     let log = log_path(path);
     match LogScan::open(&OsStorage, &log, 0, Generation::ZERO) {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {
-            Ok(random_salt())
+            Ok(random::salt())
         }
-        Err(LogError::Foreign { .. }) | Ok(_) if deleted::set_aside_log(path)? => Ok(random_salt()),
+        Err(LogError::Foreign { .. }) | Ok(_) if deleted::set_aside_log(path)? => {
+            Ok(random::salt())
+        }
         Err(LogError::Foreign { .. }) | Ok(_) => Err(Error::CantOpen(format!(
             "{} holds commits of another database file, or of this one from before it left concurrent mode by other means; \
              if they are not wanted, remove it, else find the database they belong to",

@@ -44,7 +44,7 @@ pub const EDITS: &[Edit] = &[
         section: "btreeInt.h",
         anchor: "struct Btree {",
         place: After,
-        text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */\n  u8 bPlLooked;         /* [plait] the file goes with those beside it: see fits.c */",
+        text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */\n  u8 bPlLooked;         /* [plait] the file goes with those beside it: see fits.c */\n  u8 ePlPlace;          /* [plait] PLW_x, where the file lies: see alone.c */",
         why: "hangs the concurrent state onto the handle; zeroed by sqlite3BtreeOpen",
     },
     // ---- header bytes 18 and 19

@@ -34,6 +34,8 @@
 **     others could take the WAL away, the next transaction fails, and close leaves the WAL as it is (plLocksGone()).
 **  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
 */
+#include <sys/sysmacros.h>
+
 #define PL_ALONE_WRITES 256
 #define PL_VISITS 16       /* transactions; the first reads the schema */
 
@@ -84,12 +86,35 @@ static int plClaimToJoin(Btree *p){
       "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
+/* Where a file lies. Only PLW_LOCAL is kept for good: no other is asked for often. */
+enum { PLW_UNKNOWN, PLW_LOCAL, PLW_NETWORK };
+
+/* On a file system of this machine, or on one that others may share? pzWhy, if given: the refusal of the latter, for sqlite3_free(). Of a
+** disk it is asked once in this process; the other devices, whose numbers are used again for any kind of file system, each time. */
+static int plPlace(Btree *p, char **pzWhy){
+  static u64 iDisk = 0;
+  Pager *pPager = p->pBt->pPager;
+  sqlite3_file *pFd = pPager->fd;
+  char *zWhy = 0;
+  u64 iDev = 0;
+  if( p->ePlPlace==PLW_LOCAL ) return PLW_LOCAL;
+  if( pFd->pMethods==&posixIoMethods ) iDev = (u64)((unixFile*)pFd)->pInode->fileId.dev;
+  if( iDev && __atomic_load_n(&iDisk, __ATOMIC_RELAXED)==iDev ) return p->ePlPlace = PLW_LOCAL;
+  if( pl_check_network(sqlite3PagerFilename(pPager, 0), &zWhy)==SQLITE_CANTOPEN ){
+    p->ePlPlace = PLW_NETWORK;
+    if( pzWhy ) *pzWhy = sqlite3_mprintf("%s", zWhy ? zWhy : "");
+  }else{
+    p->ePlPlace = PLW_LOCAL;
+    if( major(iDev)!=0 ) __atomic_store_n(&iDisk, iDev, __ATOMIC_RELAXED);
+  }
+  pl_free(zWhy);
+  return p->ePlPlace;
+}
+
 /* Could others be at this file in a way that nobody sees? On a network, or by a second name, which has a WAL of its own. */
 static int plIsHidden(Btree *p){
-  Pager *pPager = p->pBt->pPager;
   struct stat st;
-  return pl_check_network(sqlite3PagerFilename(pPager, 0))==SQLITE_CANTOPEN
-      || osFstat(((unixFile*)pPager->fd)->h, &st)!=0 || st.st_nlink!=1;
+  return plPlace(p, 0)==PLW_NETWORK || osFstat(((unixFile*)p->pBt->pPager->fd)->h, &st)!=0 || st.st_nlink!=1;
 }
 
 /* Are there files of a session? It lives, or a killed process has left one that never committed: they go with the last member of one. */

@@ -360,6 +360,21 @@ static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVers
   return rc;
 }
 
+/* Before the first transaction of a handle opens the WAL-index, which it may cut short: others who have the file by another way than by its
+** network, or FUSE, see neither its locks nor that. A marked file is refused there; one that is only read, and all others, as SQLite does. */
+static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
+  char *zWhy = 0;
+  int rc = SQLITE_OK;
+  if( p->db->openFlags & PL_OPEN_BASE || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 || p->pBt->pPager->tempFile ){
+    p->ePlPlace = PLW_LOCAL;
+  }else if( !plReadsOnly(p) && plPlace(p, &zWhy)==PLW_NETWORK && p->pBt->pPager->pWal==0 && plFileMarked(p) ){
+    rc = plStash(p, SQLITE_CANTOPEN, zWhy);
+    zWhy = 0;
+  }
+  sqlite3_free(zWhy);
+  return rc;
+}
+
 /* The mark cannot appear within a transaction: it is looked for when one begins, not at each of its statements. */
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   int bBegins, rc;
@@ -370,6 +385,10 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
     if( rc ) return rc;
   }
   bBegins = p->inTrans==TRANS_NONE;
+  if( PL_UNLIKELY(p->ePlPlace!=PLW_LOCAL) && bBegins ){
+    rc = plRefusePlace(p);
+    if( rc ) return rc;
+  }
   if( wrflag && bBegins ) rc = plBeginToWrite(p, wrflag, pSchemaVersion);
   else rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);

@@ -103,7 +103,7 @@ void pl_free(void *);
 /* Conversion.  Enable: the shim has put the base in WAL mode; this checks that the file system and the
 ** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
-int  pl_check_network(const char *zPath);   /* SQLITE_CANTOPEN on a file system that is refused */
+int  pl_check_network(const char *zPath, char **pzErr);   /* SQLITE_CANTOPEN on a file system that is refused */
 int  pl_check_place(const char *zPath);     /* the same, and for a name that is too long, or where this process could not join */
 /* Claims the database for this process, by the descriptor of its WAL-index. SQLITE_OK: nobody else has; SQLITE_BUSY: somebody has;
 ** SQLITE_IOERR: it cannot be told; SQLITE_MISUSE: another copy of the library in this process has. */

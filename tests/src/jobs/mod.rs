@@ -2,6 +2,7 @@
 
 pub mod counter;
 pub mod differential;
+pub mod failing_log;
 pub mod history;
 pub mod ledger;
 pub mod maps;

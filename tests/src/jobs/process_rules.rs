@@ -35,6 +35,26 @@ impl Fork {
     }
 }
 
+/// Opens the database, writes and closes it where a sandbox refuses a system call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InSandbox {
+    /// Number of the call.
+    pub refused: i64,
+}
+
+impl InSandbox {
+    pub(crate) fn run(&self, job: &Job) -> anyhow::Result<Json> {
+        os::refuse_call(self.refused)?;
+        let (first, second) = (job.subject.open(&job.database)?, job.subject.open(&job.database)?);
+        first.execute("BEGIN CONCURRENT; INSERT INTO t VALUES(1); COMMIT")?;
+        second.execute("INSERT INTO t VALUES(2)")?;
+        let rows = first.integer("SELECT count(*) FROM t")?;
+        first.close()?;
+        second.close()?;
+        Ok(json!(rows))
+    }
+}
+
 /// Forks again and again while a merge runs in a thread; each child uses the library for a database of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForksBesideMerges {

@@ -117,6 +117,17 @@ fn memory(state: &Inspection) -> Line {
             Verdict::Notice,
             "left by processes that died, with a log of which the file beside the database is a copy",
         ),
+        (None, Some(errno)) if matches!(state.outlook(), Outlook::Restores(Instead::Failed)) => {
+            Line::new(
+                "shared memory",
+                Verdict::Damage,
+                format!(
+                    "holds commits that its log may lack, since a write or sync of that has failed ({}): do not restart the \
+                     machine before the database has been opened once",
+                    failure::said(&std::io::Error::from_raw_os_error(errno))
+                ),
+            )
+        }
         (None, _) if matches!(state.outlook(), Outlook::Restores(_)) => Line::new(
             "shared memory",
             Verdict::Damage,
@@ -130,10 +141,15 @@ fn memory(state: &Inspection) -> Line {
         (None, Some(errno)) => Line::new(
             "shared memory",
             Verdict::Notice,
-            format!(
-                "stopped after a failed write or sync of the log ({}): only what is on disk counts",
-                failure::said(&std::io::Error::from_raw_os_error(errno))
-            ),
+            match errno {
+                0 => {
+                    "stopped after an error inside the library: only what is on disk counts".into()
+                }
+                errno => format!(
+                    "stopped after a failed sync of the WAL ({}): only what is on disk counts",
+                    failure::said(&std::io::Error::from_raw_os_error(errno))
+                ),
+            },
         ),
         (None, None) if memory.unwritten_bytes > 0 => Line::new(
             "shared memory",
@@ -173,6 +189,12 @@ fn opening(state: &Inspection) -> Line {
         Outlook::Restores(Instead::Copy) => (
             Verdict::Notice,
             "brings what shared memory holds into the file first, since its log is a copy; no commit is lost".to_owned(),
+        ),
+        Outlook::Restores(Instead::Failed) => (
+            Verdict::Damage,
+            format!(
+                "brings what shared memory holds into the file first, since its log has failed; do it now: `plait recover {shown}`"
+            ),
         ),
         Outlook::Restores(Instead::Nothing) => (
             Verdict::Damage,

@@ -47,8 +47,10 @@ pub struct Memory {
     pub is_lost: bool,
     /// Bytes of the log that are not in its file yet.
     pub unwritten_bytes: u64,
-    /// Error number that stopped the session.
+    /// Error number that stopped the session, 0 for an error inside the library.
     pub poisoned: Option<i32>,
+    /// With that what is in memory may be wrong.
+    pub is_in_doubt: bool,
 }
 
 impl Memory {
@@ -100,6 +102,7 @@ impl Memory {
                 .get()
                 .saturating_sub(layout.log.written_through().get()),
             poisoned: layout.log.poisoned(),
+            is_in_doubt: layout.log.is_in_doubt(),
         }))
     }
 

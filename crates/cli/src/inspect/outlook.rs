@@ -43,6 +43,8 @@ pub enum Instead {
     Nothing,
     /// A copy of it, whole.
     Copy,
+    /// The log itself, of which a write or sync has failed.
+    Failed,
     /// Something that opening fails over when everything is restored, and why.
     InTheWay(String),
 }
@@ -106,7 +108,7 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
 /// What surviving shared memory leads to; `None` when it does not go with the database file.
 fn continues(header: Header, memory: &Memory, log: &Log) -> Option<Outlook> {
     let same = header.salt == memory.salt;
-    let whole = if memory.has_log && !memory.is_lost {
+    let whole = if memory.has_log && memory.poisoned.is_none() {
         Outlook::GoesOn
     } else {
         Outlook::Restores(instead(memory, log))
@@ -114,7 +116,7 @@ fn continues(header: Header, memory: &Memory, log: &Log) -> Option<Outlook> {
     if !memory.is_fenced {
         return (same && header.is_fenced()).then_some(whole);
     }
-    if memory.poisoned.is_some() && !memory.is_lost {
+    if memory.is_in_doubt {
         return None;
     }
     if header.is_fenced() && same && header.generation >= memory.base_generation {
@@ -136,6 +138,7 @@ fn instead(memory: &Memory, log: &Log) -> Instead {
         Log::Foreign { has_frames: true, text } | Log::Damaged(text) => {
             Instead::InTheWay(text.clone())
         }
+        Log::Sound(_) if memory.poisoned.is_some() && !memory.is_lost => Instead::Failed,
         Log::Sound(_) if memory.has_copy => Instead::Copy,
         _ => Instead::Nothing,
     }
@@ -258,15 +261,18 @@ mod tests {
         let lost = Memory { is_lost: true, poisoned: Some(2), ..memory() };
         let restores = Outlook::Restores(Instead::Nothing);
         assert_eq!(outlook(FENCED, true, Some(&lost), &sound(1)), restores);
+        let failed = Memory { poisoned: Some(5), ..memory() };
+        let restores = Outlook::Restores(Instead::Failed);
+        assert_eq!(outlook(FENCED, true, Some(&failed), &sound(1)), restores);
         let untrusted = Memory { distrust: Some("restart".into()), has_log: false, ..memory() };
         assert!(refused(&outlook(FENCED, true, Some(&untrusted), &Log::Absent)));
     }
 
     #[test]
     fn memory_that_does_not_go_with_the_file_is_passed_over() {
-        let poisoned = Memory { poisoned: Some(5), ..memory() };
+        let doubtful = Memory { poisoned: Some(5), is_in_doubt: true, ..memory() };
         assert_eq!(
-            outlook(FENCED, true, Some(&poisoned), &sound(2)),
+            outlook(FENCED, true, Some(&doubtful), &sound(2)),
             Outlook::Recovers { frames: 2 }
         );
         let stranger = Memory { salt: 1, newest_unmerged: 5, ..memory() };

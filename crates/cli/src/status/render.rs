@@ -169,8 +169,7 @@ fn trouble(now: &Session) -> Vec<Line> {
         lines.push(("reaped", format!("{dead} died and were cleaned up after")));
     }
     if now.value("poisoned") > 0 {
-        let what =
-            "a write or sync of the log failed: close all programs, the next to open it recovers";
+        let what = "it takes no commit after a failed write or sync: close all programs, and open it again to have it recovered";
         lines.push(("stopped", styled(BAD, what)));
     }
     lines

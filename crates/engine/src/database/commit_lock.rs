@@ -139,7 +139,7 @@ impl Database {
         let repaired = self.redo(guard);
         if repaired.is_err() {
             // Half-repaired state must not be used by anyone: recovery from disk is the way out.
-            self.log_shared().set_poison(libc::EIO);
+            self.log_shared().set_broken();
         }
         repaired
     }

@@ -382,7 +382,7 @@ impl Database {
 
     /// Stops the database for every process: something impossible happened (C4).
     pub fn poison(&self) {
-        self.log_shared().set_poison(libc::EIO);
+        self.log_shared().set_broken();
     }
 
     /// Cleans up after dead processes, so that their connections do not count.

@@ -117,7 +117,7 @@ impl BaseWal {
         }
         // Relaxed: stored before `commits`.
         let generation = Generation::new(shared.base.generation.load(Relaxed));
-        self.sync()?;
+        self.sync().inspect_err(|e| shared.stop_after_base(e))?;
         // Before others find that nothing is left to be done.
         shared.note_base(log, generation)?;
         shared.note_base_durable(commits);
@@ -173,7 +173,7 @@ impl LogShared {
     /// A sync of the base's files has failed, in whichever connection (B3).
     pub(crate) fn note_base_sync_failed(&self, errno: i32) {
         if self.base_is_unsynced() {
-            self.set_poison(errno);
+            self.set_in_doubt(errno);
         }
     }
 }

@@ -167,21 +167,32 @@ pub enum LogError {
         /// Where it was.
         path: PathBuf,
     },
-    /// A write or sync failed earlier, here or in another process (C4).
-    #[error("{STOPPED}: {}", say_stopped(*.errno))]
+    /// A write or sync failed earlier, or something inside the engine, here or in another process (C4).
+    #[error("{}: {}", say_why_stopped(*.errno), say_stopped(*.errno))]
     Poisoned {
-        /// The system's error number of the first failure.
+        /// The system's error number of the first failure, or [`INTERNAL`].
         errno: i32,
     },
 }
 
-/// What has happened where a write or sync failed earlier.
-pub(crate) const STOPPED: &str = "the log stopped after a failed write or sync";
+/// In place of an errno: an error inside the engine, not of a file.
+pub(crate) const INTERNAL: i32 = 0;
+
+/// What has happened where the log has stopped.
+pub(crate) fn say_why_stopped(errno: i32) -> &'static str {
+    match errno {
+        INTERNAL => "the log stopped after an internal error",
+        _ => "the log stopped after a failed write or sync",
+    }
+}
 
 /// The rest of that.
 pub(crate) fn say_stopped(errno: i32) -> String {
-    let why = std::io::Error::from_raw_os_error(errno);
-    format!("{why}; close every connection, and the next to open recovers what is on disk")
+    let why = match errno {
+        INTERNAL => "a call of this or another process did not come to its end".into(),
+        _ => std::io::Error::from_raw_os_error(errno).to_string(),
+    };
+    format!("{why}; close every connection, and open the database again to have it recovered")
 }
 
 /// A file that log code works on: the log, or the base's WAL, which has to be on disk before it (before.rs).
@@ -265,9 +276,11 @@ impl From<LogError> for Error {
                 let what = format!("cannot {what} {}", say_file(&path));
                 Error::io(what, &std::io::Error::from_raw_os_error(errno))
             }
-            L::Poisoned { errno } => {
-                Error::Io { what: STOPPED.into(), source_text: say_stopped(errno), errno }
-            }
+            L::Poisoned { errno } => Error::Io {
+                what: say_why_stopped(errno).into(),
+                source_text: say_stopped(errno),
+                errno,
+            },
         }
     }
 }

@@ -39,8 +39,8 @@
 //! What only this process cannot do (no descriptor for the base's WAL, a limit of file sizes) is left to others and stops nothing. A
 //! commit that needs it fails before its commit point if that is known by then ([`Log::prepare`]).
 //!
-//! What was acknowledged under NORMAL is in the ring and in the memtables; a poisoned log does not touch
-//! those, so a merge may still save them before the shared memory is given up.
+//! What was acknowledged under NORMAL is in the memtables. A failure of the log's file does not touch those, and so they are brought into
+//! the base before shared memory is given up (session/restore.rs), unless what they rely on is in doubt (`LogShared::is_in_doubt`).
 //!
 //! Lock order: a leader takes the write mutex under the sync mutex. The write mutex and the grow mutex are leaves; none of the
 //! three is taken while the commit mutex is held.
@@ -344,7 +344,7 @@ impl Log {
         let synced = if is_synced { Ok(()) } else { self.file.sync() };
         if let Err(e) = &synced {
             // It may have been told of a page that another group or thread wrote, which would not be told again.
-            self.shared().set_poison(e.errno());
+            self.shared().set_failed(e.errno());
         }
         let synced = synced.and_then(|()| self.look());
         drop(one);

@@ -13,7 +13,7 @@
 //! | `ring_space` | whoever has allocated disk space; it only grows | anybody |
 //! | `filled_bytes` | holder of the grow mutex | the same |
 //! | `prepared_bytes` | whoever has synced filled ones; it only grows | anybody |
-//! | `poison` | whoever fails first; what is lost may still come into doubt | anybody |
+//! | `poison` | whoever fails first; what is lost or has failed may still come into doubt | anybody |
 //! | `file_dev`, `file_ino` | who makes the log's file, before the base is fenced | anybody |
 //!
 //! The ring's bytes lie elsewhere in the same region. Everything before the mutexes is set once by
@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::error::LogError;
+use super::error::{INTERNAL, LogError};
 use super::file::slot_offset;
 use crate::ids::{Generation, Lsn, PROCESS_SLOTS};
 use crate::storage::FileIdentity;
@@ -45,6 +45,8 @@ pub const MAX_SLOTS: u32 = 1024;
 pub const FIRST_SEGMENT: u64 = 1;
 /// In `poison`: the log's file is not where the next opening looks for it. What is in shared memory is in order.
 const LOST: u32 = u32::MAX;
+/// Added to the errno in `poison`: what is in shared memory need not be in order, or what it relies on need not be on disk.
+const IN_DOUBT: u32 = 1 << 31;
 /// Entries of the segment table: every segment with a slot, and those that are only in the ring.
 pub(super) const SEGMENT_ENTRIES: usize = MAX_SLOTS as usize + 64;
 /// What is known of one segment of the stream; entry `segment % SEGMENT_ENTRIES`.
@@ -369,13 +371,13 @@ impl LogShared {
         self.ring_bytes() / 2
     }
 
-    /// The errno of the failure that stopped the log, if one did (C4).
+    /// The errno of the failure that stopped the log, if one did (C4); 0 for an error inside the engine.
     pub fn poisoned(&self) -> Option<i32> {
-        // Acquire pairs with the Release of `set_poison`.
+        // Acquire pairs with the Release of whoever has stopped it.
         match self.poison.load(Acquire) {
             0 => None,
             LOST => Some(libc::ENOENT),
-            n => Some(n as i32 - 1),
+            n => Some((n & !IN_DOUBT) as i32 - 1),
         }
     }
 
@@ -384,9 +386,15 @@ impl LogShared {
         self.poison.load(Acquire) == LOST
     }
 
-    /// The log stopped, and what is in shared memory need not be what is on disk, or in order.
+    /// The log stopped, and what is in shared memory need not be in order, or relies on what need not be on disk.
     pub fn is_in_doubt(&self) -> bool {
-        self.poisoned().is_some() && !self.is_lost()
+        let word = self.poison.load(Acquire);
+        word != LOST && word & IN_DOUBT != 0
+    }
+
+    /// The log stopped because of its file, and shared memory says what is committed.
+    pub fn is_replaced_by_memory(&self) -> bool {
+        self.poisoned().is_some() && !self.is_in_doubt()
     }
 
     /// Fails if the log, which is at `path`, has stopped.
@@ -398,12 +406,25 @@ impl LogShared {
         }
     }
 
-    /// Stops the log for every process. The first failure is kept, unless it says less.
-    pub fn set_poison(&self, errno: i32) {
-        let word = errno.max(0) as u32 + 1;
-        for before in [0, LOST] {
-            let _ = self.poison.compare_exchange(before, word, Release, Relaxed);
-        }
+    /// Stops the log for every process after a write or sync of its file that failed. The first failure is kept, unless it says less.
+    pub(super) fn set_failed(&self, errno: i32) {
+        self.stop(errno.max(0) as u32 + 1, |before| before == 0 || before == LOST);
+    }
+
+    /// Stops the log for every process, and says that shared memory is not to be relied on.
+    pub(super) fn set_in_doubt(&self, errno: i32) {
+        let is_less = |before| before == LOST || before & IN_DOUBT == 0;
+        self.stop(IN_DOUBT | (errno.max(0) as u32 + 1), is_less);
+    }
+
+    /// The same after an error inside the engine.
+    pub fn set_broken(&self) {
+        self.set_in_doubt(INTERNAL);
+    }
+
+    fn stop(&self, word: u32, is_less: impl Fn(u32) -> bool) {
+        let update = |before| is_less(before).then_some(word);
+        let _ = self.poison.fetch_update(Release, Relaxed, update);
     }
 
     /// Stops the log for every process because its file is gone.
@@ -436,7 +457,17 @@ impl LogShared {
         match failure {
             LogError::Lost { .. } => self.set_lost(),
             _ if failure.is_of_this_process() => {}
-            _ => self.set_poison(failure.errno()),
+            _ => self.set_failed(failure.errno()),
+        }
+    }
+
+    /// The same where it was the base that could not be brought to disk: memory relies on that, too.
+    pub(super) fn stop_after_base(&self, failure: &LogError) {
+        match failure {
+            LogError::Io { errno, .. } if !failure.is_of_this_process() => {
+                self.set_in_doubt(*errno);
+            }
+            _ => self.stop_after(failure),
         }
     }
 

@@ -72,8 +72,8 @@ pub fn has_a_copy(layout: &Layout, log: &Path, merged: Generation) -> bool {
 /// Whether the log stands where it was left by the session in shared memory, as it was.
 pub fn has_its_log(layout: &Layout, log: &Path, merged: Generation) -> bool {
     let shared = &layout.log;
-    if shared.is_lost() {
-        // It may have come back, but not everything that was to be written to it has reached it for sure.
+    if shared.poisoned().is_some() {
+        // It may be there, or have come back, but not everything that was to be written to it has reached it for sure.
         return false;
     }
     let compared = LogFile::open_read_only(&OsStorage, log, shared.salt()).and_then(|file| {

@@ -1,7 +1,7 @@
-//! A session whose processes are gone, or are about to be, and whose log is: what only shared memory has goes into the base.
+//! A session whose processes are gone, or are about to be, and whose log is, or has failed: what only shared memory has goes into the base.
 //!
-//! The log may be removed, moved, replaced or cut short by somebody who takes it for a temporary file, while shared memory
-//! survives. Memory alone says then what was committed: the memtables have everything that is not in the base, but for the last
+//! The log may be removed, moved, replaced or cut short by somebody who takes it for a temporary file, or be on a disk that fails, while
+//! shared memory survives. Memory alone says then what was committed: the memtables have everything that is not in the base, but for the last
 //! frame of the ring, whose author may have been killed before he had inserted it.
 //!
 //! Nobody else is there (lifecycle lock, no living process), so memory is read as it was left, and nothing in it is repaired.

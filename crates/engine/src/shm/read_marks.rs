@@ -71,7 +71,7 @@ impl ReadMarks {
 
     /// Stops the database for every process: a call here has panicked (C4).
     pub fn poison(&self) {
-        self.region.log().set_poison(libc::EIO);
+        self.region.log().set_broken();
     }
 
     /// Locks `mark` shared; false if somebody has it exclusively.

@@ -58,8 +58,13 @@ impl Storage for OsStorage {
         std::fs::rename(from, to)
     }
 
+    #[allow(unsafe_code)]
     fn file_size_limit(&self) -> Option<u64> {
-        rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+        let mut limit =
+            libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: `limit` is a valid place. A process that may not ask has none that is known.
+        let asked = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+        (asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
     }
 
     fn sync_dir_of(&self, path: &Path) -> io::Result<()> {

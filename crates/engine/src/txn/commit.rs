@@ -435,7 +435,7 @@ impl Conn {
             Ok(())
         });
         inserted.map_err(|_: ArenaFull| {
-            self.db.log_shared().set_poison(libc::EIO);
+            self.db.log_shared().set_broken();
             Error::Corrupt("a committed transaction does not fit its memtable".into())
         })
     }

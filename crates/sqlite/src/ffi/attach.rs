@@ -165,11 +165,11 @@ pub unsafe extern "C" fn pl_enable_check(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_check_network(path: *const c_char) -> c_int {
+pub unsafe extern "C" fn pl_check_network(path: *const c_char, message: *mut *mut c_char) -> c_int {
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    let checked = told("pl_check_network", || session::refuse_network(path));
-    checked.map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
+    // SAFETY: the result is writable by contract.
+    unsafe { without_conn(message, "pl_check_network", || session::refuse_network(path)) }
 }
 
 /// See engine.h.
