@@ -17,7 +17,7 @@
 //! | fenced | not trusted | absent | error naming `plait recover --accept-base` (F3) |
 //! | fenced | not trusted | other salt | error: foreign log (F3) |
 //! | fenced | not trusted | damaged before something synced | error: corrupt (F5) |
-//! | fenced | not trusted | same salt | newer frames merged, base unfenced, log removed, new session |
+//! | fenced | not trusted | same salt | newer frames, and what a ring of the same salt continues them with (log/tail.rs), merged, base unfenced, log removed, new session |
 //!
 //! Invariants
 //! - Y1 (F2) The base is unfenced only in a transaction after the one that merged the last frame of a log, or in the one that merges what
@@ -33,7 +33,7 @@
 //!
 //! | base | log | the next opening |
 //! |---|---|---|
-//! | as it was | as it was | does the same: what it does depends on these two alone |
+//! | as it was | as it was | does the same: what it does depends on these two, and on a ring that is as it was, or is gone |
 //! | R1: fenced, stamped with the newest generation of which anything lies in the log | as it was | finds nothing above the base's generation, anywhere in the file, and goes on with the unfencing |
 //! | R2: as R1, resting | as it was, or its removal is not on disk | finds nothing above the base's generation, and removes it |
 //! | R2 | removed | begins a session |
@@ -76,7 +76,7 @@ use crate::fault;
 use crate::ids::{Generation, Root};
 use crate::log::{
     DEFAULT_SLOT_LIMIT, Frame, LogError, LogFile, LogFileParams, LogParams, LogScan, OpKind, Ops,
-    PagesId, SEGMENT_BYTES, slot_offset,
+    PagesId, SEGMENT_BYTES, Tail, slot_offset,
 };
 use crate::pages::{self, Pages};
 use crate::random;
@@ -141,7 +141,8 @@ pub(crate) fn begin(
         return Err(Error::Left);
     }
     check_generation(path, header.generation)?;
-    let header = bring_to_rest(path, base, header)?;
+    let tail = if header.fenced { region.tail(header.salt) } else { None };
+    let header = bring_to_rest(path, base, header, tail)?;
     set_up(region, &header)?;
     region.publish(identity)
 }
@@ -191,10 +192,15 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
 }
 
 /// Brings base and log to rest: what the table says for shared memory that is not trusted.
-fn bring_to_rest(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
+fn bring_to_rest(
+    path: &Path,
+    base: &mut dyn Base,
+    header: BaseHeader,
+    tail: Option<Tail>,
+) -> Result<BaseHeader> {
     if header.fenced {
         let alone = claim_log(path, true)?;
-        let header = replay(path, base, header)?;
+        let header = replay(path, base, header, tail)?;
         crash_point!("recovery.merged");
         if fault::is_planted("log.removed_early") {
             remove_log(path, alone.as_ref().and_then(identity_of))?;
@@ -309,10 +315,16 @@ pub fn refuse_used_log(path: &Path) -> Result<()> {
     )))
 }
 
-/// Merges the log's newer frames into the fenced base.
-fn replay(path: &Path, base: &mut dyn Base, header: BaseHeader) -> Result<BaseHeader> {
+/// Merges the log's newer frames into the fenced base, and those that continue it.
+fn replay(
+    path: &Path,
+    base: &mut dyn Base,
+    header: BaseHeader,
+    tail: Option<Tail>,
+) -> Result<BaseHeader> {
     let log = log_path(path);
-    let mut scan = match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
+    let (salt, merged) = (header.salt, header.generation);
+    let mut scan = match LogScan::open_continued(&OsStorage, &log, salt, merged, tail) {
         Err(LogError::Missing { .. }) => {
             return Err(Error::CantOpen(format!(
                 "{} is missing: it holds commits that are not in the database file yet; put it back, or accept the \

@@ -29,7 +29,7 @@ pub struct FailingLog {
 /// Rows that are tried without a log.
 const MOST_ROWS: u32 = 1_000_000;
 /// Between one of them and the next: a few are committed before the log is written again without a sync.
-const NAP: Duration = Duration::from_millis(50);
+const NAP: Duration = Duration::from_millis(1);
 
 /// What [`FailingLog`] has met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

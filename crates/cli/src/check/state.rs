@@ -111,6 +111,12 @@ fn memory(state: &Inspection) -> Line {
         );
     }
     match (&memory.distrust, memory.poisoned) {
+        (Some(why), _) if memory.salt == state.header.salt && memory.unwritten_bytes > 0 => {
+            let rest = bytes(memory.unwritten_bytes);
+            let text =
+                format!("counts for nothing, but for {rest} that may continue the log: {why}");
+            Line::fact("shared memory", text)
+        }
         (Some(why), _) => Line::fact("shared memory", format!("counts for nothing: {why}")),
         (None, _) if matches!(state.outlook(), Outlook::Restores(Instead::Copy)) => Line::new(
             "shared memory",

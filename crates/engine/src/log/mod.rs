@@ -41,6 +41,7 @@ mod ring_model;
 pub mod scan;
 mod segments;
 pub mod shared;
+mod tail;
 mod window;
 mod write;
 
@@ -60,3 +61,4 @@ pub use scan::{LogScan, LogSummary};
 pub use shared::{
     DEFAULT_SLOT_LIMIT, FIRST_SEGMENT, LogParams, LogShared, MAX_SLOTS, SEGMENT_BYTES,
 };
+pub use tail::Tail;

@@ -27,6 +27,7 @@ use super::file::{
 use super::frame::{self, BadFrame, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame};
 use super::segments::Segment;
 use super::shared::MAX_SLOTS;
+use super::tail::Tail;
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::storage::{Storage, StorageFile};
 
@@ -92,6 +93,37 @@ impl LogScan {
         salt: u32,
         base_generation: Generation,
     ) -> Result<LogScan, LogError> {
+        LogScan::read(storage, path, salt, base_generation, None)
+    }
+
+    /// The same with what a ring has behind the file's end, if that continues it (T2 in tail.rs).
+    ///
+    /// # Errors
+    /// As [`LogScan::open`].
+    pub fn open_continued(
+        storage: &dyn Storage,
+        path: &Path,
+        salt: u32,
+        base_generation: Generation,
+        tail: Option<Tail>,
+    ) -> Result<LogScan, LogError> {
+        let alone = LogScan::open(storage, path, salt, base_generation)?;
+        if tail.is_none() {
+            return Ok(alone);
+        }
+        match LogScan::read(storage, path, salt, base_generation, tail) {
+            Ok(longer) if longer.summary.frames > alone.summary.frames => Ok(longer),
+            _ => Ok(alone),
+        }
+    }
+
+    fn read(
+        storage: &dyn Storage,
+        path: &Path,
+        salt: u32,
+        base_generation: Generation,
+        tail: Option<Tail>,
+    ) -> Result<LogScan, LogError> {
         let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
         let header = FileHeader::read(&*file, path)?;
         let mut stream = Stream::open(file, path, &header)?;
@@ -118,6 +150,9 @@ impl LogScan {
                 noted,
                 base: base_generation,
             });
+        }
+        if let Some(tail) = tail {
+            stream.continue_with(tail, base_generation);
         }
         stream.sort(base_generation)?;
         let mut scan = LogScan {
@@ -352,6 +387,8 @@ pub(super) struct Stream {
     segments: Vec<(Segment, u32)>,
     /// Slots without a valid header; their bytes may still tell something.
     nameless: Vec<u32>,
+    /// What a ring has behind the file's end. Segments that are in it alone have slots behind those of the file.
+    tail: Option<Tail>,
     cached: Option<u32>,
     cache: Vec<u8>,
 }
@@ -381,6 +418,7 @@ impl Stream {
             newest: Generation::ZERO,
             segments: Vec::new(),
             nameless: Vec::new(),
+            tail: None,
             cached: None,
             cache: Vec::new(),
         };
@@ -410,6 +448,27 @@ impl Stream {
     /// The last segment that a slot's header names, before they are sorted for a base; 0 if there is none.
     pub(super) fn last_segment(&self) -> u64 {
         self.segments.iter().map(|(s, _)| s.number).max().unwrap_or(0)
+    }
+
+    /// Goes on with what a ring has, over a base that includes everything through `base`. Before [`Stream::sort`].
+    fn continue_with(&mut self, tail: Tail, base: Generation) {
+        if tail.salt != self.salt || tail.segment_bytes != self.segment_bytes {
+            return;
+        }
+        for (segment, slot) in tail.segments.iter().zip(self.slots..) {
+            let in_file = self.segments.iter().find(|(s, _)| s.number == segment.number);
+            match in_file {
+                Some((known, _)) if known == segment => {}
+                // Of another moment.
+                Some(_) => return,
+                None if Tail::relies_on_more_than(base, segment) => break,
+                None => {
+                    self.newest = self.newest.max(segment.generation);
+                    self.segments.push((*segment, slot));
+                }
+            }
+        }
+        self.tail = Some(tail);
     }
 
     /// Keeps the segments that the base lacks, in order.
@@ -453,11 +512,18 @@ impl Stream {
         }
         self.cached = None;
         let mut cache = std::mem::take(&mut self.cache);
-        let at = slot_offset(slot, self.segment_bytes) + PAGE_BYTES;
-        // As much as there is: the header may state any size.
-        cache.resize(self.segment_bytes.min(self.len_bytes.saturating_sub(at)) as usize, 0);
-        let n = self.read(at, &mut cache)?;
-        cache.truncate(n);
+        cache.clear();
+        if slot < self.slots {
+            let at = slot_offset(slot, self.segment_bytes) + PAGE_BYTES;
+            // As much as there is: the header may state any size.
+            cache.resize(self.segment_bytes.min(self.len_bytes.saturating_sub(at)) as usize, 0);
+            let n = self.read(at, &mut cache)?;
+            cache.truncate(n);
+        }
+        let number = self.segments.iter().find(|(_, its)| *its == slot).map(|(s, _)| s.number);
+        if let Some((tail, number)) = self.tail.as_ref().zip(number) {
+            tail.patch(number, &mut cache);
+        }
         self.cache = cache;
         self.cached = Some(slot);
         Ok(())

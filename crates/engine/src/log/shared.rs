@@ -319,6 +319,12 @@ impl LogShared {
         1 << self.segment_shift.load(Relaxed)
     }
 
+    /// Whether they are so many; the word may say anything.
+    pub(super) fn has_segments_of(&self, bytes: u64) -> bool {
+        // Relaxed: constant since init.
+        1u64.checked_shl(self.segment_shift.load(Relaxed)) == Some(bytes)
+    }
+
     /// Bytes of the ring.
     pub fn ring_bytes(&self) -> u64 {
         // Relaxed: constant since init.

@@ -118,7 +118,7 @@ impl Trial {
             let outcome = if accept {
                 accept_base(&self.path, &mut base, false)
             } else {
-                bring_to_rest(&self.path, &mut base, disk.header).map(drop)
+                bring_to_rest(&self.path, &mut base, disk.header, None).map(drop)
             };
             // A child that another test has just forked has the locks of this process, until it starts a program.
             match &outcome {

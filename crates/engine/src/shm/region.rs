@@ -39,7 +39,7 @@ use super::layout::{
 use super::locks;
 use crate::crash_point;
 use crate::error::{Error, Result};
-use crate::log::{LogMemory, LogParams, LogShared, Ring};
+use crate::log::{LogMemory, LogParams, LogShared, Ring, SEGMENT_BYTES, Tail};
 use crate::memtable::Memtable;
 use crate::storage::side;
 use crate::sync::cancel::Uncancelled;
@@ -310,16 +310,27 @@ impl Region {
     /// True if the content may be trusted for this boot and this base (F6).
     pub fn is_trusted(&self, base: BaseIdentity) -> bool {
         let h = self.header();
+        self.is_of_this_version()
+            && h.base_dev.load(Relaxed) == base.dev
+            && h.base_ino.load(Relaxed) == base.ino
+            && boot_id()
+                .is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
+    }
+
+    fn is_of_this_version(&self) -> bool {
+        let h = self.header();
         // Acquire pairs with the Release in `publish`: a LIVE header is complete.
         self.was_whole
             && h.state.load(Acquire) == session::LIVE
             && h.magic.load(Relaxed) == MAGIC
             && h.layout_version.load(Relaxed) == LAYOUT_VERSION
             && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
-            && h.base_dev.load(Relaxed) == base.dev
-            && h.base_ino.load(Relaxed) == base.ino
-            && boot_id()
-                .is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
+    }
+
+    /// What may continue the log of a session with this salt, from a file that nobody uses and that need not be trusted (log/tail.rs).
+    pub(crate) fn tail(&self, salt: u32) -> Option<Tail> {
+        let may_be = self.is_of_this_version() && self.log().salt() == salt;
+        may_be.then(|| Tail::copy_from(&self.ring(), SEGMENT_BYTES, RING_BYTES as u64)).flatten()
     }
 
     /// Zeroes the fixed part; a mutex of zeros is free. The caller holds the lifecycle lock and no

@@ -43,8 +43,11 @@ const KEYS_IN_MUTEX: usize = 256;
 /// Commits that may slip in between the first validation and the mutex, in bytes of log, before it is repeated.
 const FRAMES_TO_RECHECK: u64 = 256 << 10;
 
-/// Longest time that commits under NORMAL or OFF stay out of the log file while others follow them.
-const RELAXED_WRITE_MS: u64 = 1000;
+/// Longest time that commits under NORMAL or OFF stay out of the log file while others follow them. Who commits at intervals longer than
+/// that has written each.
+const RELAXED_WRITE_MS: u64 = 10;
+/// The same while the base's WAL has to be synced before, which NORMAL and OFF do not promise.
+const RELAXED_SYNC_MS: u64 = 1000;
 /// Validations outside the mutex before the right is taken for the next.
 const PASSES_BESIDE_OTHERS: u32 = 2;
 /// Writes of the log for one commit that finds the ring full, or not written as a long frame needs it, before others wait.
@@ -169,11 +172,14 @@ impl Conn {
         self.write_now_and_then()
     }
 
-    /// Under NORMAL a power cut loses what is not in the file: once a second a committer writes it there.
+    /// A power cut loses what is not in the file, and so does a copy of the files without shared memory: now and then a committer
+    /// writes it there.
     fn write_now_and_then(&self) -> Result<()> {
         let last = &self.db.control().relaxed_write_ms;
         let (now, before) = (unix_ms(), last.load(Relaxed));
-        let due = now.abs_diff(before) >= RELAXED_WRITE_MS;
+        let needs_sync = self.db.log_shared().base_is_unsynced();
+        let longest = if needs_sync { RELAXED_SYNC_MS } else { RELAXED_WRITE_MS };
+        let due = now.abs_diff(before) >= longest;
         // Relaxed: one of those who meet here writes; who it is does not matter.
         if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
             left_to_others(self.db.log()?.write_if_free())?;

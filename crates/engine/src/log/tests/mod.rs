@@ -28,6 +28,7 @@ mod held;
 mod hostile;
 mod moment;
 mod processes;
+mod tail;
 
 pub(crate) const SALT: u32 = 0x5a17;
 const BASE_WAL: &str = "app.db-wal";

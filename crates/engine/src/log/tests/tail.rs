@@ -1,0 +1,129 @@
+//! What a ring has behind the file's end continues the log, and nothing else does.
+
+use super::super::segments::Segment;
+use super::super::tail::Tail;
+use super::*;
+use crate::shm::layout::RING_BYTES;
+
+const SIZES: Sizes = Sizes { slots: 6, ..SMALL };
+
+fn tail_of(bench: &Bench) -> Option<Tail> {
+    Tail::copy_from(bench.log.ring(), SEGMENT, RING)
+}
+
+fn continued(storage: &SimStorage, base: u32, tail: Option<Tail>) -> Result<Vec<u64>, LogError> {
+    let base = Generation::new(base);
+    let mut scan = LogScan::open_continued(storage, &path(), SALT, base, tail)?;
+    let mut found = Vec::new();
+    scan.replay(|frame| {
+        found.push(frame.commit_ts.get());
+        Ok::<(), LogError>(())
+    })?;
+    Ok(found)
+}
+
+/// Of many sizes, over segments and generations.
+const COMMITS: [(u64, u32, usize); 8] = [
+    (2, 1, 700),
+    (3, 1, 900),
+    (4, 2, 30),
+    (5, 2, 600),
+    (6, 2, 50),
+    (7, 3, 20),
+    (8, 3, 400),
+    (9, 3, 10),
+];
+
+#[test]
+fn it_goes_on_wherever_the_file_ends() {
+    for written in 0..COMMITS.len() {
+        let storage = SimStorage::new();
+        let bench = Bench::new(&storage, SIZES);
+        bench.commit_durably(1, 1, 40);
+        for (i, (ts, generation, len)) in COMMITS.into_iter().enumerate() {
+            let end = bench.commit(ts, generation, len);
+            if i + 1 == written {
+                bench.log.write_through(end).expect("a write");
+            }
+        }
+        let of_file = recovered(&storage, 0).expect("a sound log");
+        assert_eq!(of_file, (1..=1 + written as u64).collect::<Vec<_>>());
+        let tail = tail_of(&bench).expect("commits that are not written");
+        assert_eq!(continued(&storage, 0, Some(tail.clone())), Ok((1..=9).collect()));
+        // Over a base that has the first ones.
+        assert_eq!(continued(&storage, 1, Some(tail.clone())), Ok((4..=9).collect()));
+        assert_eq!(continued(&storage, 3, Some(tail)), Ok(vec![]));
+    }
+}
+
+#[test]
+fn nothing_is_left_when_all_is_written() {
+    let bench = Bench::new(&SimStorage::new(), SIZES);
+    bench.commit_durably(1, 1, 40);
+    assert!(tail_of(&bench).is_none());
+    // Nor from a ring of another size, or another version.
+    bench.commit(2, 1, 40);
+    assert!(Tail::copy_from(bench.log.ring(), SEGMENT * 2, RING).is_none());
+    assert!(Tail::copy_from(bench.log.ring(), SEGMENT, RING_BYTES as u64).is_none());
+}
+
+/// One that a power cut has taken from the base is to be missed, not passed over.
+#[test]
+fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SIZES);
+    bench.commit_durably(1, 1, 40);
+    bench.commit(2, 1, 40);
+    // Generation 2 is that of an exclusive transaction, and has no frames.
+    bench.commit(3, 3, 40);
+    bench.commit(4, 4, 40);
+    let tail = tail_of(&bench).expect("commits that are not written");
+    assert_eq!(continued(&storage, 0, Some(tail.clone())), Ok(vec![1, 2]));
+    assert_eq!(continued(&storage, 1, Some(tail.clone())), Ok(vec![]));
+    assert_eq!(continued(&storage, 2, Some(tail)), Ok(vec![3, 4]));
+}
+
+/// Of copies that were made one after the other, or of shared memory that a power cut has torn.
+#[test]
+fn damage_of_it_costs_nothing_that_the_file_has() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SIZES);
+    for ts in 1..=3 {
+        bench.commit_durably(ts, 1, 200);
+    }
+    let file = storage.crash(0);
+    for ts in 4..=6 {
+        bench.commit_durably(ts, 1, 200);
+    }
+    bench.commit(7, 1, 200);
+    bench.commit(8, 2, 200);
+    let tail = tail_of(&bench).expect("commits that are not written");
+    // The file is older than the ring, whose frames say that more was on disk.
+    assert_eq!(continued(&file, 0, Some(tail.clone())), Ok(vec![1, 2, 3]));
+    for at in 0..tail.bytes.len() {
+        let mut torn = tail.clone();
+        torn.bytes[at] ^= 0x40;
+        let found = continued(&storage, 0, Some(torn)).expect("the file is sound");
+        assert!((6..=8).any(|n| found == (1..=n).collect::<Vec<_>>()), "byte {at}: {found:?}");
+    }
+    for len in (0..tail.bytes.len()).step_by(8) {
+        let mut short = tail.clone();
+        short.bytes.truncate(len);
+        let found = continued(&storage, 0, Some(short)).expect("the file is sound");
+        assert!((6..=7).any(|n| found == (1..=n).collect::<Vec<_>>()), "{len} bytes: {found:?}");
+    }
+    for change in [
+        |s: &mut Segment| s.generation = Generation::new(9),
+        |s: &mut Segment| s.previous_generation = Generation::new(7),
+        |s: &mut Segment| s.generation_start = Lsn::new(8),
+        |s: &mut Segment| s.previous_end = Lsn::new(u64::MAX),
+        |s: &mut Segment| s.number = u64::MAX,
+    ] {
+        for i in 0..tail.segments.len() {
+            let mut other = tail.clone();
+            change(&mut other.segments[i]);
+            let found = continued(&storage, 0, Some(other)).expect("the file is sound");
+            assert!((6..=8).any(|n| found == (1..=n).collect::<Vec<_>>()), "{found:?}");
+        }
+    }
+}
