@@ -80,7 +80,7 @@ fn without_shared_memory_a_copy_has_what_the_log_had() {
     let copy = copied(&fixture, folder.path(), &SUFFIXES[..3]);
     let found = rows(&subject, &copy);
     assert_eq!(found, (0..found.len() as i64).collect::<Vec<_>>());
-    assert!(found.len() as i64 <= written && found.len() % 5 == 0, "{}", found.len());
+    assert!(found.len() as i64 <= written && found.len().is_multiple_of(5), "{}", found.len());
 }
 
 /// Files of two moments are no worse than the older of them.
