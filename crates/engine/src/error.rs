@@ -108,6 +108,9 @@ pub(crate) fn say_system(e: &std::io::Error) -> String {
         Some(libc::EMFILE) => format!(
             "{e}; raise the limit of open files of this process (`ulimit -n`), or close files that it does not need"
         ),
+        Some(libc::ENOMEM) => {
+            format!("{e}; raise the limit of memory of this process (`ulimit -v`), or free some")
+        }
         Some(libc::ENFILE) => {
             format!("{e}; raise the limit of open files of this machine (fs.file-max)")
         }

@@ -58,7 +58,8 @@ pub enum LogError {
     },
     /// The log belongs to another database file (F3).
     #[error(
-        "the log {path} belongs to another database (salt {log_salt:08x}, the database has {base_salt:08x})"
+        "the log {path} belongs to another database (salt {log_salt:08x}, the database has {base_salt:08x}), or the -wal of this one was \
+         removed, emptied or replaced: put back what stood beside the database last"
     )]
     Foreign {
         /// The file.
