@@ -80,7 +80,8 @@ fn a_commit_over_two_files_is_there_after_a_power_cut_behind_it() {
     let scratch = tempfile::tempdir().expect("a folder");
     let pairs = Pairs::new(&subject, scratch.path(), "concurrent", false);
     let mut pairs = pairs.unwrap_or_else(|e| panic!("{e:#}"));
-    pairs.each_cut_behind(2, 3).unwrap_or_else(|error| panic!("{error:#}"));
+    // Behind the first ones space is made in the log, and what resolves them is synced with it.
+    pairs.each_cut_behind(3, 3).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 #[test]
