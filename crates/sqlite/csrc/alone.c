@@ -86,7 +86,7 @@ static int plClaimToJoin(Btree *p){
       "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* Where a file lies. Only PLW_LOCAL is kept for good: no other is asked for often. */
+/* Where a file lies, as far as a handle has asked. */
 enum { PLW_UNKNOWN, PLW_LOCAL, PLW_NETWORK };
 
 /* On a file system of this machine, or on one that others may share? pzWhy, if given: the refusal of the latter, for sqlite3_free(). Of a
@@ -97,7 +97,7 @@ static int plPlace(Btree *p, char **pzWhy){
   sqlite3_file *pFd = pPager->fd;
   char *zWhy = 0;
   u64 iDev = 0;
-  if( p->ePlPlace==PLW_LOCAL ) return PLW_LOCAL;
+  if( p->ePlPlace!=PLW_UNKNOWN ) return p->ePlPlace;
   if( pFd->pMethods==&posixIoMethods ) iDev = (u64)((unixFile*)pFd)->pInode->fileId.dev;
   if( iDev && __atomic_load_n(&iDisk, __ATOMIC_RELAXED)==iDev ) return p->ePlPlace = PLW_LOCAL;
   if( pl_check_network(sqlite3PagerFilename(pPager, 0), &zWhy)==SQLITE_CANTOPEN ){

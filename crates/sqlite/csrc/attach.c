@@ -370,6 +370,7 @@ static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
   }else if( !plReadsOnly(p) && plPlace(p, &zWhy)==PLW_NETWORK && p->pBt->pPager->pWal==0 && plFileMarked(p) ){
     rc = plStash(p, SQLITE_CANTOPEN, zWhy);
     zWhy = 0;
+    p->ePlPlace = PLW_UNKNOWN;    /* refused again the next time, with the same words */
   }
   sqlite3_free(zWhy);
   return rc;
@@ -385,7 +386,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
     if( rc ) return rc;
   }
   bBegins = p->inTrans==TRANS_NONE;
-  if( PL_UNLIKELY(p->ePlPlace!=PLW_LOCAL) && bBegins ){
+  if( PL_UNLIKELY(p->ePlPlace==PLW_UNKNOWN) && bBegins ){
     rc = plRefusePlace(p);
     if( rc ) return rc;
   }

@@ -301,7 +301,7 @@ impl LogScan {
             return Ok(Stop::End(self.summary.end));
         };
         let mut generation = self.stream.segments[0].0.generation;
-        let mut prev_crc = 0;
+        let (mut prev_crc, mut has_rows) = (0, false);
         let mut bytes = Vec::new();
         loop {
             let why = match self.stream.frame(at, &mut bytes)? {
@@ -311,16 +311,21 @@ impl LogScan {
                     }
                     prev_crc = f.crc;
                     at = f.end();
+                    has_rows |= f.ops().next().is_some();
                     continue;
                 }
                 Ok(_) => BadFrame::OtherPlace,
                 Err(why) => why,
             };
             match self.stream.next_generation(at, generation) {
+                // T1 in tail.rs.
+                Some(next) if !has_rows && self.stream.is_in_tail_alone(next.number) => {
+                    return Ok(Stop::Damage(at, why));
+                }
                 Some(next) => {
                     at = next.generation_start;
                     generation = next.generation;
-                    prev_crc = 0;
+                    (prev_crc, has_rows) = (0, false);
                 }
                 None => return Ok(Stop::Damage(at, why)),
             }
@@ -469,6 +474,10 @@ impl Stream {
             }
         }
         self.tail = Some(tail);
+    }
+
+    fn is_in_tail_alone(&self, number: u64) -> bool {
+        self.slot_of(number).is_some_and(|slot| slot >= self.slots)
     }
 
     /// Keeps the segments that the base lacks, in order.

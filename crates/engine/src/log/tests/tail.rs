@@ -83,6 +83,25 @@ fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
     assert_eq!(continued(&storage, 2, Some(tail)), Ok(vec![3, 4]));
 }
 
+/// The same where its generation has frames, of a transaction over several files that was rolled back.
+#[test]
+fn frames_without_rows_do_not_stand_for_an_exclusive_transaction() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SIZES);
+    bench.commit_durably(1, 1, 40);
+    let head = FrameHead { commit_ts: CommitTs::new(2), generation: Generation::new(2) };
+    let guard = bench.lock_commit();
+    let appended = bench.log.ring().append(&guard, &head, frame_len([]), []);
+    let (_, end) = appended.expect("an empty frame");
+    bench.log.ring().publish_end(&guard, end);
+    drop(guard);
+    bench.commit(3, 3, 40);
+    let tail = tail_of(&bench).expect("frames that are not written");
+    assert_eq!(continued(&storage, 0, Some(tail.clone())), Ok(vec![1, 2]));
+    assert_eq!(continued(&storage, 1, Some(tail.clone())), Ok(vec![2]));
+    assert_eq!(continued(&storage, 2, Some(tail)), Ok(vec![3]));
+}
+
 /// Of copies that were made one after the other, or of shared memory that a power cut has torn.
 #[test]
 fn damage_of_it_costs_nothing_that_the_file_has() {
