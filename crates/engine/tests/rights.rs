@@ -243,7 +243,7 @@ fn a_merge_that_is_due_gives_its_right_back() {
     for fault in BOTH {
         let mut scene = Scene::new();
         make_merge_due(&mut scene);
-        scene.meet("put", fault, |victim| victim.conn().maintain(false));
+        scene.meet("put", fault, |victim| victim.conn().maintain());
         scene.is_free_after(fault);
     }
 }
@@ -254,8 +254,9 @@ fn the_thread_that_merges_gives_its_right_back() {
         let mut scene = Scene::new();
         make_merge_due(&mut scene);
         scene.other.conn().database().background_merge(Some(true));
+        scene.victim.conn().allow_threads();
         scene.faults.arm("put", fault);
-        scene.victim.conn().maintain(true).unwrap();
+        scene.victim.conn().maintain().unwrap();
         let start = Instant::now();
         while !scene.faults.is_met() || scene.holders().1 != 0 {
             assert!(start.elapsed() < PATIENCE, "{fault:?}: {:?}", scene.holders());

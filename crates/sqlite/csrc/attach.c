@@ -167,12 +167,12 @@ static int plAttach(Btree *p){
         "close it everywhere first (after a crash: plait recover), or open it without that", plDbName(p), zWhy));
   }
   pPl->bReadonly = (u8)plReadsOnly(p);
-  if( pPl->bReadonly ){
-    flags |= PL_ATTACH_READONLY;
-  }else{
+  if( !pPl->bReadonly ){
     rc = plClaimToJoin(p);
     if( rc ) return rc;
   }
+  /* A program that configured SQLite for one thread gets no second one, whatever the session wishes. */
+  if( sqlite3GlobalConfig.bCoreMutex ) flags |= PL_ATTACH_THREADS;
   rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);

@@ -83,7 +83,7 @@ void pl_report_opened(void);
 
 struct PlWait;
 /* ---- attach, detach ------------------------------------------------------ */
-#define PL_ATTACH_READONLY 0x01
+#define PL_ATTACH_THREADS 0x01   /* the engine may start threads of its own */
 /* Join the live session of zPath (full path), starting or recovering it when this
 ** is the first process.  SQLITE_BUSY when another process is at that for longer than the wait allows.  *pzErr is a malloc'ed sentence (free with pl_free). */
 int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
@@ -263,9 +263,9 @@ int  pl_stay_concurrent(PlConn *);
 /* SQLITE_OK: a single write is best tried as PL_WRITE_BESIDE. SQLITE_DONE: it had better wait its turn. */
 int  pl_runs_beside(PlConn *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
-/* Outside any transaction: reading beside memtables has cost nStep since it was told last. The engine may merge for that, in a thread, with bThreads. */
-void pl_note_walk(PlConn *, uint32_t nStep, int bThreads);
-int  pl_maintain(PlConn *, int bThreads);   /* outside any transaction, after it ended: merge when due; in a thread only with bThreads */
+/* Outside any transaction: reading beside memtables has cost nStep since it was told last. The engine may merge for that, in a thread. */
+void pl_note_walk(PlConn *, uint32_t nStep);
+int  pl_maintain(PlConn *);   /* outside any transaction, after it ended: merge when due, in a thread if it may start one */
 int  pl_has_fence(PlConn *);             /* SQLITE_OK: the database file itself has the fence; SQLITE_DONE: not yet */
 int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */
 

@@ -169,7 +169,7 @@ static SQLITE_NOINLINE void plTellWalk(PlBtree *pPl){
   u32 nStep = pPl->nWalk;
   pPl->nWalk = 0;
   if( pPl->pConn==0 || pPl->bReadonly ) return;
-  pl_note_walk(pPl->pConn, nStep, sqlite3GlobalConfig.bCoreMutex);
+  pl_note_walk(pPl->pConn, nStep);
 }
 
 /* read -> none. */
@@ -184,8 +184,7 @@ static void plEndRead(Btree *p){
   if( pPl->bMaintain ){
     int rc;
     pPl->bMaintain = 0;
-    /* A program that configured SQLite for one thread gets no second one, whatever the session wishes. */
-    rc = pl_maintain(pPl->pConn, sqlite3GlobalConfig.bCoreMutex);
+    rc = pl_maintain(pPl->pConn);
     if( rc ) sqlite3_log(rc, "plait: merge of %s failed: %s",
                          sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
   }

@@ -64,6 +64,11 @@ impl Worker {
         true
     }
 
+    /// It has failed just now, and is not started again for a moment.
+    pub(crate) fn rests(&self) -> bool {
+        lock(&self.state).rests()
+    }
+
     /// Ends the thread; returns when it is gone.
     pub(crate) fn stop(&self) {
         let thread = {

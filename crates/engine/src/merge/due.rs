@@ -44,11 +44,12 @@ impl Database {
             || self.is_read_dearly()
     }
 
-    /// A connection has gone so many steps beside memtables since it told last. `threads`: it may start one. It does not merge itself.
-    pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, threads: bool) {
+    /// A connection has gone so many steps beside memtables since it told last. It does not merge itself, and has it done
+    /// in a thread alone (`beside`).
+    pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, beside: bool) {
         // Relaxed, here and below: a gauge, and who merges looks at the generations again.
         self.control().walked_steps.fetch_add(steps.into(), Relaxed);
-        if threads && self.control().background_merge.load(Relaxed) != 0 && self.is_read_dearly() {
+        if beside && self.is_read_dearly() {
             merge_beside(self);
         }
     }

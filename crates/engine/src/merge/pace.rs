@@ -1,24 +1,27 @@
 //! Commits keep pace with merges.
 //!
 //! Where commits come faster than merges can bring them into the base, memory gets full, and everybody stands still until a merge ends: for
-//! seconds on a large table, and who wakes first fills it again before the last one has come. So while a merge runs, what room there is
-//! is dealt out over the time that the merge will probably take. A commit that comes before its turn sleeps a little, after it is through and
-//! with nothing held. Whoever comes slower than that never sleeps.
+//! seconds on a large table, and who wakes first fills it again before the last one has come. So while a merge or a checkpoint runs, what
+//! room there is is dealt out over the time that it will probably take: the merge makes room, and behind the checkpoint the next merge may begin.
+//! A commit that comes before its turn sleeps a little, after it is through and with nothing held. Whoever comes slower than that never sleeps.
 //!
-//! | word | while a merge runs | else |
-//! |---|---|---|
-//! | `merge_end_ns` | when it will probably end | 0: nobody waits |
-//! | `merge_span_ns` | how long it will probably take in all | of the last one |
-//! | `pace_ns` | the turn of the next commit | of the last one |
-//! | `merge_ns_per_kib` | what a KiB of memtables took the last merges | the same |
+//! | word | while a merge writes to the WAL | while a checkpoint brings it into the file | else |
+//! |---|---|---|---|
+//! | `work_due_ns` | when it will probably end | the same | 0: nobody waits |
+//! | `work_span_ns` | how long it will probably take in all | the same | of the last one |
+//! | `pace_ns` | the turn of the next commit | the same | of the last one |
+//! | `merge_ns_per_kib` | what a KiB of memtables took the last merges | the same | the same |
+//! | `checkpoint_ns_per_kib` | what the checkpoint of a KiB of memtables took | the same | the same |
+//! | `unbrought_kib` | merged since the WAL was last in the file whole | the same | the same |
+//! | `checkpoints_ns` | what checkpoints have taken since then | the same | the same |
 //!
 //! Invariants
 //! - P1 The words are guesses, and whatever stands in them, nobody sleeps for longer than [`LONGEST`] after one commit. That there is room
 //!   is decided where it always was (S4).
 //! - P2 They are read only while somebody has the right to merge: the guesses of one who died hold nobody up.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::database::Database;
@@ -30,65 +33,92 @@ use crate::sync::futex;
 const LONGEST: Duration = Duration::from_millis(100);
 /// Turns so near are now: falling asleep and waking cost as much. Who was slower has so much of it left, too.
 const MOMENT_NS: u64 = 500_000;
-/// A merge that takes longer than expected is expected to take a part of it still.
+/// What takes longer than expected is expected to take a part of it still.
 const LAST_PART: u64 = 8;
 /// Merges of less tell nothing about what a KiB takes: their syncs are most of it.
 const TELLING_KIB: u64 = 1024;
 /// Room that is there is dealt out as if it were at least so much: what is left then goes slowly, but it goes.
 const LEAST_ROOM: u64 = ARENA_BYTES as u64 / 16;
 
-/// A merge that has begun; dropped when its generations are merged, or could not be.
+/// A merge or a checkpoint that has begun; dropped when it has ended, as it may.
 pub(super) struct Pace<'a> {
     control: &'a Control,
     begun_ns: u64,
-    bytes: u64,
-    is_merged: bool,
 }
 
-impl Pace<'_> {
-    /// The generations are merged.
-    pub(super) fn reached(mut self) {
-        self.is_merged = true;
+impl<'a> Pace<'a> {
+    /// It will probably take `span` nanoseconds; 0 if nobody knows yet.
+    fn begin(control: &'a Control, span: u64) -> Pace<'a> {
+        let begun_ns = monotonic_ns();
+        // Relaxed, here and below: guesses (P1).
+        control.work_span_ns.store(span, Relaxed);
+        control.work_due_ns.store(begun_ns.saturating_add(span), Relaxed);
+        Pace { control, begun_ns }
+    }
+
+    fn took_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.begun_ns)
+    }
+
+    /// So many bytes of memtables are merged.
+    pub(super) fn merged(self, bytes: u64) {
+        let (c, kib) = (self.control, bytes >> 10);
+        learn(&c.merge_ns_per_kib, self.took_ns(), kib);
+        c.unbrought_kib.store(c.unbrought_kib.load(Relaxed).saturating_add(kib), Relaxed);
+    }
+
+    /// The checkpoint has ended; `whole` if all of the WAL is in the file now.
+    pub(super) fn checkpointed(self, whole: bool) {
+        let c = self.control;
+        let taken = c.checkpoints_ns.load(Relaxed).saturating_add(self.took_ns());
+        c.checkpoints_ns.store(if whole { 0 } else { taken }, Relaxed);
+        if whole {
+            learn(&c.checkpoint_ns_per_kib, taken, c.unbrought_kib.load(Relaxed));
+            c.unbrought_kib.store(0, Relaxed);
+        }
     }
 }
 
 impl Drop for Pace<'_> {
     fn drop(&mut self) {
-        let c = self.control;
-        // Relaxed, here and below: guesses (P1).
-        c.merge_end_ns.store(0, Relaxed);
-        let kib = self.bytes >> 10;
-        if self.is_merged && kib >= TELLING_KIB {
-            let took = monotonic_ns().saturating_sub(self.begun_ns) / kib;
-            let before = c.merge_ns_per_kib.load(Relaxed);
-            let guess = if before == 0 { took } else { before.midpoint(took) };
-            c.merge_ns_per_kib.store(guess, Relaxed);
-        }
+        self.control.work_due_ns.store(0, Relaxed);
     }
+}
+
+/// So many KiB took so long: half of the guess is of the last time.
+fn learn(word: &AtomicU64, took_ns: u64, kib: u64) {
+    if kib < TELLING_KIB {
+        return;
+    }
+    let (before, took) = (word.load(Relaxed), took_ns / kib);
+    word.store(if before == 0 { took } else { before.midpoint(took) }, Relaxed);
 }
 
 impl Database {
     /// A merge of so many bytes of memtables begins.
-    pub(super) fn begin_pace(&self, bytes: u64) -> Pace<'_> {
-        let control = self.control();
-        let begun_ns = monotonic_ns();
-        let span = control.merge_ns_per_kib.load(Relaxed).saturating_mul(bytes >> 10);
-        control.merge_span_ns.store(span, Relaxed);
-        let end = if span == 0 { 0 } else { begun_ns.saturating_add(span) };
-        control.merge_end_ns.store(end, Relaxed);
-        Pace { control, begun_ns, bytes, is_merged: false }
+    pub(super) fn begin_merge_pace(&self, bytes: u64) -> Pace<'_> {
+        let c = self.control();
+        Pace::begin(c, c.merge_ns_per_kib.load(Relaxed).saturating_mul(bytes >> 10))
+    }
+
+    /// A checkpoint of what is merged begins.
+    pub(super) fn begin_checkpoint_pace(&self) -> Pace<'_> {
+        let c = self.control();
+        let all =
+            c.checkpoint_ns_per_kib.load(Relaxed).saturating_mul(c.unbrought_kib.load(Relaxed));
+        let span = all.saturating_sub(c.checkpoints_ns.load(Relaxed)).max(all / LAST_PART);
+        Pace::begin(c, span)
     }
 
     /// Sleeps if commits of so many bytes come before their turn. With nothing held.
     pub(crate) fn keep_pace(&self, bytes: u64) {
         let c = self.control();
-        let end = c.merge_end_ns.load(Relaxed);
-        if end == 0 || bytes == 0 || c.merge_owner.load(Relaxed) == 0 {
+        let due = c.work_due_ns.load(Relaxed);
+        if due == 0 || bytes == 0 || c.merge_owner.load(Relaxed) == 0 {
             return;
         }
         let now = monotonic_ns();
-        let span = c.merge_span_ns.load(Relaxed);
-        let left = end.saturating_sub(now).clamp(span / LAST_PART, span);
+        let left = left_until(due, now, c.work_span_ns.load(Relaxed));
         let each = share_of(bytes, left, self.generations.room_left());
         let turn = |before| Some(next_turn(before, now, each));
         let before = c.pace_ns.fetch_update(Relaxed, Relaxed, turn).unwrap_or(now);
@@ -98,6 +128,12 @@ impl Database {
             futex::wait(&AtomicU32::new(0), 0, Some(wait));
         }
     }
+}
+
+/// How long it will probably still take to what was `due` after `span` nanoseconds. What is late by some time will need as much once more: who
+/// merges may get little of the processor as long as those who commit do not sleep.
+fn left_until(due: u64, now: u64, span: u64) -> u64 {
+    due.abs_diff(now).max(span / LAST_PART)
 }
 
 /// The part of `left` nanoseconds that falls to `bytes` if `room` has to last for all of it.
@@ -128,6 +164,25 @@ mod tests {
         assert_eq!(share_of(1024, 2 * SECOND, 0), 2 * SECOND / (LEAST_ROOM / 1024));
         assert_eq!(share_of(u64::MAX, u64::MAX, 0), u64::MAX);
         assert_eq!(share_of(1000, 0, room), 0);
+    }
+
+    #[test]
+    fn what_is_late_is_expected_to_take_as_long_again() {
+        assert_eq!(left_until(1_000, 400, 800), 600);
+        assert_eq!(left_until(1_000, 1_010, 800), 100, "a part of it at least");
+        assert_eq!(left_until(1_000, 3_000, 800), 2_000);
+        assert_eq!(left_until(1_000, 1_500, 0), 500, "nobody knew how long it takes");
+    }
+
+    #[test]
+    fn half_of_a_guess_is_of_the_last_time() {
+        let word = AtomicU64::default();
+        learn(&word, 1 << 20, TELLING_KIB);
+        assert_eq!(word.load(Relaxed), 1024, "the first tells all");
+        learn(&word, 3 << 20, TELLING_KIB);
+        assert_eq!(word.load(Relaxed), 2048);
+        learn(&word, SECOND, TELLING_KIB - 1);
+        assert_eq!(word.load(Relaxed), 2048, "small ones tell nothing");
     }
 
     #[test]

@@ -26,15 +26,15 @@ impl MergeRight<'_> {
         let frozen = self.db.generations.frozen();
         if let Some(&last) = frozen.last() {
             self.check_wal_limit()?;
-            let bytes =
-                frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena).used_bytes());
-            let pace = self.db.begin_pace(bytes.map(u64::from).sum());
+            let used = |&(arena, _)| u64::from(self.db.generations.memtable(arena).used_bytes());
+            let bytes = frozen.iter().map(used).sum();
+            let pace = self.db.begin_merge_pace(bytes);
             crash_point!("merge.frozen");
             self.make_durable(&frozen)?;
             self.apply(&frozen, last.1)?;
             crash_point!("merge.committed");
             self.note_merged(last.1)?;
-            pace.reached();
+            pace.merged(bytes);
             crash_point!("merge.settled");
         }
         self.db.prepare_arena()?;
@@ -144,12 +144,14 @@ impl MergeRight<'_> {
 
     /// Brings the base's WAL into the file as far as `how` says and remembers its size (S4).
     pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
+        let pace = self.db.begin_checkpoint_pace();
         let state = match self.db.with_base(|base| base.checkpoint(how)) {
             // Someone else is checkpointing: then it is being done.
             Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
             other => other?,
         };
         self.db.control().wal_bytes.store(state.bytes_to_bring(), Relaxed);
+        pace.checkpointed(state.bytes_to_bring() == 0);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 14;
+pub const LAYOUT_VERSION: u32 = 15;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -298,13 +298,20 @@ pub struct Control {
     /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (K9 in
     /// database/prepared.rs). Anything else says nothing.
     pub prepared_withheld: AtomicU64,
-    /// When the merge that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does (merge/pace.rs).
-    pub merge_end_ns: AtomicU64,
-    /// How long it will probably take.
-    pub merge_span_ns: AtomicU64,
+    /// When the merge or checkpoint that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does
+    /// (merge/pace.rs).
+    pub work_due_ns: AtomicU64,
+    /// How long it will probably take in all.
+    pub work_span_ns: AtomicU64,
     /// What a KiB of memtables takes to be merged, in nanoseconds; 0 before the first merge.
     pub merge_ns_per_kib: AtomicU64,
-    /// The turn of the newest commit beside a merge, likewise.
+    /// The same of the checkpoint behind it.
+    pub checkpoint_ns_per_kib: AtomicU64,
+    /// KiB of memtables that were merged since the base's WAL was last in the file whole.
+    pub unbrought_kib: AtomicU64,
+    /// What checkpoints have taken since then.
+    pub checkpoints_ns: AtomicU64,
+    /// The turn of the newest commit beside a merge, in nanoseconds of the monotonic clock.
     pub pace_ns: AtomicU64,
     /// What walks and searches beside memtables have cost since the last merge, in steps (merge/due.rs).
     pub walked_steps: AtomicU64,

@@ -102,6 +102,8 @@ pub struct Conn {
     /// Its part in a transaction over several files, from the beginning of COMMIT on.
     pub(crate) part: Option<part::Part>,
     pub(crate) bulk: Bulk,
+    /// Threads may be started for it.
+    threads: bool,
     /// Bytes that it has committed since it kept pace last (merge/pace.rs).
     unpaced: u64,
     pub(crate) contention: Contention,
@@ -146,6 +148,7 @@ impl Conn {
             replayed: Size::default(),
             part: None,
             bulk: Bulk::new(begun_by_others),
+            threads: false,
             unpaced: 0,
             contention: Contention::default(),
             repeats: false,
@@ -457,15 +460,24 @@ impl Conn {
         slot.txn.store(0, Relaxed);
     }
 
-    /// Merges when it is due, in a thread unless that is not wished for, or none may be started (`threads`). Outside any transaction.
-    pub fn maintain(&mut self, threads: bool) -> Result<()> {
+    /// From here on threads of the engine's own may be started for it: the program has configured SQLite for more than one.
+    pub fn allow_threads(&mut self) {
+        self.threads = true;
+    }
+
+    /// Merges that it finds due are made in a thread.
+    pub(crate) fn merges_beside(&self) -> bool {
+        self.threads && self.db.control().background_merge.load(Relaxed) != 0
+    }
+
+    /// Merges when it is due, in a thread unless that is not wished for, or none may be started. Outside any transaction.
+    pub fn maintain(&mut self) -> Result<()> {
         // The caller has what it wanted: it waits for nobody now.
         caller::briefly(|| {
             self.db.keep_pace(std::mem::take(&mut self.unpaced));
             self.db.prepare_log_space()?;
             self.db.prepare_next_arena();
-            let beside = threads && self.db.control().background_merge.load(Relaxed) != 0;
-            if beside && merge_beside(&self.db) {
+            if self.merges_beside() && merge_beside(&self.db) {
                 return Ok(());
             }
             self.db.merge_if_due(self.slot)
@@ -473,8 +485,8 @@ impl Conn {
     }
 
     /// Has gone so many steps beside memtables since it said so last: a merge may pay by now. Outside any transaction.
-    pub fn note_walk(&self, steps: u32, threads: bool) {
-        self.db.note_walk(steps, threads);
+    pub fn note_walk(&self, steps: u32) {
+        self.db.note_walk(steps, self.merges_beside());
     }
 
     /// Merges what was committed before the call: all of it if it is to be `whole`, which may mean to wait for others, and as

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | in the ring | writing it to the file | - |
 //! | in the log file | a longer file; a merge, once the log is at its limit | waits for who merges, or stands still at the file's end |
-//! | in the memtable | a free arena; a merge | waits for who merges, then for readers of old generations |
+//! | in the memtable | a free arena; a merge, in a thread if one may be started | waits for who merges, then for readers of old generations |
 //! | in the base's WAL, which a merge needs | a checkpoint | waits for who reads before it, and renews the own snapshot |
 //!
 //! How long is waited: [`ROOM_PATIENCE`]. Whoever holds by its own snapshot what is waited for takes a newer one (S6 in snapshot.rs).
@@ -17,6 +17,7 @@ use crate::database::arenas::ArenaWait;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{AppendError, LogError};
+use crate::merge::background::will_be_merged_beside;
 use crate::sync::futex;
 use crate::sync::wait::{Patience, TICK, Wait};
 
@@ -155,7 +156,11 @@ impl Conn {
         let mut seen = self.db.control().merge_word.load(Acquire);
         let mut holder = self.db.control().merge_owner.load(Relaxed);
         let db = self.db.clone();
-        if let Some(right) = db.try_own_merge(self.slot)? {
+        let right = match self.merges_beside() && will_be_merged_beside(&db) {
+            true => None,
+            false => db.try_own_merge(self.slot)?,
+        };
+        if let Some(right) = right {
             let result = right.merge(true);
             drop(right);
             match result {

@@ -310,7 +310,7 @@ impl Client {
         wait_ms(2000, |w| self.conn().commit(sync, false, w))?;
         self.conn().snapshot_end();
         // The base of these tests is written by whoever reads nothing of it meanwhile: no merges beside them.
-        self.conn().maintain(false)
+        self.conn().maintain()
     }
     pub fn rollback(&mut self) {
         self.conn().rollback().unwrap();

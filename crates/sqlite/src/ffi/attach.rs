@@ -57,6 +57,9 @@ unsafe fn without_conn(
     }
 }
 
+/// `PL_ATTACH_THREADS` of engine.h.
+const ATTACH_THREADS: u32 = 0x01;
+
 /// # Safety
 /// `path` is a C string.
 pub(super) unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
@@ -73,7 +76,7 @@ pub(super) unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
 pub unsafe extern "C" fn pl_attach(
     ops: &'static PlBaseOps,
     path: *const c_char,
-    _flags: u32,
+    flags: u32,
     wait: *const PlWait,
     out: *mut *mut PlConn,
     message: *mut *mut c_char,
@@ -85,7 +88,10 @@ pub unsafe extern "C" fn pl_attach(
         without_conn(message, "pl_attach", || {
             session::refuse_network(path)?;
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
-            let conn = with_wait(wait, |w| attach::attach(path, &opener, w))?;
+            let mut conn = with_wait(wait, |w| attach::attach(path, &opener, w))?;
+            if flags & ATTACH_THREADS != 0 {
+                conn.allow_threads();
+            }
             let boxed = Box::new(PlConn {
                 conn,
                 error: CString::default(),

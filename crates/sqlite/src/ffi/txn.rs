@@ -414,9 +414,9 @@ pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int {
+pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, "pl_maintain", |c| c.maintain(threads != 0).map(|()| SQLITE_OK)) }
+    unsafe { with(conn, "pl_maintain", |c| c.maintain().map(|()| SQLITE_OK)) }
 }
 
 /// See engine.h.
@@ -424,9 +424,9 @@ pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn, threads: c_int) -> c_int
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_note_walk(conn: *mut PlConn, steps: u32, threads: c_int) {
+pub unsafe extern "C" fn pl_note_walk(conn: *mut PlConn, steps: u32) {
     // SAFETY: engine.h.
-    unsafe { end(conn, "pl_note_walk", |c| c.note_walk(steps, threads != 0)) }
+    unsafe { end(conn, "pl_note_walk", |c| c.note_walk(steps)) }
 }
 
 /// See engine.h.
