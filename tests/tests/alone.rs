@@ -104,20 +104,22 @@ fn what_only_a_member_can_do_makes_it_one() {
 }
 
 #[test]
-fn who_writes_for_long_joins() {
-    let Some(fixture) = fixture() else { return };
-    let lone = fixture.open();
-    lone.execute("PRAGMA synchronous=OFF").expect("a level");
-    let mut written = 0;
-    while !has_session(&fixture) {
-        lone.execute(INSERT).expect("it inserts");
-        written += 1;
-        assert!(written < 2000, "no session was begun");
+fn who_writes_or_reads_for_long_joins() {
+    for (sql, few, new) in [(INSERT, 100, 1), ("SELECT val FROM t WHERE id=7", 500, 0)] {
+        let Some(fixture) = fixture() else { return };
+        let lone = fixture.open();
+        lone.execute("PRAGMA synchronous=OFF").expect("a level");
+        let mut done = 0;
+        while !has_session(&fixture) {
+            lone.execute(sql).expect("it inserts or reads");
+            done += 1;
+            assert!(done < 2000, "no session was begun: {sql}");
+        }
+        assert!(done > few, "a few transactions are not worth it: {sql}");
+        assert_eq!(rows(&lone), 500 + new * done);
+        drop(lone);
+        assert_eq!(rows(&fixture.open()), 500 + new * done);
     }
-    assert!(written > 100, "a few transactions are not worth it");
-    assert_eq!(rows(&lone), 500 + written);
-    drop(lone);
-    assert_eq!(rows(&fixture.open()), 500 + written);
 }
 
 in_threads_and_processes! {

@@ -144,9 +144,13 @@ fn where_proc_is_not_mounted_a_connection_that_is_alone_works_and_one_that_joins
     };
     let (rows, error) = run("INSERT INTO t VALUES(1); SELECT count(*) FROM t");
     assert_eq!((rows.as_str(), error.as_str()), ("1", ""));
-    let (_, error) = run("BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT");
+    // After so many it would be worth it to join.
+    let long = "INSERT INTO t VALUES(NULL); SELECT id FROM t WHERE id<0;".repeat(600);
+    let (rows, error) = run(&format!("{long} SELECT count(*) FROM t"));
+    assert_eq!((rows.as_str(), error.as_str()), ("601", ""));
+    let (_, error) = run("BEGIN CONCURRENT; INSERT INTO t VALUES(NULL); COMMIT");
     assert!(error.contains("/proc is not mounted here"), "{error}");
-    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(1));
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(601));
     fixture
         .open()
         .execute("PRAGMA journal_mode=wal; PRAGMA journal_mode=delete")

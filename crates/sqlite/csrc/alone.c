@@ -19,7 +19,8 @@
 **   - the file is fenced, or another connection of this or another process has opened its WAL-index;
 **   - the transaction needs what stock code has not: BEGIN CONCURRENT; one that reads first and may write later (BEGIN
 **     DEFERRED); VACUUM and what a backup overwrites, which stamp the header; more files than one;
-**   - PL_ALONE_WRITES transactions have been written: it seems worth it;
+**   - PL_ALONE_READS transactions have read or a quarter of that have written: each looks for company and for its locks, which a member
+**     need not, so that by then it has cost about as much as to join. Where it cannot join it goes on alone (plStayAlone());
 **   - somebody asked for what only a member of a session can tell (plJoin()).
 **
 ** Invariants
@@ -36,7 +37,8 @@
 */
 #include <sys/sysmacros.h>
 
-#define PL_ALONE_WRITES 256
+#define PL_ALONE_READS 1024
+#define PL_ALONE_WRITE 4   /* one that writes counts as so many that read */
 #define PL_VISITS 16       /* transactions; the first reads the schema */
 
 enum { PLA_NOBODY, PLA_OTHERS, PLA_UNKNOWN };
@@ -163,7 +165,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   PlBtree *pPl = plSide(p);
   Pager *pPager = p->pBt->pPager;
   int eOthers;
-  if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_WRITES ) return 0;
+  if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_READS ) return 0;
   if( db->nDb>2 || (db->mDbFlags & (DBFLAG_PlConcurrent|DBFLAG_PlPages|DBFLAG_Vacuum)) ) return 0;
   if( !wrflag && !db->autoCommit ) return 0;
   if( pPager->exclusiveMode ) return 0;
@@ -171,7 +173,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   if( pPl->nVisit>0 && pPl->nVisit<PL_VISITS && !bBusy ){
     /* Whether those others are still there, and still in no session, matters to nobody but this handle (L1). */
     pPl->nVisit++;
-    pPl->nAlone += wrflag!=0;
+    pPl->nAlone += wrflag ? PL_ALONE_WRITE : 1;
     return 1;
   }
   eOthers = plCompany(pPager);
@@ -181,9 +183,24 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   pPl->bLocal = 1;
   if( eOthers==PLA_OTHERS ) pPl->nVisit++;
   else pPl->nVisit = PL_VISITS;
-  pPl->nAlone += wrflag!=0;
+  pPl->nAlone += wrflag ? PL_ALONE_WRITE : 1;
   plWorkAlone(p);
   return 1;
+}
+
+/* It was to join because that seemed worth it, and cannot (rc): it goes on alone, and tries again after as many transactions. No transaction is open. */
+static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
+  PlBtree *pPl = p->pPl;
+  if( pPl->nAlone<PL_ALONE_READS ) return rc;
+  if( (rc & 0xff)!=SQLITE_FULL && (rc & 0xff)!=SQLITE_CANTOPEN ) return rc;
+  pPl->nAlone = 0;
+  if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) return rc;
+  if( plMarked(p->pBt) && (PL_FENCED(p->pBt->pPage1->aData) || !plAlone(p, wrflag, 0)) ){
+    plBaseEnd(p);
+    return rc;
+  }
+  plStashClear(p);
+  return SQLITE_OK;
 }
 
 /* L3. Member or not, OFF costs no more than the newest commits. */

@@ -285,6 +285,10 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     plBaseEnd(p);
     rc = plAttach(p);
   }
+  if( rc ){
+    rc = plStayAlone(p, wrflag, pSchemaVersion, rc);
+    if( rc==SQLITE_OK ) return SQLITE_OK;
+  }
   if( (rc & 0xff)==SQLITE_FULL && !wrflag ){
     rc = plReadWithoutJoining(p, pSchemaVersion, rc);
     if( rc==SQLITE_OK ) return SQLITE_OK;
