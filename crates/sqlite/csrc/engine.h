@@ -84,6 +84,7 @@ void pl_report_opened(void);
 struct PlWait;
 /* ---- attach, detach ------------------------------------------------------ */
 #define PL_ATTACH_THREADS 0x01   /* the engine may start threads of its own */
+#define PL_ATTACH_LOCAL 0x02     /* the file is known to be on a file system of this machine */
 /* Join the live session of zPath (full path), starting or recovering it when this
 ** is the first process.  SQLITE_BUSY when another process is at that for longer than the wait allows.  *pzErr is a malloc'ed sentence (free with pl_free). */
 int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);

@@ -59,6 +59,8 @@ unsafe fn without_conn(
 
 /// `PL_ATTACH_THREADS` of engine.h.
 const ATTACH_THREADS: u32 = 0x01;
+/// `PL_ATTACH_LOCAL` of engine.h.
+const ATTACH_LOCAL: u32 = 0x02;
 
 /// # Safety
 /// `path` is a C string.
@@ -86,7 +88,9 @@ pub unsafe extern "C" fn pl_attach(
     // SAFETY: `message` is writable by contract.
     unsafe {
         without_conn(message, "pl_attach", || {
-            session::refuse_network(path)?;
+            if flags & ATTACH_LOCAL == 0 {
+                session::refuse_network(path)?;
+            }
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
             let mut conn = with_wait(wait, |w| attach::attach(path, &opener, w))?;
             if flags & ATTACH_THREADS != 0 {
