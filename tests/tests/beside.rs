@@ -1,7 +1,7 @@
 //! Single writes of several connections: they are tried beside each other and run again where one has lost, of which nobody is told.
 
 use plait_tests::planted::must_be_reported;
-use plait_tests::sqlite::{CONSTRAINT, Connection};
+use plait_tests::sqlite::{BUSY, CONSTRAINT, Connection};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use rand::rngs::StdRng;
@@ -203,6 +203,42 @@ fn what_the_application_has_registered_hears_of_every_write_once() {
     assert_eq!((updates + commits + collations, rollbacks), (done.rows.load(Relaxed), 0));
     let sum = fixture.open().integer("SELECT sum(v) FROM hot");
     assert_eq!(sum, Ok(done.added.load(Relaxed)), "lost update");
+}
+
+#[test]
+fn a_statement_that_asks_for_its_connections_counters_is_told_of_no_lost_run() {
+    let Some(subject) = real_plait("single writes") else { return };
+    let done = AtomicI64::new(0);
+    let fixture = write_together(&subject, |_, connection, _| {
+        // Each but the first comes behind one that has changed a row and inserted none.
+        let sql = "UPDATE hot SET v=v+1+10000000*(changes()+last_insert_rowid()<>1) WHERE k=1";
+        connection.execute("UPDATE hot SET v=v WHERE k=2").expect("an update");
+        for _ in 0..100 {
+            connection.execute(sql).expect("an update");
+            done.fetch_add(1, Relaxed);
+        }
+    });
+    let sum = fixture.open().integer("SELECT v FROM hot WHERE k=1");
+    assert_eq!(sum, Ok(done.load(Relaxed)), "counters of a run that was rolled back");
+}
+
+#[test]
+fn an_insert_that_ends_busy_is_not_the_last_one() {
+    let Some(subject) = real_plait("single writes") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let (holder, waiter) = (fixture.open(), fixture.open());
+    waiter.execute("INSERT INTO rows VALUES(7, 0, 'first')").expect("an insert");
+    waiter.execute("PRAGMA busy_timeout=20").expect("a timeout");
+    for id in 8..12 {
+        // It is tried since others commit.
+        holder.execute("BEGIN IMMEDIATE; UPDATE hot SET v=v+1").expect("the right");
+        let error = waiter.execute(&format!("INSERT INTO rows VALUES({id}, 0, 'u{id}')"));
+        assert_eq!(error.expect_err("it is locked").code, BUSY);
+        assert_eq!((waiter.last_insert_rowid(), waiter.total_changes()), (7, 1), "{id}");
+        holder.execute("COMMIT").expect("a commit");
+    }
+    waiter.execute("INSERT INTO rows VALUES(12, 0, 'last')").expect("an insert");
+    assert_eq!((waiter.last_insert_rowid(), waiter.total_changes()), (12, 2));
 }
 
 #[test]

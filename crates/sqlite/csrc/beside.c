@@ -7,6 +7,7 @@
 **
 **   allowed -> run without the right -> committed
 **                                    -> refused (SQLITE_BUSY_SNAPSHOT): rolled back, run again with the right
+**                                    -> SQLITE_BUSY, since its commit has waited for the right in vain: rolled back, and as if it had not begun
 **                                    -> failed otherwise: that is the answer, at the snapshot which it had
 **
 ** Invariants
@@ -14,6 +15,7 @@
 **     collations, hooks, traces, handlers of waits and of progress, virtual tables, triggers), takes no automatic rowid, and changes one file,
 **     in a transaction of its own.
 **  S2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
+**     Nor do changes() and last_insert_rowid(), which the statement itself may ask for, know of a run that was rolled back.
 **  S3 Whether it is tried decides nothing but speed (txn/beside.rs).
 */
 
@@ -107,12 +109,28 @@ static int plAllowBeside(Btree *p){
   return 1;
 }
 
+/* What a connection knew of its writes before a statement that may be tried. */
+typedef struct PlBefore PlBefore;
+struct PlBefore {
+  i64 iRowid;
+  i64 nChange;
+};
+
+static PlBefore plBefore(sqlite3 *db){
+  PlBefore before;
+  before.iRowid = db->lastRowid;
+  before.nChange = db->nChange;
+  return before;
+}
+
 /* The statement has ended with rc. Is it to be run again (S2)? An interrupt ends it instead. */
-static int plRefusedBeside(Btree *p, i64 iRowid, int *pRc){
+static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   sqlite3 *db = p->db;
   if( p->pPl ) p->pPl->bBeside = 0;
+  if( (*pRc & 0xff)!=SQLITE_BUSY ) return 0;
+  db->lastRowid = pBefore->iRowid;
   if( *pRc!=SQLITE_BUSY_SNAPSHOT ) return 0;
-  db->lastRowid = iRowid;
+  db->nChange = pBefore->nChange;
   if( !AtomicLoad(&db->u1.isInterrupted) ) return 1;
   *pRc = SQLITE_INTERRUPT;
   sqlite3Error(db, SQLITE_INTERRUPT);
@@ -123,7 +141,7 @@ static int plRefusedBeside(Btree *p, i64 iRowid, int *pRc){
 static int sqlite3Step(Vdbe*);
 static int plRunStatement(Vdbe *v){
   sqlite3 *db = v->db;
-  i64 iRowid = db->lastRowid;
+  const PlBefore before = plBefore(db);
   u32 aCounter[ArraySize(v->aCounter)];
   int iDb = -1, rc, rcRun;
   if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
@@ -133,7 +151,7 @@ static int plRunStatement(Vdbe *v){
   memcpy(aCounter, v->aCounter, sizeof(aCounter));
   rc = sqlite3Step(v);
   rcRun = v->rc;
-  if( plRefusedBeside(db->aDb[iDb].pBt, iRowid, &v->rc) ){
+  if( plRefusedBeside(db->aDb[iDb].pBt, &before, &v->rc) ){
     (void)sqlite3_reset((sqlite3_stmt*)v);
     memcpy(v->aCounter, aCounter, sizeof(aCounter));
     return sqlite3Step(v);

@@ -373,7 +373,7 @@ static int plMapBeside(PlProg *g){
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
   int bBeside = eKind==PLP_WRITE && pOp->bShort;
-  i64 iRowid;
+  PlBefore before;
   int nTry, rc;
   if( m->bBusy ) return plMapBusy(m);
   if( eKind==PLP_WRITE && (m->flags & PLAIT_MAP_READONLY) ){
@@ -399,10 +399,10 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     g->pOp = pOp;
     if( eKind==PLP_WRITE ) g->v->usesStmtJournal = pOp->bJournal || !g->s.bDirect || m->db->xPreUpdateCallback;
     bBeside = bBeside && plMapBeside(g);
-    iRowid = m->db->lastRowid;
+    before = plBefore(m->db);
     pOp->nTotal = -1;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
-    if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, iRowid, &g->v->rc) ){
+    if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, &before, &g->v->rc) ){
       /* Once, and no try of those that a schema has (S2). */
       bBeside = 0;
       nTry--;
