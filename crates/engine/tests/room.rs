@@ -7,9 +7,10 @@ mod common;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Client, create, wait_ms};
+use common::{Client, Faults, TABLE, create, wait_ms};
 use memmap2::{MmapOptions, MmapRaw};
 use plait_engine::database::shm_path;
 use plait_engine::error::Error;
@@ -132,4 +133,85 @@ fn a_commit_without_room_waits_for_who_merges_and_no_longer_than_it_must() {
     let last = [round.to_be_bytes(), (ROWS - 1).to_be_bytes()].concat();
     assert_eq!(client.read(&last), Some(vec![7; 60_000]));
     assert_eq!(layout(&map).log.poisoned(), None);
+}
+
+/// A call of the base: its name, its thread, and whether commits were to keep pace with it.
+type Call = (String, Option<String>, bool);
+
+/// Fills memory more than once, which nothing merges but the commits that find no room, and tells of the calls of the base.
+fn calls_of_those_without_room(threads: bool) -> Vec<Call> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let faults = Faults::default();
+    let mut client = Client::try_open_with(&path, Arc::new(faults.clone())).unwrap();
+    client.write(b"first", b"1", Sync::Off).unwrap();
+    let map = mapped(&path);
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let (watched, seen) = (mapped(&path), calls.clone());
+    faults.watch(move |call| {
+        let name = std::thread::current().name().map(str::to_owned);
+        let is_paced = layout(&watched).control.work_due_ns.load(Relaxed) != 0;
+        seen.lock().unwrap().push((call.to_owned(), name, is_paced));
+    });
+    if threads {
+        client.conn().allow_threads();
+    }
+    // So small that none goes straight to the base.
+    for round in 0..2_000u32 {
+        wait_ms(1000, |w| client.conn().write_begin(WriteMode::Queued, w)).unwrap();
+        for row in 0..ROWS {
+            client.put(&[(round % 50).to_be_bytes(), row.to_be_bytes()].concat(), &[7; 2_000]);
+        }
+        wait_ms(60_000, |w| client.conn().commit(Sync::Off, false, w)).expect("there is room");
+        client.conn().snapshot_end();
+    }
+    let calls = calls.lock().unwrap().clone();
+    wait_ms(60_000, |w| client.conn().merge_all(true, w)).expect("all is merged");
+    let control = &layout(&map).control;
+    assert_eq!(control.work_due_ns.load(Relaxed), 0, "nobody merges any more");
+    assert!(control.merge_ns_per_kib.load(Relaxed) > 0, "what a merge takes is known");
+    assert_eq!((control.unbrought_kib.load(Relaxed), control.checkpoints_ns.load(Relaxed)), (0, 0));
+    calls
+}
+
+#[test]
+fn a_commit_without_room_has_a_thread_merge_and_does_so_itself_where_there_is_to_be_none() {
+    for threads in [true, false] {
+        let calls = calls_of_those_without_room(threads);
+        let merges = calls.iter().filter(|(call, ..)| call == "begin");
+        let beside = merges.clone().filter(|(_, name, _)| name.as_deref() == Some("plait-merge"));
+        let (merges, beside) = (merges.count(), beside.count());
+        assert!(merges > 0, "memory was never full");
+        assert_eq!(beside, if threads { merges } else { 0 }, "of {merges}");
+    }
+}
+
+#[test]
+fn commits_keep_pace_with_merges_and_with_the_checkpoints_behind_them() {
+    let calls = calls_of_those_without_room(true);
+    let is_paced = |wanted: &str| {
+        let mut of_those = calls.iter().filter(|(call, ..)| call == wanted).peekable();
+        assert!(of_those.peek().is_some(), "no {wanted}");
+        of_those.all(|&(.., is_paced)| is_paced)
+    };
+    assert!(is_paced("begin") && is_paced("checkpoint"));
+}
+
+/// One who died while it merged or made a checkpoint has left a guess behind.
+#[test]
+fn whoever_takes_the_right_to_merge_holds_nobody_up_by_the_guess_of_a_dead_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let mut client = Client::open(&path);
+    client.write(b"first", b"1", Sync::Off).unwrap();
+    let map = mapped(&path);
+    let control = &layout(&map).control;
+    wait_ms(1000, |w| client.conn().merge_all(true, w)).expect("all is merged");
+    control.work_due_ns.store(1, Relaxed);
+    // One that is large and alone reserves the right, and merges nothing.
+    client.begin_immediate(1000).unwrap();
+    let put = |i: u32| client.conn().put(TABLE, &i.to_be_bytes(), &[7; 9000], 0);
+    assert!((0..100).map(put).any(|put| put.is_err()), "it goes straight to the base");
+    assert_ne!(control.merge_owner.load(Relaxed), 0);
+    assert_eq!(control.work_due_ns.load(Relaxed), 0);
 }

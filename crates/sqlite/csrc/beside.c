@@ -130,8 +130,10 @@ static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   if( (*pRc & 0xff)!=SQLITE_BUSY ) return 0;
   db->lastRowid = pBefore->iRowid;
   if( *pRc!=SQLITE_BUSY_SNAPSHOT ) return 0;
-  db->nChange = pBefore->nChange;
-  if( !AtomicLoad(&db->u1.isInterrupted) ) return 1;
+  if( !AtomicLoad(&db->u1.isInterrupted) ){
+    db->nChange = pBefore->nChange;
+    return 1;
+  }
   *pRc = SQLITE_INTERRUPT;
   sqlite3Error(db, SQLITE_INTERRUPT);
   return 0;

@@ -61,6 +61,10 @@ impl Database {
         if holder != 0 && holder != slot.word() {
             return Ok(None);
         }
+        if holder == 0 {
+            // P2 in merge/pace.rs.
+            self.control().work_due_ns.store(0, Relaxed);
+        }
         owner.store(slot.word(), Relaxed);
         Ok(Some(MergeRight { db: self, slot }))
     }

@@ -15,6 +15,8 @@ use crate::sync::unsignalled;
 
 /// After work that failed.
 const REST: Duration = Duration::from_millis(100);
+/// For so long nobody waits for it then: longer than between two looks of those who do (`TICK` in sync/wait.rs).
+const MISTRUST: Duration = REST.saturating_mul(3);
 
 /// What the thread does, once for each time that it is called; it is told how to find out whether it has to end.
 pub(crate) type Work = Box<dyn Fn(&dyn Fn() -> bool) -> Result<()> + Send>;
@@ -64,9 +66,9 @@ impl Worker {
         true
     }
 
-    /// It has failed just now, and is not started again for a moment.
-    pub(crate) fn rests(&self) -> bool {
-        lock(&self.state).rests()
+    /// Its last work failed, a moment ago.
+    pub(crate) fn has_just_failed(&self) -> bool {
+        lock(&self.state).failed.is_some_and(|failed| failed.elapsed() < MISTRUST)
     }
 
     /// Ends the thread; returns when it is gone.

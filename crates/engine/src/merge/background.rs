@@ -36,9 +36,9 @@ pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
 }
 
 /// Is a merge due that a thread makes, so that who needs room can wait for it? He whose own transaction merged would be away for as long as
-/// it takes, and in the checkpoint behind it, while others go on. Not while a thread that failed rests: who merges himself is told why.
+/// it takes, and in the checkpoint behind it, while others go on. Not where the thread has just failed: who merges himself is told why.
 pub(crate) fn will_be_merged_beside(database: &Arc<Database>) -> bool {
-    database.merge_is_due() && !database.worker().rests() && merge_beside(database)
+    database.merge_is_due() && !database.worker().has_just_failed() && merge_beside(database)
 }
 
 /// An error leaves the generations frozen. A panic has poisoned the database (O2 in database/merge_right.rs).

@@ -18,7 +18,8 @@
 //! Invariants
 //! - P1 The words are guesses, and whatever stands in them, nobody sleeps for longer than [`LONGEST`] after one commit. That there is room
 //!   is decided where it always was (S4).
-//! - P2 They are read only while somebody has the right to merge: the guesses of one who died hold nobody up.
+//! - P2 They are read only while somebody has the right to merge, and who takes it begins without a guess: those of one who died hold
+//!   nobody up.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -137,11 +137,19 @@ impl Conn {
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
+        // Before the look: a merge that ends behind it lets nobody sleep.
+        let seen = self.db.control().merge_word.load(Acquire);
         if self.db.prepare_arena()? {
             return Ok(());
         }
         if self.db.generations.is_held_by_snapshot_of(self.slot) {
             return Err(self.renew());
+        }
+        // Who has the right already, reserved and not used, would wait for itself.
+        let has_right = self.db.control().merge_owner.load(Relaxed) == self.slot.word();
+        if !has_right && self.merges_beside() && will_be_merged_beside(&self.db) {
+            let holder = self.db.control().merge_owner.load(Relaxed);
+            return self.wait_for_merge(holder, seen, room, wait);
         }
         self.merge_for_room(full, room, wait)
     }
@@ -156,11 +164,7 @@ impl Conn {
         let mut seen = self.db.control().merge_word.load(Acquire);
         let mut holder = self.db.control().merge_owner.load(Relaxed);
         let db = self.db.clone();
-        let right = match self.merges_beside() && will_be_merged_beside(&db) {
-            true => None,
-            false => db.try_own_merge(self.slot)?,
-        };
-        if let Some(right) = right {
+        if let Some(right) = db.try_own_merge(self.slot)? {
             let result = right.merge(true);
             drop(right);
             match result {
@@ -175,6 +179,17 @@ impl Conn {
                 Ok(()) => return self.wait_for_readers(full, wait),
             }
         }
+        self.wait_for_merge(holder, seen, room, wait)
+    }
+
+    /// Somebody merges: waits until `merge_word` is no longer `seen`, for a moment at most.
+    fn wait_for_merge(
+        &self,
+        holder: u32,
+        seen: u32,
+        room: &mut RoomWait,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
         if room.is_waited_for_in_vain(wait) {
             let who = match holder {
                 0 => "the database file is locked".into(),

@@ -135,23 +135,36 @@ pub enum Fault {
     Panic,
 }
 
-/// A fault that the next call of one name meets, once.
+/// Is told of each call of a [`FaultyBase`], in the thread that makes it.
+type Watcher = Box<dyn FnMut(&str) + Send>;
+
+/// A fault that the next call of one name meets, once; and who watches all of them.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Mutex<Option<(&'static str, Fault)>>>);
+pub struct Faults {
+    armed: Arc<Mutex<Option<(&'static str, Fault)>>>,
+    watcher: Arc<Mutex<Option<Watcher>>>,
+}
 
 impl Faults {
     pub fn arm(&self, call: &'static str, fault: Fault) {
-        *self.0.lock().unwrap() = Some((call, fault));
+        *self.armed.lock().unwrap() = Some((call, fault));
     }
 
     /// Whether what was armed has been met.
     pub fn is_met(&self) -> bool {
-        self.0.lock().unwrap().is_none()
+        self.armed.lock().unwrap().is_none()
+    }
+
+    pub fn watch(&self, watcher: impl FnMut(&str) + Send + 'static) {
+        *self.watcher.lock().unwrap() = Some(Box::new(watcher));
     }
 
     fn meet(&self, call: &str) -> Result<()> {
+        if let Some(watcher) = &mut *self.watcher.lock().unwrap() {
+            watcher(call);
+        }
         // Let go of the lock before the panic.
-        let met = self.0.lock().unwrap().take_if(|(armed, _)| *armed == call);
+        let met = self.armed.lock().unwrap().take_if(|(armed, _)| *armed == call);
         match met {
             None => Ok(()),
             Some((_, Fault::Panic)) => panic!("on purpose, in {call}"),
