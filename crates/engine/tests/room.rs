@@ -99,7 +99,9 @@ fn a_commit_without_room_waits_for_who_merges_and_no_longer_than_it_must() {
     let path = create(dir.path());
     let mut client = Client::open(&path);
     client.write(b"first", b"1", Sync::Off).unwrap();
-    let _merger = Client::open(&path);
+    let mut merger = Client::open(&path);
+    // In a transaction: the work of a connection at rest would be waited for whatever it takes.
+    wait_ms(1000, |w| merger.conn().write_begin(WriteMode::Optimistic, w)).unwrap();
     let map = mapped(&path);
     let owner = &layout(&map).control.merge_owner;
     // The second connection merges, and does not come to an end.
@@ -195,6 +197,33 @@ fn commits_keep_pace_with_merges_and_with_the_checkpoints_behind_them() {
         of_those.all(|&(.., is_paced)| is_paced)
     };
     assert!(is_paced("begin") && is_paced("checkpoint"));
+}
+
+#[test]
+fn a_commit_without_room_does_not_fail_for_a_slow_merge_of_its_own_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let faults = Faults::default();
+    let mut client = Client::try_open_with(&path, Arc::new(faults.clone())).unwrap();
+    client.write(b"first", b"1", Sync::Off).unwrap();
+    client.conn().allow_threads();
+    let slow = Arc::new(AtomicBool::new(false));
+    let met = slow.clone();
+    faults.watch(move |call| {
+        if call == "commit" && !met.swap(true, Relaxed) {
+            // More than a commit waits for others.
+            std::thread::sleep(Duration::from_secs(7));
+        }
+    });
+    for round in 0..2_000u32 {
+        wait_ms(1000, |w| client.conn().write_begin(WriteMode::Queued, w)).unwrap();
+        for row in 0..ROWS {
+            client.put(&[(round % 50).to_be_bytes(), row.to_be_bytes()].concat(), &[7; 2_000]);
+        }
+        commit_at_once(&mut client, false).expect("it waits");
+        client.conn().snapshot_end();
+    }
+    assert!(slow.load(Relaxed), "memory was never full");
 }
 
 /// One who died while it merged or made a checkpoint has left a guess behind.

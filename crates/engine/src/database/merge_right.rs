@@ -87,7 +87,7 @@ impl Database {
     }
 
     /// What has to end before whoever has the right gives it back.
-    fn awaited_of(&self, holder: u32) -> Awaited {
+    pub(crate) fn awaited_of(&self, holder: u32) -> Awaited {
         match SlotIndex::from_word(holder) {
             Some(slot) if self.is_exclusive(slot) => Awaited::Others,
             Some(slot) if self.slots.is_mine_at_rest(slot) => Awaited::OwnWork,

@@ -7,7 +7,7 @@
 //! | in the memtable | a free arena; a merge, in a thread if one may be started | waits for who merges, then for readers of old generations |
 //! | in the base's WAL, which a merge needs | a checkpoint | waits for who reads before it, and renews the own snapshot |
 //!
-//! How long is waited: [`ROOM_PATIENCE`]. Whoever holds by its own snapshot what is waited for takes a newer one (S6 in snapshot.rs).
+//! How long is waited: [`ROOM_PATIENCE`], and for merges of the own process until they end. Whoever holds by its own snapshot what is waited for takes a newer one (S6 in snapshot.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use crate::ids::Generation;
 use crate::log::{AppendError, LogError};
 use crate::merge::background::will_be_merged_beside;
 use crate::sync::futex;
-use crate::sync::wait::{Patience, TICK, Wait};
+use crate::sync::wait::{Awaited, Patience, TICK, Wait};
 
-/// How long a commit waits for room that a merge of somebody else makes: its busy timeout, but not for nothing at all, since those
+/// How long a commit waits for room that a merge of another process makes: its busy timeout, but not for nothing at all, since those
 /// who hold the right do not expect their COMMIT to fail while merges go on.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -190,7 +190,9 @@ impl Conn {
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
-        if room.is_waited_for_in_vain(wait) {
+        // O3 in merge_right.rs: a program that is alone does not fail for the merges of its own process.
+        let is_own_work = self.db.awaited_of(holder) == Awaited::OwnWork;
+        if !is_own_work && room.is_waited_for_in_vain(wait) {
             let who = match holder {
                 0 => "the database file is locked".into(),
                 word => format!(
