@@ -44,6 +44,7 @@ const ELSEWHERE: [&str; 14] = [
     "pl_conflict",
     "pl_enable_check",
     "pl_leave_disk",
+    "pl_leave_processor",
     "pl_report_loaded",
     "pl_report_opened",
     "pl_wal_written",

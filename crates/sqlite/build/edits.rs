@@ -603,14 +603,14 @@ pub const EDITS: &[Edit] = &[
         section: "wal.c",
         anchor: "          rc = sqlite3OsWrite(pWal->pDbFd, zBuf, szPage, iOffset);",
         place: After,
-        text: "          if( rc==SQLITE_OK && pWal->pPlMarks && CKPT_SYNC_FLAGS(sync_flags)!=0 ) rc = plWriteOut(&pWal->aPlOut[1], pWal->pPlMarks, pWal->pDbFd, iOffset, szPage); /* [plait] */",
-        why: "what a checkpoint writes. int plWriteOut(struct PlWriteOut*, const PlMarks*, sqlite3_file*, i64 iOffset, int n)",
+        text: "          if( rc==SQLITE_OK && pWal->pPlMarks && CKPT_SYNC_FLAGS(sync_flags)!=0 ) rc = plWriteOut(&pWal->aPlOut[1], pWal->pPlMarks, 1, pWal->pDbFd, iOffset, szPage); /* [plait] */",
+        why: "what a checkpoint writes. int plWriteOut(struct PlWriteOut*, const PlMarks*, int isCheckpoint, sqlite3_file*, i64 iOffset, int n)",
     },
     Edit {
         section: "wal.c",
         anchor: "  rc = sqlite3OsWrite(p->pFd, pContent, iAmt, iOffset);",
         place: After,
-        text: "  if( rc==SQLITE_OK && p->pWal->pPlMarks && WAL_SYNC_FLAGS(p->syncFlags)!=0 ) rc = plWriteOut(&p->pWal->aPlOut[0], 0, p->pFd, iOffset, iAmt); /* [plait] */",
+        text: "  if( rc==SQLITE_OK && p->pWal->pPlMarks && WAL_SYNC_FLAGS(p->syncFlags)!=0 ) rc = plWriteOut(&p->pWal->aPlOut[0], p->pWal->pPlMarks, 0, p->pFd, iOffset, iAmt); /* [plait] */",
         why: "what a merge writes, and an exclusive transaction whose commit syncs",
     },
     Edit {

@@ -6,7 +6,7 @@
 ** be synced anyway to begin with it. It takes no more than the disk has room for: then the call waits, which is a merge's time alone.
 **
 ** A checkpoint's pages lie anywhere in the file. Beside commits that sync the log (pl_leave_disk) a portion of them is waited for until it
-** is on disk: no more than that is ever before a sync.
+** is on disk: no more than that is ever before a sync. And whoever has waited for a sync has the processor first (pl_leave_processor).
 **
 ** Invariant: nothing relies on it. The sync comes as ever, and it is the sync that is told of a write that failed. Who has waited may have been
 ** told already, and then no sync is told again: that is a sync that has failed.
@@ -30,9 +30,11 @@ static int plLeaveDisk(int h, i64 iFrom, i64 n){
   return errno==EINVAL || errno==ENOSYS || errno==EPERM || errno==ESPIPE ? SQLITE_OK : SQLITE_IOERR_FSYNC;
 }
 
-/* n bytes were written at iOffset of a file that is going to be synced. pMarks: of the session whose commits may have the disk meanwhile, or 0. */
-static int plWriteOut(struct PlWriteOut *p, const PlMarks *pMarks, sqlite3_file *pFd, i64 iOffset, int n){
+/* n bytes were written at iOffset of a file that is going to be synced. pMarks: of the session whose commits have the processor, and if they are
+** of a checkpoint, the disk meanwhile. */
+static int plWriteOut(struct PlWriteOut *p, const PlMarks *pMarks, int isCheckpoint, sqlite3_file *pFd, i64 iOffset, int n){
   int h;
+  pl_leave_processor(pMarks);
   if( pFd->pMethods!=&nolockIoMethods && pFd->pMethods!=&posixIoMethods ) return SQLITE_OK;
   if( p->nByte==0 || iOffset<p->iFrom ) p->iFrom = iOffset;
   if( p->nByte==0 || iOffset+n>p->iTo ) p->iTo = iOffset+n;
@@ -40,7 +42,7 @@ static int plWriteOut(struct PlWriteOut *p, const PlMarks *pMarks, sqlite3_file 
   if( p->nByte<PL_PORTION ) return SQLITE_OK;
   p->nByte = 0;
   h = ((unixFile*)pFd)->h;
-  if( pMarks && pl_leave_disk(pMarks, &p->nSync)==SQLITE_OK ) return plLeaveDisk(h, p->iFrom, p->iTo-p->iFrom);
+  if( isCheckpoint && pl_leave_disk(pMarks, &p->nSync)==SQLITE_OK ) return plLeaveDisk(h, p->iFrom, p->iTo-p->iFrom);
   (void)sync_file_range(h, p->iFrom, p->iTo-p->iFrom, SYNC_FILE_RANGE_WRITE);
   return SQLITE_OK;
 }

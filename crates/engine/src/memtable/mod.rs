@@ -52,7 +52,7 @@ mod test_region;
 
 use std::cmp::Ordering as Order;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use self::arena::{Arena, damaged};
 use self::atomics::Ordering;
@@ -205,6 +205,13 @@ impl Memtable {
         let free =
             header.records_start.load(Ordering::Relaxed) - header.nodes_end.load(Ordering::Relaxed);
         self.arena.len() - free
+    }
+
+    /// What nothing has taken yet: nodes lie before it, records behind it.
+    pub fn free_space(&self) -> Range<u32> {
+        // Relaxed: as in `used_bytes`.
+        let header = self.arena.header();
+        header.nodes_end.load(Ordering::Relaxed)..header.records_start.load(Ordering::Relaxed)
     }
 
     /// Bytes that nodes take.

@@ -10,6 +10,10 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn, SlotIndex};
 use crate::memtable::{EntryKind, newest_of};
 use crate::sync::wait::{Patience, Wait};
+use crate::sync::yielding::Yielding;
+
+/// Some hundred microseconds of work: commits that wait for the disk have the processor then (shm/leave.rs).
+const ENTRIES_BETWEEN_YIELDS: u64 = 8;
 
 impl MergeRight<'_> {
     /// Merges what can be merged. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.
@@ -96,6 +100,7 @@ impl MergeRight<'_> {
             let applied = (|| {
                 self.db.refuse_older_base(base)?;
                 let mut entries = 0;
+                let yielding = Yielding::default();
                 let memtables: Vec<_> =
                     frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena)).collect();
                 for node in newest_of(&memtables) {
@@ -104,6 +109,9 @@ impl MergeRight<'_> {
                         EntryKind::Tombstone => base.delete(node.root(), node.key(), node.rec())?,
                     }
                     entries += 1;
+                    if entries % ENTRIES_BETWEEN_YIELDS == 0 {
+                        self.db.log_shared().leave_processor(&yielding);
+                    }
                 }
                 crash_point!("merge.applied");
                 base.stamp(&header)?;

@@ -35,18 +35,29 @@ use super::layout::{ProcessSlot, READ_MARKS};
 use super::region::Region;
 use super::{fork, process};
 use crate::ids::ProcessIndex;
+use crate::sync::yielding::Yielding;
 
 /// The read marks, as one process locks them.
 pub struct ReadMarks {
     region: Arc<Region>,
     process: ProcessIndex,
     fork_generation: u64,
+    yielding: Yielding,
 }
 
 impl ReadMarks {
     /// For the process of slot `process`, which has registered.
     pub fn new(region: Arc<Region>, process: ProcessIndex) -> ReadMarks {
-        ReadMarks { region, process, fork_generation: fork::fork_generation() }
+        ReadMarks {
+            region,
+            process,
+            fork_generation: fork::fork_generation(),
+            yielding: Yielding::default(),
+        }
+    }
+
+    pub(super) fn yielding(&self) -> &Yielding {
+        &self.yielding
     }
 
     fn owner(&self, mark: usize) -> &AtomicU32 {

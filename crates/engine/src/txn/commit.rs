@@ -8,7 +8,7 @@
 //! next timestamp, told in the process's slot; frame into the ring; log_end   <- the commit point
 //! nodes into the memtable; gaps cut; full_end (FULL); visible_ts; right passed on
 //! -----------------------------------------------------------------
-//! wake the next writer; wait for the disk (FULL); readable_ts (readable.rs)
+//! wake the next writer; wait for the disk (FULL); readable_ts (readable.rs); what is full of the memtable to the disk (write_out.rs)
 //! ```
 //!
 //! Invariants
@@ -32,6 +32,7 @@ use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::witness::{self, Witness};
+use crate::shm::write_out::Taken;
 use crate::sync::clock::unix_ms;
 use crate::sync::mutex::Guard;
 use crate::sync::wait::Wait;
@@ -71,6 +72,8 @@ struct Committed {
     wake: Option<SlotIndex>,
     /// Until it is settled.
     witness: Option<Witness>,
+    /// In its memtable.
+    taken: Taken,
 }
 
 /// Result of validating outside the mutex: everything before `lsn` has been checked.
@@ -134,6 +137,9 @@ impl Conn {
         self.writes.clear();
         let synced = self.acknowledge(&committed, sync);
         self.db.notifier().wake();
+        if sync == Sync::Full {
+            self.db.region().write_out(&committed.taken);
+        }
         drop(committed.witness);
         // It lies before the own commit.
         self.shown = super::shown::Shown::default();
@@ -315,7 +321,9 @@ impl Conn {
             c.readable_ts.store(ts.get(), Release);
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        let mut taken = Taken::begin(db.generations.active_arena(), &memtable);
         self.insert_nodes(&memtable, &mut share, ts)?;
+        taken.end(&memtable);
         drop(share);
         debug_assert!(guard.holds(&c.commit_mutex), "gaps change under the mutex");
         db.gaps().cut(&self.writes);
@@ -342,7 +350,7 @@ impl Conn {
         let wake = if owner == 0 { None } else { db.right.pass() };
         drop(guard);
         crash_point!("commit.unlocked");
-        Ok(Ok(Committed { ts, end, needs, wake, witness }))
+        Ok(Ok(Committed { ts, end, needs, wake, witness, taken }))
     }
 
     /// (M) Says that a commit with this timestamp is about to be published, and by whom (V3, V5).

@@ -111,3 +111,17 @@ pub unsafe extern "C" fn pl_leave_disk(marks: *const ReadMarks, syncs: *mut u64)
     // SAFETY: engine.h, also that `syncs` is the caller's.
     unsafe { on(marks, "pl_leave_disk", |m| m.should_leave_disk(&mut *syncs)) }
 }
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_leave_processor(marks: *const ReadMarks) {
+    let leave = |m: &ReadMarks| {
+        m.leave_processor();
+        true
+    };
+    // SAFETY: engine.h.
+    unsafe { on(marks, "pl_leave_processor", leave) };
+}

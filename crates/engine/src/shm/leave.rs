@@ -1,4 +1,4 @@
-//! Who writes much leaves the disk to commits that wait for it.
+//! Who merges and checkpoints leaves the disk and the processor to commits that wait for the disk.
 //!
 //! The checkpoint of a merge hands tens of thousands of scattered pages to the disk, and a disk that works at all of them makes each sync of
 //! the log wait: commits that came at half the rate that they could were a hundred milliseconds behind at its end. Nobody waits for the
@@ -11,11 +11,17 @@
 //! | yes | no | waits for each portion |
 //! | yes | yes | goes on: else commits would wait for memory before long |
 //!
+//! A merge computes for a second, and where there are no more processors than threads, whoever has slept for its sync waits for the end of a
+//! time slice of the merge, with all who sleep for the same group: commits came up to a hundred milliseconds late. So merge and checkpoint
+//! yield for each few rows and each page while the log is being synced. If nobody else is to run that costs a system call.
+//!
 //! It is a hint: whatever is answered, nothing else relies on it.
 
 use std::mem;
 
 use super::read_marks::ReadMarks;
+use crate::log::LogShared;
+use crate::sync::yielding::Yielding;
 
 impl ReadMarks {
     /// Whether the disk should be left to commits now. `syncs` is what this call has left there before, 0 at first: it counts those of the log.
@@ -24,6 +30,20 @@ impl ReadMarks {
         let now = log.syncs();
         let are_made = mem::replace(syncs, now) != now || log.is_syncing();
         are_made && !self.region().control().are_memtables_due()
+    }
+
+    /// Lets commits run that wait for the disk.
+    pub fn leave_processor(&self) {
+        self.region().log().leave_processor(self.yielding());
+    }
+}
+
+impl LogShared {
+    /// Lets commits run that wait for the disk; `yielding` knows whether that has been worth it.
+    pub(crate) fn leave_processor(&self, yielding: &Yielding) {
+        if self.is_syncing() {
+            let _ = yielding.once(|| self.log_end());
+        }
     }
 }
 
