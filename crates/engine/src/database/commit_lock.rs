@@ -24,7 +24,8 @@ use crate::memtable::EntryKind;
 use crate::shm::layout::{ARENAS, RECENT_COMMITS};
 use crate::shm::process;
 use crate::sync::caller;
-use crate::sync::mutex::{GaveUp, Guard, Identity};
+use crate::sync::mutex::{Guard, Identity};
+use crate::sync::wait::{self, Stands};
 
 /// How often who waits looks whether anything moves.
 const LOOK: Duration = Duration::from_millis(100);
@@ -84,22 +85,13 @@ impl Database {
         let c = self.control();
         let mutex = &c.commit_mutex;
         let look = || (mutex.holder(), self.log_shared().log_end(), c.visible_ts.load(Relaxed));
-        let (mut seen, mut since, mut calls) = (look(), Instant::now(), 0);
-        loop {
-            let end = Some(Instant::now() + LOOK);
-            match mutex.lock_until(self.party(), end, &mut caller::is_interrupted) {
-                Ok(guard) => return Ok(guard),
-                Err(GaveUp::Interrupted) => return Err(Error::Interrupted),
-                Err(GaveUp::TimedOut) => {}
-            }
-            let now = look();
-            if now != seen {
-                (seen, since) = (now, Instant::now());
-            } else if caller::has_had_enough(since.elapsed(), &mut calls) {
+        wait::lock_while_it_gets_on(mutex, self.party(), LOOK, look).map_err(|e| match e {
+            Stands::Interrupted => Error::Interrupted,
+            Stands::Still { seen: (holder, ..), waited } => {
                 c.counters.busy.fetch_add(1, Relaxed);
-                return Err(self.does_not_run(seen.0, "the commit mutex", since.elapsed()));
+                self.does_not_run(holder, "the commit mutex", waited)
             }
-        }
+        })
     }
 
     /// The error of who has waited in vain for what `holder` has.

@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::before::BaseWal;
 use super::error::{AppendError, LogError};
@@ -62,9 +62,9 @@ use crate::crash_point;
 use crate::fault;
 use crate::ids::{Generation, Lsn};
 use crate::storage::FileIdentity;
-use crate::sync::caller;
 use crate::sync::futex::{self, WaitResult};
-use crate::sync::mutex::{GaveUp, Guard, Party};
+use crate::sync::mutex::{Guard, Party};
+use crate::sync::wait::{self, Stands, Watch};
 use crate::sync::yielding::Yielding;
 
 /// How long a sleeper trusts that somebody leads.
@@ -239,7 +239,7 @@ impl Log {
         debug_assert!(lsn <= shared.log_end(), "only published positions can become durable");
         let group = &shared.group;
         let (mut slept, mut unanswered) = (false, false);
-        let mut watched = None;
+        let mut watch = Watch::begin();
         loop {
             // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
             // second look at `run` suffice.
@@ -271,17 +271,13 @@ impl Log {
             }
             // Relaxed: a counter.
             let state = (run, group.beside.load(Relaxed));
-            match watched {
-                Some((same, since)) if same == state => {
-                    let since: Instant = since;
-                    // Relaxed: a hint.
-                    let stands = self.standing_run.load(Relaxed) == run;
-                    if (stands || since.elapsed() >= BESIDE_AFTER) && self.sync_beside(state.1)? {
-                        self.standing_run.store(run, Relaxed);
-                        continue;
-                    }
+            if let Some(stood) = watch.look(state) {
+                // Relaxed: a hint.
+                let stands = self.standing_run.load(Relaxed) == run;
+                if (stands || stood >= BESIDE_AFTER) && self.sync_beside(state.1)? {
+                    self.standing_run.store(run, Relaxed);
+                    continue;
                 }
-                _ => watched = Some((state, Instant::now())),
             }
             // Either who ends the group sees this sleeper, or the word has changed.
             group.sleepers[mine].fetch_add(1, SLEEPS_AND_WAKES);
@@ -501,21 +497,11 @@ impl Log {
     /// A filler that does not run cannot be helped: its zeros may come at any time. Nothing has happened yet to who gives up.
     fn lock_grow(&self) -> Result<Guard<'_>, LogError> {
         let mutex = &self.shared().grow_mutex;
-        let (mut seen, mut since, mut calls) = (mutex.holder(), Instant::now(), 0);
-        loop {
-            let end = Some(Instant::now() + LOOK_AGAIN);
-            match mutex.lock_until(&self.party, end, &mut caller::is_interrupted) {
-                Ok(guard) => return Ok(guard),
-                Err(GaveUp::Interrupted) => return Err(LogError::Interrupted),
-                Err(GaveUp::TimedOut) => {}
-            }
-            let now = mutex.holder();
-            if now != seen {
-                (seen, since) = (now, Instant::now());
-            } else if caller::has_had_enough(since.elapsed(), &mut calls) {
-                return Err(LogError::GrowerStands { who: seen, waited: since.elapsed() });
-            }
-        }
+        let look = || mutex.holder();
+        wait::lock_while_it_gets_on(mutex, &self.party, LOOK_AGAIN, look).map_err(|e| match e {
+            Stands::Interrupted => LogError::Interrupted,
+            Stands::Still { seen: who, waited } => LogError::GrowerStands { who, waited },
+        })
     }
 
     /// Fills the file with zeros until it has room for `bytes`; returns for how many it has. A place is filled once: its filler has

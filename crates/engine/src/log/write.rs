@@ -45,6 +45,7 @@ use super::shared::LogShared;
 use crate::crash_point;
 use crate::fault;
 use crate::ids::{Lsn, ProcessIndex};
+use crate::sync::wait::Watch;
 
 /// Bytes that are copied and written at a time; a multiple of 8, as positions are.
 const STRETCH_BYTES: u64 = 256 << 10;
@@ -82,7 +83,8 @@ impl Log {
             return Ok(());
         }
         self.sync_base_commits()?;
-        let (mut seen, mut since) = (shared.written_through(), Instant::now());
+        let mut watch = Watch::begin();
+        watch.look(shared.written_through());
         loop {
             let end = Some(Instant::now() + LOOK);
             let locked = match self.owner_stands() {
@@ -99,10 +101,7 @@ impl Log {
                 return self.check_poison();
             }
             self.check_poison()?;
-            if now != seen {
-                (seen, since) = (now, Instant::now());
-            }
-            let stands = since.elapsed() >= BESIDE_AFTER;
+            let stands = watch.look(now).is_some_and(|stood| stood >= BESIDE_AFTER);
             if stands {
                 // Relaxed: a hint.
                 self.standing.store(turn_word(shared), Relaxed);

@@ -1,8 +1,10 @@
-//! A wait that the call says the length of: by a timeout or a busy handler, and until it is interrupted.
+//! Waits: the length of some is said by the call, by a timeout or a busy handler, and until it is interrupted ([`Patience`]). Others are for
+//! what mostly takes microseconds, and end in an error only where nothing gets on ([`Watch`], [`lock_while_it_gets_on`]).
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
+use super::mutex::{GaveUp, Guard, Party, SharedMutex};
 use super::{caller, futex};
 use crate::error::{Error, Result};
 
@@ -46,6 +48,68 @@ pub(crate) fn until<T, E>(
             return Ok(answer);
         }
         std::thread::sleep(nap);
+    }
+}
+
+/// Looks whether something gets on: for how long it has looked the same.
+pub(crate) struct Watch<T> {
+    seen: Option<(T, Instant)>,
+    calls: u32,
+}
+
+impl<T: PartialEq + Copy> Watch<T> {
+    /// Nothing has been seen yet.
+    pub(crate) fn begin() -> Watch<T> {
+        Watch { seen: None, calls: 0 }
+    }
+
+    /// It is `now` so. For how long it has been; `None` if it was not at the last look.
+    pub(crate) fn look(&mut self, now: T) -> Option<Duration> {
+        match self.seen {
+            Some((seen, since)) if seen == now => Some(since.elapsed()),
+            _ => {
+                self.seen = Some((now, Instant::now()));
+                None
+            }
+        }
+    }
+
+    /// As [`Watch::look`], if that is longer than whoever waits wants to (caller.rs).
+    pub(crate) fn look_whether_enough(&mut self, now: T) -> Option<Duration> {
+        self.look(now).filter(|&waited| caller::has_had_enough(waited, &mut self.calls))
+    }
+}
+
+/// Why [`lock_while_it_gets_on`] came back without the mutex.
+pub(crate) enum Stands<T> {
+    Interrupted,
+    /// It has looked like this for longer than the caller waits.
+    Still {
+        seen: T,
+        waited: Duration,
+    },
+}
+
+/// Takes the mutex, waiting as long as `look`, asked `every` so often, sees something change, and then as long as the caller waits (caller.rs).
+pub(crate) fn lock_while_it_gets_on<'m, T: PartialEq + Copy>(
+    mutex: &'m SharedMutex,
+    party: &Party,
+    every: Duration,
+    look: impl Fn() -> T,
+) -> std::result::Result<Guard<'m>, Stands<T>> {
+    let mut watch = Watch::begin();
+    watch.look(look());
+    loop {
+        let end = Some(Instant::now() + every);
+        match mutex.lock_until(party, end, &mut caller::is_interrupted) {
+            Ok(guard) => return Ok(guard),
+            Err(GaveUp::Interrupted) => return Err(Stands::Interrupted),
+            Err(GaveUp::TimedOut) => {}
+        }
+        let seen = look();
+        if let Some(waited) = watch.look_whether_enough(seen) {
+            return Err(Stands::Still { seen, waited });
+        }
     }
 }
 
