@@ -19,9 +19,9 @@
 //! | optimistic | any other | - | never: others may write beside it for as long as it takes |
 //!
 //! *Alone*: no other connection of any process has a transaction, none has begun one but for single reading statements since this connection's
-//! previous large transaction (or since it was opened), and it has seen so for long enough: whoever came while a transaction
-//! was on the direct path doubles the number of large transactions that have to pass undisturbed. Twice as many as before pass
-//! on the concurrent path, too, after a direct one that was scattered, until one is tried that is not.
+//! previous large transaction (or since it was opened), and it has seen so for long enough: after somebody has come while a transaction
+//! was on the direct path, [`HOLD`] large transactions in a row have to pass undisturbed. As many pass on the concurrent path after a direct
+//! one that was scattered.
 //!
 //! Invariants
 //! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
@@ -49,8 +49,9 @@ const FEWEST: u64 = 8;
 const EARLY: Size = Size { entries: 16, bytes: 16 << 10 };
 /// A large transaction of at most so much ends soon, some ten milliseconds, and so, probably, does the one after it.
 const SHORT: Size = Size { entries: 16_384, bytes: 8 << 20 };
-/// Large transactions that pass on the concurrent path after one should not have been direct, the first time and at most.
-const PASSED: std::ops::RangeInclusive<u32> = 8..=4096;
+/// Large transactions that pass on the concurrent path after one should not have been direct: one that is scattered takes as long as fifty
+/// that are gathered, and one that somebody has come to refuses him, where one that should have been direct takes a third longer.
+const HOLD: u32 = 4096;
 /// Bytes of pages that are cheaper written at once than an entry, or its bytes, by way of memory, log and merge. Measured with rows of
 /// 100 bytes in pages of 4 KiB: both ways take as much processor time where a page gets three or four of them.
 const PAGE_BYTES: Size = Size { entries: 1024, bytes: 8 };
@@ -89,30 +90,30 @@ impl Size {
     }
 }
 
-/// Large transactions that have to pass on the concurrent path.
+/// How many large transactions still have to pass on the concurrent path.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hold {
-    passed: u32,
-    needed: u32,
+    left: u32,
 }
 
 impl Hold {
     fn is_over(&self) -> bool {
-        self.passed >= self.needed
+        self.left == 0
     }
 
     fn pass(&mut self) {
-        self.passed = self.passed.saturating_add(1);
+        self.left = self.left.saturating_sub(1);
     }
 
-    /// From the beginning.
+    fn begin(&mut self) {
+        self.left = HOLD;
+    }
+
+    /// From the beginning, unless it is over.
     fn again(&mut self) {
-        self.passed = 0;
-    }
-
-    /// From the beginning, and twice as many.
-    fn lengthen(&mut self) {
-        *self = Hold { passed: 0, needed: (self.needed * 2).clamp(*PASSED.start(), *PASSED.end()) };
+        if !self.is_over() {
+            self.begin();
+        }
     }
 }
 
@@ -129,9 +130,9 @@ pub(crate) struct Bulk {
     after_short: bool,
     /// The previous large one went straight to the base.
     was_direct: bool,
-    /// Large transactions in a row beside which nobody began one.
+    /// In a row beside which nobody begins one, since somebody did beside a direct one.
     quiet: Hold,
-    /// Large transactions since a direct one was scattered.
+    /// Since a direct one was scattered.
     gathered: Hold,
     /// The running transaction was asked and stays on the concurrent path.
     declined: bool,
@@ -161,13 +162,13 @@ impl Bulk {
         if others == self.others {
             self.quiet.pass();
         } else if self.was_direct || direct.is_some() {
-            self.quiet.lengthen();
+            self.quiet.begin();
         } else {
             self.quiet.again();
         }
         match direct {
             None => self.gathered.pass(),
-            Some(page_bytes) if size.is_scattered(page_bytes) => self.gathered.lengthen(),
+            Some(page_bytes) if size.is_scattered(page_bytes) => self.gathered.begin(),
             Some(_) => self.gathered = Hold::default(),
         }
         self.others = others;
@@ -271,23 +272,19 @@ mod tests {
     const DENSE: Option<u64> = Some(LARGE.bytes);
 
     #[test]
-    fn somebody_who_comes_again_and_again_is_given_more_and_more_time() {
+    fn somebody_who_comes_beside_a_direct_one_is_given_time() {
         let mut bulk = Bulk::new(5);
         bulk.ended(LARGE, DENSE, 5);
-        assert_eq!(bulk.quiet, Hold { passed: 1, needed: 0 });
-        let mut others = 5;
-        let mut needed = Vec::new();
-        for _ in 0..12 {
-            others += 1;
-            bulk.ended(LARGE, DENSE, others);
-            assert_eq!(bulk.quiet.passed, 0);
-            needed.push(bulk.quiet.needed);
+        assert!(bulk.quiet.is_over());
+        bulk.ended(LARGE, DENSE, 6);
+        for left in (1..HOLD).rev() {
+            bulk.ended(LARGE, None, 6);
+            assert_eq!(bulk.quiet.left, left);
         }
-        assert_eq!(needed, [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096]);
-        for n in 1..=4096 {
-            bulk.ended(LARGE, None, others);
-            assert_eq!(bulk.quiet.passed, n);
-        }
+        bulk.ended(LARGE, None, 7);
+        assert_eq!(bulk.quiet.left, HOLD, "he came again");
+        (0..HOLD).for_each(|_| bulk.ended(LARGE, None, 7));
+        assert!(bulk.quiet.is_over());
     }
 
     #[test]
@@ -324,23 +321,19 @@ mod tests {
     }
 
     #[test]
-    fn scattered_rows_are_gathered_for_longer_and_longer_until_they_are_dense() {
+    fn scattered_rows_are_gathered_for_a_while_until_they_are_dense() {
         let mut bulk = Bulk::new(0);
         let thousand = Size { entries: 1_000, bytes: 120_000 };
-        let scattered = Some(4_096 * 900);
-        let mut needed = Vec::new();
-        for _ in 0..3 {
-            bulk.ended(thousand, scattered, 0);
-            needed.push(bulk.gathered.needed);
-            for _ in 0..bulk.gathered.needed {
+        for _ in 0..2 {
+            bulk.ended(thousand, Some(4_096 * 900), 0);
+            for _ in 0..HOLD {
                 assert!(!bulk.gathered.is_over());
                 bulk.ended(thousand, None, 0);
             }
             assert!(bulk.gathered.is_over());
         }
-        assert_eq!(needed, [8, 16, 32]);
         bulk.ended(thousand, Some(4_096 * 40), 0);
-        assert_eq!(bulk.gathered, Hold::default());
+        assert!(bulk.gathered.is_over());
     }
 
     #[test]
