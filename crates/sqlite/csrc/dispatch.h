@@ -127,6 +127,7 @@ struct PlReads {
   u8 bLoInf, bHiInf;      /* unbounded sides */
   u8 bAfter;              /* the seek key means "behind everything with this prefix" */
   u8 bEqual;              /* it was an equality probe */
+  i8 iStep;               /* of a point: a step that way, +1 or -1, comes to it from beside; 0: none does */
   i64 iLo, iHi;           /* bounds of a table */
   PlBuf lo, hi;           /* bounds of an index */
 };

@@ -1,7 +1,8 @@
 /*
 ** readset.c - what a transaction has read (T2).
 **
-** A seek that finds its row reads a point. A seek that lands beside its key has read nothing but the key, until
+** A seek that finds its row reads a point, also if it lands beside that and one step leads to it: a scan for equality does so
+** (BTREE_SEEK_EQ, which looks at no row that is not equal). Any other seek that lands beside its key has read nothing but the key, until
 ** the landing is used: then it becomes a range that reaches from the seek key to the current row, and follows the
 ** cursor while it moves. The range is told to the engine when the cursor seeks elsewhere, closes, or when the transaction
 ** is validated: its end is where the cursor is then, and unbounded if that is nowhere. So the steps of a cursor on the base
@@ -234,6 +235,7 @@ static SQLITE_INLINE void plRdTableSeek(PlCursor *pX, i64 iKey, int res){
   r->bLoose = res!=0;
   r->iSide = res<0 ? -1 : +1;
   r->bAfter = 0;
+  r->iStep = 0;
   r->iTail = 0;
 }
 
@@ -252,9 +254,16 @@ static int plRdIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int res, int bRow){
   n = MIN(pKey->nField, pX->pOut->pKeyInfo->nKeyField);
   rc = plEncodeUnpacked(pX, pKey, n, &r->lo);
   if( rc ) return rc;
+  r->iSide = res<0 ? -1 : +1;
+  if( pKey->default_rc && pKey->eqSeen && n==pX->pOut->pKeyInfo->nKeyField && (pX->pOut->hints & BTREE_SEEK_EQ) ){
+    /* The one entry that has this key: here, or a step away. */
+    r->eKind = PLR_POINT;
+    r->bLoose = 0;
+    r->iStep = r->iSide==pKey->default_rc ? 0 : (i8)-r->iSide;
+    return SQLITE_OK;
+  }
   r->eKind = PLR_PREFIX;
   r->bLoose = 1;
-  r->iSide = res<0 ? -1 : +1;
   r->bAfter = pKey->default_rc<0;
   r->bEqual = pKey->default_rc==0;
   return SQLITE_OK;
@@ -305,6 +314,10 @@ static SQLITE_NOINLINE void plRdStepSlow(PlCursor *pX, int dir){
     r->bLoInf = dir>0 && bInf;
     r->bHiInf = dir<0 && bInf;
     r->iTail = (i8)dir;
+    return;
+  }
+  if( r->eKind==PLR_POINT && r->iStep==dir ){
+    r->iStep = 0;
     return;
   }
   plRdWiden(pX, dir);
