@@ -301,6 +301,11 @@ impl LogShared {
         self.sync_mutex.holder().is_some()
     }
 
+    /// How many sleep until the log is synced; a hint.
+    pub(crate) fn count_sleepers(&self) -> u32 {
+        self.group.sleepers.iter().map(|sleepers| sleepers.load(Relaxed)).sum()
+    }
+
     /// First position of the session's stream.
     pub fn first_lsn(&self) -> Lsn {
         // Relaxed: constant since init.

@@ -13,7 +13,9 @@
 //!
 //! A merge computes for a second, and where there are no more processors than threads, whoever has slept for its sync waits for the end of a
 //! time slice of the merge, with all who sleep for the same group: commits came up to a hundred milliseconds late. So merge and checkpoint
-//! yield for each few rows and each page while the log is being synced. If nobody else is to run that costs a system call.
+//! yield for each few rows and each page while the log is being synced. If nobody else is to run that costs a system call. Where many wait
+//! for one sync they commit as fast as they can, and a merge that gives way to each of them makes them wait for memory: a fifth fewer commits
+//! with 100 threads. So it gives way to [`FEW`].
 //!
 //! It is a hint: whatever is answered, nothing else relies on it.
 
@@ -22,6 +24,9 @@ use std::mem;
 use super::read_marks::ReadMarks;
 use crate::log::LogShared;
 use crate::sync::yielding::Yielding;
+
+/// As many wait for one sync where commits do not come as fast as they can, or where there are few writers.
+const FEW: u32 = 8;
 
 impl ReadMarks {
     /// Whether the disk should be left to commits now. `syncs` is what this call has left there before, 0 at first: it counts those of the log.
@@ -39,9 +44,14 @@ impl ReadMarks {
 }
 
 impl LogShared {
+    /// Few wait for the log to be synced: they are to be served soon rather than as many as can be.
+    pub(crate) fn do_few_wait(&self) -> bool {
+        self.count_sleepers() <= FEW
+    }
+
     /// Lets commits run that wait for the disk; `yielding` knows whether that has been worth it.
     pub(crate) fn leave_processor(&self, yielding: &Yielding) {
-        if self.is_syncing() {
+        if self.is_syncing() && self.do_few_wait() {
             let _ = yielding.once(|| self.log_end());
         }
     }

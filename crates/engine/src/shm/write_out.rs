@@ -4,6 +4,8 @@
 //! eighty megabytes at once. Nobody needs them there, but commits that sync the log meanwhile wait behind them: a hundred milliseconds each,
 //! for a second. So who has waited for the disk, and has filled a portion of a memtable, asks the system to begin with that portion alone.
 //!
+//! Where many wait for one sync (shm/leave.rs) it is left to the system.
+//!
 //! It is a hint: nothing relies on it, and what it fails with is not looked at.
 #![allow(unsafe_code)]
 
@@ -52,6 +54,9 @@ impl Taken {
 impl Region {
     /// Asks for the portions that are full now.
     pub(crate) fn write_out(&self, taken: &Taken) {
+        if !self.log().do_few_wait() {
+            return;
+        }
         for portion in taken.filled().into_iter().filter(|portion| !portion.is_empty()) {
             let at = ARENAS_OFFSET + taken.arena * ARENA_BYTES + portion.start as usize;
             let (file, begin) = (self.file().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
