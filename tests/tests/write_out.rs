@@ -110,6 +110,33 @@ fn what_a_merge_and_its_checkpoint_write_is_written_out_in_portions_and_synced()
     }
 }
 
+/// The system would write all of shared memory at once.
+#[test]
+fn commits_that_wait_for_the_disk_and_no_others_write_out_what_memtables_take() {
+    let Some(subject) = real_plait("commits") else { return };
+    for (synchronous, wait) in [("FULL", true), ("NORMAL", false)] {
+        let fixture = Fixture::empty(subject.clone());
+        let recording = Recording::of(fixture.directory());
+        let mut actor = changed(&fixture, &recording, 4096);
+        actor.ok(&format!("PRAGMA synchronous={synchronous}"));
+        recording.forget().expect("it is emptied");
+        change_all(&mut actor, &value_of(1));
+        let operations = recording.operations().expect("it was written down");
+        let portions = operations.iter().filter_map(|operation| match operation {
+            Operation::WriteOut(name, at, len) if name.ends_with("-plait-shm") => Some((*at, *len)),
+            _ => None,
+        });
+        let portions: BTreeMap<_, _> = portions.collect();
+        let bytes: u64 = portions.values().sum();
+        assert!(portions.values().all(|len| len.is_multiple_of(PORTION as u64)), "{portions:?}");
+        match wait {
+            true => assert!(bytes >= CHANGED as u64, "{portions:?}"),
+            false => assert!(portions.is_empty(), "{portions:?}"),
+        }
+        actor.close().expect("closing works");
+    }
+}
+
 /// Its users did not ask for it.
 #[test]
 fn a_plain_wal_is_written_as_sqlite_writes_it() {

@@ -2,7 +2,8 @@
 ** recorder.c - writes down what a process does to the files of one folder, in the order in which it does it.
 **
 ** Loaded before the C library. PLAIT_RECORD_FOLDER is the folder, PLAIT_RECORD the file that records are appended to; several
-** processes may share it. Files whose names end in "-shm" are memory, which no power cut leaves, and are passed over.
+** processes may share it. Files whose names end in "-shm" are memory, which no power cut leaves, and are passed over, but for what the system
+** is asked to write out of them.
 **
 ** A change is written down before it is made, a sync when it begins and when it has ended. So whatever was changed before a
 ** sync began stands before it.
@@ -77,15 +78,26 @@ static void note_write(const char *name, uint64_t at, const void *data, size_t n
   else note(WRITE, name, at, data, (uint32_t)n);
 }
 
-/* The name within the folder, "" for the folder itself, 0 for what is not written down. */
-static const char *inside(const char *path){
-  size_t n = strlen(folder), m = strlen(path);
+static int ends_with(const char *name, const char *end){
+  size_t n = strlen(name), m = strlen(end);
+  return n>m && strcmp(name+n-m, end)==0;
+}
+
+/* The name within the folder, "" for the folder itself, 0 for what is not in it. */
+static const char *place(const char *path){
+  size_t n = strlen(folder);
   if( record<0 || strncmp(path, folder, n)!=0 ) return 0;
   if( path[n]==0 ) return "";
-  if( path[n]!='/' || (m>4 && strcmp(path+m-4, "-shm")==0) || strstr(path, " (deleted)") ) return 0;
+  if( path[n]!='/' || strstr(path, " (deleted)") ) return 0;
   return path+n+1;
 }
-static const char *name_of(int fd, char *buf){
+
+/* The same; 0 for memory as well. */
+static const char *inside(const char *path){
+  const char *name = place(path);
+  return name && ends_with(name, "-shm") ? 0 : name;
+}
+static const char *place_of(int fd, char *buf){
   char link[64];
   ssize_t n;
   if( record<0 ) return 0;
@@ -93,12 +105,11 @@ static const char *name_of(int fd, char *buf){
   n = readlink(link, buf, 1023);
   if( n<0 ) return 0;
   buf[n] = 0;
-  return inside(buf);
+  return place(buf);
 }
-
-static int ends_with(const char *name, const char *end){
-  size_t n = strlen(name), m = strlen(end);
-  return n>m && strcmp(name+n-m, end)==0;
+static const char *name_of(int fd, char *buf){
+  const char *name = place_of(fd, buf);
+  return name && ends_with(name, "-shm") ? 0 : name;
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at){
@@ -174,7 +185,7 @@ int fdatasync(int fd){ return synced(fd, SYS_fdatasync); }
 /* Promises nothing: what is left of it is for who looks at the order. */
 int sync_file_range(int fd, off64_t at, off64_t n, unsigned int how){
   char buf[1024];
-  const char *name = name_of(fd, buf);
+  const char *name = place_of(fd, buf);
   int waits = (how & SYNC_FILE_RANGE_WAIT_AFTER)!=0;
   if( name ) note(waits ? WAIT_OUT : WRITE_OUT, name, (uint64_t)at, &n, sizeof(n));
   if( name && waits && fail_wait && access(fail_wait, F_OK)==0 ){

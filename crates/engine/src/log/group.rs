@@ -377,7 +377,7 @@ impl Log {
         let shared = self.shared();
         let mut end = shared.log_end();
         // Relaxed: a hint.
-        if !company && shared.group.sleepers.iter().all(|s| s.load(Relaxed) == 0) {
+        if !company && shared.count_sleepers() == 0 {
             return;
         }
         for _ in 0..YIELDS_MAX {

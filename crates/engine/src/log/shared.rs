@@ -301,7 +301,7 @@ impl LogShared {
         self.sync_mutex.holder().is_some()
     }
 
-    /// How many sleep until the log is synced; a hint.
+    /// How many sleep until the log is synced; a hint, in which whoever was killed in his sleep stays.
     pub(crate) fn count_sleepers(&self) -> u32 {
         self.group.sleepers.iter().map(|sleepers| sleepers.load(Relaxed)).sum()
     }

@@ -14,7 +14,7 @@
 //! A merge computes for a second, and where there are no more processors than threads, whoever has slept for its sync waits for the end of a
 //! time slice of the merge, with all who sleep for the same group: commits came up to a hundred milliseconds late. So merge and checkpoint
 //! yield for each few rows and each page while the log is being synced. If nobody else is to run that costs a system call. Where many wait
-//! for one sync they commit as fast as they can, and a merge that gives way to each of them makes them wait for memory: a fifth fewer commits
+//! for one sync they commit as fast as they can, and a merge that gives way to each of them makes them wait for memory: a sixth fewer commits
 //! with 100 threads. So it gives way to [`FEW`].
 //!
 //! It is a hint: whatever is answered, nothing else relies on it.

@@ -20,7 +20,7 @@ use crate::memtable::Memtable;
 const PORTION_BYTES: u32 = 256 << 10;
 
 /// What a commit has taken in its memtable.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Taken {
     arena: usize,
     /// What was free in it before, and afterwards.

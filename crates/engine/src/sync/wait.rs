@@ -224,3 +224,20 @@ impl<'a, 'w> Patience<'a, 'w> {
         !busy(self.calls - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gets_on_has_never_looked_the_same_for_long() {
+        let mut watch = Watch::begin();
+        assert_eq!(watch.look(1), None, "the first look");
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(watch.look(1).expect("as before") >= Duration::from_millis(5));
+        assert_eq!(watch.look(2), None, "it has changed");
+        assert_eq!(watch.look(1), None, "and again");
+        assert!(watch.look(1).expect("as before") < caller::AT_LEAST);
+        assert_eq!(watch.look_whether_enough(1), None, "whoever says nothing waits longer");
+    }
+}

@@ -49,8 +49,9 @@ const FEWEST: u64 = 8;
 const EARLY: Size = Size { entries: 16, bytes: 16 << 10 };
 /// A large transaction of at most so much ends soon, some ten milliseconds, and so, probably, does the one after it.
 const SHORT: Size = Size { entries: 16_384, bytes: 8 << 20 };
-/// Large transactions that pass on the concurrent path after one should not have been direct: one that is scattered takes as long as fifty
-/// that are gathered, and one that somebody has come to refuses him, where one that should have been direct takes a third longer.
+/// Large transactions that pass on the concurrent path after one should not have been direct: one that is scattered takes as long as some
+/// fifty that are gathered, with the merge before it, and one that somebody has come to refuses him. One that should have been direct takes a
+/// third longer at most.
 const HOLD: u32 = 4096;
 /// Bytes of pages that are cheaper written at once than an entry, or its bytes, by way of memory, log and merge. Measured with rows of
 /// 100 bytes in pages of 4 KiB: both ways take as much processor time where a page gets three or four of them.
