@@ -17,7 +17,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use crate::attach;
 use crate::base::BaseOpener;
@@ -25,10 +26,12 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::fork;
 use crate::shm::region::BaseIdentity;
+use crate::sync::wait;
 use crate::txn::Conn;
 
-/// Attempts at the mutex before it is waited for as for another thread's opening.
-const TRIES: u32 = 100;
+/// Longest wait for the mutex itself; then it is waited for as for another thread's opening.
+const MUTEX_MAX: Duration = Duration::from_millis(1);
+const MUTEX_NAP: Duration = Duration::from_micros(20);
 
 enum Entry {
     Changing { fork_generation: u64 },
@@ -61,14 +64,7 @@ fn lock() -> MutexGuard<'static, Registry> {
 
 /// `None` if it is held for long: in a child of fork() for ever, if another thread of the parent had it at that moment.
 fn try_lock() -> Option<MutexGuard<'static, Registry>> {
-    for _ in 0..TRIES {
-        match mutex().try_lock() {
-            Ok(registry) => return Some(registry),
-            Err(TryLockError::Poisoned(e)) => return Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
+    wait::lock_within(mutex(), MUTEX_MAX, MUTEX_NAP)
 }
 
 /// An entry that this thread has made changing (O3).

@@ -43,7 +43,8 @@ fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more:
     }
     let header = client
         .conn()
-        .exclusive_header(sync, Size { entries: more as u64, bytes: 20 * more as u64 });
+        .exclusive_header(sync, Size { entries: more as u64, bytes: 20 * more as u64 })
+        .unwrap();
     base.stamp(&header).unwrap();
     base.commit().unwrap();
     client.conn().exclusive_end(true);

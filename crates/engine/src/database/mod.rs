@@ -276,12 +276,7 @@ impl Database {
             BaseFile { path: self.path.clone(), identity: (self.identity.dev, self.identity.ino) };
         let log = Log::new(self.region.ring(), file, self.base_wal(), self.party.clone());
         let log = log.beside(base_file);
-        if let Err(e) = log.prepare(OsStorage.file_size_limit()) {
-            if !e.is_of_this_process() {
-                self.base_sync_failed();
-            }
-            return Err(e.into());
-        }
+        log.prepare(OsStorage.file_size_limit())?;
         Ok(self.log.get_or_init(|| log))
     }
 

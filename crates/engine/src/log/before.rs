@@ -23,6 +23,8 @@
 //! - B4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
 //! - B5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
 //!   what that relies on. Of two who write it at the same time the one that asks for less may come last, for a while.
+//! - B6 Nobody says that something of the WAL is on disk before its name is. SQLite syncs the folder in the process that created the file alone,
+//!   which may have been killed before. A process that syncs nothing has no need to, so those that only visit do not wait for it.
 //!
 //! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
 //! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
@@ -39,7 +41,7 @@ use super::file::LogFile;
 use super::group::Log;
 use super::shared::LogShared;
 use crate::ids::Generation;
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Folder, Storage, StorageFile};
 
 /// The WAL of the base, where it is and through what it is synced.
 #[derive(Debug)]
@@ -54,7 +56,8 @@ pub struct BaseWal {
 #[derive(Debug)]
 struct Kept {
     file: Box<dyn StorageFile>,
-    name_is_durable: bool,
+    /// Open until the file's name is durable (B6).
+    folder: Option<Box<dyn Folder>>,
 }
 
 impl BaseWal {
@@ -63,10 +66,10 @@ impl BaseWal {
         BaseWal { storage, path, kept: Mutex::default() }
     }
 
-    /// Opens it, so that a sync will need nothing that may be lacking then. A WAL that is not there yet is no error.
+    /// Opens it, and its folder, so that a sync will need nothing that may be lacking then. A WAL that is not there yet is no error.
     ///
     /// # Errors
-    /// Those of opening it, which say nothing about what is on disk; a failed sync of its name.
+    /// Those of opening them, which say nothing about what is on disk.
     pub fn prepare(&self) -> Result<(), LogError> {
         self.look(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -82,18 +85,11 @@ impl BaseWal {
             *kept = match self.storage.open(&self.path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                 Err(e) => return Err(cannot_open(&e)),
-                Ok(file) => Some(Kept { file, name_is_durable: false }),
+                Ok(file) => {
+                    let folder = self.storage.open_dir_of(&self.path);
+                    Some(Kept { file, folder: Some(folder.map_err(|e| cannot_open(&e))?) })
+                }
             };
-        }
-        if let Some(known) = kept
-            && !known.name_is_durable
-        {
-            self.storage.sync_dir_of(&self.path).map_err(|e| match e.raw_os_error() {
-                // The folder has to be opened for it.
-                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => cannot_open(&e),
-                _ => LogError::io("sync", &self.path, &e),
-            })?;
-            known.name_is_durable = true;
         }
         Ok(())
     }
@@ -102,8 +98,24 @@ impl BaseWal {
     fn sync(&self) -> Result<(), LogError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         self.look(&mut kept)?;
-        let Some(known) = &*kept else { return Ok(()) };
-        known.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))
+        let Some(known) = &mut *kept else { return Ok(()) };
+        known.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))?;
+        self.sync_name_of(known)
+    }
+
+    /// (B6) Whoever has synced the file may have been another process than the one that created it.
+    fn sync_name(&self) -> Result<(), LogError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look(&mut kept)?;
+        kept.as_mut().map_or(Ok(()), |known| self.sync_name_of(known))
+    }
+
+    fn sync_name_of(&self, known: &mut Kept) -> Result<(), LogError> {
+        if let Some(folder) = &known.folder {
+            folder.sync().map_err(|e| LogError::io("sync the folder of", &self.path, &e))?;
+            known.folder = None;
+        }
+        Ok(())
     }
 
     /// Makes earlier commits of the base durable, and notes them, before bytes are written to the log (B2, B5). The caller has decided before which
@@ -179,8 +191,18 @@ impl LogShared {
 }
 
 impl Log {
+    /// Before a synced commit to the WAL (B6): whoever created it may not have lived to sync its folder.
+    pub(crate) fn sync_base_name(&self) -> Result<(), LogError> {
+        let named = self.base_wal.sync_name();
+        if let Err(e) = &named {
+            self.shared().stop_after_base(e);
+        }
+        named.map_err(|e| self.fatal(&e))
+    }
+
     /// Notes in the file that the base, on disk, includes everything through `generation` (B5).
     pub(crate) fn note_base(&self, generation: Generation) -> Result<(), LogError> {
+        self.sync_base_name()?;
         let noted = self.shared().note_base(&self.file, generation);
         if let Err(e) = &noted {
             self.shared().stop_after(e);

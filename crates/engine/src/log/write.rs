@@ -33,9 +33,9 @@
 //! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk (before.rs).
 //! What was published by then, and no more, is written by this call (B2).
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
-use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::error::LogError;
@@ -45,12 +45,14 @@ use super::shared::LogShared;
 use crate::crash_point;
 use crate::fault;
 use crate::ids::{Lsn, ProcessIndex};
-use crate::sync::wait::Watch;
+use crate::sync::wait::{self, Watch};
 
 /// Bytes that are copied and written at a time; a multiple of 8, as positions are.
 const STRETCH_BYTES: u64 = 256 << 10;
 /// How often who waits for the write mutex looks whether anything is written.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same for a turn among the threads of this process.
+const TURN_NAP: Duration = Duration::from_millis(1);
 
 /// Partner of [`SEES_WRITTEN`](super::shared::SEES_WRITTEN): the ring's bytes have been copied.
 pub(super) const WRITES_THROUGH: Ordering = Release;
@@ -107,13 +109,9 @@ impl Log {
                 self.standing.store(turn_word(shared), Relaxed);
             }
             if stands || self.owner_stands() {
-                match self.writing.try_lock() {
-                    Ok(turn) => return self.write_in_turn(turn, target),
-                    Err(TryLockError::Poisoned(turn)) => {
-                        return self.write_in_turn(turn.into_inner(), target);
-                    }
-                    // Another thread of this process is at it.
-                    Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                // Another thread of this process may be at it.
+                if let Some(turn) = wait::lock_within(&self.writing, LOOK, TURN_NAP) {
+                    return self.write_in_turn(turn, target);
                 }
             }
         }

@@ -46,8 +46,19 @@ pub trait Storage: Debug + Send + Sync {
         None
     }
 
+    /// Opens the folder of `path`, so that it can be synced when nothing can be opened any more.
+    fn open_dir_of(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
+
     /// Makes the creations, removals and renames in the folder of `path` durable.
-    fn sync_dir_of(&self, path: &Path) -> io::Result<()>;
+    fn sync_dir_of(&self, path: &Path) -> io::Result<()> {
+        self.open_dir_of(path)?.sync()
+    }
+}
+
+/// An open folder.
+pub trait Folder: Debug + Send + Sync {
+    /// Makes the creations, removals and renames in it durable.
+    fn sync(&self) -> io::Result<()>;
 }
 
 /// An open file. Its methods may be called from many threads at once.

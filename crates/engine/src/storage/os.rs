@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
-use super::{FileIdentity, Storage, StorageFile, side};
+use super::{FileIdentity, Folder, Storage, StorageFile, side};
 
 /// A file's identity and length, for the log after each of its syncs. Its times are not asked for: Linux 6.13 and newer give a file whose
 /// times somebody has looked at new ones with the next write, which has to be stored and makes a sync half as slow again.
@@ -23,6 +23,9 @@ pub struct OsStorage;
 
 #[derive(Debug)]
 struct OsFile(File);
+
+#[derive(Debug)]
+struct OsFolder(File);
 
 impl Storage for OsStorage {
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
@@ -67,12 +70,18 @@ impl Storage for OsStorage {
         (asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
     }
 
-    fn sync_dir_of(&self, path: &Path) -> io::Result<()> {
+    fn open_dir_of(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             _ => Path::new("."),
         };
-        File::open(dir)?.sync_all()
+        Ok(Box::new(OsFolder(File::open(dir)?)))
+    }
+}
+
+impl Folder for OsFolder {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
     }
 }
 

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{FileIdentity, Storage, StorageFile};
+use super::{FileIdentity, Folder, Storage, StorageFile};
 
 const SECTOR: usize = 512;
 
@@ -106,6 +106,10 @@ struct SimFile {
     storage: SimStorage,
     read_only: bool,
 }
+
+/// The one folder.
+#[derive(Debug)]
+struct SimFolder(SimStorage);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no test thread panicked inside the simulator")
@@ -300,9 +304,15 @@ impl Storage for SimStorage {
         })
     }
 
-    fn sync_dir_of(&self, _path: &Path) -> io::Result<()> {
-        self.step(SimOp::Dir)?;
-        locked(&self.names).1.clear();
+    fn open_dir_of(&self, _path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(Box::new(SimFolder(self.clone())))
+    }
+}
+
+impl Folder for SimFolder {
+    fn sync(&self) -> io::Result<()> {
+        self.0.step(SimOp::Dir)?;
+        locked(&self.0.names).1.clear();
         Ok(())
     }
 }

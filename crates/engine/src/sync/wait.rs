@@ -1,7 +1,9 @@
 //! Waits: the length of some is said by the call, by a timeout or a busy handler, and until it is interrupted ([`Patience`]). Others are for
 //! what mostly takes microseconds, and end in an error only where nothing gets on ([`Watch`], [`lock_while_it_gets_on`]).
 
+use std::convert::Infallible;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::mutex::{GaveUp, Guard, Party, SharedMutex};
@@ -48,6 +50,22 @@ pub(crate) fn until<T, E>(
             return Ok(answer);
         }
         std::thread::sleep(nap);
+    }
+}
+
+/// Takes a mutex of this process, looking every `nap`, unless it is held for longer than `longest`. What a panic has left behind is taken as it is.
+pub(crate) fn lock_within<T>(
+    mutex: &Mutex<T>,
+    longest: Duration,
+    nap: Duration,
+) -> Option<MutexGuard<'_, T>> {
+    let taken = until::<_, Infallible>(longest, nap, || match mutex.try_lock() {
+        Ok(guard) => Ok(Some(guard)),
+        Err(TryLockError::Poisoned(e)) => Ok(Some(e.into_inner())),
+        Err(TryLockError::WouldBlock) => Ok(None),
+    });
+    match taken {
+        Ok(guard) => guard,
     }
 }
 
@@ -228,6 +246,22 @@ impl<'a, 'w> Patience<'a, 'w> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mutex_that_is_held_is_given_up_and_a_poisoned_one_taken() {
+        let mutex = Mutex::new(1);
+        let ms = Duration::from_millis;
+        let held = mutex.lock().expect("free");
+        assert!(lock_within(&mutex, ms(5), ms(1)).is_none());
+        drop(held);
+        assert_eq!(lock_within(&mutex, ms(5), ms(1)).as_deref(), Some(&1));
+        let panics = || {
+            let _guard = mutex.lock();
+            panic!("with the mutex");
+        };
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(lock_within(&mutex, ms(5), ms(1)).as_deref(), Some(&1));
+    }
 
     #[test]
     fn what_gets_on_has_never_looked_the_same_for_long() {

@@ -135,6 +135,45 @@ fn a_wal_that_is_gone_was_brought_into_the_database_file() {
     assert!(!bench.log.shared().base_is_unsynced());
 }
 
+/// The WAL was created by a process that is dead, which never synced it; what another one brings to disk must not go with the name.
+#[test]
+fn what_is_said_of_the_base_is_said_after_its_name_is_durable() {
+    for seed in 0..20 {
+        let storage = SimStorage::new();
+        let bench = Bench::new(&storage, SMALL);
+        let wal = Wal::create(&storage);
+        bench.log.prepare(None).expect("opened");
+        assert!(
+            (0..200).any(|seed| !storage.crash(seed).exists(Path::new(BASE_WAL)).expect("a look")),
+            "preparing syncs nothing"
+        );
+        // A synced commit of a merge.
+        wal.file.write_at(&[1; SECTOR as usize], 0).expect("a write");
+        wal.file.sync_data().expect("a sync");
+        bench.log.note_base(Generation::new(1)).expect("noted");
+        assert_eq!(in_wal(&storage.crash(seed)), 1);
+        // Another file in its place.
+        storage.remove(Path::new(BASE_WAL)).expect("removed");
+        storage.sync_dir_of(Path::new(BASE_WAL)).expect("a sync");
+        let mut wal = Wal::create(&storage);
+        wal.commit(&bench);
+        bench.commit_durably(1, GENERATION, 100);
+        assert_eq!(in_wal(&storage.crash(seed)), 1);
+    }
+}
+
+#[test]
+fn a_name_of_the_base_that_cannot_be_synced_stops_the_log_before_anything_is_said() {
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, SMALL);
+    let _wal = Wal::create(&storage);
+    bench.log.prepare(None).expect("opened");
+    storage.fail(SimOp::Dir, 1, libc::EIO, false);
+    assert!(bench.log.note_base(Generation::new(1)).is_err());
+    assert_eq!(LogScan::noted(&storage, &path(), SALT), Ok(Generation::ZERO));
+    assert_eq!(bench.log.shared().poisoned(), Some(libc::EIO));
+}
+
 #[test]
 fn a_failed_sync_of_the_base_stops_the_log_before_a_frame_is_written() {
     let storage = SimStorage::new();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::storage::sim::SimOp;
-use crate::storage::{FileIdentity, StorageFile};
+use crate::storage::{FileIdentity, Folder, StorageFile};
 
 /// A simulated file system on which the syncs, or the writes, of one handle can be held.
 #[derive(Debug, Clone)]
@@ -82,8 +82,8 @@ impl Storage for Held {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.inner.rename(from, to)
     }
-    fn sync_dir_of(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir_of(path)
+    fn open_dir_of(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        self.inner.open_dir_of(path)
     }
 }
 
