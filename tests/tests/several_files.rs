@@ -72,6 +72,41 @@ impl Files {
 
 const INTO_BOTH: &str = "INSERT INTO main.t(v) VALUES('m'); INSERT INTO other.t(v) VALUES('o')";
 
+/// A transaction over several files takes two timestamps in each, whether it ends committed or rolled back.
+#[test]
+fn data_version_does_not_change_by_own_transactions_over_several_files() {
+    let files = Files::new(&Subject::plait());
+    let (own, foreign) = (files.open(), files.open());
+    let versions = |connection: &Connection| {
+        ["main", "other"].map(|schema| {
+            let version = connection.integer(&format!("PRAGMA {schema}.data_version"));
+            version.expect("a number")
+        })
+    };
+    own.execute("INSERT INTO main.t(v) VALUES('fences'); INSERT INTO other.t(v) VALUES('too')")
+        .expect("both are written");
+    let (mine, theirs) = (versions(&own), versions(&foreign));
+    for sql in [
+        "BEGIN; INSERT INTO main.t(v) VALUES(1); INSERT INTO other.t(v) VALUES(1); COMMIT",
+        "BEGIN CONCURRENT; INSERT INTO main.t(v) VALUES(2); INSERT INTO other.t(v) VALUES(2); COMMIT",
+        "BEGIN; INSERT INTO main.t(v) VALUES(3); SAVEPOINT s; INSERT INTO other.t(v) VALUES(3); ROLLBACK TO s; COMMIT",
+        "BEGIN; CREATE TABLE main.u(a); INSERT INTO other.t(v) VALUES(4); COMMIT",
+        "BEGIN; CREATE TABLE main.w(a); CREATE TABLE other.w(a); COMMIT",
+        "BEGIN; INSERT INTO main.t(v) VALUES(5); INSERT INTO other.t(v) VALUES(5); ROLLBACK",
+    ] {
+        own.execute(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        assert_eq!(versions(&own), mine, "{sql}");
+    }
+    let met = versions(&foreign);
+    assert!(met[0] != theirs[0] && met[1] != theirs[1], "{theirs:?} {met:?}");
+    foreign
+        .execute("BEGIN; INSERT INTO main.t(v) VALUES(6); INSERT INTO other.t(v) VALUES(6); COMMIT")
+        .expect("it commits");
+    assert_eq!(versions(&foreign), met);
+    let now = versions(&own);
+    assert!(now[0] != mine[0] && now[1] != mine[1], "{mine:?} {now:?}");
+}
+
 #[test]
 fn a_transaction_over_any_mix_commits_in_all_files_at_every_level() {
     let Some(subject) = real_plait("several files") else { return };

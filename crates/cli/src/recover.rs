@@ -125,7 +125,9 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     if after.header.is_fenced() {
         return Err(Failure::new(
             format!("{shown} was recovered but is not at rest"),
-            format!("run `plait check {shown}`; free some disk space if the disk is full"),
+            format!(
+                "run `plait check {shown}`; if the disk is full free some space, or copy all files of the database to a larger one, and run this again"
+            ),
         ));
     }
     anstream::println!("{good}: {told}; it is a plain SQLite file at rest");

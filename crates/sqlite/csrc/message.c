@@ -106,7 +106,7 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
   int bRowid = 0;
   sqlite3_str_appendall(pOut, "database is locked: ");
   if( pC->isSchema & 1 ){
-    sqlite3_str_appendall(pOut, "conflict on the whole database: the schema or a large part of it was changed");
+    sqlite3_str_appendall(pOut, "conflict on the whole database: the schema or a large part of it was changed, or a connection that was not in the session yet has written it,");
   }else if( pC->isSchema & 2 ){
     sqlite3_str_appendall(pOut, "conflict on the whole database: so much was committed that it is no longer known what");
   }else{
@@ -121,7 +121,8 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
       pC->isSchema & 4 ? " of another pid namespace" : "", pC->winnerTxn);
   }
   sqlite3_str_appendf(pOut, " %s; %s", zRead,
-    plBesideOpen(p->db) ? "reset or finish the statements that are open, and retry" : "ROLLBACK and retry");
+    plBesideOpen(p->db) ? "reset or finish the statements that are open, and retry" :
+    pC->isSchema & 1 ? "ROLLBACK and retry, with BEGIN IMMEDIATE if it happens again" : "ROLLBACK and retry");
   return sqlite3_str_finish(pOut);
 }
 

@@ -55,6 +55,11 @@ pub(crate) struct Resolved {
     pub(crate) needs: Lsn,
 }
 
+impl Resolved {
+    /// Timestamps that a resolved transaction has taken (K3).
+    pub(crate) const TIMESTAMPS: u64 = 2;
+}
+
 /// A prepared transaction as it stands in the ring.
 pub(crate) struct Found {
     pub(crate) name: Vec<u8>,
@@ -120,7 +125,7 @@ impl Database {
                 return Err(Error::Corrupt("a prepared transaction has been lost".into()));
             }
             // K3.
-            let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 2);
+            let ts = CommitTs::new(c.visible_ts.load(Relaxed) + Resolved::TIMESTAMPS);
             // Before the frame is published (V3).
             self.announce_without_witness(ts.get());
             let generation = self.generations.active_generation();

@@ -130,7 +130,7 @@ impl Conn {
         if self.state.mode() == Some(super::WriteMode::Optimistic) {
             self.note_turn_committed();
         }
-        self.note_own_commit(committed.ts, Some(committed.end));
+        self.note_own_commit(committed.ts, Some(committed.end), 1);
         let written = self.written();
         self.note_size(written, None);
         self.unpaced += written.bytes;

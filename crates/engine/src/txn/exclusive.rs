@@ -341,7 +341,7 @@ impl Conn {
         self.note_size(stamped.size, Some(stamped.page_bytes));
         // Nobody else has committed since: the right is held.
         let ts = self.db.control().visible_ts.load(Acquire);
-        self.note_own_commit(CommitTs::new(ts), None);
+        self.note_own_commit(CommitTs::new(ts), None, 1);
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.base_generation = header.generation;
             snapshot.ts = crate::ids::SnapshotTs::new(ts);

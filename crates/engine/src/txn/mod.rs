@@ -115,7 +115,8 @@ pub struct Conn {
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
     pub(crate) view: u32,
-    pub(crate) own_commits: u64,
+    /// Timestamps that its own transactions have taken.
+    pub(crate) own_timestamps: u64,
     last_commit: tickets::LastCommit,
     notify_fd: Option<std::os::fd::RawFd>,
     /// What `data_version` answers, and what it knows by now.
@@ -157,7 +158,7 @@ impl Conn {
             reads: ReadSet::new(),
             conflict: None,
             view: 1,
-            own_commits: 0,
+            own_timestamps: 0,
             last_commit,
             notify_fd: None,
             data_version: 2,

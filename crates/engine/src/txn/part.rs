@@ -17,6 +17,7 @@ use super::{Conn, Sync, WriteMode};
 use crate::crash_point;
 use crate::database::commit_lock::PoisonOnPanic;
 use crate::database::generations::Room;
+use crate::database::prepared::Resolved;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::ring::Purpose;
@@ -264,7 +265,7 @@ impl Conn {
                 return Err(if db.is_withheld() { db.say_withheld(Some(e)) } else { e });
             }
         };
-        self.note_own_commit(resolved.ts, Some(resolved.end));
+        self.note_own_commit(resolved.ts, Some(resolved.end), Resolved::TIMESTAMPS);
         self.note_size(self.written(), None);
         self.writes.clear();
         // It counts whether its frame is on disk or not: P is, and the decision.
@@ -296,6 +297,7 @@ impl Conn {
         crash_point!("several.rolling_back");
         // Or it is left to others (K5).
         if let Ok(resolved) = db.resolve_as_rolled_back(self.txn.get()) {
+            self.own_timestamps += Resolved::TIMESTAMPS;
             db.settle(resolved.ts.get(), resolved.needs);
         }
     }

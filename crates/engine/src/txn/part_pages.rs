@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::Conn;
 use super::exclusive::Stamped;
 use crate::crash_point;
+use crate::database::prepared::Resolved;
 use crate::database::prepared_pages::Known;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
@@ -101,9 +102,10 @@ impl Conn {
                 Known::Verdict(Verdict::RolledBack)
             }
         };
-        let header = self.db.settle_prepared_pages(known)?;
-        if let (Some(stamped), Some(header)) = (stamped, header) {
-            self.note_committed(&stamped, &header);
+        match (stamped, self.db.settle_prepared_pages(known)?) {
+            (Some(stamped), Some(header)) => self.note_committed(&stamped, &header),
+            (_, None) => self.own_timestamps += Resolved::TIMESTAMPS,
+            (None, Some(_)) => {}
         }
         Ok(())
     }

@@ -224,7 +224,7 @@ impl Conn {
         let c = self.db.control();
         // A fence that was raised meanwhile has commits behind it that this look comes too late for: no number of commits is this one.
         let missed = resting.is_some() && self.has_fence();
-        let readable = c.readable_ts.load(Acquire).wrapping_sub(self.own_commits);
+        let readable = c.readable_ts.load(Acquire).wrapping_sub(self.own_timestamps);
         let foreign_commits = if missed { u64::MAX } else { readable };
         self.data_version = version;
         self.seen = Some(Seen { foreign_commits, resting });
@@ -248,7 +248,7 @@ impl Conn {
 
     /// What is in view now: commits through `ts`, and a base at rest if `resting` names one.
     fn count_view(&mut self, ts: u64, resting: Option<u64>) {
-        let now = Seen { foreign_commits: ts.wrapping_sub(self.own_commits), resting };
+        let now = Seen { foreign_commits: ts.wrapping_sub(self.own_timestamps), resting };
         let Some(then) = self.seen.replace(now) else { return };
         // A file at rest may be written by stock programs. Who fenced it first says what it was then.
         let base_is_other = match (then.resting, resting) {

@@ -63,9 +63,9 @@ impl Conn {
         Ok((self.last_commit.ts, self.db.durable_ts()))
     }
 
-    /// A commit of this connection's is there; `end` as in [`LastCommit`].
-    pub(super) fn note_own_commit(&mut self, ts: CommitTs, end: Option<Lsn>) {
-        self.own_commits += 1;
+    /// A commit of this connection's is there; `end` as in [`LastCommit`]. `taken`: timestamps that it took.
+    pub(super) fn note_own_commit(&mut self, ts: CommitTs, end: Option<Lsn>, taken: u64) {
+        self.own_timestamps += taken;
         self.last_commit = LastCommit { ts: ts.get(), end };
     }
 
