@@ -14,8 +14,6 @@ use crate::sync::yielding::Yielding;
 
 /// Some hundred microseconds of work: commits that wait for the disk have the processor then (shm/leave.rs).
 const ENTRIES_BETWEEN_YIELDS: u64 = 8;
-/// A few milliseconds of work: a part of what it merges goes to the disk then (shm/write_out.rs).
-const ENTRIES_BETWEEN_PARTS: u64 = 256;
 
 impl MergeRight<'_> {
     /// Merges what can be merged. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.
@@ -105,8 +103,6 @@ impl MergeRight<'_> {
                 let yielding = Yielding::default();
                 let memtables: Vec<_> =
                     frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena)).collect();
-                let arenas = frozen.iter().map(|&(arena, _)| arena);
-                let mut left = self.db.region().left_of(arenas.zip(&memtables));
                 for node in newest_of(&memtables) {
                     match node.kind() {
                         EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
@@ -115,9 +111,6 @@ impl MergeRight<'_> {
                     entries += 1;
                     if entries % ENTRIES_BETWEEN_YIELDS == 0 {
                         self.db.log_shared().leave_processor(&yielding);
-                    }
-                    if entries % ENTRIES_BETWEEN_PARTS == 0 {
-                        left.write_part();
                     }
                 }
                 crash_point!("merge.applied");
