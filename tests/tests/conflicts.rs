@@ -583,3 +583,31 @@ fn a_conflict_says_what_was_read_and_what_to_do() {
     change();
     one.execute("UPDATE t SET val='mine' WHERE id=20").expect("nothing is open");
 }
+
+/// Keys are told by the values that the application knows.
+#[test]
+fn a_conflict_names_the_values_of_a_key() {
+    let Some(subject) = real_plait("texts") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let (one, other) = (fixture.open(), fixture.open());
+    for (read, change, key) in [
+        (
+            "SELECT val FROM w WHERE k='k1' AND n=150",
+            "UPDATE w SET val='x' WHERE k='k1' AND n=150",
+            "table \"w\", key ('k1', 150): row was changed",
+        ),
+        (
+            "SELECT id FROM t WHERE grp=70",
+            "INSERT INTO t VALUES(5001, 70, 'new')",
+            "index \"t_grp\" of table \"t\", key (70, 5001): row was changed",
+        ),
+    ] {
+        one.execute("BEGIN CONCURRENT").expect("it begins");
+        one.execute(read).expect("it reads");
+        one.execute("UPDATE own SET val='b'").expect("it writes");
+        other.execute(change).expect("a commit");
+        let error = one.execute("COMMIT").expect_err("a conflict");
+        assert!(error.message.contains(key), "{read}: {error}");
+        one.execute("ROLLBACK").expect("it ends");
+    }
+}

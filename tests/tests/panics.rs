@@ -32,7 +32,7 @@ const PARTS: [&str; 5] =
 /// A commit over two files of which one runs exclusively.
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
 /// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 16] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
@@ -42,6 +42,7 @@ const ELSEWHERE: [&str; 15] = [
     "pl_claim",
     "pl_commit_prepare",
     "pl_conflict",
+    "pl_describe_key",
     "pl_enable_check",
     "pl_leave_disk",
     "pl_leave_processor",

@@ -315,6 +315,8 @@ typedef struct PlValue {
   int64_t i; double r;
 } PlValue;
 int  pl_encode_values(const PlValue *a, uint32_t n, const uint8_t *aField, uint8_t textEncoding, PlBuf *pBuf);
+/* The values of an index key as text, UTF-8 without a zero at its end: ('a', 5), or ('a... of a key that is cut off. */
+int  pl_describe_key(const uint8_t *pKey, uint32_t nKey, uint8_t textEncoding, PlBuf *pBuf);
 
 /* ---- visibility --------------------------------------------------------------------- */
 typedef struct PlConflict {

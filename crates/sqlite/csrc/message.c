@@ -83,16 +83,16 @@ static void plRootName(sqlite3_str *pOut, Btree *p, Pgno iRoot, int *pbRowid){
   sqlite3_str_appendf(pOut, "the b-tree at page %u", iRoot);
 }
 
-/* Appends a key: the rowid, or the first bytes of an encoded index key in hexadecimal. */
-static void plKeyText(sqlite3_str *pOut, const u8 *aKey, u32 nKey, int bRowid){
-  u32 i;
+/* Appends a key, as far as it is known: the rowid, or the values of an index key. */
+static void plKeyText(sqlite3_str *pOut, const u8 *aKey, u32 nKey, int bRowid, u8 enc){
+  PlBuf buf = {0, 0, 0};
+  if( nKey==0 ) return;
   if( bRowid && nKey==8 ){
     sqlite3_str_appendf(pOut, ", rowid %lld", plDecodeRowid(aKey));
-    return;
+  }else if( pl_describe_key(aKey, nKey, enc, &buf)==SQLITE_OK ){
+    sqlite3_str_appendf(pOut, ", key %.*s", (int)buf.n, (char*)buf.p);
   }
-  sqlite3_str_appendall(pOut, ", key x'");
-  for(i=0; i<nKey && i<24; i++) sqlite3_str_appendf(pOut, "%02x", aKey[i]);
-  sqlite3_str_appendall(pOut, i<nKey ? "...'" : "'");
+  pl_buf_free(&buf);
 }
 
 /* A write outside of BEGIN that was refused because of what other statements, still open, have begun to read. COMMIT writes nothing. */
@@ -112,7 +112,7 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
   }else{
     sqlite3_str_appendall(pOut, "conflict on ");
     plRootName(pOut, p, pC->iRoot, &bRowid);
-    plKeyText(pOut, pC->key, MIN(pC->nKey, (u32)sizeof(pC->key)), bRowid);
+    plKeyText(pOut, pC->key, MIN(pC->nKey, (u32)sizeof(pC->key)), bRowid, ENC(p->db));
     sqlite3_str_appendall(pOut, ": row was changed");
     if( pC->isRange ) zRead = "after this transaction read, or began to read, a range with it";
   }

@@ -6,7 +6,7 @@ use std::os::raw::c_int;
 use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK};
 use super::types::{PlBuf, PlValue};
 use super::{bytes, caught};
-use crate::key::{TextEncoding, Value, encode_record, encode_values};
+use crate::key::{TextEncoding, Value, describe, encode_record, encode_values};
 
 /// Runs `f` on the buffer as an emptied vector and puts the vector's parts back.
 ///
@@ -119,4 +119,27 @@ pub unsafe extern "C" fn pl_encode_values(
     };
     // SAFETY: engine.h.
     unsafe { fill(buf, "pl_encode_values", encode) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_describe_key(
+    key: *const u8,
+    n_key: u32,
+    text_encoding: u8,
+    buf: *mut PlBuf,
+) -> c_int {
+    // SAFETY: engine.h: the key is readable during the call.
+    let key = unsafe { bytes(key, n_key) };
+    let Some(encoding) = TextEncoding::from_sqlite(text_encoding) else { return SQLITE_ERROR };
+    // SAFETY: engine.h.
+    unsafe {
+        fill(buf, "pl_describe_key", |out| {
+            out.extend_from_slice(describe(key, encoding).as_bytes());
+            SQLITE_OK
+        })
+    }
 }

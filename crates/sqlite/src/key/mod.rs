@@ -25,8 +25,9 @@
 //! Pure functions.
 //!
 //! # Deliberately absent
-//! Decoding of index keys, and collations of the application.
+//! Decoding of index keys to what was encoded, and collations of the application.
 
+mod describe;
 mod number;
 mod record;
 mod text;
@@ -38,6 +39,7 @@ mod record_tests;
 #[cfg(test)]
 mod stock_tests;
 
+pub use self::describe::describe;
 pub use self::record::MalformedRecord;
 
 use self::record::Fields;

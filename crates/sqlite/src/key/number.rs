@@ -6,6 +6,23 @@
 /// Integers below this, and above its negative, are doubles exactly.
 const EXACT: u64 = 1 << 53;
 
+/// Bytes of a number.
+pub(super) const BYTES: usize = 10;
+
+/// A number as a literal of SQL: an integer if it has the value of one.
+pub(super) fn describe(encoded: [u8; BYTES]) -> String {
+    let (ordered, rest) = encoded.split_at(8);
+    let ordered = ordered.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+    let rest = rest.iter().fold(0i128, |bits, byte| bits << 8 | i128::from(*byte));
+    let double = f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered });
+    let is_integer = double.fract() == 0.0 && double.abs() <= 9_223_372_036_854_775_808.0;
+    match is_integer {
+        true => (double as i128 + rest).to_string(),
+        false if double.is_infinite() => (if double > 0.0 { "9e999" } else { "-9e999" }).to_owned(),
+        false => format!("{double:?}"),
+    }
+}
+
 /// Appends an integer.
 pub(super) fn encode_integer(i: i64, out: &mut Vec<u8>) {
     let nearest = i as f64;
@@ -28,7 +45,7 @@ fn encode(double: f64, rest: u16, out: &mut Vec<u8>) {
     let bits = (double + 0.0).to_bits();
     let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
     let both = u128::from(ordered) << 64 | u128::from(rest) << 48;
-    out.extend_from_slice(&both.to_be_bytes()[..10]);
+    out.extend_from_slice(&both.to_be_bytes()[..BYTES]);
 }
 
 #[cfg(test)]

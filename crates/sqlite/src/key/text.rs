@@ -65,6 +65,30 @@ pub(super) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// What was escaped, and how many bytes it has taken with its end; `None` if that is missing.
+pub(super) fn unescape(escaped: &[u8]) -> (Vec<u8>, Option<usize>) {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = escaped.get(at) {
+        if byte != 0 {
+            out.push(byte);
+            at += 1;
+            continue;
+        }
+        match escaped.get(at..at + 2) {
+            Some(pair) if *pair == END => return (out, Some(at + 2)),
+            // The length of all of it.
+            Some(pair) if *pair == END_AT_NUL && at + 6 <= escaped.len() => {
+                return (out, Some(at + 6));
+            }
+            Some(pair) if *pair == ESCAPED_ZERO => out.push(0),
+            _ => break,
+        }
+        at += 2;
+    }
+    (out, None)
+}
+
 /// Text as SQLite transcodes it for a collation that knows UTF-8 only.
 fn to_utf8(text: &[u8], encoding: TextEncoding) -> Cow<'_, [u8]> {
     let unit: fn([u8; 2]) -> u16 = match encoding {
