@@ -2,10 +2,14 @@
 
 use crate::job::{Job, Reporter};
 use crate::sqlite::Item;
-use crate::subject::Synchronous;
+use crate::subject::{Mode, Synchronous};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use std::time::Duration;
+
+/// Between two calls where SQLite's own locks decide who is next.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +85,10 @@ impl Maps {
             if worked {
                 seq += 1;
                 reporter.line(Called { worker: self.worker, seq });
+            }
+            if job.subject.mode == Mode::Wal {
+                // Waiting is polling there: beside those who never pause one of them waits in vain for half a minute now and then.
+                std::thread::sleep(PAUSE);
             }
         }
         Ok(serde_json::to_value(seq)?)
