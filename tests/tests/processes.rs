@@ -7,6 +7,7 @@ use plait_tests::jobs::process_rules::{
     CHILD_REFUSED, Fork, ForksBesideMerges, InSandbox, TwoCopies,
 };
 use plait_tests::place::Place;
+use plait_tests::powercut::recording::{Operation, Recording};
 use plait_tests::subject::{Begin, Fixture, Subject, Synchronous, real_plait};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -187,5 +188,28 @@ fn what_a_sandbox_refuses_and_is_not_needed_is_missed_by_nobody() {
         let job = Job { subject: subject.clone(), database: fixture.database(), work };
         let rows: i64 = job.start(Place::Processes).result(Duration::from_secs(60));
         assert_eq!(rows, 2, "without call {refused}");
+    }
+}
+
+/// Under NORMAL nothing is promised: who comes to write a row beside another process waits for no disk.
+#[test]
+fn a_process_that_comes_to_write_a_row_syncs_nothing_under_normal() {
+    let Some(subject) = real_plait("processes") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE t(a)");
+    let there = fixture.open();
+    there.execute("INSERT INTO t VALUES(1)").expect("a session that is fenced");
+    let recording = Recording::of(fixture.directory());
+    let mut actor = recording.actor("visitor", &fixture.subject, None);
+    for (synchronous, syncs) in [("NORMAL", 0), ("FULL", 1)] {
+        recording.forget().expect("it is emptied");
+        actor.open(&fixture.database()).expect("it opens");
+        actor.ok(&format!("PRAGMA synchronous={synchronous}; INSERT INTO t VALUES(2)"));
+        actor.close().expect("closing works");
+        let operations = recording.operations().expect("it was written down");
+        let synced = operations.iter().filter_map(|operation| match operation {
+            Operation::SyncEnded(name, _) => Some(name.as_str()),
+            _ => None,
+        });
+        assert_eq!(synced.collect::<Vec<_>>(), ["app.db-plait"; 1][..syncs], "{synchronous}");
     }
 }

@@ -192,7 +192,7 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
         })
         .unwrap();
     assert_eq!(replayed, 1);
-    let header = a.conn().exclusive_header(Sync::Full, Size::default()).expect("a stamp");
+    let header = a.conn().exclusive_header(Sync::Full, Size::default());
     let opener: &dyn plait_engine::base::BaseOpener = &common::Opener;
     let mut base = opener.open(&path).unwrap();
     base.begin().unwrap();

@@ -130,9 +130,7 @@ impl Database {
                 Ok(()) => {
                     let unsynced = self.log_shared().base_commits();
                     base.commit()?;
-                    if self.log().is_ok_and(|log| log.sync_base_name().is_ok()) {
-                        self.log_shared().note_base_durable(unsynced);
-                    }
+                    self.log_shared().note_base_durable(unsynced);
                     Ok(())
                 }
                 Err(e) => {

@@ -23,8 +23,8 @@
 //! - B4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
 //! - B5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
 //!   what that relies on. Of two who write it at the same time the one that asks for less may come last, for a while.
-//! - B6 Nobody says that something of the WAL is on disk before its name is. SQLite syncs the folder in the process that created the file alone,
-//!   which may have been killed before. A process that syncs nothing has no need to, so those that only visit do not wait for it.
+//! - B6 Who syncs the WAL brings its name to disk with it: whoever created the file may have been killed before. SQLite does so with the first sync
+//!   of each handle, and whoever writes to the log with his first. Who syncs nothing need not, so those that only visit do not wait for it.
 //!
 //! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
 //! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
@@ -100,17 +100,6 @@ impl BaseWal {
         self.look(&mut kept)?;
         let Some(known) = &mut *kept else { return Ok(()) };
         known.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))?;
-        self.sync_name_of(known)
-    }
-
-    /// (B6) Whoever has synced the file may have been another process than the one that created it.
-    fn sync_name(&self) -> Result<(), LogError> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look(&mut kept)?;
-        kept.as_mut().map_or(Ok(()), |known| self.sync_name_of(known))
-    }
-
-    fn sync_name_of(&self, known: &mut Kept) -> Result<(), LogError> {
         if let Some(folder) = &known.folder {
             folder.sync().map_err(|e| LogError::io("sync the folder of", &self.path, &e))?;
             known.folder = None;
@@ -191,18 +180,8 @@ impl LogShared {
 }
 
 impl Log {
-    /// Before a synced commit to the WAL (B6): whoever created it may not have lived to sync its folder.
-    pub(crate) fn sync_base_name(&self) -> Result<(), LogError> {
-        let named = self.base_wal.sync_name();
-        if let Err(e) = &named {
-            self.shared().stop_after_base(e);
-        }
-        named.map_err(|e| self.fatal(&e))
-    }
-
     /// Notes in the file that the base, on disk, includes everything through `generation` (B5).
     pub(crate) fn note_base(&self, generation: Generation) -> Result<(), LogError> {
-        self.sync_base_name()?;
         let noted = self.shared().note_base(&self.file, generation);
         if let Err(e) = &noted {
             self.shared().stop_after(e);

@@ -271,16 +271,10 @@ impl Conn {
 
     /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `size`: what
     /// was written since it became exclusive.
-    ///
-    /// # Errors
-    /// Under FULL: the name of the base's WAL cannot be brought to disk (B6 in log/before.rs).
-    pub fn exclusive_header(&mut self, sync: Sync, size: Size) -> Result<BaseHeader> {
-        if sync == Sync::Full {
-            self.db.log()?.sync_base_name()?;
-        }
+    pub fn exclusive_header(&mut self, sync: Sync, size: Size) -> BaseHeader {
         let size = self.replayed.plus(size);
         self.stamped = Some(Stamped { synced: sync == Sync::Full, size, page_bytes: 0 });
-        Ok(self.stamp())
+        self.stamp()
     }
 
     /// The stock commit failed before it was complete: there is nothing to bury.

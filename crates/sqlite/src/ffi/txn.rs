@@ -549,7 +549,7 @@ pub unsafe extern "C" fn pl_exclusive_header(
     unsafe {
         with(conn, "pl_exclusive_header", |c| {
             let size = Size { entries: n_write, bytes: n_byte };
-            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size)?);
+            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size));
             Ok(SQLITE_OK)
         })
     }

@@ -137,41 +137,36 @@ fn a_wal_that_is_gone_was_brought_into_the_database_file() {
 
 /// The WAL was created by a process that is dead, which never synced it; what another one brings to disk must not go with the name.
 #[test]
-fn what_is_said_of_the_base_is_said_after_its_name_is_durable() {
+fn a_sync_of_the_base_brings_its_name_to_disk() {
     for seed in 0..20 {
         let storage = SimStorage::new();
         let bench = Bench::new(&storage, SMALL);
-        let wal = Wal::create(&storage);
-        bench.log.prepare(None).expect("opened");
-        assert!(
-            (0..200).any(|seed| !storage.crash(seed).exists(Path::new(BASE_WAL)).expect("a look")),
-            "preparing syncs nothing"
-        );
-        // A synced commit of a merge.
-        wal.file.write_at(&[1; SECTOR as usize], 0).expect("a write");
-        wal.file.sync_data().expect("a sync");
-        bench.log.note_base(Generation::new(1)).expect("noted");
-        assert_eq!(in_wal(&storage.crash(seed)), 1);
-        // Another file in its place.
-        storage.remove(Path::new(BASE_WAL)).expect("removed");
-        storage.sync_dir_of(Path::new(BASE_WAL)).expect("a sync");
-        let mut wal = Wal::create(&storage);
-        wal.commit(&bench);
-        bench.commit_durably(1, GENERATION, 100);
-        assert_eq!(in_wal(&storage.crash(seed)), 1);
+        for ts in [1, 2] {
+            let mut wal = Wal::create(&storage);
+            bench.log.prepare(None).expect("opened");
+            let is_there = |seed| storage.crash(seed).exists(Path::new(BASE_WAL)).expect("a look");
+            assert!((0..200).any(|seed| !is_there(seed)), "preparing syncs nothing");
+            wal.commit(&bench);
+            bench.commit_durably(ts, GENERATION, 100);
+            assert_eq!(in_wal(&storage.crash(seed)), 1);
+            // Another file in its place.
+            storage.remove(Path::new(BASE_WAL)).expect("removed");
+            storage.sync_dir_of(Path::new(BASE_WAL)).expect("a sync");
+        }
     }
 }
 
 #[test]
-fn a_name_of_the_base_that_cannot_be_synced_stops_the_log_before_anything_is_said() {
+fn a_name_of_the_base_that_cannot_be_synced_stops_the_log_before_a_frame_is_written() {
     let storage = SimStorage::new();
     let bench = Bench::new(&storage, SMALL);
-    let _wal = Wal::create(&storage);
-    bench.log.prepare(None).expect("opened");
+    let mut wal = Wal::create(&storage);
+    wal.commit(&bench);
+    let end = bench.commit(1, 1, 100);
     storage.fail(SimOp::Dir, 1, libc::EIO, false);
-    assert!(bench.log.note_base(Generation::new(1)).is_err());
-    assert_eq!(LogScan::noted(&storage, &path(), SALT), Ok(Generation::ZERO));
+    assert!(bench.log.sync_through(end).is_err());
     assert_eq!(bench.log.shared().poisoned(), Some(libc::EIO));
+    assert_eq!(recovered(&storage, 0), Ok(vec![]));
 }
 
 #[test]
