@@ -2,8 +2,9 @@
 //! several_files_killed.rs, what after a power cut in powercuts.rs.
 
 use plait_tests::actor::Actor;
+use plait_tests::crash::disk::SmallDisk;
 use plait_tests::in_threads_and_processes;
-use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection};
+use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL};
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,7 +73,7 @@ impl Files {
 
 const INTO_BOTH: &str = "INSERT INTO main.t(v) VALUES('m'); INSERT INTO other.t(v) VALUES('o')";
 
-/// A transaction over several files takes two timestamps in each, whether it ends committed or rolled back.
+/// A transaction over several files takes two timestamps in each.
 #[test]
 fn data_version_does_not_change_by_own_transactions_over_several_files() {
     let files = Files::new(&Subject::plait());
@@ -105,6 +106,35 @@ fn data_version_does_not_change_by_own_transactions_over_several_files() {
     assert_eq!(versions(&foreign), met);
     let now = versions(&own);
     assert!(now[0] != mine[0] && now[1] != mine[1], "{mine:?} {now:?}");
+}
+
+/// So does one that is taken back after it was prepared here, since another file has no room for it.
+#[test]
+fn data_version_does_not_change_by_an_own_commit_that_another_file_has_refused() {
+    let Some(subject) = real_plait("several files") else { return };
+    let Some(disk) = SmallDisk::mount(20) else { return };
+    let fixture = Fixture::new(subject.clone(), TABLE);
+    let own = fixture.open();
+    own.execute(&format!("ATTACH '{}' AS other", disk.database().display())).expect("attached");
+    // Its pages are written by COMMIT, which has prepared the other part by then.
+    own.execute("PRAGMA other.journal_mode=delete; PRAGMA other.cache_size=10000").expect("set");
+    own.execute(&TABLE.replace("t(", "other.t(").replace("INTO t", "INTO other.t"))
+        .expect("a table");
+    own.execute(INTO_BOTH).expect("there is space");
+    let version = || own.integer("PRAGMA main.data_version").expect("a number");
+    let before = version();
+    let both = "BEGIN; INSERT INTO main.t(v) VALUES('m'); INSERT INTO other.t(v) VALUES(zeroblob(3000000)); COMMIT";
+    disk.fill_but(1 << 20);
+    let error = own.execute(both).expect_err("no space");
+    assert_eq!(error.code, FULL, "{error}");
+    if !own.autocommit() {
+        own.execute("ROLLBACK").expect("it ends");
+    }
+    assert_eq!(version(), before);
+    disk.empty();
+    own.execute(both).expect("there is space again");
+    assert_eq!(version(), before);
+    assert_eq!(own.integer("SELECT count(*) FROM main.t"), Ok(3));
 }
 
 #[test]
