@@ -123,17 +123,22 @@ fn data_version_does_not_change_by_an_own_commit_that_another_file_has_refused()
     own.execute(INTO_BOTH).expect("there is space");
     let version = || own.integer("PRAGMA main.data_version").expect("a number");
     let before = version();
-    let both = "BEGIN; INSERT INTO main.t(v) VALUES('m'); INSERT INTO other.t(v) VALUES(zeroblob(3000000)); COMMIT";
-    disk.fill_but(1 << 20);
-    let error = own.execute(both).expect_err("no space");
-    assert_eq!(error.code, FULL, "{error}");
-    if !own.autocommit() {
-        own.execute("ROLLBACK").expect("it ends");
+    // The second one runs exclusively.
+    for change in ["INSERT INTO main.t(v) VALUES('m')", "CREATE TABLE main.u(a)"] {
+        let both =
+            format!("BEGIN; {change}; INSERT INTO other.t(v) VALUES(zeroblob(3000000)); COMMIT");
+        disk.fill_but(1 << 20);
+        let error = own.execute(&both).expect_err("no space");
+        assert_eq!(error.code, FULL, "{error}");
+        if !own.autocommit() {
+            own.execute("ROLLBACK").expect("it ends");
+        }
+        assert_eq!(version(), before, "{change}");
+        disk.empty();
+        own.execute(&both).expect("there is space again");
+        assert_eq!(version(), before, "{change}");
     }
-    assert_eq!(version(), before);
-    disk.empty();
-    own.execute(both).expect("there is space again");
-    assert_eq!(version(), before);
+    assert_eq!(own.integer("SELECT count(*) FROM main.t, main.u"), Ok(0));
     assert_eq!(own.integer("SELECT count(*) FROM main.t"), Ok(3));
 }
 
