@@ -201,8 +201,9 @@ fn a_process_that_comes_to_write_a_row_syncs_nothing_under_normal() {
     let recording = Recording::of(fixture.directory());
     let mut actor = recording.actor("visitor", &fixture.subject, None);
     for (synchronous, syncs) in [("NORMAL", 0), ("FULL", 1)] {
-        recording.forget().expect("it is emptied");
+        // A process that has answered writes down what it does.
         actor.open(&fixture.database()).expect("it opens");
+        recording.forget().expect("it is emptied");
         actor.ok(&format!("PRAGMA synchronous={synchronous}; INSERT INTO t VALUES(2)"));
         actor.close().expect("closing works");
         let operations = recording.operations().expect("it was written down");

@@ -108,6 +108,29 @@ fn data_version_does_not_change_by_own_transactions_over_several_files() {
     assert!(now[0] != mine[0] && now[1] != mine[1], "{mine:?} {now:?}");
 }
 
+/// Both files have a table of that name.
+#[test]
+fn a_conflict_names_the_file_that_it_is_in() {
+    let files = Files::new(&Subject::plait());
+    let (own, foreign) = (files.open(), files.open());
+    own.execute(INTO_BOTH).expect("both are written");
+    for (schema, named) in [
+        ("main", "table \"t\", rowid 1:"),
+        ("other", "table \"t\" (attached as \"other\"), rowid 1:"),
+    ] {
+        own.execute(
+            "BEGIN CONCURRENT; SELECT * FROM main.t WHERE id=1; SELECT * FROM other.t WHERE id=1",
+        )
+        .expect("it reads");
+        own.execute(INTO_BOTH).expect("it writes");
+        foreign.execute(&format!("UPDATE {schema}.t SET v='new' WHERE id=1")).expect("a commit");
+        let error = own.execute("COMMIT").expect_err("a conflict");
+        assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
+        assert!(error.message.contains(named), "{schema}: {error}");
+        own.execute("ROLLBACK").expect("it ends");
+    }
+}
+
 /// So does one that is taken back after it was prepared here, since another file has no room for it.
 #[test]
 fn data_version_does_not_change_by_an_own_commit_that_another_file_has_refused() {

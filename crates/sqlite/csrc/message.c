@@ -100,18 +100,28 @@ static int plBesideOpen(sqlite3 *db){
   return db->autoCommit && db->nVdbeWrite>0 && db->nVdbeActive>1;
 }
 
+/* Appends which file is meant, where that is not the main one. */
+static void plAttachedAs(sqlite3_str *pOut, Btree *p){
+  if( plDbIndex(p)>0 ) sqlite3_str_appendf(pOut, " (attached as \"%s\")", plDbName(p));
+}
+
 static char *plConflictText(Btree *p, const PlConflict *pC){
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *zRead = "after this transaction read it";
   int bRowid = 0;
   sqlite3_str_appendall(pOut, "database is locked: ");
   if( pC->isSchema & 1 ){
-    sqlite3_str_appendall(pOut, "conflict on the whole database: the schema or a large part of it was changed, or a connection that was not in the session yet has written it,");
+    sqlite3_str_appendall(pOut, "conflict on the whole database");
+    plAttachedAs(pOut, p);
+    sqlite3_str_appendall(pOut, ": the schema or a large part of it was changed, or a connection that was not in the session yet has written it,");
   }else if( pC->isSchema & 2 ){
-    sqlite3_str_appendall(pOut, "conflict on the whole database: so much was committed that it is no longer known what");
+    sqlite3_str_appendall(pOut, "conflict on the whole database");
+    plAttachedAs(pOut, p);
+    sqlite3_str_appendall(pOut, ": so much was committed that it is no longer known what");
   }else{
     sqlite3_str_appendall(pOut, "conflict on ");
     plRootName(pOut, p, pC->iRoot, &bRowid);
+    plAttachedAs(pOut, p);
     plKeyText(pOut, pC->key, MIN(pC->nKey, (u32)sizeof(pC->key)), bRowid, ENC(p->db));
     sqlite3_str_appendall(pOut, ": row was changed");
     if( pC->isRange ) zRead = "after this transaction read, or began to read, a range with it";
