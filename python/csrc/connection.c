@@ -111,7 +111,10 @@ static void close_now(Connection *c){
   }
   /* The mark of an interrupt is there until a statement begins, and would keep the last close from bringing the WAL into the file. */
   if( sqlite3_is_interrupted(db) ) (void)sqlite3_exec(db, "SELECT 1", NULL, NULL, NULL);
+  /* Of two that close at the same moment neither may be alone with the file, and then both leave the WAL, as in stock SQLite. */
+  pthread_mutex_lock(&close_mutex);
   sqlite3_close_v2(db);
+  pthread_mutex_unlock(&close_mutex);
   Py_END_ALLOW_THREADS
   close_graves(c);
   c->users = 0;

@@ -23,6 +23,7 @@
 PyTypeObject *connection_type, *handle_type, *map_type, *cursor_type, *rows_type, *transaction_type;
 PyObject *error_type, *busy_type, *conflict_type, *interrupted_type, *constraint_type;
 unsigned fork_count;
+pthread_mutex_t close_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t threads_seen;
 static _Thread_local uint64_t thread_number;
@@ -44,7 +45,9 @@ int is_main_thread(void){
 }
 
 static void forked(void){
+  static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
   fork_count++;
+  close_mutex = unlocked;
   atomic_store(&main_active, NULL);
 }
 

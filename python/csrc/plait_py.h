@@ -23,6 +23,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 #include <stdint.h>
 #include "plait.h"
 
@@ -75,6 +76,7 @@ enum { KIND_ANY, KIND_BYTES, KIND_STR, KIND_INT, KIND_FLOAT };
 extern PyTypeObject *connection_type, *handle_type, *map_type, *cursor_type, *rows_type, *transaction_type;
 extern PyObject *error_type, *busy_type, *conflict_type, *interrupted_type, *constraint_type;
 extern unsigned fork_count;
+extern pthread_mutex_t close_mutex;   /* without the GIL only; new in a child of fork() */
 
 /* module.c */
 uint64_t this_thread(void);
