@@ -6,6 +6,7 @@ use std::path::Path;
 
 use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
 use plait_engine::base::BaseOpener;
+use plait_engine::database::changed::Changed;
 use plait_engine::error::Error;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::{Size, Sync};
@@ -41,9 +42,11 @@ fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more:
     for i in 0..more {
         base.put(TABLE, &key(from + i), b"v").unwrap();
     }
-    let header = client
-        .conn()
-        .exclusive_header(sync, Size { entries: more as u64, bytes: 20 * more as u64 });
+    let header = client.conn().exclusive_header(
+        sync,
+        Size { entries: more as u64, bytes: 20 * more as u64 },
+        Changed::ANYTHING,
+    );
     base.stamp(&header).unwrap();
     base.commit().unwrap();
     client.conn().exclusive_end(true);

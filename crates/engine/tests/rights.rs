@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::{Client, Fault, Faults, TABLE, create, wait_ms};
 use plait_engine::attach::{accept_base, detach};
 use plait_engine::base::BaseOpener;
+use plait_engine::database::changed::Changed;
 use plait_engine::error::{Error, Result};
 use plait_engine::txn::{Size, Sync, WriteMode};
 
@@ -184,7 +185,7 @@ fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
         let mut scene = Scene::new();
         scene.victim.begin_immediate(1000).unwrap();
         wait_ms(1000, |w| scene.victim.conn().exclusive_begin(w)).unwrap();
-        scene.victim.conn().exclusive_header(Sync::Full, Size::default());
+        scene.victim.conn().exclusive_header(Sync::Full, Size::default(), Changed::ANYTHING);
         scene.meet("header", fault, |victim| {
             victim.conn().exclusive_end(false);
             Ok(())

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, TABLE, at_rest, create, is_conflict, wait_ms};
+use plait_engine::database::changed::Changed;
 use plait_engine::error::Error;
 use plait_engine::memtable::Hi;
 use plait_engine::txn::{Size, Sync};
@@ -192,7 +193,7 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
         })
         .unwrap();
     assert_eq!(replayed, 1);
-    let header = a.conn().exclusive_header(Sync::Full, Size::default());
+    let header = a.conn().exclusive_header(Sync::Full, Size::default(), Changed::ANYTHING);
     let opener: &dyn plait_engine::base::BaseOpener = &common::Opener;
     let mut base = opener.open(&path).unwrap();
     base.begin().unwrap();

@@ -50,6 +50,7 @@ static int plBtreePayloadChecked(BtCursor *pCur, u32 offset, u32 amt, void *pBuf
 
 static int plPassPutData(PlCursor *pX, u32 offset, u32 amt, void *z){
   pX->pPl->bWrote = 1;
+  plNoteChanged(pX->pPl, pX->pOut->pgnoRoot);
   return sqlite3StockBtreePutData(pX->pOut, offset, amt, z);
 }
 

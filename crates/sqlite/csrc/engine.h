@@ -280,8 +280,9 @@ int  pl_unmerged(PlConn *, uint64_t *pnEntry, uint64_t *pnByte);
 int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);
-/* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite, nByte: entries written since the replay. */
-int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, PlHeader *pOut);
+/* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite, nByte: entries written since the replay.
+** aRoot: the b-trees that all of it has changed; nRoot<=0: any of them, or the schema. */
+int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, const uint32_t *aRoot, int nRoot, PlHeader *pOut);
 void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
 /* After the stock commit: pages in the WAL, those of them that are in the file, bytes of a page, and the pages that this transaction has
 ** written to the WAL. */

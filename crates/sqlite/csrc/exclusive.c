@@ -15,6 +15,8 @@
 **  X1 Nothing of the concurrent transaction is lost or doubled by escalation: if it fails before the base was touched, the transaction
 **     goes on as it was; if it fails later, rcBroken lets only ROLLBACK through.
 **  X2 A commit that changed pages carries the stamp (bStamped) in the same WAL transaction.
+**  X3 Whatever changes a b-tree says which (aChanged), or that it may be any, before the stamp is made: others go by it (E3 in
+**     txn/exclusive.rs). Who says nothing has changed any: a commit without a b-tree.
 */
 
 /* What the replay of own writes works on. */
@@ -28,6 +30,7 @@ static int plReplaySavepoint(void *pCtx, int n){
 }
 static int plReplayWrite(void *pCtx, uint32_t iRoot, const PlEntry *pEntry){
   PlReplay *pR = (PlReplay*)pCtx;
+  plNoteChanged(pR->p->pPl, iRoot);
   if( pEntry->tombstone ) return plApplyDelete(&pR->apply, iRoot, pEntry);
   return plApplyPut(&pR->apply, iRoot, pEntry);
 }
@@ -91,6 +94,7 @@ static int plEscalate(Btree *p){
     pPl->bExcl = 1;
     pPl->bCopies = pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = pPl->nPassByte = 0;
+    pPl->nChanged = 0;
     pPl->nPageBefore = p->pBt->pPager->aStat[PAGER_STAT_WRITE];
     memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
     rc = plReplayOwn(p);
@@ -127,7 +131,8 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
 static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;
-  rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, p->pPl->nPassByte, &h));
+  rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, p->pPl->nPassByte,
+      p->pPl->aChanged, p->pPl->nChanged, &h));
   if( rc==SQLITE_OK ) rc = plStamp(p, &h);
   if( rc==SQLITE_OK ){
     /* Of the last commit, though one that a full disk has stopped may have counted in page 1 already. */
@@ -258,6 +263,7 @@ static int plBtreeCreateTable(Btree *p, Pgno *piTable, int flags){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
+  plNoteChangedAny(p->pPl);
   return sqlite3StockBtreeCreateTable(p, piTable, flags);
 }
 
@@ -265,6 +271,7 @@ static int plBtreeDropTable(Btree *p, int iTable, int *piMoved){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
+  plNoteChangedAny(p->pPl);
   return sqlite3StockBtreeDropTable(p, iTable, piMoved);
 }
 
@@ -272,6 +279,7 @@ static int plBtreeUpdateMeta(Btree *p, int idx, u32 value){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
+  plNoteChangedAny(p->pPl);
   return sqlite3StockBtreeUpdateMeta(p, idx, value);
 }
 
@@ -279,6 +287,7 @@ static int plBtreeIncrVacuum(Btree *p){
   int rc = plWritable(p, 1);
   if( rc ) return rc;
   p->pPl->bWrote = 1;
+  plNoteChangedAny(p->pPl);
   return sqlite3StockBtreeIncrVacuum(p);
 }
 
@@ -289,6 +298,7 @@ static int plBtreeSetVersion(Btree *p, int iVersion){
   (void)iVersion;
   if( rc ) return rc;
   p->pPl->bWrote = 1;
+  plNoteChangedAny(p->pPl);
   return plStampExclusive(p);
 }
 

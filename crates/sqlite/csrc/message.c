@@ -110,7 +110,13 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
   const char *zRead = "after this transaction read it";
   int bRowid = 0;
   sqlite3_str_appendall(pOut, "database is locked: ");
-  if( pC->isSchema & 1 ){
+  if( (pC->isSchema & 1) && pC->iRoot ){
+    sqlite3_str_appendall(pOut, "conflict on ");
+    plRootName(pOut, p, pC->iRoot, &bRowid);
+    plAttachedAs(pOut, p);
+    sqlite3_str_appendall(pOut, ": it was changed in bulk");
+    zRead = "after this transaction read it or wrote to it";
+  }else if( pC->isSchema & 1 ){
     sqlite3_str_appendall(pOut, "conflict on the whole database");
     plAttachedAs(pOut, p);
     sqlite3_str_appendall(pOut, ": the schema or a large part of it was changed, or a connection that was not in the session yet has written it,");

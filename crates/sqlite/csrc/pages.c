@@ -254,6 +254,7 @@ static int plPagerWrite(DbPage *pPg){
   if( p ){
     if( !p->pPl->bExcl ) return SQLITE_READONLY;
     p->pPl->bWrote = 1;
+    plNoteChangedAny(p->pPl);
   }
   return sqlite3PagerWrite(pPg);
 }

@@ -2,6 +2,20 @@
 ** pass.c - facade cursors on the exclusive path: stock cursors, but for what others must know of their writes (P2).
 */
 
+/* X3: row by row. */
+static void plNoteChanged(PlBtree *pPl, Pgno iRoot){
+  int i;
+  for(i=0; i<pPl->nChanged; i++){
+    if( pPl->aChanged[i]==iRoot ) return;
+  }
+  if( i==PL_CHANGED_MAX || pPl->nChanged<0 ) pPl->nChanged = PL_CHANGED_ANY;
+  else pPl->aChanged[pPl->nChanged++] = iRoot;
+}
+/* X3: pages, the schema, or what else is no row of a b-tree. */
+static void plNoteChangedAny(PlBtree *pPl){
+  pPl->nChanged = PL_CHANGED_ANY;
+}
+
 /* Stock code saves the other cursors of a b-tree before a write, and fails if one of them is pinned and on a row. A pinned
 ** one that was moved when the transaction became exclusive is not on its row until it is next used: look for it here (H4). */
 static SQLITE_NOINLINE PL_COLD int plFindPinned(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
@@ -64,6 +78,7 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
   }
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
+  plNoteChanged(pX->pPl, pX->pOut->pgnoRoot);
   pX->pPl->nPassByte += pX->pOut->pKeyInfo ? (u64)pPayload->nKey : (u64)pPayload->nData + (u64)pPayload->nZero;
   if( !pX->bSeeked ){
     /* What the VDBE knows of the position is from before this became the exclusive path. */
@@ -86,5 +101,6 @@ static int plPassDelete(PlCursor *pX, u8 flags){
   if( PL_UNLIKELY(pX->pPl->bTripped) ) plInvalidateTripped(pX);
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
+  plNoteChanged(pX->pPl, pX->pOut->pgnoRoot);
   return sqlite3StockBtreeDelete(pX->pOut, flags);
 }

@@ -205,7 +205,10 @@ static int plTakeRight(Btree *p, int how){
   u32 msBegun = plCoarseMs();
   int rc;
   if( how==PL_WRITE_OPTIMISTIC && p->db->autoCommit ) how = PL_WRITE_BESIDE;
-  rc = pl_write_begin(pPl->pConn, how, plWait(p->db, &wait));
+  while( (rc = pl_write_begin(pPl->pConn, how, plWait(p->db, &wait)))==PL_RETRY ){
+    rc = plRenewSnapshot(p);
+    if( rc ) return rc;
+  }
   pPl->msWaited = (int)(plCoarseMs() - msBegun);
   return rc;
 }

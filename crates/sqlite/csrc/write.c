@@ -322,6 +322,7 @@ static int plBtreeClearTable(Btree *p, int iTable, i64 *pnChange){
     if( rc ) return rc;
     plInvalidateBlobs(pPl, (Pgno)iTable, 0, 1);
     pPl->bWrote = 1;
+    plNoteChanged(pPl, (Pgno)iTable);
     rc = sqlite3StockBtreeClearTable(p, iTable, &nRow);
   }
   if( pnChange ) *pnChange += nRow;

@@ -282,6 +282,7 @@ impl Crew<'_> {
             registers: round.registers,
             second: self.second.clone(),
             busy_timeout: round.two_files.then_some(Duration::from_millis(60)),
+            has_room: !round.small_disk,
             limits: round.trouble && (round.place == Place::Processes || self.disk.is_some()),
             first_number: 1,
             file: path,

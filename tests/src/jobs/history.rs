@@ -25,6 +25,10 @@ use std::time::{Duration, Instant};
 const GROUPS: i64 = 12;
 /// Marks the number of a transaction that empties the table after the one of this number.
 const EMPTYING: u32 = 1 << 31;
+/// Begins an exclusive transaction that changes rows and no schema: it is larger than one on the concurrent path may be.
+const BY_ROWS: &str = "BEGIN IMMEDIATE; REPLACE INTO ballast VALUES(1, zeroblob(7400000))";
+/// One that changes a value of the header.
+const BY_HEADER: &str = "BEGIN IMMEDIATE; PRAGMA application_id=7";
 /// In the text of an error that leaves open whether a transaction is committed.
 const UNDECIDED: &str = "look before it is repeated";
 /// In the text that refuses a commit over files of which one is in WAL mode.
@@ -49,7 +53,7 @@ impl Layout {
         let options = if self == Self::WithoutRowid { " WITHOUT ROWID" } else { "" };
         format!(
             "CREATE TABLE kv(id INTEGER PRIMARY KEY, grp INTEGER NOT NULL, val INTEGER NOT NULL UNIQUE, prev INTEGER){options};
-             CREATE INDEX kv_grp ON kv(grp); {}",
+             CREATE INDEX kv_grp ON kv(grp); CREATE TABLE ballast(id INTEGER PRIMARY KEY, bytes BLOB); {}",
             registers::SCHEMA
         )
     }
@@ -106,6 +110,8 @@ pub struct RandomTransactions {
     pub second: Option<PathBuf>,
     /// How long to wait for a lock; the suites' own time when absent.
     pub busy_timeout: Option<Duration>,
+    /// Its disk has room for exclusive transactions that are so for their size.
+    pub has_room: bool,
     /// Its process meets limits of files and descriptors now and then, which fail what it does.
     pub limits: bool,
     /// Number of the first transaction, for a worker that goes on in another process.
@@ -146,6 +152,8 @@ impl RandomTransactions {
             running.has_registers = self.registers;
             let choice = random.random_range(0..self.begins.len() + usize::from(self.autocommit));
             let begin = self.begins.get(choice).map(|begin| job.subject.begin(*begin));
+            let begin =
+                begin.map(|sql| if sql == BY_HEADER { self.exclusive(&mut random) } else { sql });
             let begin = begin.map(|begin| if self.pretend { "SELECT 'no BEGIN'" } else { begin });
             let outcome = if self.registers && random.random_range(0..4) == 0 {
                 running.register_call(&mut expected, &mut random, &mut file)
@@ -166,7 +174,8 @@ impl RandomTransactions {
                 connection = self.open(job)?;
             }
             if self.empty_every > 0 && random.random_range(0..self.empty_every) == 0 {
-                self.empty(&connection, number, &mut file)?;
+                let begin = self.exclusive(&mut random);
+                self.empty(&connection, number, begin, &mut file)?;
             }
         }
         self.expect(&connection.close())?;
@@ -217,16 +226,23 @@ impl RandomTransactions {
         Ok(connection)
     }
 
+    /// A way to begin an exclusive transaction.
+    fn exclusive(&self, random: &mut StdRng) -> &'static str {
+        if self.has_room && random.random_range(0..2) == 0 { BY_ROWS } else { BY_HEADER }
+    }
+
     /// Deletes every row in an exclusive transaction: what follows reads a b-tree that has no row anywhere, and no tombstone.
-    fn empty(&self, connection: &Connection, after: u32, file: &mut File) -> anyhow::Result<()> {
+    fn empty(
+        &self,
+        connection: &Connection,
+        after: u32,
+        begin: &str,
+        file: &mut File,
+    ) -> anyhow::Result<()> {
         let name = TransactionName { worker: self.worker, number: after | EMPTYING };
         let mut run = Run::new(connection, name, self.keys);
         run.pretend = self.pretend;
-        let begin = if self.pretend {
-            "SELECT 'no BEGIN'"
-        } else {
-            "BEGIN IMMEDIATE; PRAGMA application_id=7"
-        };
+        let begin = if self.pretend { "SELECT 'no BEGIN'" } else { begin };
         begin.clone_into(&mut run.transaction.begin);
         let outcome = connection
             .execute(begin)

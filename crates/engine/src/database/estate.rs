@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::prepared_pages::Known;
 use crate::base::BaseHeader;
 use crate::database::Database;
+use crate::database::changed::Changed;
 use crate::error::{Error, Result, leaves_doubt};
 use crate::ids::SlotIndex;
 use crate::session;
@@ -180,7 +181,8 @@ impl Database {
             }
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
-        self.generations.settle_base(&header, exclusive && header.generation.get() == active);
+        let exclusive = exclusive && header.generation.get() == active;
+        self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
         // A fence that the dead process did not finish is finished by whoever writes next.
         self.note_rest(&header);
         Ok(())

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::changed::{self, Changed, ChangedSince};
 use super::slots::Slots;
 use crate::base::BaseHeader;
-use crate::ids::{Generation, SlotIndex};
+use crate::ids::{Generation, Root, SlotIndex, SnapshotTs};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{
     ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, TxnSlot, generation,
@@ -226,12 +227,28 @@ impl Generations {
                 is_read_by(slot, s) || (keep_history && validates)
             });
             if !needed {
+                self.control().freed_ts.fetch_max(max_ts, Relaxed);
                 slot.number.store(0, Relaxed);
                 slot.state.store(generation::FREE, Relaxed);
                 freed = true;
             }
         }
         freed
+    }
+
+    /// (M) All that was committed after `since` is in memory.
+    pub(crate) fn has_history(&self, since: SnapshotTs) -> bool {
+        self.control().freed_ts.load(Relaxed) <= since.get()
+    }
+
+    /// (M) What exclusive transactions have changed of that which `concerns` the caller since the base of this generation.
+    pub(crate) fn changed_since(
+        &self,
+        base: Generation,
+        concerns: impl FnMut(Root) -> bool,
+    ) -> ChangedSince {
+        let c = self.control();
+        changed::since(&c.exclusive, c.exclusive_generation.load(Relaxed), base, concerns)
     }
 
     pub(crate) fn merged(&self) -> impl Iterator<Item = &GenSlot> {
@@ -244,19 +261,22 @@ impl Generations {
     }
 
     /// (M) Brings the generations in line with what the base says it includes. `exclusive`: the last
-    /// transaction on the base was an exclusive one, which stamped the (empty) active generation.
-    pub(crate) fn settle_base(&self, header: &BaseHeader, exclusive: bool) {
+    /// transaction on the base was an exclusive one, which stamped the (empty) active generation, and has changed this.
+    pub(crate) fn settle_base(&self, header: &BaseHeader, exclusive: Option<&Changed>) {
         let c = self.control();
         let merged = header.generation.get();
         if merged <= c.base_generation.load(Relaxed) {
             return;
         }
-        if exclusive {
+        if let Some(changed) = exclusive {
+            changed::note(&c.exclusive, c.exclusive_generation.load(Relaxed), merged, changed);
             // Before the timestamp that stands for it: a snapshot that has the timestamp finds this (E3).
             c.exclusive_generation.store(merged, Release);
         }
-        if exclusive && self.active_generation().number.load(Relaxed) <= merged {
-            self.start_after_exclusive(merged + 1);
+        if let Some(changed) = exclusive
+            && self.active_generation().number.load(Relaxed) <= merged
+        {
+            self.start_after_exclusive(merged + 1, changed);
         }
         for slot in &c.generations {
             let number = slot.number.load(Relaxed);
@@ -269,7 +289,7 @@ impl Generations {
     }
 
     /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
-    fn start_after_exclusive(&self, number: u32) {
+    fn start_after_exclusive(&self, number: u32, changed: &Changed) {
         let c = self.control();
         if let Some(index) = self.free_arena() {
             self.switch_active(index, number);
@@ -278,7 +298,7 @@ impl Generations {
             // one is empty (E1), so a snapshot that lists it under its old number reads nothing in it.
             self.active_generation().number.store(number, Release);
         }
-        forget_rowids(&c.rowids);
+        forget_rowids(&c.rowids, changed);
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.
         c.visible_ts.store(ts, Release);
@@ -342,8 +362,15 @@ impl Generations {
         (free * ARENA_BYTES) as u64 + u64::from(in_active)
     }
 
-    /// Generations in memory above `base`, newest first.
+    /// Generations in memory above `base`, newest first: all there are, for a snapshot of that base.
     pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
+        let found = self.memtables_since(base);
+        debug_assert!(is_complete(&found, base), "S1: a generation above {base} is missing");
+        found
+    }
+
+    /// The same of a base that is older than an exclusive transaction: what nobody reads may have been freed in between.
+    pub(crate) fn memtables_since(&self, base: Generation) -> Vec<(Generation, Memtable)> {
         let gens = &self.control().generations;
         // Asked first: a generation that is only being prepared is not listed.
         let active = self.active_generation().number.load(Acquire);
@@ -359,7 +386,6 @@ impl Generations {
             }
         }
         found.sort_by_key(|m| std::cmp::Reverse(m.0));
-        debug_assert!(is_complete(&found, base), "S1: a generation above {base} is missing");
         found
     }
 }
@@ -371,13 +397,20 @@ fn is_complete(found: &[(Generation, Memtable)], base: Generation) -> bool {
         || found.last().is_none_or(|oldest| oldest.0 == base.next() && in_order)
 }
 
-/// Forgets all counters: after a schema change a root page may belong to another table. The caller is
+/// Forgets the counters of what was changed; after a schema change all of them, for a root page may belong to another table. The caller is
 /// exclusive.
-fn forget_rowids(slots: &[RowidSlot]) {
+fn forget_rowids(slots: &[RowidSlot], changed: &Changed) {
+    // Relaxed, here and below: ordered by the commit mutex that ends the exclusive transaction.
     for slot in slots {
-        // Relaxed: ordered by the commit mutex that ends the exclusive transaction.
-        slot.root.store(0, Relaxed);
-        slot.high.store(0, Relaxed);
+        match changed.known() {
+            // Its place in the table stays: others are searched for past it.
+            Some(roots) if roots.contains(&slot.root.load(Relaxed)) => slot.high.store(0, Relaxed),
+            Some(_) => {}
+            None => {
+                slot.root.store(0, Relaxed);
+                slot.high.store(0, Relaxed);
+            }
+        }
     }
 }
 

@@ -37,6 +37,7 @@ use crate::sync::mutex::{Identity, Party};
 use crate::sync::yielding::Yielding;
 
 pub(crate) mod arenas;
+pub mod changed;
 pub(crate) mod commit_lock;
 mod durable;
 mod estate;

@@ -30,6 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::base::BaseHeader;
 use crate::crash_point;
 use crate::database::Database;
+use crate::database::changed::Changed;
 use crate::error::{Error, Result};
 use crate::pages::{self};
 use crate::several::{self, Verdict};
@@ -104,7 +105,8 @@ impl Database {
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
             let active = self.generations.active_generation().number.load(Acquire);
-            self.generations.settle_base(&header, header.generation.get() == active);
+            let exclusive = header.generation.get() == active;
+            self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
             // Last: until then a death makes the next one do this again. Release, for readers without the mutex.
             self.control().prepared_end.store(0, Release);
         }

@@ -139,7 +139,7 @@ impl MergeRight<'_> {
         let header = BaseHeader { generation: Generation::new(through), ..BaseHeader::default() };
         {
             let _guard = self.db.lock_commit()?;
-            self.db.generations.settle_base(&header, false);
+            self.db.generations.settle_base(&header, None);
             self.db.generations.free_merged(true);
         }
         // M3: the merge's transaction is durable, its frames are not needed any more.

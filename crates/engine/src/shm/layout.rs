@@ -25,7 +25,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 15;
+pub const LAYOUT_VERSION: u32 = 16;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -224,6 +224,36 @@ pub struct Counters {
     pub next_conflict: AtomicU64,
 }
 
+/// Exclusive transactions of which it is known what they have changed.
+pub const EXCLUSIVE_COMMITS: usize = 64;
+/// B-trees that are named of each.
+pub const EXCLUSIVE_ROOTS: usize = 13;
+
+/// An exclusive transaction (database/changed.rs).
+#[repr(C)]
+#[derive(Default)]
+pub struct ExclusiveCommit {
+    /// Generation that it has stamped; 0 when unused.
+    pub generation: AtomicU32,
+    /// That of the one before it.
+    pub before: AtomicU32,
+    /// B-trees in `roots`, which it has changed; `u32::MAX`: any.
+    pub len: AtomicU32,
+    /// Their root pages.
+    pub roots: [AtomicU32; EXCLUSIVE_ROOTS],
+}
+
+/// The last exclusive transactions.
+#[repr(C)]
+pub struct ExclusiveRing {
+    /// (M) How many there were: the next one's place, modulo the length.
+    pub next: AtomicU32,
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
+    /// (M) See [`ExclusiveCommit`].
+    pub commits: [ExclusiveCommit; EXCLUSIVE_COMMITS],
+}
+
 /// Commit state, generations and small tables.
 #[repr(C)]
 pub struct Control {
@@ -247,7 +277,7 @@ pub struct Control {
     pub salt: AtomicU32,
     /// Generation that the base includes (its header bytes 76..79).
     pub base_generation: AtomicU32,
-    /// Generation stamped by the last exclusive transaction; snapshots of an older base conflict with it.
+    /// Generation stamped by the last exclusive transaction, whose changes no snapshot of an older base sees (E3).
     pub exclusive_generation: AtomicU32,
     /// (M) Holder of the writer's right: slot index + 1, 0 when free.
     pub right_owner: AtomicU32,
@@ -315,6 +345,10 @@ pub struct Control {
     pub pace_ns: AtomicU64,
     /// What walks and searches beside memtables have cost since the last merge, in steps (merge/due.rs).
     pub walked_steps: AtomicU64,
+    /// (M) Newest commit in a generation that was freed: whoever has not seen it cannot be validated.
+    pub freed_ts: AtomicU64,
+    /// See [`ExclusiveRing`].
+    pub exclusive: ExclusiveRing,
 }
 
 impl Control {
@@ -481,9 +515,10 @@ const _: () = assert!(size_of::<TxnSlot>() == 128);
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);
+const _: () = assert!(size_of::<ExclusiveCommit>() == 64);
 const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
-const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 199_936 && RING_OFFSET == 806_912);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 204_032 && RING_OFFSET == 811_008);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

@@ -20,6 +20,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::room::RoomWait;
+use super::validate::Base;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
@@ -113,7 +114,7 @@ impl Conn {
         if self.writes.is_empty() {
             return self.commit_nothing(sync);
         }
-        let committed = match self.commit_writes(sync, wait) {
+        let committed = match self.commit_writes(sync, keep_reading, wait) {
             Ok(committed) => committed,
             Err(e) => {
                 if matches!(e, Error::RenewSnapshot) {
@@ -195,7 +196,12 @@ impl Conn {
         Ok(())
     }
 
-    fn commit_writes(&mut self, sync: Sync, wait: &mut Wait<'_>) -> Result<Committed> {
+    fn commit_writes(
+        &mut self,
+        sync: Sync,
+        keep_reading: bool,
+        wait: &mut Wait<'_>,
+    ) -> Result<Committed> {
         self.start_transaction();
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
@@ -205,7 +211,7 @@ impl Conn {
         let mut first_pass = None;
         let mut passes = 0;
         let result = loop {
-            match self.try_commit(sync, first_pass) {
+            match self.try_commit(sync, keep_reading, first_pass) {
                 Ok(Ok(committed)) => break Ok(committed),
                 Ok(Err(blocked)) => {
                     let unblocked =
@@ -280,6 +286,7 @@ impl Conn {
     fn try_commit(
         &mut self,
         sync: Sync,
+        keep_reading: bool,
         first_pass: Option<FirstPass>,
     ) -> Result<Result<Committed, Blocked>> {
         let db = self.db.clone();
@@ -295,7 +302,7 @@ impl Conn {
         if c.fence.load(Acquire) != fence::FENCED {
             return Err(Error::Left);
         }
-        if let Err(blocked) = self.validate_in_mutex(&guard, first_pass)? {
+        if let Err(blocked) = self.validate_in_mutex(&guard, keep_reading, first_pass)? {
             return Ok(Err(blocked));
         }
         let mut share = db.generations.share(&guard);
@@ -371,14 +378,18 @@ impl Conn {
     fn validate_in_mutex(
         &mut self,
         guard: &Guard<'_>,
+        keep_reading: bool,
         first_pass: Option<FirstPass>,
     ) -> Result<Result<(), Blocked>> {
         let Some(snapshot) = &self.snapshot else { return Ok(Ok(())) };
         if self.state.mode() == Some(super::WriteMode::Queued) {
             return Ok(Ok(()));
         }
-        self.check_history()?;
         let since = snapshot.ts;
+        if self.check_history()? == Base::Older && keep_reading {
+            // What goes on reading behind this commit sees what came before it.
+            return Err(self.renew_and_validate());
+        }
         if self.db.control().visible_ts.load(Relaxed) == since.get() {
             return Ok(Ok(()));
         }

@@ -30,7 +30,8 @@
 //! - E2 (F4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
 //!   base's header tells the next process whether it happened. Its author knows when SQLite's commit succeeds. Of one that is prepared
 //!   the header tells whether it is there; whether it happened the super-journal has told before.
-//! - E3 Snapshots of an older base conflict with it when they write: what it changed is in no memtable.
+//! - E3 What it changed is in no memtable: a snapshot of an older base conflicts with it when it writes, unless it is known that it has
+//!   changed no b-tree that the transaction has read or written (database/changed.rs). Who goes on reading goes on over a newer base then.
 //! - E4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
 //!   right is refused (R5).
 
@@ -43,7 +44,7 @@ use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
 use crate::database::arenas::ArenaWait;
-
+use crate::database::changed::Changed;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result, leaves_doubt};
 use crate::ids::{CommitTs, Generation, Root};
@@ -75,6 +76,7 @@ pub(crate) struct Before {
 pub(crate) struct Stamped {
     synced: bool,
     size: Size,
+    changed: Changed,
     /// Written to the WAL; 0 while nobody knows.
     page_bytes: u64,
 }
@@ -270,10 +272,10 @@ impl Conn {
     }
 
     /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `size`: what
-    /// was written since it became exclusive.
-    pub fn exclusive_header(&mut self, sync: Sync, size: Size) -> BaseHeader {
+    /// was written since it became exclusive. `changed`: by all of it (E3).
+    pub fn exclusive_header(&mut self, sync: Sync, size: Size, changed: Changed) -> BaseHeader {
         let size = self.replayed.plus(size);
-        self.stamped = Some(Stamped { synced: sync == Sync::Full, size, page_bytes: 0 });
+        self.stamped = Some(Stamped { synced: sync == Sync::Full, size, changed, page_bytes: 0 });
         self.stamp()
     }
 
@@ -365,7 +367,12 @@ impl Conn {
         }
         {
             let _guard = self.db.lock_commit_even_if_poisoned()?;
-            self.db.generations.settle_base(&header, true);
+            let changed = if header.generation == stamp.generation {
+                stamped.changed
+            } else {
+                Changed::ANYTHING
+            };
+            self.db.generations.settle_base(&header, Some(&changed));
         }
         self.note_committed(&stamped, &header);
         if committed && stamped.synced {

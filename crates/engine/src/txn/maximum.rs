@@ -138,7 +138,7 @@ impl Conn {
         self.move_made_maxima()?;
         // What the base of the snapshot includes this transaction has seen.
         let base = self.snapshot.as_ref().map_or(Generation::ZERO, |s| s.base_generation);
-        let newest = self.db.generations.memtables_above(base);
+        let newest = self.db.generations.memtables_since(base);
         self.writes.resolve_maxima(|root, key, own| {
             let node = newest.iter().find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))?;
             let (rest, last) = node.rec().split_last_chunk::<8>()?;
@@ -182,7 +182,7 @@ impl Conn {
     fn committed_maxima(&self, root: Root) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let base = self.snapshot.as_ref().map_or(Generation::ZERO, |s| s.base_generation);
         let mut newest: BTreeMap<Vec<u8>, (CommitTs, Option<Vec<u8>>)> = BTreeMap::new();
-        for (_, memtable) in self.db.generations.memtables_above(base) {
+        for (_, memtable) in self.db.generations.memtables_since(base) {
             memtable.each_newer_than(root, SnapshotTs::ZERO, |node| {
                 let name = (node.kind() == EntryKind::Put).then(|| name_of(node.rec())).flatten();
                 let found = (node.ts(), name.map(<[u8]>::to_vec));

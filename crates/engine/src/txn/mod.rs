@@ -211,7 +211,8 @@ impl Conn {
     /// moves to the newest commit: it succeeds unless a row or range that it read has changed ("Isolation" in docs/sql.md).
     ///
     /// # Errors
-    /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of fencing.
+    /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of fencing; `RenewSnapshot` as
+    /// [`Conn::commit`], with the right, which `rollback` gives back.
     pub fn write_begin(&mut self, mode: WriteMode, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         if self.state.mode().is_some() {
@@ -303,15 +304,20 @@ impl Conn {
     /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (X2).
     ///
     /// # Errors
-    /// Those of both, after which the right is not held.
+    /// Those of both, after which the right is not held; but for `RenewSnapshot`, which has to be done before this is called again.
     pub(crate) fn write_from_now(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        self.take_right(wait)?;
+        if !self.state.has_right() {
+            self.take_right(wait)?;
+        }
         self.go_on_from_now()
     }
 
     /// With the right, which is given back if that fails.
     pub(super) fn go_on_from_now(&mut self) -> Result<()> {
         if let Err(e) = self.move_snapshot_to_now() {
+            if matches!(e, Error::RenewSnapshot) {
+                return Err(e);
+            }
             self.relax_pin();
             self.give_right_back();
             return Err(self.note_conflict(e));

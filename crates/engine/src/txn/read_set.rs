@@ -214,6 +214,7 @@ impl ReadSet {
         sorted.get(first).is_some_and(|entry| entry.root == root)
             || self.entries[self.settled..].iter().any(|entry| entry.root == root)
             || self.rows.has_root(root)
+            || self.missing.iter().any(|missing| missing.root == root)
     }
 
     /// Whether asking about every read takes little: few entries, and no range among them.

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
+use super::validate::Base;
 use crate::base::BaseHeader;
 use crate::database::generations::{PINS_AND_FREES, UNPINS};
 use crate::error::{Error, Result};
@@ -167,6 +168,12 @@ impl Conn {
         Error::RenewSnapshot
     }
 
+    /// The same where what was read is not validated yet, right or not.
+    pub(super) fn renew_and_validate(&mut self) -> Error {
+        self.renews = true;
+        Error::RenewSnapshot
+    }
+
     /// S6: what was read before is still so at the timestamp that was loaded for the next snapshot.
     fn carry_over(&mut self) -> Result<()> {
         self.pin_history()?;
@@ -199,10 +206,18 @@ impl Conn {
 
     /// With the right held: validates what was read and moves the snapshot to the newest commit. The base
     /// read transaction stays; generations frozen or merged meanwhile are read from memory.
+    ///
+    /// # Errors
+    /// Conflict; `RenewSnapshot` where an exclusive transaction has changed something else: the right stays, and nothing changes any more.
     pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
-        self.pin_history()?;
+        let base = self.pin_history()?;
         self.validate_all()?;
         self.resolve_maxima()?;
+        if base == Base::Older {
+            // What has to be read from now on is in a newer base alone.
+            self.view = self.view.wrapping_add(1);
+            return Err(self.renew());
+        }
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
         snapshot.memtables = self.db.generations.memtables_above(snapshot.base_generation);
         snapshot.last_nodes.get_mut().clear();

@@ -2,14 +2,15 @@
 //!
 //! Only commits newer than the snapshot matter; their nodes are in the
 //! generations from the snapshot's newest one on. Before looking, the
-//! transaction pins those generations; if one is gone already, or an exclusive transaction
-//! has changed the base since, the answer is a conflict (never a guess, S5).
+//! transaction pins those generations; if one with such a commit is gone already, or an exclusive transaction may have changed
+//! in the base what the transaction has to do with, the answer is a conflict (never a guess, S5).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
 use crate::database::Database;
+use crate::database::changed::ChangedSince;
 use crate::database::gaps::Gap;
 use crate::error::{Conflict, Error, Result};
 use crate::fault;
@@ -20,11 +21,21 @@ use crate::memtable::{EntryKind, Hi, Memtable};
 use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};
 use crate::sync::mutex::Guard;
 
+/// The base that a snapshot reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// With memtables it has all that is committed.
+    Newest,
+    /// An exclusive transaction has changed b-trees since, with which the transaction has had nothing to do. It may commit, and
+    /// to see the newest commits it needs a newer snapshot.
+    Older,
+}
+
 impl Conn {
     /// Keeps the history since the snapshot in memory until the transaction ends, or says that it is gone.
-    pub(crate) fn pin_history(&mut self) -> Result<()> {
+    pub(crate) fn pin_history(&mut self) -> Result<Base> {
         if self.snapshot.is_none() {
-            return Ok(());
+            return Ok(Base::Newest);
         }
         let _guard = self.db.lock_commit()?;
         self.db.slots.at(self.slot).pin_high.store(NO_PIN, Relaxed);
@@ -32,33 +43,37 @@ impl Conn {
         self.check_history()
     }
 
-    /// (M) The generations needed for validation are all in memory, and no exclusive transaction intervened.
-    pub(crate) fn check_history(&self) -> Result<()> {
-        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+    /// (M) All commits since the snapshot are in memory, and what exclusive transactions have changed since does not matter here (E3).
+    pub(crate) fn check_history(&self) -> Result<Base> {
+        let Some(snapshot) = &self.snapshot else { return Ok(Base::Newest) };
         let c = self.db.control();
-        let exclusive = c.exclusive_generation.load(Relaxed) > snapshot.base_generation.get();
+        let concerned = |root| {
+            let planted = fault::is_planted("exclusive.elsewhere");
+            !planted && (self.reads.has_root(root) || self.writes.has_root(root))
+        };
+        let changed = self.db.generations.changed_since(snapshot.base_generation, concerned);
         let foreign = snapshot.resting
             && !snapshot.fenced
             && c.fence.load(Acquire) == fence::FENCED
             && c.fence_cookie.load(Relaxed) != snapshot.base_cookie;
-        let active = self.db.generations.active_generation().number.load(Relaxed);
-        let first = snapshot.newest_generation().get().max(snapshot.base_generation.get() + 1);
-        let present = (0..ARENAS)
-            .filter(|&i| {
-                let g = &c.generations[i];
-                let number = g.number.load(Relaxed);
-                g.state.load(Relaxed) != generation::FREE && number >= first && number <= active
-            })
-            .count() as u32;
-        let history_gone = present != (active + 1).saturating_sub(first);
-        if exclusive || foreign || history_gone {
+        let hit = match changed {
+            ChangedSince::Here(root) => Some(root),
+            ChangedSince::Nothing | ChangedSince::Elsewhere => foreign.then_some(None),
+        };
+        if let Some(root) = hit {
             return Err(Error::Conflict(Box::new(Conflict {
-                is_exclusive: exclusive || foreign,
-                history_gone: history_gone && !exclusive && !foreign,
+                root: root.unwrap_or_default(),
+                is_exclusive: true,
                 ..Conflict::default()
             })));
         }
-        Ok(())
+        if !self.db.generations.has_history(snapshot.ts) {
+            return Err(Error::Conflict(Box::new(Conflict {
+                history_gone: true,
+                ..Conflict::default()
+            })));
+        }
+        Ok(if changed == ChangedSince::Nothing { Base::Newest } else { Base::Older })
     }
 
     /// The generations that may hold commits newer than the snapshot.

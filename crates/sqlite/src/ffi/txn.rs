@@ -3,6 +3,7 @@
 use std::os::raw::{c_int, c_void};
 
 use plait_engine::base::{BaseHeader, WalState};
+use plait_engine::database::changed::Changed;
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
 use plait_engine::shm::read_marks::ReadMarks;
@@ -543,13 +544,19 @@ pub unsafe extern "C" fn pl_exclusive_header(
     sync: c_int,
     n_write: u64,
     n_byte: u64,
+    roots: *const u32,
+    n_root: c_int,
     out: *mut PlHeader,
 ) -> c_int {
-    // SAFETY: engine.h: `out` is writable.
+    // SAFETY: engine.h: `out` is writable, and `roots` has `n_root` of them.
     unsafe {
         with(conn, "pl_exclusive_header", |c| {
             let size = Size { entries: n_write, bytes: n_byte };
-            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size));
+            let changed = match usize::try_from(n_root) {
+                Ok(n) if n > 0 => Changed::rows_of(std::slice::from_raw_parts(roots, n)),
+                _ => Changed::ANYTHING,
+            };
+            *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size, changed));
             Ok(SQLITE_OK)
         })
     }
