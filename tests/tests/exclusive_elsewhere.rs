@@ -126,6 +126,20 @@ in_threads_and_processes! {
         }
     }
 
+    fn what_moves_pages_has_changed_anything(place) {
+        let Some(subject) = real_plait("loads elsewhere") else { return };
+        for change in ["VACUUM", "PRAGMA incremental_vacuum", "DROP TABLE w", "ALTER TABLE w RENAME TO v", "ANALYZE"] {
+            let mut scene = Scene::new(place, &subject);
+            scene.loader.ok("PRAGMA auto_vacuum=INCREMENTAL; VACUUM; DELETE FROM ballast; PRAGMA wal_checkpoint");
+            scene.loader.ok(&format!("{BALLAST}; DELETE FROM ballast"));
+            scene.writer.ok("BEGIN CONCURRENT; UPDATE a SET n=n+1 WHERE id=1");
+            scene.loader.ok(change);
+            scene.writer.fails("COMMIT", plait_tests::sqlite::BUSY);
+            scene.writer.ok("ROLLBACK");
+            scene.is_sound();
+        }
+    }
+
     fn many_of_them_are_as_one(place) {
         let Some(subject) = real_plait("loads elsewhere") else { return };
         let mut scene = Scene::new(place, &subject);
@@ -171,6 +185,26 @@ in_threads_and_processes! {
         assert_eq!(scene.writer.integer("SELECT sum(m) FROM b"), 20);
         assert_eq!(scene.writer.step_cursor("open", 1).rows, [[2.into()]]);
         scene.writer.close_cursor("open");
+        scene.is_sound();
+    }
+
+    fn who_goes_on_behind_it_is_validated_by_what_came_before_and_after(place) {
+        let Some(subject) = real_plait("loads elsewhere") else { return };
+        let mut scene = Scene::new(place, &subject);
+        scene.writer.ok("BEGIN CONCURRENT");
+        scene.writer.open_cursor("open", "SELECT n FROM a ORDER BY id");
+        assert_eq!(scene.writer.step_cursor("open", 1).rows, [[0.into()]]);
+        scene.writer.ok("INSERT INTO w VALUES('l', 1)");
+        scene.load("UPDATE b SET m=10");
+        scene.loader.ok("BEGIN IMMEDIATE; UPDATE a SET n=1 WHERE id=1");
+        scene.writer.send("COMMIT");
+        assert!(scene.writer.still_waits_after(Duration::from_millis(200)), "for the right");
+        scene.loader.ok("COMMIT");
+        let error = scene.writer.finish().error.expect("what the SELECT has read was changed");
+        assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
+        scene.writer.close_cursor("open");
+        scene.writer.ok("ROLLBACK");
+        assert_eq!(scene.loader.integer("SELECT count(*) FROM w WHERE k='l'"), 0);
         scene.is_sound();
     }
 
