@@ -2,7 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
-use plait_tests::sqlite::FULL;
+use plait_tests::sqlite::{BUSY_SNAPSHOT, FULL};
 use plait_tests::subject::{Fixture, real_plait};
 use std::time::Duration;
 
@@ -59,5 +59,36 @@ in_threads_and_processes! {
             assert_eq!(reply.error, None);
         }
         assert_eq!(filler.integer("SELECT sum(n) FROM t"), 206);
+    }
+
+    fn who_is_sent_away_in_his_commit_keeps_his_place(place) {
+        let Some(subject) = real_plait("marks of the WAL") else { return };
+        let fixture = Fixture::new(subject, SCHEMA);
+        let start = |name: &str| Actor::start(place, name, &fixture.subject, &fixture.database());
+        let (mut loader, mut first, mut second) = (start("loader"), start("first"), start("second"));
+        loader.ok("PRAGMA plait_wal_limit=10000");
+        for actor in [&mut loader, &mut first, &mut second] {
+            actor.busy_timeout(TIMEOUT);
+        }
+        first.ok("BEGIN CONCURRENT; UPDATE t SET n=n+1 WHERE id=1");
+        // The WAL comes to its limit, and cannot begin anew for the snapshot of the first.
+        for _ in 0..2 {
+            loader.ok(&format!("{COMMIT}; PRAGMA wal_checkpoint"));
+        }
+        loader.ok("BEGIN IMMEDIATE");
+        first.send("COMMIT");
+        assert!(first.still_waits_after(Duration::from_millis(200)), "for the right");
+        second.send("BEGIN IMMEDIATE");
+        assert!(second.still_waits_after(Duration::from_millis(200)), "behind the first");
+        let busy = "SELECT value FROM plait_status WHERE name='busy'";
+        let refused = loader.integer(busy);
+        loader.ok("PRAGMA application_id=7");
+        assert_eq!(loader.integer(busy), refused + 1, "the first was sent away");
+        std::thread::sleep(Duration::from_millis(200));
+        loader.ok("COMMIT");
+        assert_eq!(second.finish_within(SOON).expect("its turn comes").error, None);
+        let error = first.finish_within(Duration::from_secs(5)).expect("its turn was before").error;
+        assert_eq!(error.map(|e| e.extended), Some(BUSY_SNAPSHOT), "a value of the header was changed");
+        second.ok("COMMIT");
     }
 }

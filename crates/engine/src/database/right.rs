@@ -24,7 +24,8 @@
 //! - R1 If the right is free and somebody waits, the first who waits has been called. Should the one that is called
 //!   die, the others find the right free within a [`TICK`].
 //! - R2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
-//!   ([`owed`](super::owed)), or is about to be dropped.
+//!   ([`owed`](super::owed)), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (R8): the
+//!   second entry is dropped as one in another state, or serves it early.)
 //! - R3 The owner word alone decides who holds the right; `granted` of a waiter follows it, for its futex.
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
@@ -33,6 +34,8 @@
 //! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release hands the right
 //!   to the first of it.
 //! - R7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
+//! - R8 The queue is in the order of coming. Who has been refused and comes again in the same COMMIT has come when it came first: else
+//!   large transactions that follow each other, and refuse it each time, would let all others pass.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -81,15 +84,28 @@ impl Right {
         self.region.control().right_owner.load(Relaxed)
     }
 
-    /// (M) Appends to the queue.
-    pub(crate) fn enqueue(&self, slot: SlotIndex) {
+    /// (M) Appends to the queue; who waits since an earlier time than others comes before them (R8).
+    pub(crate) fn enqueue(&self, slot: SlotIndex, since_ns: u64) {
         let c = self.region.control();
         let (head, mut tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
         if tail.wrapping_sub(head) as usize == TXN_SLOTS {
             tail = self.compact_queue();
         }
-        c.queue[tail as usize % TXN_SLOTS].store(slot.word(), Relaxed);
+        let entry = |at: u32| &c.queue[at as usize % TXN_SLOTS];
+        self.slots.at(slot).queued_ns.store(since_ns, Relaxed);
+        entry(tail).store(slot.word(), Relaxed);
         c.queue_tail.store(tail.wrapping_add(1), Relaxed);
+        let mut at = tail;
+        while at != head {
+            let before = entry(at.wrapping_sub(1)).load(Relaxed);
+            let since_of = |other| self.slots.at(other).queued_ns.load(Relaxed);
+            if SlotIndex::from_word(before).is_some_and(|other| since_of(other) <= since_ns) {
+                break;
+            }
+            entry(at).store(before, Relaxed);
+            at = at.wrapping_sub(1);
+            entry(at).store(slot.word(), Relaxed);
+        }
     }
 
     /// (M) Drops the entries of those who gave up; R2 leaves room for everyone else.

@@ -54,10 +54,15 @@ enum Attempt {
 }
 
 impl Database {
-    /// Takes the writer's right for `slot`, waiting as `wait` allows.
-    pub(crate) fn acquire_right(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
+    /// Takes the writer's right for `slot`, waiting as `wait` allows. `since_ns`: when it first came, if it was refused and comes again.
+    pub(crate) fn acquire_right(
+        &self,
+        slot: SlotIndex,
+        since_ns: Option<u64>,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
         if wait.busy.is_none() {
-            return self.acquire_right_within(slot, wait.timeout, wait.interrupted);
+            return self.acquire_right_within(slot, since_ns, wait.timeout, wait.interrupted);
         }
         // A custom handler decides how long to wait in all. Between two calls of it this waiter stands in
         // the queue, for as long as the handler took, or the right might never be free when it is asked for; while the
@@ -65,7 +70,7 @@ impl Database {
         let mut stay = Duration::ZERO;
         let mut calls = 0;
         loop {
-            match self.acquire_right_within(slot, stay, wait.interrupted) {
+            match self.acquire_right_within(slot, since_ns, stay, wait.interrupted) {
                 Err(Error::Busy(text)) => {
                     // As in stock SQLite the handler is not asked where waiting would be a deadlock (R5).
                     let refused = self.right.was_refused(slot);
@@ -85,6 +90,7 @@ impl Database {
     fn acquire_right_within(
         &self,
         slot: SlotIndex,
+        since_ns: Option<u64>,
         timeout: Duration,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
@@ -96,13 +102,13 @@ impl Database {
                 break;
             }
         }
-        match self.try_right(slot, !timeout.is_zero())? {
+        match self.try_right(slot, !timeout.is_zero(), since_ns)? {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
                 // The holder may be dead; that is worth one look before giving up.
                 let unsettled = owner::is_unsettled(holder);
                 if (self.reap_dead()? > 0 || unsettled)
-                    && let Attempt::Taken = self.try_right(slot, false)?
+                    && let Attempt::Taken = self.try_right(slot, false, None)?
                 {
                     return Ok(());
                 }
@@ -167,10 +173,15 @@ impl Database {
 
     /// Takes the right if it is free; waits for nobody.
     pub(crate) fn try_take_right(&self, slot: SlotIndex) -> Result<bool> {
-        Ok(matches!(self.try_right(slot, false)?, Attempt::Taken))
+        Ok(matches!(self.try_right(slot, false, None)?, Attempt::Taken))
     }
 
-    fn try_right(&self, slot: SlotIndex, may_queue: bool) -> Result<Attempt> {
+    fn try_right(
+        &self,
+        slot: SlotIndex,
+        may_queue: bool,
+        since_ns: Option<u64>,
+    ) -> Result<Attempt> {
         let guard = self.lock_commit()?;
         let c = self.control();
         self.slots.at(slot).granted.store(answer::NONE, Relaxed);
@@ -186,7 +197,7 @@ impl Database {
         let s = self.slots.at(slot);
         s.waiting_for.store(self.slots.who_owns(owner).pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
-        self.right.enqueue(slot);
+        self.right.enqueue(slot, since_ns.unwrap_or_else(clock::monotonic_ns));
         crash_point!("right.queued");
         drop(guard);
         Ok(Attempt::Queued)

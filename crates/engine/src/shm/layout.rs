@@ -468,8 +468,10 @@ pub struct TxnSlot {
     pub author: AtomicU32,
     /// Transactions of its connections that were one reading statement and nothing else; it wraps (txn/bulk.rs).
     pub lone_reads: AtomicU32,
+    /// (M) Since when it waits for the writer's right, in nanoseconds of the monotonic clock; its place in the queue is by that.
+    pub queued_ns: AtomicU64,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 16],
+    pub pad: [AtomicU32; 14],
 }
 
 /// The whole of the file before the ring.

@@ -92,6 +92,8 @@ pub struct Conn {
     /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: room::WalWait,
+    /// Its place in the queue for the right, where it was refused and takes a newer snapshot (R8 in database/right.rs).
+    waits_since: Option<u64>,
     pub(crate) state: State,
     /// Set while becoming exclusive takes several calls.
     pub(crate) before_exclusive: Option<exclusive::Before>,
@@ -143,6 +145,7 @@ impl Conn {
             snapshot: None,
             renews: false,
             wal_wait: room::WalWait::default(),
+            waits_since: None,
             state: State::IDLE,
             before_exclusive: None,
             stamped: None,
@@ -277,7 +280,7 @@ impl Conn {
 
     /// Waits for the writer's right.
     pub(crate) fn take_right(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        self.db.acquire_right(self.slot, wait)?;
+        self.db.acquire_right(self.slot, self.waits_since.take(), wait)?;
         self.state.set_right(true);
         Ok(())
     }
@@ -296,6 +299,7 @@ impl Conn {
     pub(super) fn take_right_to_commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let taken = self.take_right(wait);
         if taken.is_err() && self.snapshot.is_some() && self.db.right.was_refused(self.slot) {
+            self.waits_since = Some(self.db.slots.at(self.slot).queued_ns.load(Relaxed));
             return Err(self.renew());
         }
         taken
@@ -455,6 +459,7 @@ impl Conn {
     pub(crate) fn end_writing(&mut self) {
         self.state.end_writing();
         self.before_exclusive = None;
+        self.waits_since = None;
         self.repeats = false;
         // One that was reserved and never used.
         self.db.disown_merge(self.slot);
