@@ -6,8 +6,8 @@
 //!
 //! What counts as large is entries or bytes, whichever comes first: a dozen long values are copied as often as many short rows.
 //!
-//! The price is paid by others: a transaction that began to read meanwhile and then wants to write conflicts (E3).
-//! So it is done only where nobody else is seen to be. And it is paid in pages: rows at random places change a page each, which
+//! The price is paid by others: a transaction that began to read the same tables meanwhile and then wants to write conflicts (E3), and all
+//! who write wait. So it is done only where nobody else is seen to be. And it is paid in pages: rows at random places change a page each, which
 //! goes whole to the WAL and to the file with every transaction. A merge gathers the rows of many transactions first, and changes
 //! each page once for all of them. So a large transaction whose rows were *scattered* is followed by others on the concurrent path.
 //!
