@@ -21,14 +21,19 @@ const SCHEMA: &str = "
     CREATE TABLE b(id INTEGER PRIMARY KEY, n INTEGER, m INTEGER);
     CREATE INDEX b_n ON b(n);
     CREATE TABLE w(k TEXT PRIMARY KEY, n INTEGER) WITHOUT ROWID;
+    CREATE TABLE auto(id INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER);
+    CREATE TABLE auto2(id INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER);
+    CREATE TABLE auto3(id INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER);
     CREATE TABLE parent(id INTEGER PRIMARY KEY);
     CREATE TABLE child(id INTEGER PRIMARY KEY, p INTEGER REFERENCES parent);
     INSERT INTO a VALUES(1, 0), (2, 0);
     INSERT INTO b VALUES(1, 1, 1), (2, 2, 2);
     INSERT INTO w VALUES('k', 1);
+    INSERT INTO auto(n) VALUES(1), (2), (3);
+    INSERT INTO auto2(n) VALUES(1);
     INSERT INTO parent VALUES(1);";
 /// What a transaction does before it writes to `a`; what an exclusive one does meanwhile; whether they conflict.
-const CASES: [(&str, &str, bool); 21] = [
+const CASES: [(&str, &str, bool); 27] = [
     ("SELECT n FROM a", "UPDATE b SET m=m+1", false),
     ("SELECT n FROM a", "DELETE FROM b; INSERT INTO b VALUES(1, 5, 5)", false),
     ("SELECT n FROM a; SELECT n FROM w", "UPDATE b SET n=n+1", false),
@@ -46,6 +51,16 @@ const CASES: [(&str, &str, bool); 21] = [
     ("INSERT INTO child VALUES(1, 1)", "DELETE FROM parent", true),
     ("INSERT INTO b(n) VALUES(9)", "INSERT INTO b(n) VALUES(10)", true),
     ("DELETE FROM b WHERE id=1", "UPDATE b SET m=m+1", true),
+    ("INSERT INTO auto(n) VALUES(1)", "INSERT INTO auto2(n) VALUES(1)", false),
+    ("INSERT INTO auto(n) VALUES(1)", "INSERT INTO auto3(n) VALUES(1)", false),
+    ("INSERT INTO auto(n) VALUES(1)", "INSERT INTO auto(n) VALUES(1)", true),
+    ("INSERT INTO auto3(n) VALUES(1)", "INSERT INTO auto2(n) VALUES(1)", true),
+    (
+        "INSERT INTO auto(n) VALUES(1)",
+        "UPDATE sqlite_sequence SET seq=seq+10 WHERE name='auto'",
+        true,
+    ),
+    ("SELECT seq FROM sqlite_sequence WHERE name='auto2'", "INSERT INTO auto2(n) VALUES(1)", true),
     ("SELECT n FROM a WHERE id=2", "PRAGMA user_version=3", true),
     ("SELECT n FROM a WHERE id=2", "CREATE TABLE c(x)", true),
     ("SELECT n FROM a WHERE id=2", "CREATE INDEX a_n ON a(n)", true),
@@ -216,6 +231,19 @@ in_threads_and_processes! {
         scene.loader.ok("INSERT INTO a(n) VALUES(200)");
         scene.writer.ok("COMMIT");
         assert_eq!(scene.loader.integer("SELECT count(*) FROM a WHERE n IN (100, 200)"), 2);
+        scene.is_sound();
+    }
+
+    fn sequences_of_other_tables_are_kept(place) {
+        let Some(subject) = real_plait("loads elsewhere") else { return };
+        let mut scene = Scene::new(place, &subject);
+        scene.writer.ok("BEGIN CONCURRENT; INSERT INTO auto(n) VALUES(100)");
+        scene.load("INSERT INTO auto2(n) VALUES(5), (6); DELETE FROM auto2; INSERT INTO auto3(n) VALUES(1)");
+        scene.load("INSERT INTO auto2(n) VALUES(5), (6); DELETE FROM auto2");
+        scene.writer.ok("COMMIT; DELETE FROM auto WHERE id>3");
+        scene.loader.ok("PRAGMA wal_checkpoint");
+        let expected = [("auto", 4), ("auto2", 5), ("auto3", 1)].map(|(name, seq)| vec![name.into(), seq.into()]);
+        assert_eq!(scene.loader.ok("SELECT name, seq FROM sqlite_sequence ORDER BY name"), expected);
         scene.is_sound();
     }
 

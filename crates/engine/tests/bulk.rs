@@ -35,7 +35,7 @@ fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more:
     let mut base = common::Opener.open(path).unwrap();
     base.begin().unwrap();
     let replayed = client.conn().exclusive_replay(|step| match step {
-        Replay::Put(root, key, rec) => base.put(root, key, rec),
+        Replay::Put(root, key, rec) | Replay::Maximum(root, key, rec) => base.put(root, key, rec),
         other => panic!("{other:?}"),
     });
     replayed.unwrap();

@@ -60,6 +60,7 @@ static int plBreak(Btree *p, int rc);
 static int plReadEverything(Btree *p);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
 static i64 plDecodeRowid(const u8 *aKey);
+static int plIsAutoincrement(PlCursor *pX);
 static int plIsSequence(PlCursor *pX);
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);

@@ -40,8 +40,6 @@ typedef struct PlReads PlReads;
 #define PLH_Prev          0x20        /* its steps backward are */
 #define PLH_Row           0x10        /* its row is */
 #define PLH_Front         (PLH_Next|PLH_Prev|PLH_Row)
-#define PL_CHANGED_MAX    13          /* b-trees that a commit names as changed */
-#define PL_CHANGED_ANY    (-1)
 #define PL_OPEN_BASE      0x20000000  /* sqlite3.openFlags: a hidden connection, always on SQLite's own path */
 #define DBFLAG_PlConcurrent 0x01000000 /* sqlite3.mDbFlags: the open transaction was begun with BEGIN CONCURRENT */
 #define DBFLAG_PlBegin    0x02000000  /* sqlite3.mDbFlags: PRAGMA plait_begin=concurrent */
@@ -103,8 +101,7 @@ struct PlBtree {
   u32 iJoined;            /* data_version when it was attached */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
   u64 nPassByte;          /* and their bytes */
-  u32 aChanged[PL_CHANGED_MAX]; /* exclusive: b-trees whose rows it has changed */
-  int nChanged;           /* of them, or PL_CHANGED_ANY */
+  PlTouched changed;      /* exclusive: by it (X3) */
   u32 nPageBefore;        /* exclusive: pages that the pager had written when it began */
   u8 aVers[16];           /* exclusive: bytes 24..39 of the base when it began */
   int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */

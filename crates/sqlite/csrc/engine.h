@@ -33,7 +33,20 @@ typedef struct PlEntry {
   const uint8_t *key;  uint32_t nKey;
   uint32_t nRec;       const uint8_t *rec;
   uint8_t tombstone;
+  uint8_t maximum;        /* in pl_exclusive_replay: a row of sqlite_sequence that AUTOINCREMENT has written */
 } PlEntry;
+
+/* What an exclusive transaction has changed. */
+#define PL_CHANGED_MAX 12
+#define PL_CHANGED_MAXIMA 4
+#define PL_CHANGED_ANY (-1)
+typedef struct PlTouched {
+  int32_t  nRoot;                         /* b-trees of which rows were changed, or PL_CHANGED_ANY: any, or the schema */
+  uint32_t aRoot[PL_CHANGED_MAX];
+  uint32_t iMaxima;                       /* sqlite_sequence, where AUTOINCREMENT alone has written to it; 0: not */
+  int32_t  nMaximum;                      /* rowids there */
+  int64_t  aMaximum[PL_CHANGED_MAXIMA];
+} PlTouched;
 
 /* What the header of the base says of the mode. */
 typedef struct PlHeader {
@@ -281,8 +294,8 @@ int  pl_exclusive_begin(PlConn *, const PlWait *);
 /* Own writes in order, savepoint by savepoint. */
 int  pl_exclusive_replay(PlConn *, int (*xSavepoint)(void*, int n), int (*xWrite)(void*, uint32_t iRoot, const PlEntry*), void *pCtx);
 /* To be stamped before the stock commit, which is synced if and only if sync is FULL. nWrite, nByte: entries written since the replay.
-** aRoot: the b-trees that all of it has changed; nRoot<=0: any of them, or the schema. */
-int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, const uint32_t *aRoot, int nRoot, PlHeader *pOut);
+** The changes: of all of it; none: any. */
+int  pl_exclusive_header(PlConn *, int sync, uint64_t nWrite, uint64_t nByte, const PlTouched *, PlHeader *pOut);
 void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and nothing of it can count later */
 /* After the stock commit: pages in the WAL, those of them that are in the file, bytes of a page, and the pages that this transaction has
 ** written to the WAL. */

@@ -15,7 +15,7 @@
 **  X1 Nothing of the concurrent transaction is lost or doubled by escalation: if it fails before the base was touched, the transaction
 **     goes on as it was; if it fails later, rcBroken lets only ROLLBACK through.
 **  X2 A commit that changed pages carries the stamp (bStamped) in the same WAL transaction.
-**  X3 Whatever changes a b-tree says which (aChanged), or that it may be any, before the stamp is made: others go by it (E3 in
+**  X3 Whatever changes a b-tree says which (PlTouched), or that it may be any, before the stamp is made: others go by it (E3 in
 **     txn/exclusive.rs). Who says nothing has changed any: a commit without a b-tree.
 */
 
@@ -30,7 +30,8 @@ static int plReplaySavepoint(void *pCtx, int n){
 }
 static int plReplayWrite(void *pCtx, uint32_t iRoot, const PlEntry *pEntry){
   PlReplay *pR = (PlReplay*)pCtx;
-  plNoteChanged(pR->p->pPl, iRoot);
+  if( pEntry->maximum ) plNoteMaximum(pR->p->pPl, iRoot, plDecodeRowid(pEntry->key));
+  else plNoteChanged(pR->p->pPl, iRoot);
   if( pEntry->tombstone ) return plApplyDelete(&pR->apply, iRoot, pEntry);
   return plApplyPut(&pR->apply, iRoot, pEntry);
 }
@@ -94,7 +95,7 @@ static int plEscalate(Btree *p){
     pPl->bExcl = 1;
     pPl->bCopies = pPl->bStamped = pPl->bPinned = pPl->bTrack = pPl->bBaseOnly = 0;
     pPl->nPassWrite = pPl->nPassByte = 0;
-    pPl->nChanged = 0;
+    memset(&pPl->changed, 0, sizeof(pPl->changed));
     pPl->nPageBefore = p->pBt->pPager->aStat[PAGER_STAT_WRITE];
     memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
     rc = plReplayOwn(p);
@@ -132,7 +133,7 @@ static int plStampExclusive(Btree *p){
   PlHeader h;
   int rc;
   rc = plFail(p, pl_exclusive_header(p->pPl->pConn, p->pPl->eSync, p->pPl->nPassWrite, p->pPl->nPassByte,
-      p->pPl->aChanged, p->pPl->nChanged, &h));
+      &p->pPl->changed, &h));
   if( rc==SQLITE_OK ) rc = plStamp(p, &h);
   if( rc==SQLITE_OK ){
     /* Of the last commit, though one that a full disk has stopped may have counted in page 1 already. */

@@ -4,16 +4,28 @@
 
 /* X3: row by row. */
 static void plNoteChanged(PlBtree *pPl, Pgno iRoot){
+  PlTouched *p = &pPl->changed;
   int i;
-  for(i=0; i<pPl->nChanged; i++){
-    if( pPl->aChanged[i]==iRoot ) return;
+  for(i=0; i<p->nRoot; i++){
+    if( p->aRoot[i]==iRoot ) return;
   }
-  if( i==PL_CHANGED_MAX || pPl->nChanged<0 ) pPl->nChanged = PL_CHANGED_ANY;
-  else pPl->aChanged[pPl->nChanged++] = iRoot;
+  if( i==PL_CHANGED_MAX || p->nRoot<0 ) p->nRoot = PL_CHANGED_ANY;
+  else p->aRoot[p->nRoot++] = iRoot;
+}
+/* X3: rows of sqlite_sequence that AUTOINCREMENT writes. */
+static void plNoteMaximum(PlBtree *pPl, Pgno iRoot, i64 iRow){
+  PlTouched *p = &pPl->changed;
+  int i;
+  p->iMaxima = iRoot;
+  for(i=0; i<p->nMaximum; i++){
+    if( p->aMaximum[i]==iRow ) return;
+  }
+  if( i==PL_CHANGED_MAXIMA ) plNoteChanged(pPl, iRoot);
+  else p->aMaximum[p->nMaximum++] = iRow;
 }
 /* X3: pages, the schema, or what else is no row of a b-tree. */
 static void plNoteChangedAny(PlBtree *pPl){
-  pPl->nChanged = PL_CHANGED_ANY;
+  pPl->changed.nRoot = PL_CHANGED_ANY;
 }
 
 /* Stock code saves the other cursors of a b-tree before a write, and fails if one of them is pinned and on a row. A pinned
@@ -78,7 +90,8 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
   }
   pX->pPl->bWrote = 1;
   pX->pPl->nPassWrite++;
-  plNoteChanged(pX->pPl, pX->pOut->pgnoRoot);
+  if( plIsAutoincrement(pX) ) plNoteMaximum(pX->pPl, pOut->pgnoRoot, pPayload->nKey);
+  else plNoteChanged(pX->pPl, pOut->pgnoRoot);
   pX->pPl->nPassByte += pX->pOut->pKeyInfo ? (u64)pPayload->nKey : (u64)pPayload->nData + (u64)pPayload->nZero;
   if( !pX->bSeeked ){
     /* What the VDBE knows of the position is from before this became the exclusive path. */

@@ -18,8 +18,11 @@ static void plMarkSequenceCursor(Vdbe *v){
 }
 
 /* On an index the same hint means CREATE INDEX, which is exclusive. */
+static int plIsAutoincrement(PlCursor *pX){
+  return pX->pOut->pKeyInfo==0 && (pX->pOut->hints & BTREE_BULKLOAD)!=0;
+}
 static int plIsSequence(PlCursor *pX){
-  return pX->pOut->pKeyInfo==0 && (pX->pOut->hints & BTREE_BULKLOAD)!=0 && pX->eMode!=PLC_PASS;
+  return plIsAutoincrement(pX) && pX->eMode!=PLC_PASS;
 }
 
 /* Puts a row (name, seq) of sqlite_sequence as a maximum; any other row as it is. */

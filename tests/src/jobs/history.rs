@@ -401,8 +401,8 @@ impl<'c> Run<'c> {
             return outcome;
         };
         begin.clone_into(&mut self.transaction.begin);
-        self.connection.execute(begin)?;
-        let outcome = self.body(random);
+        let begun = self.connection.execute(begin);
+        let outcome = begun.and_then(|()| self.body(random));
         self.given_up = outcome.is_ok() && !self.pretend && random.random_bool(0.15);
         if self.given_up {
             return self.connection.execute("ROLLBACK");

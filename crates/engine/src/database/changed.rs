@@ -3,6 +3,9 @@
 //! What an exclusive transaction changes is in the base and in no memtable: nobody can look for a key there. So it names the b-trees. A ring
 //! in shared memory has the last of them, newest behind the others; each says which came before it.
 //!
+//! Maxima (txn/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named one by one: who has raised others, and done
+//! nothing else there, has nothing to do with them.
+//!
 //! Invariants
 //! - CH1 An exclusive transaction is in the ring, under the generation that it has stamped, before `exclusive_generation` says that there
 //!   is one; where its author could not say what it has changed, as one of which nothing is known.
@@ -13,7 +16,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::ids::{Generation, Root};
-use crate::shm::layout::{EXCLUSIVE_COMMITS, EXCLUSIVE_ROOTS, ExclusiveRing};
+use crate::shm::layout::{
+    EXCLUSIVE_COMMITS, EXCLUSIVE_MAXIMA, EXCLUSIVE_ROOTS, ExclusiveCommit, ExclusiveRing,
+};
 
 /// The b-tree of the schema.
 const SCHEMA: u32 = 1;
@@ -25,15 +30,25 @@ const ANY: u32 = u32::MAX;
 pub struct Changed {
     len: u32,
     roots: [u32; EXCLUSIVE_ROOTS],
+    maxima_root: u32,
+    maxima_len: u32,
+    maxima: [u64; EXCLUSIVE_MAXIMA],
 }
 
 impl Changed {
+    const NOTHING: Changed = Changed {
+        len: 0,
+        roots: [0; EXCLUSIVE_ROOTS],
+        maxima_root: 0,
+        maxima_len: 0,
+        maxima: [0; EXCLUSIVE_MAXIMA],
+    };
     /// Any of them, and the schema.
-    pub const ANYTHING: Changed = Changed { len: ANY, roots: [0; EXCLUSIVE_ROOTS] };
+    pub const ANYTHING: Changed = Changed { len: ANY, ..Changed::NOTHING };
 
     /// Rows of these b-trees; too many, or the schema among them, are any.
     pub fn rows_of(roots: &[u32]) -> Changed {
-        let mut changed = Changed { len: roots.len() as u32, roots: [0; EXCLUSIVE_ROOTS] };
+        let mut changed = Changed { len: roots.len() as u32, ..Changed::NOTHING };
         match changed.roots.get_mut(..roots.len()) {
             Some(known) if !roots.contains(&SCHEMA) => known.copy_from_slice(roots),
             _ => return Changed::ANYTHING,
@@ -41,10 +56,27 @@ impl Changed {
         changed
     }
 
-    /// Those that are known; none: it may be any.
+    /// The same, and in the b-tree `root` nothing but these maxima, which were raised or made; too many are anything.
+    pub fn and_maxima(mut self, root: Root, keys: &[u64]) -> Changed {
+        let Some(known) = self.maxima.get_mut(..keys.len()) else { return Changed::ANYTHING };
+        known.copy_from_slice(keys);
+        (self.maxima_root, self.maxima_len) = (root.get(), keys.len() as u32);
+        self
+    }
+
+    /// Those that are known, but for maxima; none: it may be any.
     pub(crate) fn known(&self) -> Option<&[u32]> {
         self.roots.get(..self.len as usize)
     }
+}
+
+/// A part of what was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    /// Rows of this b-tree.
+    Rows(Root),
+    /// Of this b-tree the maxima under these keys alone.
+    Maxima(Root, &'a [u64]),
 }
 
 /// What exclusive transactions have changed since a base was read.
@@ -65,8 +97,13 @@ pub(super) fn note(ring: &ExclusiveRing, before: u32, generation: u32, changed: 
     place.generation.store(generation, Relaxed);
     place.before.store(before, Relaxed);
     place.len.store(changed.len, Relaxed);
+    place.maxima_root.store(changed.maxima_root, Relaxed);
+    place.maxima_len.store(changed.maxima_len, Relaxed);
     for (to, root) in place.roots.iter().zip(changed.roots) {
         to.store(root, Relaxed);
+    }
+    for (to, key) in place.maxima.iter().zip(changed.maxima) {
+        to.store(key, Relaxed);
     }
     ring.next.store(next.wrapping_add(1), Relaxed);
 }
@@ -77,7 +114,7 @@ pub(super) fn since(
     ring: &ExclusiveRing,
     newest: u32,
     base: Generation,
-    mut concerns: impl FnMut(Root) -> bool,
+    mut concerns: impl FnMut(Part<'_>) -> bool,
 ) -> ChangedSince {
     let mut wanted = newest;
     if wanted <= base.get() {
@@ -90,9 +127,10 @@ pub(super) fn since(
         let Some(roots) = known.filter(|_| place.generation.load(Relaxed) == wanted) else {
             return ChangedSince::Here(None);
         };
-        let hit = roots.iter().map(|root| Root::new(root.load(Relaxed))).find(|&r| concerns(r));
-        if hit.is_some() {
-            return ChangedSince::Here(hit);
+        let root = roots.iter().map(|root| Root::new(root.load(Relaxed)));
+        let hit = root.into_iter().find(|&root| concerns(Part::Rows(root)));
+        if hit.is_some() || maxima_concern(place, &mut concerns) {
+            return ChangedSince::Here(hit.or(Some(Root::new(place.maxima_root.load(Relaxed)))));
         }
         wanted = place.before.load(Relaxed);
         if wanted <= base.get() {
@@ -102,10 +140,19 @@ pub(super) fn since(
     ChangedSince::Here(None)
 }
 
+fn maxima_concern(place: &ExclusiveCommit, concerns: &mut impl FnMut(Part<'_>) -> bool) -> bool {
+    let root = place.maxima_root.load(Relaxed);
+    let keys: [u64; EXCLUSIVE_MAXIMA] = std::array::from_fn(|i| place.maxima[i].load(Relaxed));
+    // More than there is room for is damage: then it is all of them.
+    match keys.get(..place.maxima_len.load(Relaxed) as usize) {
+        Some(keys) => root != 0 && concerns(Part::Maxima(Root::new(root), keys)),
+        None => concerns(Part::Rows(Root::new(root))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::layout::ExclusiveCommit;
 
     struct Ring(ExclusiveRing, u32);
 
@@ -120,7 +167,9 @@ mod tests {
     }
 
     fn asked(r: &Ring, base: u32, roots: &[u32]) -> ChangedSince {
-        since(&r.0, r.1, Generation::new(base), |root| roots.contains(&root.get()))
+        let concerns =
+            |part: Part<'_>| matches!(part, Part::Rows(root) if roots.contains(&root.get()));
+        since(&r.0, r.1, Generation::new(base), concerns)
     }
 
     #[test]
@@ -152,6 +201,23 @@ mod tests {
         note(&r.0, r.1, 5, &Changed::rows_of(&[8]));
         commit(&mut r, 5, &Changed::ANYTHING);
         assert_eq!(asked(&r, 4, &[5]), ChangedSince::Here(None));
+    }
+
+    #[test]
+    fn maxima_are_asked_for_one_by_one() {
+        let mut r = ring();
+        commit(&mut r, 3, &Changed::rows_of(&[5]).and_maxima(Root::new(4), &[1, 2]));
+        let mut parts = Vec::new();
+        let answer = since(&r.0, r.1, Generation::new(2), |part| {
+            parts.push(format!("{part:?}"));
+            matches!(part, Part::Maxima(..))
+        });
+        assert_eq!(answer, ChangedSince::Here(Some(Root::new(4))));
+        let maxima = Part::Maxima(Root::new(4), &[1, 2]);
+        assert_eq!(parts, [format!("{:?}", Part::Rows(Root::new(5))), format!("{maxima:?}")]);
+        assert_eq!(asked(&r, 2, &[4]), ChangedSince::Elsewhere);
+        let many = [0; EXCLUSIVE_MAXIMA + 1];
+        assert_eq!(Changed::rows_of(&[5]).and_maxima(Root::new(4), &many), Changed::ANYTHING);
     }
 
     #[test]

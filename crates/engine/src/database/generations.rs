@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::changed::{self, Changed, ChangedSince};
+use super::changed::{self, Changed, ChangedSince, Part};
 use super::slots::Slots;
 use crate::base::BaseHeader;
-use crate::ids::{Generation, Root, SlotIndex, SnapshotTs};
+use crate::ids::{Generation, SlotIndex, SnapshotTs};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{
     ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, TxnSlot, generation,
@@ -245,7 +245,7 @@ impl Generations {
     pub(crate) fn changed_since(
         &self,
         base: Generation,
-        concerns: impl FnMut(Root) -> bool,
+        concerns: impl FnMut(Part<'_>) -> bool,
     ) -> ChangedSince {
         let c = self.control();
         changed::since(&c.exclusive, c.exclusive_generation.load(Relaxed), base, concerns)

@@ -227,7 +227,9 @@ pub struct Counters {
 /// Exclusive transactions of which it is known what they have changed.
 pub const EXCLUSIVE_COMMITS: usize = 64;
 /// B-trees that are named of each.
-pub const EXCLUSIVE_ROOTS: usize = 13;
+pub const EXCLUSIVE_ROOTS: usize = 12;
+/// Maxima that are named of each.
+pub const EXCLUSIVE_MAXIMA: usize = 4;
 
 /// An exclusive transaction (database/changed.rs).
 #[repr(C)]
@@ -239,7 +241,15 @@ pub struct ExclusiveCommit {
     pub before: AtomicU32,
     /// B-trees in `roots`, which it has changed; `u32::MAX`: any.
     pub len: AtomicU32,
-    /// Their root pages.
+    /// B-tree of maxima of which it has raised `maxima`, and done nothing else to it; 0: none.
+    pub maxima_root: AtomicU32,
+    /// Keys in `maxima`.
+    pub maxima_len: AtomicU32,
+    /// Keeps the struct's size explicit.
+    pub pad: AtomicU32,
+    /// Keys, as big-endian numbers.
+    pub maxima: [AtomicU64; EXCLUSIVE_MAXIMA],
+    /// Root pages.
     pub roots: [AtomicU32; EXCLUSIVE_ROOTS],
 }
 
@@ -517,10 +527,10 @@ const _: () = assert!(size_of::<TxnSlot>() == 128);
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);
-const _: () = assert!(size_of::<ExclusiveCommit>() == 64);
+const _: () = assert!(size_of::<ExclusiveCommit>() == 104);
 const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
-const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 204_032 && RING_OFFSET == 811_008);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 206_592 && RING_OFFSET == 811_008);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

@@ -58,6 +58,8 @@ pub enum Replay<'a> {
     Savepoint(usize),
     /// Insert or replace.
     Put(Root, &'a [u8], &'a [u8]),
+    /// The same of a maximum (maximum.rs).
+    Maximum(Root, &'a [u8], &'a [u8]),
     /// Delete; the last slice is the deleted record of an index.
     Delete(Root, &'a [u8], &'a [u8]),
 }
@@ -260,10 +262,11 @@ impl Conn {
         self.writes.replay(|s| {
             step(match s {
                 Step::Savepoint(n) => Replay::Savepoint(n),
-                Step::Write(root, key, w) if w.kind() == WriteKind::Tombstone => {
-                    Replay::Delete(root, key, w.rec())
-                }
-                Step::Write(root, key, w) => Replay::Put(root, key, w.rec()),
+                Step::Write(root, key, w) => match w.kind() {
+                    WriteKind::Tombstone => Replay::Delete(root, key, w.rec()),
+                    WriteKind::PutMax => Replay::Maximum(root, key, w.rec()),
+                    WriteKind::Put => Replay::Put(root, key, w.rec()),
+                },
             })
         })?;
         self.replayed = self.written();

@@ -10,7 +10,7 @@ use std::sync::atomic::fence as memory_fence;
 
 use super::Conn;
 use crate::database::Database;
-use crate::database::changed::ChangedSince;
+use crate::database::changed::{ChangedSince, Part};
 use crate::database::gaps::Gap;
 use crate::error::{Conflict, Error, Result};
 use crate::fault;
@@ -47,9 +47,15 @@ impl Conn {
     pub(crate) fn check_history(&self) -> Result<Base> {
         let Some(snapshot) = &self.snapshot else { return Ok(Base::Newest) };
         let c = self.db.control();
-        let concerned = |root| {
+        let concerned = |part: Part<'_>| {
             let planted = fault::is_planted("exclusive.elsewhere");
-            !planted && (self.reads.has_root(root) || self.writes.has_root(root))
+            !planted
+                && match part {
+                    Part::Rows(root) => self.reads.has_root(root) || self.writes.has_root(root),
+                    Part::Maxima(root, keys) => {
+                        self.reads.has_root(root) || !self.writes.raises_others_alone(root, keys)
+                    }
+                }
         };
         let changed = self.db.generations.changed_since(snapshot.base_generation, concerned);
         let foreign = snapshot.resting

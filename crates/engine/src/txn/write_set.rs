@@ -293,6 +293,16 @@ impl WriteSet {
         self.map(root).is_some_and(|map| !map.is_empty())
     }
 
+    /// Whether all that is written to this root, if anything is, are maxima under other keys than these, as big-endian numbers.
+    pub fn raises_others_alone(&self, root: Root, keys: &[u64]) -> bool {
+        self.map(root).is_none_or(|map| {
+            map.iter().all(|write| {
+                let key = <[u8; 8]>::try_from(write.key()).map(u64::from_be_bytes);
+                write.kind() == WriteKind::PutMax && key.is_ok_and(|key| !keys.contains(&key))
+            })
+        })
+    }
+
     /// A number that changes whenever a write of this root is made or taken back.
     pub fn root_version(&self, root: Root) -> u64 {
         self.find_root(root).map_or(self.cleared_at, |i| self.roots[i].version)

@@ -94,6 +94,7 @@ fn entry(key: &[u8], rec: &[u8], tombstone: bool) -> PlEntry {
         n_rec: rec.len() as u32,
         rec: rec.as_ptr(),
         tombstone: u8::from(tombstone),
+        maximum: 0,
     }
 }
 

@@ -12,7 +12,7 @@ use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Size, Sync, WriteMode};
 
 use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_OK};
-use super::types::{PlConn, PlEntry, PlHeader, PlWait, with_wait};
+use super::types::{PlConn, PlEntry, PlHeader, PlTouched, PlWait, with_wait};
 use super::{bytes, end, look, with, with_memory};
 use crate::key::{decode_rowid, encode_rowid};
 
@@ -499,26 +499,26 @@ pub unsafe extern "C" fn pl_exclusive_replay(
     x_write: unsafe extern "C" fn(*mut c_void, u32, *const PlEntry) -> c_int,
     ctx: *mut c_void,
 ) -> c_int {
-    let entry = |key: &[u8], rec: &[u8], tombstone: bool| PlEntry {
+    let entry = |key: &[u8], rec: &[u8]| PlEntry {
         key: key.as_ptr(),
         n_key: key.len() as u32,
         n_rec: rec.len() as u32,
         rec: rec.as_ptr(),
-        tombstone: u8::from(tombstone),
+        tombstone: 0,
+        maximum: 0,
     };
+    // SAFETY: engine.h: the callbacks may be called with their context; the entry lives through the call.
+    let write = |root: Root, e: &PlEntry| unsafe { x_write(ctx, root.get(), e) };
     let step = |replay: Replay<'_>| {
         let code = match replay {
-            // SAFETY: engine.h: the callbacks may be called with their context.
+            // SAFETY: as above.
             Replay::Savepoint(n) => unsafe { x_savepoint(ctx, n as c_int) },
-            Replay::Put(root, key, rec) => {
-                let e = entry(key, rec, false);
-                // SAFETY: as above; the entry lives through the call.
-                unsafe { x_write(ctx, root.get(), &raw const e) }
+            Replay::Put(root, key, rec) => write(root, &entry(key, rec)),
+            Replay::Maximum(root, key, rec) => {
+                write(root, &PlEntry { maximum: 1, ..entry(key, rec) })
             }
             Replay::Delete(root, key, rec) => {
-                let e = entry(key, rec, true);
-                // SAFETY: as above.
-                unsafe { x_write(ctx, root.get(), &raw const e) }
+                write(root, &PlEntry { tombstone: 1, ..entry(key, rec) })
             }
         };
         if code == SQLITE_OK { Ok(()) } else { Err(Failed(code)) }
@@ -544,18 +544,14 @@ pub unsafe extern "C" fn pl_exclusive_header(
     sync: c_int,
     n_write: u64,
     n_byte: u64,
-    roots: *const u32,
-    n_root: c_int,
+    changed: *const PlTouched,
     out: *mut PlHeader,
 ) -> c_int {
-    // SAFETY: engine.h: `out` is writable, and `roots` has `n_root` of them.
+    // SAFETY: engine.h: `out` is writable, and `changed` is not null.
     unsafe {
         with(conn, "pl_exclusive_header", |c| {
             let size = Size { entries: n_write, bytes: n_byte };
-            let changed = match usize::try_from(n_root) {
-                Ok(n) if n > 0 => Changed::rows_of(std::slice::from_raw_parts(roots, n)),
-                _ => Changed::ANYTHING,
-            };
+            let changed = Changed::from(&*changed);
             *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size, changed));
             Ok(SQLITE_OK)
         })

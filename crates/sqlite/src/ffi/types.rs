@@ -5,12 +5,16 @@ use std::os::raw::{c_char, c_int, c_void};
 use std::time::Duration;
 
 use plait_engine::base::BaseHeader;
-use plait_engine::ids::Generation;
+use plait_engine::database::changed::Changed;
+use plait_engine::ids::{Generation, Root};
+use plait_engine::shm::layout::{EXCLUSIVE_MAXIMA, EXCLUSIVE_ROOTS};
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::sync::caller;
 use plait_engine::sync::wait::Wait;
 use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
+
+use crate::key::encode_rowid;
 
 /// One Btree attached to a concurrent database.
 pub struct PlConn {
@@ -35,6 +39,35 @@ pub struct PlEntry {
     pub n_rec: u32,
     pub rec: *const u8,
     pub tombstone: u8,
+    pub maximum: u8,
+}
+
+/// See engine.h.
+#[repr(C)]
+pub struct PlTouched {
+    pub n_root: i32,
+    pub roots: [u32; EXCLUSIVE_ROOTS],
+    pub maxima_root: u32,
+    pub n_maximum: i32,
+    pub maxima: [i64; EXCLUSIVE_MAXIMA],
+}
+
+impl From<&PlTouched> for Changed {
+    fn from(c: &PlTouched) -> Changed {
+        let roots = usize::try_from(c.n_root).ok().and_then(|n| c.roots.get(..n));
+        let maxima = usize::try_from(c.n_maximum).ok().and_then(|n| c.maxima.get(..n));
+        let (Some(roots), Some(maxima)) = (roots, maxima) else { return Changed::ANYTHING };
+        if roots.is_empty() && maxima.is_empty() {
+            return Changed::ANYTHING;
+        }
+        let changed = Changed::rows_of(roots);
+        if c.maxima_root == 0 {
+            return changed;
+        }
+        let keys: Vec<u64> =
+            maxima.iter().map(|row| u64::from_be_bytes(encode_rowid(*row))).collect();
+        changed.and_maxima(Root::new(c.maxima_root), &keys)
+    }
 }
 
 /// See engine.h.
@@ -52,6 +85,7 @@ impl From<Entry<'_>> for PlEntry {
             n_rec: e.rec.len() as u32,
             rec: e.rec.as_ptr(),
             tombstone: u8::from(e.tombstone),
+            maximum: 0,
         }
     }
 }
