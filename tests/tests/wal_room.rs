@@ -2,6 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
+use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY_SNAPSHOT, FULL};
 use plait_tests::subject::{Fixture, real_plait};
 use std::time::Duration;
@@ -91,4 +92,36 @@ in_threads_and_processes! {
         assert_eq!(error.map(|e| e.extended), Some(BUSY_SNAPSHOT), "a value of the header was changed");
         second.ok("COMMIT");
     }
+}
+
+/// The last of them reads the newest base, at a mark of the WAL behind which a frame was put to bury what the killed one may have left.
+#[test]
+fn who_is_next_behind_a_killed_one_does_not_wait_for_who_waits_for_him() {
+    let Some(subject) = real_plait("marks of the WAL") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let start = |name: &str| {
+        let mut actor = Actor::start(Place::Processes, name, &fixture.subject, &fixture.database());
+        actor.busy_timeout(TIMEOUT);
+        actor
+    };
+    let large = "UPDATE t SET filler=zeroblob(7400000) WHERE id=2";
+    let (mut reader, mut killed, mut next, mut last) =
+        (start("reader"), start("killed"), start("next"), start("last"));
+    reader.ok("PRAGMA plait_wal_limit=10000");
+    next.ok(large);
+    reader.ok("BEGIN; SELECT count(*) FROM t");
+    next.ok(large);
+    killed.send(large);
+    assert!(killed.still_waits_after(Duration::from_millis(100)), "for the reader");
+    last.ok("BEGIN CONCURRENT; UPDATE t SET n=n+1 WHERE id=1");
+    next.send(large);
+    assert!(next.still_waits_after(Duration::from_millis(100)), "for the right");
+    last.send("COMMIT");
+    assert!(last.still_waits_after(Duration::from_millis(100)), "for the right, too");
+    killed.kill();
+    assert!(next.still_waits_after(Duration::from_millis(300)), "for the reader");
+    reader.ok("COMMIT");
+    assert_eq!(next.finish_within(SOON).expect("nobody reads any more").error, None);
+    let error = last.finish_within(SOON).expect("its turn comes").error;
+    assert_eq!(error.map(|e| e.extended), Some(BUSY_SNAPSHOT), "it was changed in bulk");
 }

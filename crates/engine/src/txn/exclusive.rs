@@ -48,7 +48,7 @@ use crate::database::changed::Changed;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result, leaves_doubt};
 use crate::ids::{CommitTs, Generation, Root};
-use crate::shm::layout::txn_state;
+use crate::shm::layout::{NO_PIN, txn_state};
 use crate::sync::wait::{Patience, Wait};
 
 /// A step of replaying a transaction's own writes.
@@ -211,20 +211,23 @@ impl Conn {
                 break;
             }
             let newest = self.db.control().base_generation.load(Acquire);
-            if self.reads_base_before(newest)
-                || (self.snapshot.is_some() && self.wal_wait.is_renewal_due())
-            {
+            let is_due = self.wal_wait.is_renewal_due();
+            // E4: those who read an older base and wait for the right would wait for this one; and so may, by an older read mark, those
+            // who read the newest: they are sent away as often as this one takes a newer snapshot itself.
+            let refused = {
+                let _guard = self.db.lock_commit()?;
+                self.db.right.refuse_waiters(|s| {
+                    let base = s.pin_low.load(Acquire);
+                    base < newest || (is_due && base != NO_PIN)
+                })
+            };
+            self.db.right.wake(refused);
+            if self.reads_base_before(newest) || (self.snapshot.is_some() && is_due) {
                 return Err(self.renew());
             }
             if patience.is_over() {
                 return Err(self.db.wal_is_held());
             }
-            // E4: those who read an older base and wait for the right would wait for this one.
-            let refused = {
-                let _guard = self.db.lock_commit()?;
-                self.db.right.refuse_waiters(|s| s.pin_low.load(Acquire) < newest)
-            };
-            self.db.right.wake(refused);
             patience.nap(WAL_NAP)?;
         }
         Ok(())
