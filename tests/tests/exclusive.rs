@@ -116,6 +116,35 @@ in_threads_and_processes! {
         }
     }
 
+    fn an_open_select_stays_in_the_state_that_an_exclusive_commit_leaves(place) {
+        let Some(subject) = real_plait("an open SELECT") else { return };
+        let fixture = Fixture::new(subject, "CREATE TABLE r(id INTEGER PRIMARY KEY, n INTEGER);
+            WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<300) INSERT INTO r SELECT x, 0 FROM i");
+        let start = |name: &str| Actor::start(place, name, &fixture.subject, &fixture.database());
+        let mut exclusive = start("exclusive");
+        let mut others = [start("first other"), start("second other")];
+        for round in 1..400 {
+            exclusive.ok("BEGIN IMMEDIATE");
+            exclusive.open_cursor("open", "SELECT n FROM r ORDER BY id");
+            let mut seen = exclusive.step_cursor("open", 5).rows;
+            exclusive.ok(&format!("PRAGMA application_id={round}"));
+            for other in &mut others {
+                other.send("UPDATE r SET n=n+1");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+            exclusive.ok(if round % 5 == 0 { "ROLLBACK" } else { "COMMIT" });
+            // What comes after it can only be seen if they have committed.
+            for other in &mut others {
+                assert_eq!(other.finish().error, None);
+            }
+            seen.extend(exclusive.step_cursor("open", 300).rows);
+            exclusive.close_cursor("open");
+            let first = seen[0].clone();
+            assert!(seen.iter().all(|row| *row == first), "round {round}: two states in one SELECT");
+            assert_eq!(seen.len(), 300, "round {round}");
+        }
+    }
+
     fn a_transaction_that_cannot_become_exclusive_stays_as_it_was(place) {
         let Some(subject) = real_plait("escalation that fails") else { return };
         for begin in ["BEGIN", "BEGIN IMMEDIATE", "BEGIN CONCURRENT"] {

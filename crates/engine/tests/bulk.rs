@@ -49,7 +49,7 @@ fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more:
     );
     base.stamp(&header).unwrap();
     base.commit().unwrap();
-    client.conn().exclusive_end(true);
+    client.conn().exclusive_end(true, false);
     client.conn().snapshot_end();
 }
 

@@ -87,7 +87,7 @@ impl Scene {
             self.other.merge();
             self.other.begin_immediate(60_000).unwrap();
             wait_ms(60_000, |w| self.other.conn().exclusive_begin(w)).unwrap();
-            self.other.conn().exclusive_end(false);
+            self.other.conn().exclusive_end(false, false);
             self.other.rollback();
         }
         assert!(start.elapsed() < PATIENCE, "somebody waited");
@@ -187,7 +187,7 @@ fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
         wait_ms(1000, |w| scene.victim.conn().exclusive_begin(w)).unwrap();
         scene.victim.conn().exclusive_header(Sync::Full, Size::default(), Changed::ANYTHING);
         scene.meet("header", fault, |victim| {
-            victim.conn().exclusive_end(false);
+            victim.conn().exclusive_end(false, false);
             Ok(())
         });
         assert_eq!(scene.holders(), (0, 0));
@@ -277,7 +277,7 @@ fn leaving_concurrent_mode_can_be_tried_again_after_a_failure() {
         let error = scene.meet(call, Fault::Error, |victim| {
             let left = victim.conn().database().retire_log();
             // What the boundary to C does.
-            victim.conn().exclusive_end(false);
+            victim.conn().exclusive_end(false, false);
             left
         });
         assert!(error.is_some_and(|e| e.to_string().contains("on purpose")));

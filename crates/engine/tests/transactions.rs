@@ -200,7 +200,7 @@ fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
     base.put(common::TABLE, b"z", b"1").unwrap();
     base.stamp(&header).unwrap();
     base.commit().unwrap();
-    a.conn().exclusive_end(true);
+    a.conn().exclusive_end(true, false);
     a.conn().snapshot_end();
     assert!(is_conflict(&b.commit(Sync::Full).unwrap_err()));
     b.rollback();

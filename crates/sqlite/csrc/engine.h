@@ -300,7 +300,8 @@ void pl_exclusive_not_committed(PlConn *);  /* the stock commit failed, and noth
 /* After the stock commit: pages in the WAL, those of them that are in the file, bytes of a page, and the pages that this transaction has
 ** written to the WAL. */
 void pl_exclusive_wal(PlConn *, uint32_t nLog, uint32_t nCkpt, uint32_t nPageByte, uint32_t nWritten);
-void pl_exclusive_end(PlConn *, int committed);        /* after the stock commit or rollback; releases the right */
+/* After the stock commit or rollback; gives the right back, now or with the pl_rollback that has to follow. */
+void pl_exclusive_end(PlConn *, int committed, int keepRight);
 void pl_wal_written(void);               /* all frames of a transaction are in the WAL, and not in its index */
 void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: SQLITE_IOERR_FSYNC */
 /* Merge what is committed now, outside a transaction (backup, dbstat, serialize...): if bWhole all of it, which may be refused with BUSY while

@@ -55,7 +55,7 @@ static int plBreak(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   plBaseEnd(p);
-  pl_exclusive_end(pPl->pConn, 0);
+  pl_exclusive_end(pPl->pConn, 0, 0);
   pPl->bExcl = 0;
   pPl->rcBroken = rc;
   for(pX=pPl->pCsr; pX; pX=pX->pNext) plTrip(pX, rc);
@@ -168,7 +168,8 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
   return rc;
 }
 
-/* The exclusive transaction is over; other statements may go on reading, in a snapshot of their own. */
+/* The exclusive transaction is over; other statements may go on reading, in a snapshot of the state that it leaves: nobody else commits
+** before that is taken. */
 static int plLeaveExclusive(Btree *p, int bCommitted){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
@@ -180,7 +181,7 @@ static int plLeaveExclusive(Btree *p, int bCommitted){
     u32 nWritten = nNow>=pPl->nPageBefore ? nNow-pPl->nPageBefore : nNow;
     pl_exclusive_wal(pPl->pConn, pWal->hdr.mxFrame, AtomicLoad(&walCkptInfo(pWal)->nBackfill), p->pBt->pageSize, nWritten);
   }
-  pl_exclusive_end(pPl->pConn, bCommitted);
+  pl_exclusive_end(pPl->pConn, bCommitted, p->inTrans!=TRANS_NONE);
   pPl->bExcl = pPl->bStamped = 0;
   plEndWrite(pPl);
   if( p->inTrans==TRANS_NONE ){
@@ -192,6 +193,7 @@ static int plLeaveExclusive(Btree *p, int bCommitted){
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
   rc = plBeginRead(p, 0, 0);
+  pl_rollback(pPl->pConn);
   if( rc ){
     (void)plTripAll(pPl, rc, 0);
   }else{

@@ -305,8 +305,9 @@ impl Conn {
     }
 
     /// After the stock commit or rollback: lets the others go on. If it is not `committed` for sure the header of the
-    /// base says whether it is (E2); a stamped transaction that is not there is buried.
-    pub fn exclusive_end(&mut self, committed: bool) {
+    /// base says whether it is (E2); a stamped transaction that is not there is buried. `keeps_right`: nobody else commits until
+    /// [`Conn::rollback`], so that a snapshot that is taken before is of this very state.
+    pub fn exclusive_end(&mut self, committed: bool, keeps_right: bool) {
         if !self.state.end_exclusive() {
             return;
         }
@@ -335,7 +336,9 @@ impl Conn {
         self.writes.clear();
         self.end_writing();
         self.view = self.view.wrapping_add(1);
-        self.give_right_back();
+        if !keeps_right {
+            self.give_right_back();
+        }
     }
 
     /// It is in the base, with this header.

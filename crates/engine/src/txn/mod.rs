@@ -518,7 +518,7 @@ impl Drop for Conn {
         let _slot = db.give_back_later(self.slot);
         self.end_notify();
         if self.state.is_exclusive() {
-            self.exclusive_end(false);
+            self.exclusive_end(false, false);
         }
         self.writes.clear();
         let _ = self.rollback();

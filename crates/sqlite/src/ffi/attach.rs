@@ -326,7 +326,7 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
             // Someone may have come while everything was merged; from here on nobody comes until the mode is left.
             let left = attach::begin_leaving(c.database()).and_then(|()| c.database().retire_log());
             if let Err(e) = left {
-                c.exclusive_end(false);
+                c.exclusive_end(false, false);
                 attach::stay(c.database());
                 return Err(e);
             }
@@ -344,7 +344,7 @@ pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     unsafe {
-        end(conn, "pl_disabled", |c| c.exclusive_end(true));
+        end(conn, "pl_disabled", |c| c.exclusive_end(true, false));
     }
     // SAFETY: engine.h.
     unsafe { pl_detach(conn) };

@@ -606,9 +606,9 @@ pub unsafe extern "C" fn pl_exclusive_wal(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_exclusive_end(conn: *mut PlConn, committed: c_int) {
+pub unsafe extern "C" fn pl_exclusive_end(conn: *mut PlConn, committed: c_int, keeps_right: c_int) {
     // SAFETY: engine.h.
-    unsafe { end(conn, "pl_exclusive_end", |c| c.exclusive_end(committed != 0)) }
+    unsafe { end(conn, "pl_exclusive_end", |c| c.exclusive_end(committed != 0, keeps_right != 0)) }
 }
 
 /// See engine.h.
