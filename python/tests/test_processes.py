@@ -32,6 +32,68 @@ class Processes(Case):
             self.ends_well(process)
         self.assertEqual(self.open().map("m"), {"n": 400, "run": 400})
 
+    def test_a_child_of_fork_that_opens_the_database_anew_has_none_of_its_parents_locks(self):
+        # Of a transaction of another thread, which is alone with the file; and beside closes.
+        program = """
+            import os, sys, threading, time, plait
+            path = sys.argv[1]
+
+            def child():
+                pid = os.fork()
+                if pid == 0:
+                    mine = plait.open(path, timeout=60)
+                    mine.map("m")[f"child {os.getpid()}"] = 1
+                    mine.close()
+                    os._exit(0)
+                return pid
+
+            db = plait.open(path)
+            map = db.map("m")
+            map["a"] = 1
+            inside, go_on = threading.Event(), threading.Event()
+
+            def hold():
+                with db.transaction():
+                    map["thread"] = 1
+                    inside.set()
+                    go_on.wait(60)
+
+            thread = threading.Thread(target=hold)
+            thread.start()
+            inside.wait(60)
+            pids = [child()]
+            time.sleep(0.2)
+            assert os.waitpid(pids[0], os.WNOHANG) == (0, 0), "it waits as any other process"
+            go_on.set()
+            thread.join()
+            assert os.waitpid(pids[0], 0)[1] == 0
+            assert sorted(map)[0] == "a" and len(map) == 3, dict(map)
+
+            def write():
+                try:
+                    while True:
+                        map["b"] = 1
+                except plait.Error:
+                    pass
+
+            for _ in range(10):
+                writers = [threading.Thread(target=write) for _ in range(3)]
+                for writer in writers:
+                    writer.start()
+                some = [child() for _ in range(3)]
+                db.close()
+                for writer in writers:
+                    writer.join()
+                assert [os.waitpid(pid, 0)[1] for pid in some] == [0, 0, 0]
+                pids += some
+                db = plait.open(path)
+                map = db.map("m")
+                assert all(f"child {pid}" in map for pid in pids), dict(map)
+            db.close()
+            assert os.listdir(os.path.dirname(path)) == ["app.db"], os.listdir(os.path.dirname(path))
+        """
+        self.ends_well(self.python(program, self.path), timeout=120)
+
     def test_a_child_of_fork_is_told_to_open_the_database_itself_and_can(self):
         program = """
             import os, sqlite3, sys, plait

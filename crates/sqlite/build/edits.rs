@@ -47,6 +47,21 @@ pub const EDITS: &[Edit] = &[
         text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */\n  u8 bPlLooked;         /* [plait] the file goes with those beside it: see fits.c */\n  u8 ePlPlace;          /* [plait] PLW_x, where the file lies: see alone.c */",
         why: "hangs the concurrent state onto the handle; zeroed by sqlite3BtreeOpen",
     },
+    // ---- what a child of fork() has inherited (fork.c)
+    Edit {
+        section: "os_unix.c",
+        anchor: "  unixInodeInfo *pPrev;           /*    .... doubly linked */",
+        place: After,
+        text: "  pid_t iPlPid;                   /* [plait] process that works with it as a concurrent database, or 0 */",
+        why: "locks are a process's own, and this says which it has",
+    },
+    Edit {
+        section: "os_unix.c",
+        anchor: "  while( pInode && memcmp(&fileId, &pInode->fileId, sizeof(fileId)) ){",
+        place: Replace,
+        text: "  while( pInode && (memcmp(&fileId, &pInode->fileId, sizeof(fileId)) || (pInode->iPlPid && pInode->iPlPid!=getpid())) ){ /* [plait] */",
+        why: "a child that opens the database has none of its parent's locks, whose connections it is refused",
+    },
     // ---- header bytes 18 and 19
     Edit {
         section: "btree.c",

@@ -73,6 +73,7 @@ static int plSharesIndex(Pager *pPager){
   unixEnterMutex();
   zMine = ((unixFile*)pPager->fd)->pShm->pShmNode->zFilename;
   for(pInode=inodeList; pInode; pInode=pInode->pNext){
+    if( pInode->iPlPid && pInode->iPlPid!=osGetpid(0) ) continue;      /* fork.c */
     n += pInode->pShmNode && strcmp(pInode->pShmNode->zFilename, zMine)==0;
   }
   unixLeaveMutex();
@@ -138,6 +139,8 @@ static void plWorkAlone(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
   if( pPl->iAlonePid ) return;
+  plMindForks();
+  plMarkInode(p);
   pPl->iAlonePid = osGetpid(0);
   pPl->bAsksLocks = !plLocksGone(pPager);
   if( pPager->noSync ){

@@ -174,6 +174,7 @@ static int plAttach(Btree *p){
   /* A program that configured SQLite for one thread gets no second one, whatever the session wishes. */
   if( sqlite3GlobalConfig.bCoreMutex ) flags |= PL_ATTACH_THREADS;
   if( plPlace(p, 0)==PLW_LOCAL ) flags |= PL_ATTACH_LOCAL;
+  plMarkInode(p);
   rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);

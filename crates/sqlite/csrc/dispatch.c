@@ -61,6 +61,8 @@ static int plReadEverything(Btree *p);
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion);
 static i64 plDecodeRowid(const u8 *aKey);
 static int plIsAutoincrement(PlCursor *pX);
+static void plMindForks(void);
+static void plMarkInode(Btree *p);
 static int plIsSequence(PlCursor *pX);
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);

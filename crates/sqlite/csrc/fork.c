@@ -1,7 +1,12 @@
 /*
-** fork.c - a child made by fork() finds SQLite's static mutexes free.
+** fork.c - a child made by fork() finds SQLite's static mutexes free, and takes none of its parent's locks for its own.
 **
-** In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
+** Locks. POSIX locks are a process's own: the child has none. But SQLite's VFS has noted which its process has, once for all connections of a
+** file (unixInodeInfo), and the child inherits the note. Who opens the database there would count on locks that it does not have,
+** and wait for what a thread of the parent had in that moment. Of a concurrent database every inherited connection is refused; so a new one begins a
+** note of its own (findInodeInfo(), by iPlPid), and the inherited one is left to those that it belongs to. In other modes all is as in SQLite.
+**
+** Mutexes. ** In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
 ** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
 ** with one thread know no such thing, and a merge (engine/src/merge/background.rs) must not bring it to them. So whoever forks holds these mutexes
 ** while it does.
@@ -51,7 +56,14 @@ static void plAfterFork(void){
   pthread_mutex_unlock(&plForkTurn);
 }
 
-/* From the first session of the process on: before one there is no thread of ours. */
+/* From here on a child that opens this file opens it anew. */
+static void plMarkInode(Btree *p){
+  sqlite3_file *pFd = p->pBt->pPager->fd;
+  unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
+  if( pInode && pInode->iPlPid==0 ) pInode->iPlPid = osGetpid(0);
+}
+
+/* From the first connection on that works with a concurrent database, in a session or alone. */
 static void plMindForks(void){
   static int bMinded = 0;
   sqlite3_mutex *pMutex = sqlite3MutexAlloc(SQLITE_MUTEX_STATIC_MAIN);
