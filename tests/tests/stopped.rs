@@ -55,6 +55,66 @@ fn nobody_hangs_beside_a_process_that_is_stopped_at_any_step_and_killed_later() 
 /// Far less than any busy timeout here, and far more than what does not wait needs.
 const PROMPT: Duration = Duration::from_secs(5);
 
+/// What waits for the right in the process that is stopped.
+const WAITING: [&str; 4] = [
+    "INSERT INTO t VALUES(2)",
+    "BEGIN IMMEDIATE",
+    "CREATE TABLE u(x)",
+    "BEGIN; SELECT * FROM o; INSERT INTO t VALUES(2)",
+];
+
+/// Who waits is not given the right while he stands still, and keeps his place.
+#[test]
+fn a_stopped_process_in_the_queue_holds_nobody_up() {
+    let Some(subject) = real_plait("a stopped process in the queue") else { return };
+    for (sql, stopped_first) in WAITING.into_iter().flat_map(|sql| [(sql, true), (sql, false)]) {
+        let fixture = Fixture::new(
+            subject.clone(),
+            "CREATE TABLE t(id INTEGER PRIMARY KEY); CREATE TABLE o(x)",
+        );
+        let start = |name| {
+            let mut actor =
+                Actor::start(Place::Processes, name, &fixture.subject, &fixture.database());
+            actor.busy_timeout(Duration::from_secs(40));
+            actor.ok("SELECT * FROM t");
+            actor
+        };
+        let (mut holder, mut stopped, mut behind, mut late) =
+            (start("holder"), start("stopped"), start("behind"), start("late"));
+        holder.ok("BEGIN IMMEDIATE; INSERT INTO t VALUES(1)");
+        stopped.send(sql);
+        assert!(stopped.still_waits_after(Duration::from_millis(100)), "{sql}");
+        if stopped_first {
+            os::suspend(stopped.pid()).expect("it is stopped");
+        }
+        behind.send("INSERT INTO t VALUES(3)");
+        assert!(behind.still_waits_after(Duration::from_millis(100)), "{sql}");
+        if !stopped_first {
+            os::suspend(stopped.pid()).expect("it is stopped");
+        }
+        let begun = Instant::now();
+        holder.ok("COMMIT");
+        assert_eq!(behind.finish_within(PROMPT).expect("it is passed by").error, None, "{sql}");
+        for id in 10..40 {
+            late.ok(&format!("BEGIN IMMEDIATE; INSERT INTO t VALUES({id}); COMMIT"));
+        }
+        assert!(begun.elapsed() < PROMPT, "{sql}: {:?}", begun.elapsed());
+        // It is the first of all who wait when it goes on.
+        late.ok("BEGIN IMMEDIATE");
+        behind.send("INSERT INTO t VALUES(4)");
+        assert!(behind.still_waits_after(Duration::from_millis(100)), "{sql}");
+        os::resume(stopped.pid()).expect("it goes on");
+        assert!(stopped.still_waits_after(Duration::from_millis(200)), "{sql}");
+        late.ok("COMMIT");
+        assert_eq!(stopped.finish_within(PROMPT).expect("its turn comes").error, None, "{sql}");
+        if sql.starts_with("BEGIN") {
+            assert!(behind.still_waits_after(Duration::from_millis(50)), "{sql}: it has the right");
+            stopped.ok("COMMIT");
+        }
+        assert_eq!(behind.finish_within(PROMPT).expect("its turn comes").error, None, "{sql}");
+    }
+}
+
 /// The right of one who gives it back while the commit mutex is held by a process that is stopped goes to the next all the same.
 #[test]
 fn what_is_given_back_behind_a_stopped_process_is_there_when_it_goes_on_or_dies() {

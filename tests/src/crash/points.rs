@@ -20,7 +20,7 @@ mod tests {
     #[test]
     fn the_engines_crash_points_are_found() {
         let points = crash_points();
-        assert!(points.contains(&"commit.published") && points.contains(&"right.owned"));
+        assert!(points.contains(&"commit.published") && points.contains(&"right.reserved"));
         assert!(points.iter().all(|name| name.contains('.')), "{points:?}");
     }
 }

@@ -10,35 +10,39 @@
 //! as it takes to wake one, each time. So it is set free and the first of the queue is *called*, and whoever
 //! runs and asks meanwhile may overtake: the members of a group commit, woken together, go through one after the
 //! other without sleeping again. Overtaking ends when the queue has not been served for [`OVERTAKING_NS`]: then the
-//! right is *handed over* to the first. The n-th in the queue so waits for n such periods and n transactions at most.
+//! right is *reserved* for the first, and nobody else takes it until he comes. The n-th in the queue so waits for n such periods and n
+//! transactions at most. It is never given to who sleeps: his process may be stopped, and then it would stay with him.
 //!
 //! State (all words change only under the commit mutex)
 //!
 //! | right_owner | queue | meaning |
 //! |---|---|---|
 //! | 0 | empty | free: anyone may take it or commit |
-//! | 0 | waiters | free as well; the first of them has been called |
+//! | 0 | waiters | free as well; the first of them has been called, and it may be reserved for him (`right_reserved`) |
 //! | s | any | slot s holds it |
 //!
 //! Invariants
-//! - R1 If the right is free and somebody waits, the first who waits has been called. Should the one that is called
+//! - R1 If the right is free and somebody waits, the first who waits, but for those of R9, has been called. Should the one that is called
 //!   die, the others find the right free within a [`TICK`].
 //! - R2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
 //!   ([`owed`](super::owed)), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (R8): the
 //!   second entry is dropped as one in another state, or serves it early.)
-//! - R3 The owner word alone decides who holds the right; `granted` of a waiter follows it, for its futex.
+//! - R3 The owner word alone decides who holds the right; it is taken under the commit mutex by the slot itself. `granted` of a waiter is for
+//!   its futex.
 //! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
 //! - R5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
 //!   refused, at once and without asking its busy handler. In a COMMIT it takes a newer snapshot and comes again (S6 in snapshot.rs).
-//! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release hands the right
-//!   to the first of it.
+//! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release reserves the right
+//!   for the first of it. COMMITs that need no right are not kept off.
 //! - R7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
 //! - R8 The queue is in the order of coming. Who has been refused and comes again in the same COMMIT has come when it came first: else
 //!   large transactions that follow each other, and refuse it each time, would let all others pass.
+//! - R9 Who was called and has not come for [`SILENT_NS`], because his process is stopped or dead, is passed by and keeps his place: what was
+//!   reserved for him is not any more, and others are called, until he looks around.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::slots::Slots;
 use crate::crash_point;
@@ -51,17 +55,13 @@ use crate::sync::{clock, futex};
 /// this are served in the order of their coming.
 const OVERTAKING_NS: u64 = 500_000;
 
-/// What the holder of the right did with it comes before it is passed on, to whoever finds itself the owner, or answered (R3).
-pub(crate) const PASSES: Ordering = Release;
-/// Partner of [`PASSES`].
-pub(crate) const SEES_PASSED: Ordering = Acquire;
+/// How long the right is kept for who was called: many times what it takes to wake somebody, on a busy machine too.
+const SILENT_NS: u64 = 20_000_000;
 
 /// Values of a waiter's `granted`.
 pub(crate) mod answer {
     /// None yet.
     pub(crate) const NONE: u32 = 0;
-    /// The right was handed over.
-    pub(crate) const GRANTED: u32 = 1;
     /// The right's holder waits for the end of this waiter's snapshot.
     pub(crate) const REFUSED: u32 = 2;
     /// The right is free: come and take it, unless somebody who runs is faster.
@@ -79,6 +79,14 @@ impl Right {
         Right { region, slots }
     }
 
+    /// The word of who holds it, or else of whom it is kept for, 0 if nobody; for texts.
+    pub(crate) fn owner_or_next(&self) -> u32 {
+        match self.owner() {
+            0 => self.region.control().right_reserved.load(Relaxed),
+            owner => owner,
+        }
+    }
+
     /// The word of who holds it, 0 if nobody does; a hint without the commit mutex.
     pub(crate) fn owner(&self) -> u32 {
         self.region.control().right_owner.load(Relaxed)
@@ -92,7 +100,9 @@ impl Right {
             tail = self.compact_queue();
         }
         let entry = |at: u32| &c.queue[at as usize % TXN_SLOTS];
-        self.slots.at(slot).queued_ns.store(since_ns, Relaxed);
+        let s = self.slots.at(slot);
+        s.queued_ns.store(since_ns, Relaxed);
+        s.is_silent.store(0, Relaxed);
         entry(tail).store(slot.word(), Relaxed);
         c.queue_tail.store(tail.wrapping_add(1), Relaxed);
         let mut at = tail;
@@ -137,7 +147,7 @@ impl Right {
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
             // It is out of the queue.
-            s.granted.store(answer::REFUSED, PASSES);
+            s.granted.store(answer::REFUSED, Relaxed);
             refused.push(i);
         }
         refused
@@ -146,6 +156,9 @@ impl Right {
     /// (M) Blanks the entry of `slot` in the queue.
     pub(crate) fn drop_from_queue(&self, slot: SlotIndex) {
         let c = self.region.control();
+        if c.right_reserved.load(Relaxed) == slot.word() {
+            c.right_reserved.store(0, Relaxed);
+        }
         let (mut at, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
         while at != tail {
             let word = &c.queue[at as usize % TXN_SLOTS];
@@ -157,30 +170,78 @@ impl Right {
         }
     }
 
-    /// (M) The first of the queue that still waits; entries before it are dropped.
+    /// (M) The first of the queue that still waits, but for those of R9; entries before all who wait are dropped.
     fn first_waiter(&self) -> Option<SlotIndex> {
         let c = self.region.control();
-        let tail = c.queue_tail.load(Relaxed);
-        let mut head = c.queue_head.load(Relaxed);
-        while head != tail {
-            let entry = &c.queue[head as usize % TXN_SLOTS];
+        let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
+        let mut at = head;
+        let mut others_wait = false;
+        while at != tail {
+            let entry = &c.queue[at as usize % TXN_SLOTS];
             let next = SlotIndex::from_word(entry.load(Relaxed)).filter(|&next| {
                 let s = self.slots.at(next);
                 s.process.load(Relaxed) != 0 && s.state.load(Relaxed) == txn_state::QUEUED
             });
-            if next.is_some() {
+            if next.is_some_and(|next| self.slots.at(next).is_silent.load(Relaxed) == 0) {
                 return next;
             }
-            entry.store(0, Relaxed);
-            head = head.wrapping_add(1);
-            c.queue_head.store(head, Relaxed);
+            others_wait |= next.is_some();
+            at = at.wrapping_add(1);
+            if next.is_none() {
+                entry.store(0, Relaxed);
+            }
+            if !others_wait {
+                c.queue_head.store(at, Relaxed);
+            }
         }
         None
     }
 
-    /// (M) Frees the right and calls the first waiter, or hands it over if arrivals have overtaken the queue
+    /// (M) The same, past those that have been called and did not come (R9).
+    fn first_who_comes(&self, now: u64) -> Option<SlotIndex> {
+        loop {
+            let next = self.first_waiter()?;
+            if !self.is_overdue(next, now) {
+                return Some(next);
+            }
+            self.slots.at(next).is_silent.store(1, Relaxed);
+        }
+    }
+
+    /// (M) It was called, and has had the time to come.
+    fn is_overdue(&self, slot: SlotIndex, now: u64) -> bool {
+        let s = self.slots.at(slot);
+        s.granted.load(Relaxed) == answer::CALLED
+            && now.saturating_sub(s.called_ns.load(Relaxed)) > SILENT_NS
+    }
+
+    /// (M) The word of the other for whom the right, which is free, is kept; 0: it may be taken.
+    pub(crate) fn reserved_for_other(&self, slot: SlotIndex) -> u32 {
+        let c = self.region.control();
+        let word = c.right_reserved.load(Relaxed);
+        if word == 0 || word == slot.word() {
+            return 0;
+        }
+        let waits = SlotIndex::from_word(word).is_some_and(|other| {
+            let s = self.slots.at(other);
+            let is_queued =
+                s.process.load(Relaxed) != 0 && s.state.load(Relaxed) == txn_state::QUEUED;
+            is_queued && !self.is_overdue(other, clock::monotonic_ns())
+        });
+        if waits { word } else { 0 }
+    }
+
+    /// (M) It is free, and not kept for another.
+    pub(crate) fn take(&self, slot: SlotIndex) {
+        let c = self.region.control();
+        c.right_reserved.store(0, Relaxed);
+        c.right_owner.store(slot.word(), Relaxed);
+        self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
+    }
+
+    /// (M) Frees the right and calls the first waiter, for whom it is reserved if arrivals have overtaken the queue
     /// for long enough (R6). Returns whom to wake once the mutex is free.
-    #[must_use = "the new holder sleeps until it is woken"]
+    #[must_use = "the one that is called sleeps until it is woken"]
     pub(crate) fn pass(&self) -> Option<SlotIndex> {
         let c = self.region.control();
         if self.region.layout().has_unresolved() {
@@ -188,44 +249,34 @@ impl Right {
             c.right_owner.store(owner::UNSETTLED_PREPARED, Relaxed);
             return None;
         }
-        let Some(next) = self.first_waiter() else {
-            c.right_owner.store(0, Relaxed);
-            return None;
-        };
+        // Relaxed, as all of it: whoever takes it has the commit mutex.
+        c.right_owner.store(0, Relaxed);
+        crash_point!("right.freed");
         let now = clock::monotonic_ns();
-        if now.saturating_sub(c.right_served_ns.load(Relaxed)) < OVERTAKING_NS {
-            c.right_owner.store(0, PASSES);
-            crash_point!("right.freed");
-            let called = self.call_first();
-            debug_assert!(self.is_settled(), "R1");
-            return called;
-        }
-        c.right_served_ns.store(now, Relaxed);
-        let s = self.slots.at(next);
-        // The owner word is the handing over: a death before it leaves the right with the dead one, whose
-        // reaper passes it on again; after it the waiter finds itself the owner. What is left
-        // of its entry is skipped later, since it is not QUEUED any more.
-        crash_point!("right.chosen");
-        c.right_owner.store(next.word(), PASSES);
-        crash_point!("right.owned");
-        s.state.store(txn_state::WRITER, Relaxed);
-        s.waiting_for.store(0, Relaxed);
-        s.granted.store(answer::GRANTED, PASSES);
-        Some(next)
+        let next = self.first_who_comes(now);
+        let is_late = now.saturating_sub(c.right_served_ns.load(Relaxed)) >= OVERTAKING_NS;
+        let reserved = next.filter(|_| is_late).map_or(0, SlotIndex::word);
+        c.right_reserved.store(reserved, Relaxed);
+        crash_point!("right.reserved");
+        let called = self.call_first();
+        debug_assert!(self.is_settled(), "R1");
+        called
     }
 
     /// (M) If the right is free and somebody waits, there is one who has been called (R1). Returns whom to wake.
     #[must_use = "the one that is called sleeps until it is woken"]
     pub(crate) fn call_first(&self) -> Option<SlotIndex> {
-        if self.region.control().right_owner.load(Relaxed) != 0 {
+        if self.region.control().right_owner.load(Relaxed) != 0 || self.first_waiter().is_none() {
             return None;
         }
-        let next = self.first_waiter()?;
+        let now = clock::monotonic_ns();
+        let next = self.first_who_comes(now)?;
         let s = self.slots.at(next);
         if s.granted.load(Relaxed) == answer::CALLED {
             return None;
         }
-        s.granted.store(answer::CALLED, PASSES);
+        s.called_ns.store(now, Relaxed);
+        s.granted.store(answer::CALLED, Relaxed);
         Some(next)
     }
 

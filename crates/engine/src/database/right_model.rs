@@ -3,14 +3,14 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
-use super::right::{PASSES, SEES_PASSED, answer};
+use super::right::answer;
 use crate::model::{Futex, Steps, explore, finds};
 
 /// Slots of two living connections, and of one whose process has died.
@@ -20,23 +20,15 @@ const DEAD: u32 = 3;
 /// How the code does it, or one thing weaker.
 #[derive(Clone, Copy)]
 struct Ways {
-    passes: Ordering,
-    sees_passed: Ordering,
-    /// Passed on by handing it over, not by calling the first.
-    hands_over: bool,
+    /// Passed on by reserving it for the first, not by calling it alone.
+    reserves: bool,
     /// Who cleans up calls the first, whoever the right was called to.
     reaper_calls: bool,
     /// Waiters look around before they sleep, as they do after each tick.
     looks_first: bool,
 }
 
-const REAL: Ways = Ways {
-    passes: PASSES,
-    sees_passed: SEES_PASSED,
-    hands_over: true,
-    reaper_calls: true,
-    looks_first: false,
-};
+const REAL: Ways = Ways { reserves: true, reaper_calls: true, looks_first: false };
 
 /// What changes under the commit mutex only: the queue of owner words, and who stands in state QUEUED.
 #[derive(Default)]
@@ -48,6 +40,7 @@ struct Queue {
 struct Right {
     commit: Mutex<Queue>,
     owner: AtomicU32,
+    reserved: AtomicU32,
     granted: [Futex; SLOTS],
     steps: Steps,
     /// What the right protects.
@@ -62,6 +55,7 @@ impl Right {
         Right {
             commit: Mutex::new(queue),
             owner: AtomicU32::new(owner),
+            reserved: AtomicU32::new(0),
             granted: Default::default(),
             steps: Steps::default(),
             inside: UnsafeCell::new(0),
@@ -72,13 +66,27 @@ impl Right {
         &self.granted[word as usize - 1]
     }
 
+    /// (M) It is free, and not kept for another.
+    fn may_take(&self, me: u32) -> bool {
+        let reserved = self.reserved.load(Relaxed);
+        self.owner.load(Relaxed) == 0 && (reserved == 0 || reserved == me)
+    }
+
+    /// (M)
+    fn take(&self, queue: &mut Queue, me: u32) {
+        queue.entries.retain(|word| *word != me);
+        queue.is_queued[me as usize - 1] = false;
+        self.reserved.store(0, Relaxed);
+        self.owner.store(me, Relaxed);
+    }
+
     /// As `try_right` and `wait_for_right`.
     fn acquire(&self, me: u32, ways: Ways) {
         {
             let mut queue = self.commit.lock().unwrap();
             self.granted(me).word.store(answer::NONE, Relaxed);
-            if self.owner.load(Relaxed) == 0 {
-                return self.owner.store(me, Relaxed);
+            if self.may_take(me) {
+                return self.take(&mut queue, me);
             }
             queue.is_queued[me as usize - 1] = true;
             queue.entries.push(me);
@@ -94,10 +102,7 @@ impl Right {
             }
             is_awake = false;
             self.steps.step();
-            let answered = self.granted(me).word.load(ways.sees_passed);
-            if answered == answer::GRANTED || self.owner.load(ways.sees_passed) == me {
-                return;
-            }
+            let answered = self.granted(me).word.load(Relaxed);
             let is_free = self.owner.load(Relaxed) == 0;
             if (is_free || answered == answer::CALLED) && self.take_from_queue(me) {
                 return;
@@ -107,44 +112,29 @@ impl Right {
 
     fn take_from_queue(&self, me: u32) -> bool {
         let mut queue = self.commit.lock().unwrap();
-        let owner = self.owner.load(Relaxed);
-        if owner != 0 && owner != me {
+        if !self.may_take(me) {
             if self.granted(me).word.load(Relaxed) == answer::CALLED {
                 self.granted(me).word.store(answer::NONE, Relaxed);
             }
             return false;
         }
-        if owner == 0 {
-            self.owner.store(me, Relaxed);
-            queue.entries.retain(|word| *word != me);
-        }
-        queue.is_queued[me as usize - 1] = false;
+        self.take(&mut queue, me);
         true
     }
 
-    /// (M) As `Right::pass`; returns whom to wake. `until`: how many of its stores are made before a death.
+    /// (M) As `Right::pass`; returns whom to wake. `until`: how many of its steps are made before a death.
     fn pass(&self, queue: &mut Queue, ways: Ways, until: usize) -> Option<u32> {
         self.steps.step();
-        let Some(next) = first(queue) else {
-            self.owner.store(0, Relaxed);
-            return None;
-        };
-        if !ways.hands_over {
-            self.owner.store(0, ways.passes);
-            return self.call_first(queue, ways);
-        }
+        self.owner.store(0, Relaxed);
         if until > 0 {
-            self.owner.store(next, ways.passes);
+            let next = first(queue).filter(|_| ways.reserves);
+            self.reserved.store(next.unwrap_or(0), Relaxed);
         }
-        if until > 1 {
-            queue.is_queued[next as usize - 1] = false;
-            self.granted(next).word.store(answer::GRANTED, ways.passes);
-        }
-        Some(next)
+        if until > 1 { self.call_first(queue) } else { None }
     }
 
     /// (M)
-    fn call_first(&self, queue: &mut Queue, ways: Ways) -> Option<u32> {
+    fn call_first(&self, queue: &mut Queue) -> Option<u32> {
         self.steps.step();
         if self.owner.load(Relaxed) != 0 {
             return None;
@@ -153,7 +143,7 @@ impl Right {
         if self.granted(next).word.load(Relaxed) == answer::CALLED {
             return None;
         }
-        self.granted(next).word.store(answer::CALLED, ways.passes);
+        self.granted(next).word.store(answer::CALLED, Relaxed);
         Some(next)
     }
 
@@ -169,13 +159,16 @@ impl Right {
     fn reap(&self, ways: Ways) {
         let mut queue = self.commit.lock().unwrap();
         queue.entries.retain(|word| *word != DEAD);
+        if self.reserved.load(Relaxed) == DEAD {
+            self.reserved.store(0, Relaxed);
+        }
         let mut wake = Vec::new();
         if self.owner.load(Relaxed) == DEAD {
             wake.extend(self.pass(&mut queue, ways, usize::MAX));
         }
         queue.is_queued[DEAD as usize - 1] = false;
         if ways.reaper_calls {
-            wake.extend(self.call_first(&mut queue, ways));
+            wake.extend(self.call_first(&mut queue));
         }
         self.wake(queue, wake);
     }
@@ -265,8 +258,8 @@ fn a_death_in_passing(until: usize, ways: Ways) -> impl Fn() {
 
 #[test]
 fn the_right_has_one_holder_at_a_time_and_passes_on_beside_deaths_in_any_order() {
-    for hands_over in [true, false] {
-        let ways = Ways { hands_over, ..REAL };
+    for reserves in [true, false] {
+        let ways = Ways { reserves, ..REAL };
         explore(3, one_who_comes(ways));
         explore(2, a_dead_one(1, &[DEAD], ways));
         explore(2, a_dead_one(DEAD, &[], ways));
@@ -278,10 +271,9 @@ fn the_right_has_one_holder_at_a_time_and_passes_on_beside_deaths_in_any_order()
 }
 
 #[test]
-fn every_weaker_way_of_passing_the_right_on_is_found() {
-    let looks = Ways { looks_first: true, ..REAL };
-    assert!(finds(3, one_who_comes(Ways { passes: Relaxed, ..looks })));
-    assert!(finds(3, one_who_comes(Ways { sees_passed: Relaxed, ..looks })));
-    let called = Ways { hands_over: false, ..REAL };
-    assert!(finds(2, a_dead_one(1, &[DEAD], Ways { reaper_calls: false, ..called })));
+fn a_reaper_that_calls_nobody_is_found() {
+    for reserves in [true, false] {
+        let ways = Ways { reserves, reaper_calls: false, ..REAL };
+        assert!(finds(2, a_dead_one(1, &[DEAD], ways)));
+    }
 }

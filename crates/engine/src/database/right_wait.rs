@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Database;
-use super::right::{SEES_PASSED, answer};
+use super::right::answer;
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::SlotIndex;
@@ -137,14 +137,9 @@ impl Database {
         for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
             futex::wait(granted, answer::NONE, Some(left.min(TICK)));
-            // The owner word alone is enough: whoever passed the right on may have died before the rest.
-            let answered = granted.load(SEES_PASSED);
-            if answered == answer::GRANTED
-                || self.control().right_owner.load(SEES_PASSED) == slot.word()
-            {
-                self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
-                return Ok(());
-            }
+            // It may have been stopped (R9).
+            self.slots.at(slot).is_silent.store(0, Relaxed);
+            let answered = granted.load(Relaxed);
             if answered == answer::REFUSED {
                 return Err(self.refused());
             }
@@ -158,10 +153,8 @@ impl Database {
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             let out_of_time = start.elapsed() >= timeout;
             if stop.is_some() || out_of_time {
-                let holder = self.right.owner();
-                if self.leave_queue(slot)? {
-                    return Ok(());
-                }
+                let holder = self.right.owner_or_next();
+                self.leave_queue(slot)?;
                 return Err(stop.unwrap_or_else(|| self.unsettled_or(self.busy(holder, timeout))));
             }
             if tick % TICKS_PER_SWEEP == 0 || !self.slots.is_owner_alive(self.right.owner()) {
@@ -185,10 +178,12 @@ impl Database {
         let guard = self.lock_commit()?;
         let c = self.control();
         self.slots.at(slot).granted.store(answer::NONE, Relaxed);
-        let owner = c.right_owner.load(Relaxed);
+        let mut owner = c.right_owner.load(Relaxed);
         if owner == 0 {
-            c.right_owner.store(slot.word(), Relaxed);
-            self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
+            owner = self.right.reserved_for_other(slot);
+        }
+        if owner == 0 {
+            self.right.take(slot);
             return Ok(Attempt::Taken);
         }
         if !may_queue {
@@ -208,33 +203,27 @@ impl Database {
         let _guard = self.lock_commit()?;
         let c = self.control();
         let s = self.slots.at(slot);
-        let owner = c.right_owner.load(Relaxed);
+        s.is_silent.store(0, Relaxed);
+        let is_free = c.right_owner.load(Relaxed) == 0 && self.right.reserved_for_other(slot) == 0;
         let answered = s.granted.load(Relaxed);
-        if answered == answer::REFUSED || (owner != 0 && owner != slot.word()) {
+        if answered == answer::REFUSED || !is_free {
             if answered == answer::CALLED {
                 s.granted.store(answer::NONE, Relaxed);
             }
             return Ok(false);
         }
-        if owner == 0 {
-            c.right_owner.store(slot.word(), Relaxed);
-            self.right.drop_from_queue(slot);
-            c.right_served_ns.store(clock::monotonic_ns(), Relaxed);
-        }
+        self.right.drop_from_queue(slot);
+        self.right.take(slot);
+        c.right_served_ns.store(clock::monotonic_ns(), Relaxed);
         s.waiting_for.store(0, Relaxed);
-        s.state.store(txn_state::WRITER, Relaxed);
         Ok(true)
     }
 
-    /// Leaves the queue. True if the right was granted in the meantime: then it is held.
-    fn leave_queue(&self, slot: SlotIndex) -> Result<bool> {
+    /// Leaves the queue.
+    fn leave_queue(&self, slot: SlotIndex) -> Result<()> {
         // Without it the place is owed when it is dropped (R7).
-        let Some(guard) = self.lock_commit_to_give_back() else { return Ok(false) };
+        let Some(guard) = self.lock_commit_to_give_back() else { return Ok(()) };
         self.check_poison()?;
-        if self.right.owner() == slot.word() {
-            self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
-            return Ok(true);
-        }
         self.right.drop_from_queue(slot);
         let s = self.slots.at(slot);
         s.state.store(s.resting_state(), Relaxed);
@@ -243,7 +232,7 @@ impl Database {
         debug_assert!(self.right.is_settled(), "R1");
         drop(guard);
         self.right.wake(wake);
-        Ok(false)
+        Ok(())
     }
 
     /// Gives the right back outside a commit; a no-op when `slot`, which does not wait for it, does not hold it.

@@ -359,6 +359,8 @@ pub struct Control {
     pub freed_ts: AtomicU64,
     /// See [`ExclusiveRing`].
     pub exclusive: ExclusiveRing,
+    /// (M) For whom the writer's right, which is free, is kept for a moment: slot index + 1, 0 nobody.
+    pub right_reserved: AtomicU32,
 }
 
 impl Control {
@@ -467,7 +469,7 @@ pub struct TxnSlot {
     pub started_ms: AtomicU64,
     /// Kernel thread id.
     pub tid: AtomicU32,
-    /// Futex word: 1 when the writer's right was handed over, 2 when the waiter was refused, 3 when it is free to be taken.
+    /// Futex word of who waits for the writer's right: 2 when it was refused, 3 when it was called (database/right.rs).
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,
@@ -480,8 +482,12 @@ pub struct TxnSlot {
     pub lone_reads: AtomicU32,
     /// (M) Since when it waits for the writer's right, in nanoseconds of the monotonic clock; its place in the queue is by that.
     pub queued_ns: AtomicU64,
+    /// (M) When it was called, by the same clock.
+    pub called_ns: AtomicU64,
+    /// Not 0: it was called and did not come (R9 in database/right.rs). Set under the mutex; its own thread sets it back.
+    pub is_silent: AtomicU32,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 14],
+    pub pad: [AtomicU32; 11],
 }
 
 /// The whole of the file before the ring.
