@@ -44,7 +44,12 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 fn nonce() -> u64 {
     static NONCE: OnceLock<u64> = OnceLock::new();
-    *NONCE.get_or_init(random::number)
+    if let Some(nonce) = NONCE.get() {
+        return *nonce;
+    }
+    // As in shm/witness.rs.
+    let number = random::number();
+    *NONCE.get_or_init(|| number)
 }
 
 /// Attaches a connection to the database at `path`, which is in concurrent mode.

@@ -92,8 +92,8 @@ impl Right {
         self.region.control().right_owner.load(Relaxed)
     }
 
-    /// (M) Appends to the queue; who waits since an earlier time than others comes before them (R8).
-    pub(crate) fn enqueue(&self, slot: SlotIndex, since_ns: u64) {
+    /// (M) Appends to the queue; who waits since an earlier time comes before those who have come after that (R8).
+    pub(crate) fn enqueue(&self, slot: SlotIndex, since_ns: Option<u64>) {
         let c = self.region.control();
         let (head, mut tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
         if tail.wrapping_sub(head) as usize == TXN_SLOTS {
@@ -101,10 +101,11 @@ impl Right {
         }
         let entry = |at: u32| &c.queue[at as usize % TXN_SLOTS];
         let s = self.slots.at(slot);
-        s.queued_ns.store(since_ns, Relaxed);
+        s.queued_ns.store(since_ns.unwrap_or_else(clock::monotonic_ns), Relaxed);
         s.is_silent.store(0, Relaxed);
         entry(tail).store(slot.word(), Relaxed);
         c.queue_tail.store(tail.wrapping_add(1), Relaxed);
+        let Some(since_ns) = since_ns else { return };
         let mut at = tail;
         while at != head {
             let before = entry(at.wrapping_sub(1)).load(Relaxed);

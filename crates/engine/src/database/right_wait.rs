@@ -192,7 +192,7 @@ impl Database {
         let s = self.slots.at(slot);
         s.waiting_for.store(self.slots.who_owns(owner).pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
-        self.right.enqueue(slot, since_ns.unwrap_or_else(clock::monotonic_ns));
+        self.right.enqueue(slot, since_ns);
         crash_point!("right.queued");
         drop(guard);
         Ok(Attempt::Queued)

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use super::fork::fork_generation;
 use super::locks;
 
 /// The first byte of the claims.
@@ -24,6 +25,9 @@ const CLAIMS_LEN: i64 = 1 << 23;
 /// # Errors
 /// The file system has no locks, or the file is open for reading only.
 pub fn claim(wal_index: &File) -> io::Result<bool> {
+    // From the first use of a database on, not from the first session: that may begin in one thread just when another forks, and the child
+    // would wait for ever for who was at it.
+    fork_generation();
     locks::try_lock(wal_index, CLAIMS + i64::from(std::process::id()))
 }
 

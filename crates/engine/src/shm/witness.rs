@@ -158,12 +158,15 @@ pub fn prepare() {
 /// Linux 5.18 or later.
 fn is_looked_after() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-        let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
-        (next(), next()) >= (5, 18)
-    })
+    if let Some(known) = KNOWN.get() {
+        return *known;
+    }
+    // Not within `get_or_init`: a child made by fork() would wait for ever for a thread of its parent that was at it.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let is_new = (next(), next()) >= (5, 18);
+    *KNOWN.get_or_init(|| is_new)
 }
 
 #[cfg(test)]
