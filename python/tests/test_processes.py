@@ -61,12 +61,12 @@ class Processes(Case):
             thread = threading.Thread(target=hold)
             thread.start()
             inside.wait(60)
-            pids = [child()]
+            pid = child()
             time.sleep(0.2)
-            assert os.waitpid(pids[0], os.WNOHANG) == (0, 0), "it waits as any other process"
+            assert os.waitpid(pid, os.WNOHANG) == (0, 0), "it waits as any other process"
             go_on.set()
             thread.join()
-            assert os.waitpid(pids[0], 0)[1] == 0
+            assert os.waitpid(pid, 0)[1] == 0
             assert sorted(map)[0] == "a" and len(map) == 3, dict(map)
 
             db.close()
