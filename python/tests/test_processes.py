@@ -33,7 +33,7 @@ class Processes(Case):
         self.assertEqual(self.open().map("m"), {"n": 400, "run": 400})
 
     def test_a_child_of_fork_that_opens_the_database_anew_has_none_of_its_parents_locks(self):
-        # Of a transaction of another thread, which is alone with the file.
+        # Of a transaction of another thread, which is alone with the file; and beside threads that begin, write and close.
         program = """
             import os, sys, threading, time, plait
             path = sys.argv[1]
@@ -61,14 +61,34 @@ class Processes(Case):
             thread = threading.Thread(target=hold)
             thread.start()
             inside.wait(60)
-            pid = child()
+            pids = [child()]
             time.sleep(0.2)
-            assert os.waitpid(pid, os.WNOHANG) == (0, 0), "it waits as any other process"
+            assert os.waitpid(pids[0], os.WNOHANG) == (0, 0), "it waits as any other process"
             go_on.set()
             thread.join()
-            assert os.waitpid(pid, 0)[1] == 0
+            assert os.waitpid(pids[0], 0)[1] == 0
             assert sorted(map)[0] == "a" and len(map) == 3, dict(map)
 
+            def write():
+                try:
+                    while True:
+                        map["b"] = 1
+                except plait.Error:
+                    pass
+
+            for _ in range(10):
+                writers = [threading.Thread(target=write) for _ in range(3)]
+                for writer in writers:
+                    writer.start()
+                some = [child() for _ in range(3)]
+                db.close()
+                for writer in writers:
+                    writer.join()
+                assert [os.waitpid(pid, 0)[1] for pid in some] == [0, 0, 0]
+                pids += some
+                db = plait.open(path)
+                map = db.map("m")
+                assert all(f"child {pid}" in map for pid in pids), dict(map)
             db.close()
             assert os.listdir(os.path.dirname(path)) == ["app.db"], os.listdir(os.path.dirname(path))
         """

@@ -13,12 +13,12 @@
 //!   nobody from another.
 //! - O2 A database is opened once in a process, and closed before it is opened again: its locks on files are those of one region.
 //! - O3 Whatever ends an opening or a closing, an error or a panic too, ends the entry's change.
-//! - O4 What a child finds after fork() belongs to its parent, whose locks and slots must not be touched: it is forgotten.
+//! - O4 What a child finds after fork() belongs to its parent, whose locks and slots must not be touched, and whose threads may have held the
+//!   mutex: it begins a registry of its own.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use crate::attach;
 use crate::base::BaseOpener;
@@ -26,45 +26,47 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::fork;
 use crate::shm::region::BaseIdentity;
-use crate::sync::wait;
 use crate::txn::Conn;
 
-/// Longest wait for the mutex itself; then it is waited for as for another thread's opening.
-const MUTEX_MAX: Duration = Duration::from_millis(1);
-const MUTEX_NAP: Duration = Duration::from_micros(20);
-
 enum Entry {
-    Changing { fork_generation: u64 },
+    Changing,
     Open { database: Arc<Database>, connections: usize },
     Leaving { database: Arc<Database> },
 }
 
-impl Entry {
-    fn fork_generation(&self) -> u64 {
-        match self {
-            Entry::Changing { fork_generation } => *fork_generation,
-            Entry::Open { database, .. } | Entry::Leaving { database } => {
-                database.fork_generation()
-            }
-        }
+type Registry = HashMap<BaseIdentity, Entry>;
+
+/// The registry of a process, behind that of its parent (O4).
+struct Own {
+    fork_generation: u64,
+    mutex: Mutex<Registry>,
+    of_child: OnceLock<Box<Own>>,
+}
+
+impl Own {
+    fn new(fork_generation: u64) -> Own {
+        Own { fork_generation, mutex: Mutex::default(), of_child: OnceLock::new() }
     }
 }
 
-type Registry = HashMap<BaseIdentity, Entry>;
-
 fn mutex() -> &'static Mutex<Registry> {
-    static REGISTRY: OnceLock<Mutex<Registry>> = OnceLock::new();
-    REGISTRY.get_or_init(Mutex::default)
+    static FIRST: OnceLock<Own> = OnceLock::new();
+    let fork_generation = fork::fork_generation();
+    // What is put in place is made before: a child would wait for ever for a thread of its parent that was in the middle of it.
+    let mut own = FIRST.get().unwrap_or_else(|| {
+        let new = Own::new(fork_generation);
+        FIRST.get_or_init(|| new)
+    });
+    while own.fork_generation != fork_generation {
+        let new = Box::new(Own::new(fork_generation));
+        own = own.of_child.get_or_init(|| new);
+    }
+    &own.mutex
 }
 
 fn lock() -> MutexGuard<'static, Registry> {
     // O1: there is nothing that can panic in between.
     mutex().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// `None` if it is held for long: in a child of fork() for ever, if another thread of the parent had it at that moment.
-fn try_lock() -> Option<MutexGuard<'static, Registry>> {
-    wait::lock_within(mutex(), MUTEX_MAX, MUTEX_NAP)
 }
 
 /// An entry that this thread has made changing (O3).
@@ -87,12 +89,9 @@ impl Drop for Change {
 pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Option<Conn>> {
     let fork_generation = fork::fork_generation();
     let identity = BaseIdentity::of(path)?;
-    let Some(mut registry) = try_lock() else { return Ok(None) };
-    if registry.get(&identity).is_some_and(|e| e.fork_generation() != fork_generation) {
-        std::mem::forget(registry.remove(&identity));
-    }
+    let mut registry = lock();
     match registry.get_mut(&identity) {
-        Some(Entry::Changing { .. } | Entry::Leaving { .. }) => Ok(None),
+        Some(Entry::Changing | Entry::Leaving { .. }) => Ok(None),
         Some(Entry::Open { database, connections }) => {
             *connections += 1;
             let database = database.clone();
@@ -100,7 +99,7 @@ pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Op
             join(&database, path).map(Some)
         }
         None => {
-            registry.insert(identity, Entry::Changing { fork_generation });
+            registry.insert(identity, Entry::Changing);
             drop(registry);
             open(Change(identity), path, opener, fork_generation)
         }
@@ -156,12 +155,9 @@ fn open(
 
 /// The databases that this process, not its parent, has open now.
 pub(crate) fn open_databases() -> Vec<Arc<Database>> {
-    let fork_generation = fork::fork_generation();
-    let Some(registry) = try_lock() else { return Vec::new() };
+    let registry = lock();
     let open = registry.values().filter_map(|entry| match entry {
-        Entry::Open { database, .. } if database.fork_generation() == fork_generation => {
-            Some(database.clone())
-        }
+        Entry::Open { database, .. } => Some(database.clone()),
         _ => None,
     });
     open.collect()
@@ -193,7 +189,7 @@ pub(crate) fn stay(database: &Arc<Database>) -> bool {
 
 fn is_of(entry: &Entry, database: &Arc<Database>) -> bool {
     match entry {
-        Entry::Changing { .. } => false,
+        Entry::Changing => false,
         Entry::Open { database: there, .. } | Entry::Leaving { database: there } => {
             Arc::ptr_eq(there, database)
         }
@@ -211,10 +207,9 @@ pub(crate) fn release(database: &Arc<Database>) {
             return;
         }
         Some(Entry::Open { .. } | Entry::Leaving { .. }) => {}
-        Some(Entry::Changing { .. }) | None => return,
+        Some(Entry::Changing) | None => return,
     }
-    let fork_generation = database.fork_generation();
-    let open = registry.insert(identity, Entry::Changing { fork_generation });
+    let open = registry.insert(identity, Entry::Changing);
     drop(registry);
     drop(open);
     let _change = Change(identity);

@@ -50,12 +50,14 @@ static int plReplayOwn(Btree *p){
   return rc;
 }
 
-/* Escalation failed after the engine had merged and the base read transaction had ended. */
+/* Escalation, or taking a newer snapshot, failed after the base read transaction had ended. Nothing can be committed any more, and
+** nobody waits for it. */
 static int plBreak(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   plBaseEnd(p);
   pl_exclusive_end(pPl->pConn, 0, 0);
+  pl_rollback(pPl->pConn);
   pPl->bExcl = 0;
   pPl->rcBroken = rc;
   for(pX=pPl->pCsr; pX; pX=pX->pNext) plTrip(pX, rc);

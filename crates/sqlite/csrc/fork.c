@@ -6,7 +6,7 @@
 ** and wait for what a thread of the parent had in that moment. Of a concurrent database every inherited connection is refused; so a new one begins a
 ** note of its own (findInodeInfo(), by iPlPid), and the inherited one is left to those that it belongs to. In other modes all is as in SQLite.
 **
-** Mutexes. ** In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
+** Mutexes. In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
 ** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
 ** with one thread know no such thing, and a merge (engine/src/merge/background.rs) must not bring it to them. So whoever forks holds these mutexes
 ** while it does.
@@ -60,7 +60,10 @@ static void plAfterFork(void){
 static void plMarkInode(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
-  if( pInode && pInode->iPlPid==0 ) pInode->iPlPid = osGetpid(0);
+  if( pInode==0 ) return;
+  unixEnterMutex();
+  if( pInode->iPlPid==0 ) pInode->iPlPid = osGetpid(0);
+  unixLeaveMutex();
 }
 
 /* From the first connection on that works with a concurrent database, in a session or alone. */

@@ -194,11 +194,6 @@ impl Database {
         self.identity
     }
 
-    /// How often the process had forked when it opened the database.
-    pub(crate) fn fork_generation(&self) -> u64 {
-        self.fork_generation
-    }
-
     /// Fails in the child of a fork, whose connections are its parent's.
     pub(crate) fn check_fork(&self) -> Result<()> {
         if fork::fork_generation() == self.fork_generation {
