@@ -109,5 +109,10 @@ fn a_recovery_that_cannot_be_repeated_is_caught() {
 #[test]
 fn a_commit_over_two_files_that_a_recovery_takes_back_in_one_is_caught() {
     let suite = "a_commit_over_two_files_is_there_after_a_power_cut_behind_it";
-    must_be_reported("several.taken_back", suite, &["commits were acknowledged or seen"]);
+    // Which of the two it is depends on whether the log of one file has been written further by itself.
+    must_be_reported(
+        "several.taken_back",
+        suite,
+        &["commits were acknowledged or seen", "the files differ"],
+    );
 }

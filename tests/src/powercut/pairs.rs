@@ -213,7 +213,7 @@ impl<'a> Pairs<'a> {
         ensure!(rows[0] == rows[2] && rows[0] == [vec!["ok".into()]], "integrity_check: {rows:?}");
         ensure!(
             rows[1] == rows[3],
-            "{files:?} have {:?} and {:?}, main first {main_first}",
+            "the files differ: {files:?} have {:?} and {:?}, main first {main_first}",
             rows[1],
             rows[3]
         );
