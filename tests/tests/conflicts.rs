@@ -611,3 +611,70 @@ fn a_conflict_names_the_values_of_a_key() {
         one.execute("ROLLBACK").expect("it ends");
     }
 }
+
+const BY_THE_APPLICATIONS_ORDER: &str = "
+    CREATE TABLE account(k TEXT COLLATE reversed PRIMARY KEY, v) WITHOUT ROWID;
+    CREATE TABLE one(id INTEGER PRIMARY KEY, k TEXT COLLATE reversed UNIQUE, v);
+    CREATE TABLE two(id INTEGER PRIMARY KEY, n INTEGER, k TEXT COLLATE reversed, UNIQUE(n, k));
+    CREATE TABLE vacant(k TEXT COLLATE reversed PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE parent(k TEXT COLLATE reversed PRIMARY KEY);
+    CREATE TABLE child(k TEXT COLLATE reversed REFERENCES parent);
+    CREATE TABLE u(n INTEGER);
+    INSERT INTO account VALUES('a', 100), ('m', 1);
+    INSERT INTO one VALUES(1, 'b', 1);
+    INSERT INTO two VALUES(1, 1, 'b');
+    INSERT INTO parent VALUES('a');
+    INSERT INTO t VALUES(0);
+    INSERT INTO u VALUES(0);";
+
+/// What is read, what somebody else changes then, and whether they conflict.
+const IN_THAT_ORDER: [(&str, &str, bool); 16] = [
+    ("SELECT v FROM account WHERE k='a'", "UPDATE account SET v=v+50 WHERE k='a'", true),
+    ("SELECT v FROM account WHERE k='q'", "INSERT INTO account VALUES('q', 1)", true),
+    ("SELECT v FROM account WHERE k<'p' AND k>'c'", "INSERT INTO account VALUES('d', 1)", true),
+    ("SELECT max(k) FROM account", "INSERT INTO account VALUES('0', 1)", true),
+    ("SELECT min(k) FROM account", "INSERT INTO account VALUES('z', 1)", true),
+    ("SELECT k FROM account ORDER BY k DESC LIMIT 1", "DELETE FROM account WHERE k='a'", true),
+    ("SELECT count(*) FROM account", "INSERT INTO account VALUES('z', 1)", true),
+    ("SELECT 1 FROM vacant WHERE k='x'", "INSERT INTO vacant VALUES('x')", true),
+    ("SELECT max(k) FROM vacant", "INSERT INTO vacant VALUES('x')", true),
+    ("SELECT k FROM one WHERE k='b'", "UPDATE one SET k='c' WHERE id=1", true),
+    ("SELECT k FROM one WHERE k='zz'", "INSERT INTO one VALUES(2, 'zz', 1)", true),
+    ("SELECT k FROM two WHERE n=1 AND k='x'", "INSERT INTO two VALUES(2, 1, 'x')", true),
+    ("SELECT k FROM two WHERE n=2", "INSERT INTO two VALUES(2, 2, 'x')", true),
+    ("INSERT INTO child VALUES('a')", "DELETE FROM parent WHERE k='a'", true),
+    ("SELECT v FROM account WHERE k='a'", "UPDATE u SET n=n+1", false),
+    ("SELECT n FROM u", "UPDATE account SET v=v+1", false),
+];
+
+#[test]
+fn what_is_read_in_an_order_of_the_applications_conflicts() {
+    let Some(subject) = real_plait("collations of the application") else { return };
+    for begin in ["BEGIN", "BEGIN CONCURRENT"] {
+        for (read, change, conflicts) in IN_THAT_ORDER {
+            let what = format!("{begin}; {read}; {change}");
+            if begin == "BEGIN" && read.starts_with("INSERT") {
+                // It keeps everybody else from writing.
+                continue;
+            }
+            let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(n INTEGER)");
+            let open = || {
+                let connection = subject.open(&fixture.database()).expect("it opens");
+                connection.create_reversed_collation().expect("a collation");
+                connection.execute("PRAGMA foreign_keys=ON").expect("a setting");
+                connection
+            };
+            let (reader, writer) = (open(), open());
+            writer.execute(BY_THE_APPLICATIONS_ORDER).expect("tables");
+            reader.execute(begin).and_then(|()| reader.execute(read)).expect("a read");
+            writer.execute(change).unwrap_or_else(|error| panic!("{what}: {error}"));
+            match reader.execute("UPDATE t SET n=n+1; COMMIT") {
+                Ok(()) => assert!(!conflicts, "{what}"),
+                Err(error) => assert!(conflicts && error.is_conflict(), "{what}: {error}"),
+            }
+            let _ = reader.execute("ROLLBACK");
+            let orphans = writer.query("PRAGMA foreign_key_check").expect("a check");
+            assert!(orphans.is_empty(), "{what}: {orphans:?}");
+        }
+    }
+}

@@ -26,6 +26,8 @@
 **  R3 Who asks whether a seek landed on a row, without moving on, has used the landing: plRdUse.
 **  R4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
 **  R5 If a read could not be noted, rcBroken lets only ROLLBACK through: plRdTold.
+**  R6 Whoever looks into an index whose order the engine does not know has read all of it: there are no ranges of its keys. Its writers are
+**     exclusive transactions, and name it as changed.
 */
 
 /* The engine was told of a read. */
@@ -215,10 +217,18 @@ static void plRdWhole(PlCursor *pX){
   if( pX->pPl->bTrack ) plRdRange(pX, 0, 0, 0, 0);
 }
 
+/* R6 */
+static int plRdCustom(PlCursor *pX){
+  if( !plIsCustom(pX) ) return 0;
+  plRdFlush(pX);
+  plRdWhole(pX);
+  return 1;
+}
+
 /* First (dir>0) or Last: from the end of the b-tree to the current row. */
 static void plRdEnd(PlCursor *pX, int dir){
   PlReads *r = &pX->rd;
-  if( !plTracks(pX) ) return;
+  if( !plTracks(pX) || plRdCustom(pX) ) return;
   r->eKind = PLR_RANGE;
   r->bLoose = 0;
   r->bLoInf = dir>0;
@@ -244,7 +254,8 @@ static SQLITE_INLINE void plRdTableSeek(PlCursor *pX, i64 iKey, int res){
 static int plRdIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int res, int bRow){
   PlReads *r = &pX->rd;
   int n, rc;
-  if( !pX->pPl->bTrack || plIsCustom(pX) ) return SQLITE_OK;
+  if( !pX->pPl->bTrack ) return SQLITE_OK;
+  if( plRdCustom(pX) ) return SQLITE_OK;
   r->iTail = 0;
   if( pKey->default_rc==0 && bRow ){
     r->eKind = PLR_ROW;
