@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     let inputs = Inputs {
         amalgamation: &upstream::amalgamation(workspace)?.source,
         csrc: &csrc,
-        edits: EDITS,
+        edits: &EDITS,
     };
     splice_to(&inputs, &out)?;
 

@@ -45,10 +45,14 @@ pub enum Work {
     FailingLog(jobs::failing_log::FailingLog),
     /// Forks with an open connection.
     Fork(jobs::process_rules::Fork),
+    /// Forks, and the child meddles with what it has inherited.
+    Inherited(jobs::inherited::Inherited),
     /// Works where a system call is refused.
     InSandbox(jobs::process_rules::InSandbox),
     /// Forks while a merge runs.
     ForksBesideMerges(jobs::process_rules::ForksBesideMerges),
+    /// Forks while threads open and close the database.
+    ForksBesideOpenings(jobs::process_rules::ForksBesideOpenings),
     /// Opens one database with two copies of the library.
     TwoCopies(jobs::process_rules::TwoCopies),
     /// Reads without the rights to write.
@@ -100,8 +104,10 @@ impl Job {
             Work::Differential(work) => work.run(self, reporter),
             Work::FailingLog(work) => work.run(self, reporter),
             Work::Fork(work) => work.run(self),
+            Work::Inherited(work) => work.run(self),
             Work::InSandbox(work) => work.run(self),
             Work::ForksBesideMerges(work) => work.run(self),
+            Work::ForksBesideOpenings(work) => work.run(self),
             Work::TwoCopies(work) => work.run(self),
             Work::Stranger(work) => work.run(self),
         }
@@ -203,7 +209,14 @@ pub fn serve_process() -> anyhow::Result<()> {
     std::io::stdin().lock().read_line(&mut first)?;
     let job: Job = serde_json::from_str(&first).context("standard input holds no job")?;
     let stop = Arc::new(AtomicBool::new(false));
-    if !matches!(job.work, Work::Fork(_) | Work::ForksBesideMerges(_)) {
+    let forks = matches!(
+        job.work,
+        Work::Fork(_)
+            | Work::ForksBesideMerges(_)
+            | Work::ForksBesideOpenings(_)
+            | Work::Inherited(_)
+    );
+    if !forks {
         let stop = stop.clone();
         std::thread::spawn(move || {
             let mut rest = String::new();

@@ -1,11 +1,9 @@
-//! Processes come, go and die on one database; forked connections and second copies of the library are refused.
+//! Processes come, go and die on one database; second copies of the library are refused.
 
 use plait_tests::actor::Actor;
 use plait_tests::job::{Job, Running, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
-use plait_tests::jobs::process_rules::{
-    CHILD_REFUSED, Fork, ForksBesideMerges, InSandbox, TwoCopies,
-};
+use plait_tests::jobs::process_rules::{InSandbox, TwoCopies};
 use plait_tests::place::Place;
 use plait_tests::powercut::recording::{Operation, Recording};
 use plait_tests::subject::{Begin, Fixture, Subject, Synchronous, real_plait};
@@ -99,32 +97,6 @@ fn slots_of_killed_processes_are_used_again() {
     survivor.execute("PRAGMA wal_checkpoint").expect("dead snapshots hold no merge up");
     assert_eq!(survivor.integer("SELECT count(*) FROM pair_b").expect("a count"), 60);
     assert_eq!(survivor.integer("SELECT count(*) FROM pair_a").expect("a count"), 0);
-}
-
-#[test]
-fn a_connection_carried_over_fork_is_refused_in_the_child() {
-    let Some(subject) = real_plait("fork") else { return };
-    for sql in ["INSERT INTO forked VALUES(100)", "SELECT * FROM forked", "BEGIN IMMEDIATE"] {
-        let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
-        let work = Work::Fork(Fork { sql: sql.to_owned() });
-        let job = Job { subject: subject.clone(), database: fixture.database(), work };
-        let result: serde_json::Value = job.start(Place::Processes).result(Duration::from_secs(30));
-        assert_eq!(result["child"], CHILD_REFUSED, "{sql}");
-        assert_eq!(result["rows"], 2, "{sql}");
-        let rows = fixture.open().integer("SELECT count(*) FROM forked").expect("a count");
-        assert_eq!(rows, 2);
-    }
-}
-
-#[test]
-fn a_child_forked_beside_a_merge_can_use_the_library() {
-    let Some(subject) = real_plait("forks beside merges") else { return };
-    let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
-    let work = Work::ForksBesideMerges(ForksBesideMerges { forks: 60 });
-    let job = Job { subject, database: fixture.database(), work };
-    let result: serde_json::Value = job.start(Place::Processes).result(Duration::from_secs(150));
-    assert_eq!(result["forks"], 60, "{result}");
-    assert_eq!(result["written"], result["found"], "{result}");
 }
 
 #[test]

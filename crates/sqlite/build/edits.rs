@@ -10,6 +10,10 @@
 //! Not in this list: the renaming of b-tree functions, which follows `csrc/alternatives.txt` and
 //! `csrc/handwritten.txt` (see [`crate::wrappers`]).
 
+mod locks;
+
+use std::sync::LazyLock;
+
 /// Where the new text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -37,8 +41,11 @@ pub struct Edit {
     pub why: &'static str,
 }
 
-/// All edits, by concern.
-pub const EDITS: &[Edit] = &[
+/// All edits.
+pub static EDITS: LazyLock<Vec<Edit>> = LazyLock::new(|| [OF_LAYERS, locks::OF_LOCKS].concat());
+
+/// Those of what lies above locks, by concern.
+const OF_LAYERS: &[Edit] = &[
     // ---- the dispatch layer
     Edit {
         section: "btreeInt.h",
@@ -46,21 +53,6 @@ pub const EDITS: &[Edit] = &[
         place: After,
         text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */\n  u8 bPlLooked;         /* [plait] the file goes with those beside it: see fits.c */\n  u8 ePlPlace;          /* [plait] PLW_x, where the file lies: see alone.c */",
         why: "hangs the concurrent state onto the handle; zeroed by sqlite3BtreeOpen",
-    },
-    // ---- what a child of fork() has inherited (fork.c)
-    Edit {
-        section: "os_unix.c",
-        anchor: "  unixInodeInfo *pPrev;           /*    .... doubly linked */",
-        place: After,
-        text: "  pid_t iPlPid;                   /* [plait] process that works with it as a concurrent database, or 0 */",
-        why: "locks are a process's own, and this says which it has",
-    },
-    Edit {
-        section: "os_unix.c",
-        anchor: "  while( pInode && memcmp(&fileId, &pInode->fileId, sizeof(fileId)) ){",
-        place: Replace,
-        text: "  while( pInode && (memcmp(&fileId, &pInode->fileId, sizeof(fileId)) || (pInode->iPlPid && pInode->iPlPid!=getpid())) ){ /* [plait] */",
-        why: "a child that opens the database has none of its parent's locks, whose connections it is refused",
     },
     // ---- header bytes 18 and 19
     Edit {
@@ -598,202 +590,5 @@ pub const EDITS: &[Edit] = &[
         text: "    if( aFcntl[3] ) returnSingleInt(v, plPragmaNumber(aFcntl[3])); /* [plait] */\n    else returnSingleText(v, aFcntl[0]); /* [plait] */",
         why: "numbers are integers, as those of other pragmas; i64 plPragmaNumber(const char*) of the result where \
               plPragma has said by aFcntl[3], which SQLite leaves 0, that it is one",
-    },
-    // ---- locks on read marks
-    Edit {
-        section: "wal.c",
-        anchor: "struct Wal {",
-        place: After,
-        text: "  const struct PlMarks *pPlMarks; /* [plait] locks on read marks, or 0: see marks.c */\n  u8 bPlShared;              /* [plait] the read lock is counted there */\n  u8 ePlFence;               /* [plait] PLF_x */\n  struct PlFrames *pPlFrames; /* [plait] frame.c */\n  struct PlFirstPages { u32 aSalt[2], mxFrame, nBackfill, iFirst, iLast, iBrought, aiKept[2]; u8 aKept[2][100]; } plFirstPages; /* [plait] fits.c */\n  u16 iPlProbe;              /* [plait] probe.c */\n  struct PlWriteOut aPlOut[2]; /* [plait] of the WAL, of the database: writeout.c */",
-        why: "zeroed by sqlite3WalOpen",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "struct Wal {",
-        place: Before,
-        text: "#include \"writeout.c\" /* [plait] */",
-        why: "what the next two edits call",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "          rc = sqlite3OsWrite(pWal->pDbFd, zBuf, szPage, iOffset);",
-        place: After,
-        text: "          if( rc==SQLITE_OK && pWal->pPlMarks && CKPT_SYNC_FLAGS(sync_flags)!=0 ) rc = plWriteOut(&pWal->aPlOut[1], pWal->pPlMarks, 1, pWal->pDbFd, iOffset, szPage); /* [plait] */",
-        why: "what a checkpoint writes. int plWriteOut(struct PlWriteOut*, const PlMarks*, int isCheckpoint, sqlite3_file*, i64 iOffset, int n)",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  rc = sqlite3OsWrite(p->pFd, pContent, iAmt, iOffset);",
-        place: After,
-        text: "  if( rc==SQLITE_OK && p->pWal->pPlMarks && WAL_SYNC_FLAGS(p->syncFlags)!=0 ) rc = plWriteOut(&p->pWal->aPlOut[0], p->pWal->pPlMarks, 0, p->pFd, iOffset, iAmt); /* [plait] */",
-        why: "what a merge writes, and an exclusive transaction whose commit syncs",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "static void walShmBarrier(Wal *pWal){",
-        place: Before,
-        text: "#include \"marks.c\" /* [plait] */",
-        why: "what the edits below call",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "    sqlite3OsShmBarrier(pWal->pDbFd);",
-        place: Replace,
-        text: "    if( pWal->pPlMarks ) sqlite3MemoryBarrier(); /* [plait] */\n    else sqlite3OsShmBarrier(pWal->pDbFd); /* [plait] */",
-        why: "the barrier of the VFS takes a mutex of the whole process as well, \"for redundancy\": many readers meet there",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  pWal->hdr.iVersion = WALINDEX_MAX_VERSION;",
-        place: Replace,
-        text: "  pWal->hdr.iVersion = plWalIndexVersion(pWal); /* [plait] */",
-        why: "under the fence stock SQLite is to leave the WAL-index alone",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "SQLITE_PRIVATE int sqlite3WalEndWriteTransaction(Wal *pWal){",
-        place: After,
-        text: "  pWal->ePlFence = PLF_Unknown; /* [plait] */",
-        why: "what a transaction stamped is in force, or was rolled back",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "static int walIndexAppend(Wal *pWal, u32 iFrame, u32 iPage){",
-        place: Before,
-        text: "#include \"probe.c\" /* [plait] */",
-        why: "what the next four edits call",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "    for(iKey=walHash(iPage); sLoc.aHash[iKey]; iKey=walNextHash(iKey)){",
-        place: Replace,
-        text: "    for(iKey=plProbe(pWal, iPage, &sLoc, iFrame); sLoc.aHash[iKey]; iKey=walNextHash(iKey)){ /* [plait] */",
-        why: "page 1 is in every second frame of many small transactions. int plProbe(Wal*, u32 iPage, const WalHashLoc*, u32 iLast)",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "    AtomicStore(&sLoc.aHash[iKey], (ht_slot)idx);",
-        place: After,
-        text: "    plProbed(pWal, iPage, iKey); /* [plait] */",
-        why: "there the next walk begins. void plProbed(Wal*, u32 iPage, int iKey)",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "    iKey = walHash(pgno);",
-        place: Replace,
-        text: "    iKey = plProbe(pWal, pgno, &sLoc, iLast); /* [plait] */",
-        why: "as above; frames below minFrame are no worse than those that the walk would pass first",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "        iRead = iFrame;",
-        place: After,
-        text: "        plProbed(pWal, pgno, iKey); /* [plait] */",
-        why: "as above",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  assert( pLast!=0 || nExtra==0 );",
-        place: Before,
-        text: "  if( pWal->pPlMarks ) pl_wal_written(); /* [plait] */",
-        why: "a test stops or kills a process there",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "static int walWriteOneFrame(",
-        place: Before,
-        text: "#include \"frame.c\" /* [plait] */",
-        why: "what the next edit calls",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  walEncodeFrame(p->pWal, pPage->pgno, nTruncate, pData, aFrame);",
-        place: After,
-        text: "  if( p->pPlFrames && p->iSyncPoint==0 ) return plWriteFrame(p, aFrame, pData, iOffset); /* [plait] */",
-        why: "in a concurrent database frames are gathered",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "} WalWriter;",
-        place: Before,
-        text: "  struct PlFrames *pPlFrames;  /* [plait] where frames are gathered, or 0 */",
-        why: "as above",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  w.szPage = szPage;",
-        place: After,
-        text: "  w.pPlFrames = plFramesOf(pWal, szPage); /* [plait] */",
-        why: "as above",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  /* Recalculate checksums within the wal file if required. */",
-        place: Before,
-        text: "  rc = plFlushFrames(&w); /* [plait] */\n  if( rc ) return rc; /* [plait] */",
-        why: "everything below reads them, syncs them or tells others of them",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "    sqlite3_free((void *)pWal->apWiData);",
-        place: After,
-        text: "    sqlite3_free(pWal->pPlFrames); /* [plait] */",
-        why: "as above",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "      rc = sqlite3WalCheckpoint(pWal, db,",
-        place: Before,
-        text: "      if( plClosesMisfit(pWal) ) rc = SQLITE_CANTOPEN_BKPT; else /* [plait] */",
-        why: "the last to close removes the WAL: not if the file is another one. int plClosesMisfit(Wal*)",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "        /* If the database may grow as a result of this checkpoint, hint",
-        place: Before,
-        text: "        if( rc==SQLITE_OK ) rc = plStillFits(pWal); /* [plait] */",
-        why: "the sync has taken its time, in which somebody may have put another file in place of this one",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "          iOffset = (iDbpage-1)*(i64)szPage;",
-        place: After,
-        text: "          if( iDbpage==1 ) plKeepFence(pWal, zBuf); /* [plait] */",
-        why: "a checkpoint that a reader holds back does not take the fence from the file",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION ){",
-        place: Replace,
-        text: "  if( badHdr==0 && pWal->hdr.iVersion!=WALINDEX_MAX_VERSION && pWal->hdr.iVersion!=PL_WALINDEX_VERSION ){ /* [plait] */",
-        why: "and we are not",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  rc = sqlite3OsShmLock(pWal->pDbFd, lockIdx, 1,",
-        place: Replace,
-        text: "  rc = plShmLock(pWal, lockIdx, 1, /* [plait] */",
-        why: "walLockShared",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  (void)sqlite3OsShmLock(pWal->pDbFd, lockIdx, 1,",
-        place: Replace,
-        text: "  (void)plShmLock(pWal, lockIdx, 1, /* [plait] */",
-        why: "walUnlockShared",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  rc = sqlite3OsShmLock(pWal->pDbFd, lockIdx, n,",
-        place: Replace,
-        text: "  rc = plShmLock(pWal, lockIdx, n, /* [plait] */",
-        why: "walLockExclusive",
-    },
-    Edit {
-        section: "wal.c",
-        anchor: "  (void)sqlite3OsShmLock(pWal->pDbFd, lockIdx, n,",
-        place: Replace,
-        text: "  (void)plShmLock(pWal, lockIdx, n, /* [plait] */",
-        why: "walUnlockExclusive",
     },
 ];

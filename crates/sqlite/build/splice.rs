@@ -302,7 +302,7 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
     #[test]
     fn every_edit_fits_the_pinned_amalgamation() {
         let spliced =
-            splice(&pinned_amalgamation(), &Lists::default(), EDITS).expect("every edit fits");
+            splice(&pinned_amalgamation(), &Lists::default(), &EDITS).expect("every edit fits");
         let ours = spliced.source.matches("[plait]").count();
         let expected: usize = EDITS.iter().map(|e| e.text.matches("[plait]").count()).sum();
         assert_eq!(ours, expected + BEFORE_LAYER.len() + AFTER_LAYER.len());
@@ -332,7 +332,7 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
 
     #[test]
     fn every_inserted_line_is_marked() {
-        for edit in EDITS {
+        for edit in EDITS.iter() {
             for line in edit.text.lines() {
                 assert!(line.contains("[plait]"), "{line}");
             }

@@ -33,7 +33,7 @@
 **  L3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
 **  L4 The locks of SQLite's are what others see of a transaction. If a second copy of SQLite in the process has dropped them, with which
 **     others could take the WAL away, the next transaction fails, and close leaves the WAL as it is (plLocksGone()).
-**  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction.
+**  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction (fork.c).
 */
 #include <sys/sysmacros.h>
 
@@ -213,14 +213,6 @@ SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
     pgFlags += PAGER_SYNCHRONOUS_NORMAL - PAGER_SYNCHRONOUS_OFF;
   }
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);
-}
-
-/* L5. SQLITE_MISUSE in the child of a fork, as a member has it. */
-static int plAloneForked(Btree *p){
-  PlBtree *pPl = p->pPl;
-  if( pPl->iAlonePid==0 || pPl->iAlonePid==osGetpid(0) ) return SQLITE_OK;
-  return plStash(p, SQLITE_MISUSE, sqlite3_mprintf(
-      "this connection was opened before fork(): a child must open its own connection"));
 }
 
 /* A transaction that read alone wants to write, and somebody has committed since. */

@@ -383,19 +383,8 @@ static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
 }
 
 /* The mark cannot appear within a transaction: it is looked for when one begins, not at each of its statements. */
-SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
-  int bBegins, rc;
-  if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plIsToReset(p) ) return plRefuseReset(p);
-  if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
-  if( PL_UNLIKELY(p->pPl!=0) ){
-    rc = plAloneForked(p);
-    if( rc ) return rc;
-  }
-  bBegins = p->inTrans==TRANS_NONE;
-  if( PL_UNLIKELY(p->ePlPlace==PLW_UNKNOWN) && bBegins ){
-    rc = plRefusePlace(p);
-    if( rc ) return rc;
-  }
+static SQLITE_INLINE int plBeginStock(Btree *p, int wrflag, int *pSchemaVersion, int bBegins){
+  int rc;
   if( wrflag && bBegins ) rc = plBeginToWrite(p, wrflag, pSchemaVersion);
   else rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);
@@ -404,15 +393,34 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
   }
   return rc;
 }
+static SQLITE_NOINLINE PL_COLD int plBeginFirst(Btree *p, int wrflag, int *pSchemaVersion){
+  int rc = plRefusePlace(p);
+  if( rc ) return rc;
+  plCountFirst(p, +1);
+  rc = plBeginStock(p, wrflag, pSchemaVersion, 1);
+  plCountFirst(p, -1);
+  return rc;
+}
+
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
+  int bBegins;
+  if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plIsToReset(p) ) return plRefuseReset(p);
+  if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
+  bBegins = p->inTrans==TRANS_NONE;
+  if( (bBegins || p->pPl) && plInherited(p) ) return plRefuseInherited(p);
+  if( PL_UNLIKELY(p->ePlPlace==PLW_UNKNOWN) && bBegins ) return plBeginFirst(p, wrflag, pSchemaVersion);
+  return plBeginStock(p, wrflag, pSchemaVersion, bBegins);
+}
 
 /* The stock handle goes first: the session's hidden connection, not this one, shall be the last on the file, so
-** that it removes the WAL. */
+** that it removes the WAL. What a child has inherited is left as it is (F2). */
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   PlBtree *pPl = p->pPl;
   PlConn *pConn;
   int rc;
+  if( plInherited(p) ) return SQLITE_OK;
   if( pPl==0 ) return sqlite3StockBtreeClose(p);
-  if( pPl->pConn ) plBtreeRollback(p, SQLITE_OK, 0);
+  if( pPl->pConn ) sqlite3BtreeRollback(p, SQLITE_OK, 0);
   plBeforeClose(p);
   pConn = pPl->pConn;
   pPl->pConn = 0;

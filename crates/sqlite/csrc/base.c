@@ -54,6 +54,7 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
     return rc;
   }
   sqlite3_mutex_enter(pBase->db->mutex);
+  plMarkInode(plBaseBtree(pBase));        /* it may be the only one: a last close opens it behind the user's handle */
   sqlite3_wal_autocheckpoint(pBase->db, 0);
   sqlite3_busy_timeout(pBase->db, PL_BASE_BUSY_MS);
   sqlite3_autovacuum_pages(pBase->db, plBaseVacuum, pBase, 0);

@@ -15,7 +15,8 @@
 **  GetAutoVacuum, SetAutoVacuum  -  properties of the base
 **  SetPagerFlags           H  attach.c: the user's level is for COMMIT; the base is never below NORMAL, nor alone (alone.c)
 **  BeginTrans              H  attach.c finds the mark, transaction.c begins
-**  CommitPhaseOne, CommitPhaseTwo, Commit, Rollback, BeginStmt, Savepoint, TxnState   A  transaction.c
+**  Commit, BeginStmt, TxnState   A  transaction.c
+**  CommitPhaseOne, CommitPhaseTwo, Rollback, Savepoint   H  fork.c: not of what a child has inherited; transaction.c
 **  TripAllCursors          A  position.c
 **  CreateTable, UpdateMeta  H  exclusive.c: refused for files that cannot be committed together (several.c); exclusive by nature
 **  DropTable, IncrVacuum, SetVersion   A  exclusive.c: exclusive by nature
@@ -63,6 +64,9 @@ static i64 plDecodeRowid(const u8 *aKey);
 static int plIsAutoincrement(PlCursor *pX);
 static void plMindForks(void);
 static void plMarkInode(Btree *p);
+static void plCountFirst(Btree *p, int n);
+static SQLITE_INLINE int plInherited(Btree *p);
+static int plRefuseInherited(Btree *p);
 static int plIsSequence(PlCursor *pX);
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload);
 static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor *pCur);

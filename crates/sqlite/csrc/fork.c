@@ -1,10 +1,20 @@
 /*
-** fork.c - a child made by fork() finds SQLite's static mutexes free, and takes none of its parent's locks for its own.
+** fork.c - a child made by fork() finds SQLite's static mutexes free, and is kept from what it has inherited.
+**
+** Inherited handles. Of a concurrent database they are refused in the child: the transaction that one may be in is its parent's, and so
+** are the writer's right and the locks. Programs that end or collect garbage in the child roll back and close what they find, without meaning to.
+**  F1 An inherited handle begins, goes on with and commits no transaction: SQLITE_MISUSE.
+**  F2 To roll back and to close one changes nothing: neither files nor shared memory, the WAL-index among it, nor locks. What it is made of stays as it
+**     is until the child ends: already to close one of its descriptors would take the locks of all connections that the child
+**     has opened itself.
+** One that nothing has been done with, of a database that its process had not worked with, is as good as new.
 **
 ** Locks. POSIX locks are a process's own: the child has none. But SQLite's VFS has noted which its process has, once for all connections of a
 ** file (unixInodeInfo), and the child inherits the note. Who opens the database there would count on locks that it does not have,
-** and wait for what a thread of the parent had in that moment. Of a concurrent database every inherited connection is refused; so a new one begins a
+** and wait for what a thread of the parent had in that moment. So a new connection begins a
 ** note of its own (findInodeInfo(), by iPlPid), and the inherited one is left to those that it belongs to. In other modes all is as in SQLite.
+** A handle that another thread of the parent has in its first transaction in that moment may be about to find that the database is a
+** concurrent one, and has locks already: the child takes it for one (nPlFirst).
 **
 ** Mutexes. In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
 ** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
@@ -26,11 +36,13 @@ static const u8 aPlForkId[] = {
 /* The turn to fork, and what who has it holds. */
 static pthread_mutex_t plForkTurn = PTHREAD_MUTEX_INITIALIZER;
 static sqlite3_mutex *aPlForkHeld[ArraySize(aPlForkId)];
+static pid_t iPlForks;
 
 static void plBeforeFork(void){
   int nNap = 0;
   int i;
   pthread_mutex_lock(&plForkTurn);
+  iPlForks = osGetpid(0);
   for(i=0; i<ArraySize(aPlForkId); i++){
     sqlite3_mutex *pMutex = sqlite3GlobalConfig.isMutexInit ? sqlite3MutexAlloc(aPlForkId[i]) : 0;
     aPlForkHeld[i] = 0;
@@ -47,13 +59,35 @@ static void plBeforeFork(void){
   }
 }
 
-/* In the parent, and in the child. */
+/* In the parent. */
 static void plAfterFork(void){
   int i;
   for(i=ArraySize(aPlForkId)-1; i>=0; i--){
     sqlite3_mutex_leave(aPlForkHeld[i]);
   }
   pthread_mutex_unlock(&plForkTurn);
+}
+
+/* In the child, where nobody else is. The list of files is whole if the mutex was had that whoever changes it has. */
+static void plAfterForkInChild(void){
+  sqlite3_mutex *pHeld = 0;
+  unixInodeInfo *pInode;
+  int i;
+  for(i=0; i<ArraySize(aPlForkId); i++){
+    if( aPlForkId[i]==SQLITE_MUTEX_STATIC_VFS1 ) pHeld = aPlForkHeld[i];
+  }
+  for(pInode=pHeld ? inodeList : 0; pInode; pInode=pInode->pNext){
+    if( pInode->nPlFirst && pInode->iPlPid==0 ) pInode->iPlPid = iPlForks;
+  }
+  plAfterFork();
+}
+
+/* The first transaction of a handle begins, or has begun. */
+static void plCountFirst(Btree *p, int n){
+  sqlite3_file *pFd = p->pBt->pPager->fd;
+  unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
+  if( n>0 ) plMindForks();
+  if( pInode ) __atomic_add_fetch(&pInode->nPlFirst, n, __ATOMIC_RELAXED);
 }
 
 /* From here on a child that opens this file opens it anew. */
@@ -66,11 +100,50 @@ static void plMarkInode(Btree *p){
   unixLeaveMutex();
 }
 
-/* From the first connection on that works with a concurrent database, in a session or alone. */
+/* Is this handle one of a process that has forked this one? */
+static SQLITE_INLINE int plInherited(Btree *p){
+  sqlite3_file *pFd = p->pBt->pPager->fd;
+  unixInodeInfo *pInode;
+  if( PL_BT(p) ) return pl_check_fork(p->pPl->pConn)==SQLITE_MISUSE;
+  pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
+  return pInode && pInode->iPlPid && pInode->iPlPid!=osGetpid(0);
+}
+
+/* F1 */
+static SQLITE_NOINLINE PL_COLD int plRefuseInherited(Btree *p){
+  return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this connection was opened before fork(); open a new one in the child process"));
+}
+
+SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
+  if( p->pPl==0 ) return sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
+  if( p->inTrans!=TRANS_NONE && plInherited(p) ){
+    return sqlite3BtreeTxnState(p)==SQLITE_TXN_WRITE ? plRefuseInherited(p) : SQLITE_OK;
+  }
+  return PL_BT(p) ? plBtreeCommitPhaseOne(p, zSuperJrnl) : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
+}
+
+/* F2 */
+SQLITE_PRIVATE int sqlite3BtreeCommitPhaseTwo(Btree *p, int bCleanup){
+  if( p->pPl==0 ) return sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
+  if( p->inTrans!=TRANS_NONE && plInherited(p) ) return SQLITE_OK;
+  return PL_BT(p) ? plBtreeCommitPhaseTwo(p, bCleanup) : sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
+}
+SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int tripCode, int writeOnly){
+  if( p->pPl==0 ) return sqlite3StockBtreeRollback(p, tripCode, writeOnly);
+  if( plInherited(p) ) return SQLITE_OK;
+  return PL_BT(p) ? plBtreeRollback(p, tripCode, writeOnly) : sqlite3StockBtreeRollback(p, tripCode, writeOnly);
+}
+SQLITE_PRIVATE int sqlite3BtreeSavepoint(Btree *p, int op, int iSavepoint){
+  if( p==0 || p->pPl==0 ) return sqlite3StockBtreeSavepoint(p, op, iSavepoint);
+  if( plInherited(p) ) return SQLITE_OK;
+  return PL_BT(p) ? plBtreeSavepoint(p, op, iSavepoint) : sqlite3StockBtreeSavepoint(p, op, iSavepoint);
+}
+
+/* From the first transaction of a connection on. */
 static void plMindForks(void){
   static int bMinded = 0;
   sqlite3_mutex *pMutex = sqlite3MutexAlloc(SQLITE_MUTEX_STATIC_MAIN);
   sqlite3_mutex_enter(pMutex);
-  if( !bMinded ) bMinded = pthread_atfork(plBeforeFork, plAfterFork, plAfterFork)==0;
+  if( !bMinded ) bMinded = pthread_atfork(plBeforeFork, plAfterFork, plAfterForkInChild)==0;
   sqlite3_mutex_leave(pMutex);
 }

@@ -123,7 +123,7 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
   }else if( pC->isSchema & 2 ){
     sqlite3_str_appendall(pOut, "conflict on the whole database");
     plAttachedAs(pOut, p);
-    sqlite3_str_appendall(pOut, ": so much was committed that it is no longer known what");
+    sqlite3_str_appendall(pOut, ": too much was committed to tell whether this concerns it,");
   }else{
     sqlite3_str_appendall(pOut, "conflict on ");
     plRootName(pOut, p, pC->iRoot, &bRowid);

@@ -452,6 +452,7 @@ static int plCheckpointUnjoined(Btree *p, int eMode, int *pnLog, int *pnCkpt){
 }
 SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   if( p==0 ) return SQLITE_OK;
+  if( plInherited(p) ) return plRefuseInherited(p);
   if( !PL_BT(p) && eMode>SQLITE_CHECKPOINT_PASSIVE && p->inTrans==TRANS_NONE && (p->db->openFlags & PL_OPEN_BASE)==0 && plFileFenced(p) ){
     /* Others have committed since this handle has looked last. Read marks of members are no locks that stock code could take. */
     int rc = plLook(p);

@@ -4,6 +4,7 @@ pub mod counter;
 pub mod differential;
 pub mod failing_log;
 pub mod history;
+pub mod inherited;
 pub mod ledger;
 pub mod maps;
 pub mod pairs;

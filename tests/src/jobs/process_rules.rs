@@ -2,10 +2,11 @@
 
 use crate::job::Job;
 use crate::os;
-use crate::sqlite::Library;
+use crate::sqlite::{Library, SqlError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Opens the database, forks, uses the connection in the child, then goes on in the parent.
@@ -91,6 +92,70 @@ impl ForksBesideMerges {
         let found = connection.integer("SELECT count(*) FROM forked")?;
         Ok(json!({ "forks": forks, "written": rows, "found": found }))
     }
+}
+
+/// Forks again and again while threads open the database, write and close it; each child does the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForksBesideOpenings {
+    /// Forks.
+    pub forks: u32,
+    /// Threads.
+    pub threads: u32,
+}
+
+impl ForksBesideOpenings {
+    pub(crate) fn run(&self, job: &Job) -> anyhow::Result<Json> {
+        // Once: to look for it takes a mutex, which a thread might have when the other forks.
+        let library = job.subject.library();
+        let write_and_close = || write_and_close(&library, &job.database);
+        write_and_close()?;
+        let over = AtomicBool::new(false);
+        let (mut of_children, of_threads) = std::thread::scope(|scope| {
+            let write = || -> anyhow::Result<i64> {
+                let mut written = 0;
+                while !over.load(Ordering::Relaxed) {
+                    written += write_and_close()?;
+                }
+                Ok(written)
+            };
+            let threads: Vec<_> = (0..self.threads).map(|_| scope.spawn(write)).collect();
+            let of_children = self.fork(&write_and_close);
+            over.store(true, Ordering::Relaxed);
+            let ended = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+            (of_children, ended.sum::<anyhow::Result<i64>>())
+        });
+        of_children = of_children.map(|written| written + 1);
+        let found = library.open(&job.database)?.integer("SELECT count(*) FROM t")?;
+        Ok(json!({ "written": of_children? + of_threads?, "found": found }))
+    }
+
+    /// How many rows the children have written.
+    fn fork(&self, write_and_close: &dyn Fn() -> anyhow::Result<i64>) -> anyhow::Result<i64> {
+        let mut written = 0;
+        for number in 1..=self.forks {
+            let code = os::in_forked_child(|| {
+                os::end_in(Duration::from_secs(20));
+                let done = write_and_close().and_then(|_| write_and_close());
+                done.map_or_else(|error| said_code(&error), |_| 0)
+            })?;
+            anyhow::ensure!(code == 0, "child {number} ended with {code}");
+            written += 2;
+        }
+        Ok(written)
+    }
+}
+
+/// An exit code that tells what SQLite has said.
+fn said_code(error: &anyhow::Error) -> u8 {
+    error.downcast_ref::<SqlError>().map_or(u8::MAX, |error| error.code as u8)
+}
+
+fn write_and_close(library: &Library, database: &Path) -> anyhow::Result<i64> {
+    let connection = library.open(database)?;
+    connection.busy_timeout(Duration::from_secs(15))?;
+    connection.execute("INSERT INTO t VALUES(1)")?;
+    connection.close()?;
+    Ok(1)
 }
 
 /// Ends this process if it takes too long.

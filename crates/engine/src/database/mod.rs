@@ -195,12 +195,15 @@ impl Database {
     }
 
     /// Fails in the child of a fork, whose connections are its parent's.
-    pub(crate) fn check_fork(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Misuse.
+    pub fn check_fork(&self) -> Result<()> {
         if fork::fork_generation() == self.fork_generation {
             return Ok(());
         }
         Err(Error::Misuse(
-            "this connection was opened before fork(): a child must open its own connection".into(),
+            "this connection was opened before fork(); open a new one in the child process".into(),
         ))
     }
 

@@ -129,12 +129,7 @@ pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_check_fork(conn: *mut PlConn) -> c_int {
-    let check = |c: &mut Conn| match c.database().is_forked() {
-        false => Ok(SQLITE_OK),
-        true => Err(Error::Misuse(
-            "this connection was opened before fork(); open a new one in the child process".into(),
-        )),
-    };
+    let check = |c: &mut Conn| c.database().check_fork().map(|()| SQLITE_OK);
     // SAFETY: engine.h.
     unsafe { with_memory(conn, "pl_check_fork", check) }
 }

@@ -11,6 +11,9 @@
 //! Threads: a `PlConn` is used by one thread at a time (SQLite's connection
 //! mutex), which is what makes the `&mut` below sound.
 //!
+//! Forks: a child ends nothing and gives nothing back of what it has inherited, which is its parent's, and is refused all that may write
+//! or wait: `end` and `with` see to it.
+//!
 //! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`, `end`, and what says so itself.
 //! Calls that touch only memory have no place where a thread could end, and are made once a row: `with_memory`, `look`.
 //!
@@ -94,7 +97,7 @@ unsafe fn with(
 ) -> c_int {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: the caller's contract.
-    unsafe { with_memory(conn, name, f) }
+    unsafe { with_memory(conn, name, |c| c.database().check_fork().and_then(|()| f(c))) }
 }
 
 /// The same for an `f` that makes no system call that waits.
@@ -129,6 +132,9 @@ unsafe fn end(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) 
     let _uncancelled = Uncancelled::begin();
     // SAFETY: the caller's contract.
     let conn = unsafe { &mut *conn };
+    if conn.conn.database().is_forked() {
+        return;
+    }
     if caught(name, || f(&mut conn.conn)).is_none() {
         conn.break_down();
     }

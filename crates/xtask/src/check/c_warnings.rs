@@ -29,7 +29,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let out = workspace.target.join("check");
     fs::create_dir_all(&out)?;
     let amalgamation = upstream::amalgamation(&workspace.root)?;
-    splice_to(&Inputs { amalgamation: &amalgamation.source, csrc: &csrc, edits: EDITS }, &out)?;
+    splice_to(&Inputs { amalgamation: &amalgamation.source, csrc: &csrc, edits: &EDITS }, &out)?;
     let mut compiler = flags::compiler(&out);
     let done = toolchain
         .settle(&mut compiler)
