@@ -116,9 +116,7 @@ static SQLITE_NOINLINE PL_COLD int plRefuseInherited(Btree *p){
 
 SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
   if( p->pPl==0 ) return sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
-  if( p->inTrans!=TRANS_NONE && plInherited(p) ){
-    return sqlite3BtreeTxnState(p)==SQLITE_TXN_WRITE ? plRefuseInherited(p) : SQLITE_OK;
-  }
+  if( sqlite3BtreeTxnState(p)==SQLITE_TXN_WRITE && plInherited(p) ) return plRefuseInherited(p);
   return PL_BT(p) ? plBtreeCommitPhaseOne(p, zSuperJrnl) : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
 }
 
