@@ -40,7 +40,9 @@ impl Tail {
             && shared.ring_bytes() == ring_bytes
             && window.is_power_of_two()
             && window <= ring_bytes;
-        let (from, end) = (shared.written_through(), shared.log_end());
+        let end = shared.log_end();
+        // Where a generation has ended there is nothing up to the next segment: content and gap together may be longer than the window.
+        let from = shared.skip_gap(shared.written_through(), end);
         let len = end.get().checked_sub(from.get())?;
         if !fits || len == 0 || end.get() > u64::MAX / 2 {
             return None;

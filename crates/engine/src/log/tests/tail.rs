@@ -56,6 +56,20 @@ fn it_goes_on_wherever_the_file_ends() {
     }
 }
 
+/// Behind an exclusive transaction the log goes on in another segment.
+#[test]
+fn a_gap_is_no_content_that_would_have_to_fit_into_the_window() {
+    const LONG: u64 = WINDOW;
+    let storage = SimStorage::new();
+    let bench = Bench::new(&storage, Sizes { segment: LONG, ..SIZES });
+    bench.commit_durably(1, 1, 40);
+    bench.commit(2, 3, 40);
+    bench.commit(3, 3, 400);
+    let tail = Tail::copy_from(bench.log.ring(), LONG, RING).expect("commits that are not written");
+    assert_eq!(continued(&storage, 1, Some(tail.clone())), Ok(vec![]));
+    assert_eq!(continued(&storage, 2, Some(tail)), Ok(vec![2, 3]));
+}
+
 #[test]
 fn nothing_is_left_when_all_is_written() {
     let bench = Bench::new(&SimStorage::new(), SIZES);
