@@ -402,3 +402,25 @@ fn page_1_is_found_among_thousands_of_its_versions() {
     }
     assert_eq!(keeper.text("PRAGMA integrity_check"), Ok("ok".to_owned()));
 }
+
+/// Whoever waits his turn to write finds that others have changed the schema meanwhile, and is prepared anew; SQLite does that 25 times.
+#[test]
+fn a_write_is_prepared_anew_as_often_as_others_change_the_schema_before_its_turn() {
+    let Some(subject) = real_plait("changes of the schema") else { return };
+    let fixture = Fixture::new(subject, "CREATE TABLE t(n INTEGER PRIMARY KEY)");
+    let (connection, other) = (fixture.open(), fixture.open());
+    connection.execute("INSERT INTO t VALUES(1)").expect("a row");
+    let mut changes = 0;
+    connection
+        .authorizer(move |_, _| {
+            // In the middle of being prepared.
+            if changes < 100 {
+                changes += 1;
+                other.execute("CREATE TABLE d(a); DROP TABLE d").expect("a change");
+            }
+            0
+        })
+        .expect("an authorizer");
+    connection.execute("INSERT INTO t VALUES(2)").expect("it is prepared anew");
+    assert_eq!(fixture.open().integer("SELECT count(*) FROM t").expect("a count"), 2);
+}

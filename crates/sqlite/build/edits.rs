@@ -273,6 +273,13 @@ const OF_LAYERS: &[Edit] = &[
         text: "  while( (rc = plRunStatement(v))==SQLITE_SCHEMA /* [plait] */",
         why: "a single write may be tried beside others, and is run again in its turn if that fails. int plRunStatement(Vdbe*)",
     },
+    Edit {
+        section: "vdbeapi.c",
+        anchor: "         && cnt++ < SQLITE_MAX_SCHEMA_RETRY ){",
+        place: Replace,
+        text: "         && cnt++ < plSchemaRetries(db) ){ /* [plait] */",
+        why: "who is prepared anew waits its turn again, and may find another change of the schema as often. int plSchemaRetries(sqlite3*)",
+    },
     // ---- new rowids
     Edit {
         section: "vdbe.c",

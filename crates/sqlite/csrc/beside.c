@@ -139,6 +139,17 @@ static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   return 0;
 }
 
+/* How often a statement is prepared anew. In concurrent mode it waits its turn each time, behind whoever has come meanwhile: beside a connection
+** that does nothing but change the schema three tries of four find it changed again, and SQLite's 25 are not enough now and then. */
+#define PL_SCHEMA_RETRIES 250
+static int plSchemaRetries(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    if( db->aDb[i].pBt && PL_BT(db->aDb[i].pBt) ) return PL_SCHEMA_RETRIES;
+  }
+  return SQLITE_MAX_SCHEMA_RETRY;
+}
+
 /* sqlite3Step() of sqlite3_step(). */
 static int sqlite3Step(Vdbe*);
 static int plRunStatement(Vdbe *v){

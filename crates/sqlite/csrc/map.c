@@ -388,7 +388,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     m->bBusy = 0;
     return SQLITE_OK;
   }
-  for(nTry=0; nTry<SQLITE_MAX_SCHEMA_RETRY; nTry++){
+  for(nTry=0; nTry<PL_SCHEMA_RETRIES; nTry++){
     rc = SQLITE_OK;
     if( g->v==0 || g->v->expired ){
       plMapLetGo(m->db);

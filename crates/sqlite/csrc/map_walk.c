@@ -345,7 +345,7 @@ static int plCursorGoOn(plait_cursor *c){
 static int plCursorRun(plait_cursor *c){
   int nTry, rc = SQLITE_OK;
   if( plCursorGoOn(c) ) return SQLITE_OK;
-  for(nTry=0; nTry<SQLITE_MAX_SCHEMA_RETRY; nTry++){
+  for(nTry=0; nTry<PL_SCHEMA_RETRIES; nTry++){
     if( c->g.v==0 || (c->g.v->expired && c->g.v->eVdbeState!=VDBE_RUN_STATE) ){
       rc = plMapBuild(&c->g, PLP_CURSOR);
       if( rc ) return rc;
