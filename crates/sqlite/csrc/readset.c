@@ -27,7 +27,7 @@
 **  R4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
 **  R5 If a read could not be noted, rcBroken lets only ROLLBACK through: plRdTold.
 **  R6 Whoever looks into an index whose order the engine does not know has read all of it: there are no ranges of its keys. Its writers are
-**     exclusive transactions, and name it as changed.
+**     exclusive transactions, and name it as changed (X3).
 */
 
 /* The engine was told of a read. */

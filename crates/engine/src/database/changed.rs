@@ -1,7 +1,8 @@
 //! Which b-trees the last exclusive transactions have changed, so that only those conflict with one that have to (E3 in txn/exclusive.rs).
 //!
 //! What an exclusive transaction changes is in the base and in no memtable: nobody can look for a key there. So it names the b-trees. A ring
-//! in shared memory has the last of them, newest behind the others; each says which came before it.
+//! in shared memory has the last of them, newest behind the others; each says which came before it. It counts on readers to have noted
+//! every b-tree that they have looked into, also one that nobody but exclusive transactions writes (R6 in readset.c).
 //!
 //! Maxima (txn/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named one by one: who has raised others, and done
 //! nothing else there, has nothing to do with them.
