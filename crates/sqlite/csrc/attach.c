@@ -250,6 +250,11 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
   if( rc==SQLITE_OK && !plMarked(p->pBt) ) return plUnmarked(p);
+  if( plInherited(p) ){
+    /* From before the file became a concurrent one. */
+    if( rc==SQLITE_OK ) plBaseEnd(p);
+    return plRefuseInherited(p);
+  }
   if( rc!=SQLITE_OK ){
     if( p->inTrans!=TRANS_NONE ){
       return rc==SQLITE_BUSY_SNAPSHOT && plMarked(p->pBt) ? plNoLongerAlone(p, rc) : rc;
@@ -394,7 +399,7 @@ static SQLITE_INLINE int plBeginStock(Btree *p, int wrflag, int *pSchemaVersion,
   return rc;
 }
 static SQLITE_NOINLINE PL_COLD int plBeginFirst(Btree *p, int wrflag, int *pSchemaVersion){
-  int rc = plRefusePlace(p);
+  int rc = plInherited(p) ? plRefuseInherited(p) : plRefusePlace(p);
   if( rc ) return rc;
   plCountFirst(p, +1);
   rc = plBeginStock(p, wrflag, pSchemaVersion, 1);
@@ -407,7 +412,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
   if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plIsToReset(p) ) return plRefuseReset(p);
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
   bBegins = p->inTrans==TRANS_NONE;
-  if( (bBegins || p->pPl) && plInherited(p) ) return plRefuseInherited(p);
+  if( PL_UNLIKELY(p->pPl!=0) && plInherited(p) ) return plRefuseInherited(p);
   if( PL_UNLIKELY(p->ePlPlace==PLW_UNKNOWN) && bBegins ) return plBeginFirst(p, wrflag, pSchemaVersion);
   return plBeginStock(p, wrflag, pSchemaVersion, bBegins);
 }

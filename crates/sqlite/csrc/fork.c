@@ -114,27 +114,34 @@ static SQLITE_NOINLINE PL_COLD int plRefuseInherited(Btree *p){
   return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this connection was opened before fork(); open a new one in the child process"));
 }
 
-SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
-  if( p->pPl==0 ) return sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
+/* Of handles that have met a concurrent file; for the others each of the wrappers is a test, as those that are generated. */
+static SQLITE_NOINLINE int plCommitPhaseOneHere(Btree *p, const char *zSuperJrnl){
   if( sqlite3BtreeTxnState(p)==SQLITE_TXN_WRITE && plInherited(p) ) return plRefuseInherited(p);
   return PL_BT(p) ? plBtreeCommitPhaseOne(p, zSuperJrnl) : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
 }
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
+  return PL_UNLIKELY(p->pPl!=0) ? plCommitPhaseOneHere(p, zSuperJrnl) : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
+}
 
 /* F2 */
-SQLITE_PRIVATE int sqlite3BtreeCommitPhaseTwo(Btree *p, int bCleanup){
-  if( p->pPl==0 ) return sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
+static SQLITE_NOINLINE int plCommitPhaseTwoHere(Btree *p, int bCleanup){
   if( p->inTrans!=TRANS_NONE && plInherited(p) ) return SQLITE_OK;
   return PL_BT(p) ? plBtreeCommitPhaseTwo(p, bCleanup) : sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
+}
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCommitPhaseTwo(Btree *p, int bCleanup){
+  return PL_UNLIKELY(p->pPl!=0) ? plCommitPhaseTwoHere(p, bCleanup) : sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
 }
 SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int tripCode, int writeOnly){
   if( p->pPl==0 ) return sqlite3StockBtreeRollback(p, tripCode, writeOnly);
   if( plInherited(p) ) return SQLITE_OK;
   return PL_BT(p) ? plBtreeRollback(p, tripCode, writeOnly) : sqlite3StockBtreeRollback(p, tripCode, writeOnly);
 }
-SQLITE_PRIVATE int sqlite3BtreeSavepoint(Btree *p, int op, int iSavepoint){
-  if( p==0 || p->pPl==0 ) return sqlite3StockBtreeSavepoint(p, op, iSavepoint);
+static SQLITE_NOINLINE int plSavepointHere(Btree *p, int op, int iSavepoint){
   if( plInherited(p) ) return SQLITE_OK;
   return PL_BT(p) ? plBtreeSavepoint(p, op, iSavepoint) : sqlite3StockBtreeSavepoint(p, op, iSavepoint);
+}
+SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeSavepoint(Btree *p, int op, int iSavepoint){
+  return PL_UNLIKELY(p!=0 && p->pPl!=0) ? plSavepointHere(p, op, iSavepoint) : sqlite3StockBtreeSavepoint(p, op, iSavepoint);
 }
 
 /* From the first transaction of a connection on. */
