@@ -34,6 +34,15 @@ pub fn own_mounts() -> anyhow::Result<()> {
     mount("none", Path::new("/"), "none", libc::MS_REC | libc::MS_PRIVATE, "")
 }
 
+/// The next child is the first process of a new pid namespace: its id is 1. No other child can be made after that one, and no thread.
+pub fn next_child_is_the_first() -> anyhow::Result<()> {
+    // SAFETY: it decides about children, and changes nothing of this process.
+    let code = unsafe { libc::unshare(libc::CLONE_NEWPID) };
+    let error = std::io::Error::last_os_error();
+    anyhow::ensure!(code == 0, "cannot have a pid namespace: {error}");
+    Ok(())
+}
+
 /// Mounts a file system of a kind somewhere; flags and options as for mount(2).
 pub fn mount(what: &str, at: &Path, kind: &str, flags: u64, options: &str) -> anyhow::Result<()> {
     let [source, place, kind, options] = [what, &at.to_string_lossy(), kind, options]

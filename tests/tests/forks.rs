@@ -5,6 +5,7 @@ use plait_tests::jobs::inherited::{Deed, Inherited, State};
 use plait_tests::jobs::process_rules::{
     CHILD_REFUSED, Fork, ForksBesideMerges, ForksBesideOpenings,
 };
+use plait_tests::os::can_have_own_pid_namespace;
 use plait_tests::place::Place;
 use plait_tests::subject::{Fixture, real_plait};
 use std::time::Duration;
@@ -71,10 +72,9 @@ fn meddles(alone: bool) {
         for deed in Deed::ALL {
             let what = format!("{state:?}, {deed:?}, alone {alone}");
             let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
-            let work = Work::Inherited(Inherited { state, deed, alone });
+            let work = Work::Inherited(Inherited { state, deed, alone, same_id: false });
             let job = Job { subject: subject.clone(), database: fixture.database(), work };
-            let join = [("PLAIT_JOIN", if alone { "when needed" } else { "always" })];
-            let running = job.start_with_environment(Place::Processes, &join);
+            let running = job.start(Place::Processes);
             let result: serde_json::Value = running.result(Duration::from_secs(60));
 
             assert_eq!(result["child"], 0, "{what}: {result}");
@@ -95,6 +95,26 @@ fn meddles(alone: bool) {
             assert_eq!(result["rows"], before + own + of_children, "{what}: {result}");
             let rows = fixture.open().integer("SELECT count(*) FROM forked").expect("a count");
             assert_eq!(result["rows"], rows, "{what}");
+        }
+    }
+}
+
+/// Ids are used again, and are equal in namespaces.
+#[test]
+fn a_child_that_has_its_parents_id_is_its_child_all_the_same() {
+    let Some(subject) = real_plait("children in namespaces") else { return };
+    if !can_have_own_pid_namespace() {
+        return;
+    }
+    for (alone, state) in [(false, State::Writes), (true, State::Writes), (true, State::Spills)] {
+        for deed in [Deed::Close, Deed::Commit, Deed::Read] {
+            let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
+            let work = Work::Inherited(Inherited { state, deed, alone, same_id: true });
+            let job = Job { subject: subject.clone(), database: fixture.database(), work };
+            let running = job.start_in_own_pid_namespace();
+            let result: serde_json::Value = running.result(Duration::from_secs(60));
+            assert_eq!(result["child"], 0, "{state:?}, {deed:?}, alone {alone}: {result}");
+            assert_eq!(result["check"], "ok", "{result}");
         }
     }
 }

@@ -73,7 +73,7 @@ static int plSharesIndex(Pager *pPager){
   unixEnterMutex();
   zMine = ((unixFile*)pPager->fd)->pShm->pShmNode->zFilename;
   for(pInode=inodeList; pInode; pInode=pInode->pNext){
-    if( pInode->iPlPid && pInode->iPlPid!=osGetpid(0) ) continue;      /* fork.c */
+    if( pInode->iPlOwner && pInode->iPlOwner!=iPlProcess ) continue;      /* fork.c */
     n += pInode->pShmNode && strcmp(pInode->pShmNode->zFilename, zMine)==0;
   }
   unixLeaveMutex();
@@ -138,10 +138,10 @@ static void plWorkAlone(Btree *p){
   sqlite3 *db = p->db;
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
-  if( pPl->iAlonePid ) return;
+  if( pPl->bAlone ) return;
   plMindForks();
   plMarkInode(p);
-  pPl->iAlonePid = osGetpid(0);
+  pPl->bAlone = 1;
   pPl->bAsksLocks = !plLocksGone(pPager);
   if( pPager->noSync ){
     sqlite3BtreeSetPagerFlags(p, db->aDb[plDbIndex(p)].safety_level | (db->flags & PAGER_FLAGS_MASK));
@@ -209,7 +209,7 @@ static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
 /* L3. Member or not, OFF costs no more than the newest commits. */
 SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   if( PL_BT(p) ) return plBtreeSetPagerFlags(p, pgFlags);
-  if( p->pPl && p->pPl->iAlonePid && (pgFlags & PAGER_SYNCHRONOUS_MASK)==PAGER_SYNCHRONOUS_OFF ){
+  if( p->pPl && p->pPl->bAlone && (pgFlags & PAGER_SYNCHRONOUS_MASK)==PAGER_SYNCHRONOUS_OFF ){
     pgFlags += PAGER_SYNCHRONOUS_NORMAL - PAGER_SYNCHRONOUS_OFF;
   }
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);

@@ -96,6 +96,7 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
     return rc;
   }
   pl_free(zErr);
+  plMarkInode(p);
   rc = plToWal(p);
   h.marked = 1;
   if( rc==SQLITE_OK ) rc = plStampAlone(p, 0, &h);
@@ -149,7 +150,7 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   ** writes, the file is one at rest, and the next transaction joins anew. */
   plVersionLeaves(p, pConn, 0);
   pPl->pConn = 0;
-  pPl->iAlonePid = 0;
+  pPl->bAlone = 0;
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
   pl_disabled(pConn);

@@ -84,7 +84,7 @@ struct PlBtree {
   u8 bJoin;               /* not to stay alone (alone.c) */
   u8 bLocal;              /* looked at once: nothing about the file keeps it from being alone */
   int nBegun;             /* statements running when one began in this snapshot last, itself included, and 1; 0: none has */
-  int iAlonePid;          /* process in which it has worked alone, or 0 */
+  u8 bAlone;              /* it has worked alone (alone.c) */
   u16 nAlone;             /* transactions alone, or visiting: PL_ALONE_WRITE for each that writes */
   u8 nVisit;              /* transactions visiting (alone.c) */
   u8 bAsksLocks;          /* the system tells whether locks of this process are gone (fits.c) */

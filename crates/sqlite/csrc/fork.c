@@ -12,9 +12,10 @@
 ** Locks. POSIX locks are a process's own: the child has none. But SQLite's VFS has noted which its process has, once for all connections of a
 ** file (unixInodeInfo), and the child inherits the note. Who opens the database there would count on locks that it does not have,
 ** and wait for what a thread of the parent had in that moment. So a new connection begins a
-** note of its own (findInodeInfo(), by iPlPid), and the inherited one is left to those that it belongs to. In other modes all is as in SQLite.
+** note of its own (findInodeInfo(), by iPlOwner), and the inherited one is left to those that it belongs to. In other modes all is as in SQLite.
 ** A handle that another thread of the parent has in its first transaction in that moment may be about to find that the database is a
-** concurrent one, and has locks already: the child takes it for one (nPlFirst).
+** concurrent one, and has locks already: the child takes it for one (nPlFirst). Processes are told apart by the number of forks
+** between them (iPlProcess); one made by the bare system call, without pthread_atfork(), is not.
 **
 ** Mutexes. In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
 ** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
@@ -36,13 +37,11 @@ static const u8 aPlForkId[] = {
 /* The turn to fork, and what who has it holds. */
 static pthread_mutex_t plForkTurn = PTHREAD_MUTEX_INITIALIZER;
 static sqlite3_mutex *aPlForkHeld[ArraySize(aPlForkId)];
-static pid_t iPlForks;
 
 static void plBeforeFork(void){
   int nNap = 0;
   int i;
   pthread_mutex_lock(&plForkTurn);
-  iPlForks = osGetpid(0);
   for(i=0; i<ArraySize(aPlForkId); i++){
     sqlite3_mutex *pMutex = sqlite3GlobalConfig.isMutexInit ? sqlite3MutexAlloc(aPlForkId[i]) : 0;
     aPlForkHeld[i] = 0;
@@ -77,8 +76,9 @@ static void plAfterForkInChild(void){
     if( aPlForkId[i]==SQLITE_MUTEX_STATIC_VFS1 ) pHeld = aPlForkHeld[i];
   }
   for(pInode=pHeld ? inodeList : 0; pInode; pInode=pInode->pNext){
-    if( pInode->nPlFirst && pInode->iPlPid==0 ) pInode->iPlPid = iPlForks;
+    if( pInode->nPlFirst && pInode->iPlOwner==0 ) pInode->iPlOwner = iPlProcess;
   }
+  iPlProcess++;
   plAfterFork();
 }
 
@@ -96,7 +96,7 @@ static void plMarkInode(Btree *p){
   unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
   if( pInode==0 ) return;
   unixEnterMutex();
-  if( pInode->iPlPid==0 ) pInode->iPlPid = osGetpid(0);
+  if( pInode->iPlOwner==0 ) pInode->iPlOwner = iPlProcess;
   unixLeaveMutex();
 }
 
@@ -106,7 +106,7 @@ static SQLITE_INLINE int plInherited(Btree *p){
   unixInodeInfo *pInode;
   if( PL_BT(p) ) return pl_check_fork(p->pPl->pConn)==SQLITE_MISUSE;
   pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
-  return pInode && pInode->iPlPid && pInode->iPlPid!=osGetpid(0);
+  return pInode && pInode->iPlOwner && pInode->iPlOwner!=iPlProcess;
 }
 
 /* F1 */

@@ -45,7 +45,7 @@ static Btree *plOtherChanged(Btree *p){
 /* A concurrent file, though the handle may work on it alone (alone.c): then the other file was attached later than that began, perhaps by
 ** reading. */
 static int plChangesConcurrent(Btree *p){
-  return PL_BT(p) || (p->pPl!=0 && p->pPl->iAlonePid!=0 && p->inTrans!=TRANS_NONE && plMarked(p->pBt));
+  return PL_BT(p) || (p->pPl!=0 && p->pPl->bAlone && p->inTrans!=TRANS_NONE && plMarked(p->pBt));
 }
 
 /* Why a file cannot be changed together with others of which one is concurrent, or 0. */

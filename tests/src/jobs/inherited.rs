@@ -31,12 +31,12 @@ impl State {
     fn begin(self) -> &'static str {
         match self {
             Self::Reads => "BEGIN; SELECT count(*) FROM forked",
-            Self::WritesBeside => "BEGIN CONCURRENT; INSERT INTO forked VALUES('of the parent')",
+            Self::WritesBeside => "BEGIN CONCURRENT; SAVEPOINT s; INSERT INTO forked VALUES('of the parent')",
             Self::Writes | Self::WritesElsewhere => {
-                "BEGIN IMMEDIATE; INSERT INTO forked VALUES('of the parent')"
+                "BEGIN IMMEDIATE; SAVEPOINT s; INSERT INTO forked VALUES('of the parent')"
             }
             Self::Spills => {
-                "PRAGMA cache_size=10; BEGIN IMMEDIATE; CREATE TABLE more(a); INSERT INTO forked VALUES('of the parent');
+                "PRAGMA cache_size=10; BEGIN IMMEDIATE; CREATE TABLE more(a); SAVEPOINT s; INSERT INTO forked VALUES('of the parent');
                  WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM n WHERE i<3000)
                  INSERT INTO more SELECT randomblob(3000) FROM n"
             }
@@ -61,6 +61,8 @@ pub enum Deed {
     Close,
     /// Rolls back.
     Rollback,
+    /// Rolls back to a savepoint.
+    RollbackTo,
     /// Commits.
     Commit,
     /// Reads, which begins a transaction if none is open.
@@ -69,7 +71,8 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Close, Self::Rollback, Self::Commit, Self::Read];
+    pub const ALL: [Self; 5] =
+        [Self::Close, Self::Rollback, Self::RollbackTo, Self::Commit, Self::Read];
 }
 
 /// Opens the database, forks in a state, lets the child meddle, and goes on.
@@ -81,6 +84,8 @@ pub struct Inherited {
     pub deed: Deed,
     /// Nobody else is there, and the parent in no session.
     pub alone: bool,
+    /// The child has the id that its parent has, which is the first of a pid namespace.
+    pub same_id: bool,
 }
 
 /// How the child ends if all is as it should be.
@@ -100,6 +105,9 @@ const AWAY: &str = "INSERT INTO forked VALUES('of a child')";
 
 impl Inherited {
     pub(crate) fn run(&self, job: &Job) -> anyhow::Result<Json> {
+        if self.alone {
+            os::allow_alone();
+        }
         let first = job.subject.open(&job.database)?;
         first
             .execute("CREATE TABLE IF NOT EXISTS forked(a); INSERT INTO forked VALUES('first')")?;
@@ -115,6 +123,10 @@ impl Inherited {
         // The child takes them out of its own copy.
         let (first, unused) = (RefCell::new(Some(first)), RefCell::new(Some(unused)));
         let meddled = if self.state == State::WritesElsewhere { &unused } else { &first };
+        if self.same_id {
+            anyhow::ensure!(std::process::id() == 1, "the parent is not the first");
+            os::next_child_is_the_first()?;
+        }
         let child = os::in_forked_child(|| {
             os::end_in(Duration::from_secs(20));
             self.in_child(job, meddled).unwrap_or(KEPT_OUT) as u8
@@ -141,7 +153,13 @@ impl Inherited {
 
     /// What the child finds, as its exit code.
     fn in_child(&self, job: &Job, inherited: &RefCell<Option<Connection>>) -> anyhow::Result<i32> {
+        anyhow::ensure!(!self.same_id || std::process::id() == 1, "the child is not the first");
         let refused = self.meddle(inherited);
+        let done = if refused { WELL } else { NOT_REFUSED };
+        if self.same_id {
+            // Its own would be taken for another copy of the library in its parent: claims are named after ids.
+            return Ok(done);
+        }
         let own = job.subject.library().open(&job.database)?;
         own.busy_timeout(CLOSE_BY)?;
         let wrote = own.execute(AWAY);
@@ -167,7 +185,7 @@ impl Inherited {
                 return Ok(LOST_ITS_LOCKS);
             }
         }
-        Ok(if refused { WELL } else { NOT_REFUSED })
+        Ok(done)
     }
 
     /// Whether it was refused, or nothing is to be said of it.
@@ -175,8 +193,9 @@ impl Inherited {
         let slot = inherited.borrow();
         let connection = slot.as_ref().expect("it is inherited");
         match self.deed {
-            Deed::Rollback => {
-                let _ = connection.execute("ROLLBACK");
+            Deed::Rollback | Deed::RollbackTo => {
+                let to = if self.deed == Deed::Rollback { "" } else { " TO s" };
+                let _ = connection.execute(&format!("ROLLBACK{to}"));
                 true
             }
             Deed::Commit if self.state.writes() && self.state != State::WritesElsewhere => {

@@ -8,23 +8,30 @@ pub(super) const OF_LOCKS: &[Edit] = &[
     // ---- what a child of fork() has inherited (fork.c)
     Edit {
         section: "os_unix.c",
+        anchor: "struct unixInodeInfo {",
+        place: Before,
+        text: "static u64 iPlProcess = 1; /* [plait] number of this process: one more than that of who has forked it */",
+        why: "ids of processes are used again, and are equal in other namespaces",
+    },
+    Edit {
+        section: "os_unix.c",
         anchor: "  unixInodeInfo *pPrev;           /*    .... doubly linked */",
         place: After,
-        text: "  pid_t iPlPid;                   /* [plait] process that works with it as a concurrent database, or 0 */\n  int nPlFirst;                   /* [plait] handles in their first transaction, which may find that it is one */",
+        text: "  u64 iPlOwner;                   /* [plait] iPlProcess of who works with it as a concurrent database, or 0 */\n  int nPlFirst;                   /* [plait] handles in their first transaction, which may find that it is one */",
         why: "locks are a process's own, and this says which it has",
     },
     Edit {
         section: "os_unix.c",
         anchor: "  while( pInode && memcmp(&fileId, &pInode->fileId, sizeof(fileId)) ){",
         place: Replace,
-        text: "  while( pInode && (memcmp(&fileId, &pInode->fileId, sizeof(fileId)) || (pInode->iPlPid && pInode->iPlPid!=getpid())) ){ /* [plait] */",
+        text: "  while( pInode && (memcmp(&fileId, &pInode->fileId, sizeof(fileId)) || (pInode->iPlOwner && pInode->iPlOwner!=iPlProcess)) ){ /* [plait] */",
         why: "a child that opens the database has none of its parent's locks, whose connections it is refused",
     },
     Edit {
         section: "os_unix.c",
         anchor: "    while( pInode && (pInode->fileId.dev!=sStat.st_dev",
         place: Replace,
-        text: "    while( pInode && ((pInode->iPlPid && pInode->iPlPid!=getpid()) || pInode->fileId.dev!=sStat.st_dev /* [plait] */",
+        text: "    while( pInode && ((pInode->iPlOwner && pInode->iPlOwner!=iPlProcess) || pInode->fileId.dev!=sStat.st_dev /* [plait] */",
         why: "the same in findReusableFd(), which would wait for a mutex that a thread of the parent had",
     },
     // ---- locks on read marks
