@@ -219,7 +219,7 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbeInt.h",
         anchor: "  u8 eVdbeState;          /* On of the VDBE_*_STATE values */",
         place: After,
-        text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */",
+        text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */\n  u8 bPlBlob;             /* [plait] a handle to a blob: see whole.c */\n  u32 nPlUpdate;          /* [plait] sqlite3.nPlUpdate when its savepoint was opened: see whole.c */",
         why: "zeroed by sqlite3VdbeCreate",
     },
     Edit {
@@ -264,6 +264,56 @@ const OF_LAYERS: &[Edit] = &[
         place: Replace,
         text: "          p->rc = plBusyCode(db); rc = SQLITE_BUSY; /* [plait] */",
         why: "so does RELEASE of an outermost savepoint",
+    },
+    // ---- a statement happens whole or not at all (whole.c)
+    Edit {
+        section: "vdbe.c",
+        anchor: "    if( p->usesStmtJournal",
+        place: Replace,
+        text: "    if( (p->usesStmtJournal || (pOp->p2 && plKeepsWhole(p))) /* [plait] */",
+        why: "the engine may refuse a statement after its first change, where SQLite knows of nothing that could. int plKeepsWhole(Vdbe*)",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1);",
+        place: Replace,
+        text: "      rc = plVtabSavepoint(p, SAVEPOINT_BEGIN, p->iStatement-1); /* [plait] */",
+        why: "such a savepoint is not for virtual tables. int plVtabSavepoint(Vdbe*, int op, int iSavepoint), which falls back to the replaced call",
+    },
+    Edit {
+        section: "vdbeaux.c",
+        anchor: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_ROLLBACK, iSavepoint);",
+        place: Replace,
+        text: "      rc = plVtabSavepoint(p, SAVEPOINT_ROLLBACK, iSavepoint); /* [plait] */",
+        why: "as above",
+    },
+    Edit {
+        section: "vdbeaux.c",
+        anchor: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_RELEASE, iSavepoint);",
+        place: Replace,
+        text: "      rc = plVtabSavepoint(p, SAVEPOINT_RELEASE, iSavepoint); /* [plait] */",
+        why: "as above",
+    },
+    Edit {
+        section: "vtab.c",
+        anchor: "        int iSvpt = db->nStatement + db->nSavepoint;",
+        place: Replace,
+        text: "        int iSvpt = plVtabLevel(db); /* [plait] */",
+        why: "one that joins the transaction hears of the savepoint that the others have heard of. int plVtabLevel(sqlite3*)",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "    rc = pModule->xUpdate(pVtab, nArg, apArg, &rowid);",
+        place: Before,
+        text: "    db->nPlUpdate++; /* [plait] */",
+        why: "what a virtual table remembers of this only xRollbackTo takes back",
+    },
+    Edit {
+        section: "vdbeblob.c",
+        anchor: "      assert( sqlite3VdbeCurrentAddr(v)==2 || db->mallocFailed );",
+        place: Before,
+        text: "      v->bPlBlob = 1; /* [plait] */",
+        why: "a program that stays open and changes one row at a time",
     },
     // ---- single writes
     Edit {
@@ -359,7 +409,7 @@ const OF_LAYERS: &[Edit] = &[
         section: "sqliteInt.h",
         anchor: "  struct Vdbe *pVdbe;           /* List of active virtual machines */",
         place: After,
-        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */",
+        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */\n  u32 nPlUpdate;                /* [plait] writes to virtual tables so far: see whole.c */",
         why: "zeroed when a connection is opened. PL_LET_GO(sqlite3*) ends that for all of them, and costs a look where there are none",
     },
     Edit {

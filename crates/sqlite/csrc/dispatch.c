@@ -77,6 +77,7 @@ static int plBaseSynced(Btree *p, int rc);
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
 static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
+static void plExpireWriters(sqlite3 *db, int bAll);
 
 #include "message.c"
 #include "roots.c"
@@ -100,6 +101,7 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 #include "several.c"
 #include "apply.c"
 #include "exclusive.c"
+#include "whole.c"
 #include "beside.c"
 #include "fork.c"
 #include "base.c"

@@ -211,7 +211,9 @@ static int plTripAll(PlBtree *pPl, int errCode, int writeOnly){
   return rc;
 }
 
+/* ROLLBACK TO in the middle of a statement. */
 static int plBtreeTripAllCursors(Btree *p, int errCode, int writeOnly){
+  if( errCode==SQLITE_ABORT_ROLLBACK ) plExpireWriters(p->db, 0);
   return plTripAll(p->pPl, errCode, writeOnly);
 }
 

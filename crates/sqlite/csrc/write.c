@@ -35,11 +35,13 @@ static SQLITE_INLINE int plNeedsPages(Btree *p, u64 nByte){
   return PL_UNLIKELY(p->db->xAutovacPages!=0 || p->pBt->pPager->mxPgno!=SQLITE_MAX_PAGE_COUNT) && plAsksForPages(p, nByte);
 }
 
-/* May this handle write now, and on which path? After SQLITE_OK look at bExcl. */
+/* May this handle write now, and on which path? After SQLITE_OK look at bExcl. Without a write transaction the statement's own was rolled
+** back in its middle (W5 in whole.c). */
 static int plWritable(Btree *p, int bExclusive){
   PlBtree *pPl = p->pPl;
   int rc;
   if( pPl->rcBroken ) return pPl->rcBroken;
+  if( pPl->eWrite==0 && !pPl->bExcl ) return SQLITE_ABORT_ROLLBACK;
   rc = pl_doomed(pPl->pConn);
   if( rc ) return plFail(p, rc);
   if( bExclusive && !pPl->bExcl ) return plEscalate(p);

@@ -95,6 +95,7 @@ impl Conn {
 
     /// As [`Conn::commit_prepare`], also for a transaction that has written nothing yet.
     pub(crate) fn commit_prepare_always(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.state.permits_commit()?;
         self.refuse_doomed()?;
         if self.state.has_right() {
             return Ok(());
@@ -109,6 +110,7 @@ impl Conn {
     /// Busy and Interrupted may be repeated, and so must `RenewSnapshot`; Conflict dooms the transaction; Full wrote
     /// nothing; I/O errors after the commit point poison the database.
     pub fn commit(&mut self, sync: Sync, keep_reading: bool, wait: &mut Wait<'_>) -> Result<()> {
+        self.state.permits_commit()?;
         self.refuse_doomed()?;
         self.db.check_fork()?;
         if self.writes.is_empty() {

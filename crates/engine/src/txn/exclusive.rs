@@ -257,6 +257,14 @@ impl Conn {
         ready
     }
 
+    /// For the steps on SQLite's own path, which follow each other: it has begun.
+    ///
+    /// # Errors
+    /// Misuse (state.rs).
+    pub fn expect_exclusive(&self) -> Result<()> {
+        self.state.permits_exclusive_calls()
+    }
+
     /// The transaction's own writes in order, savepoint by savepoint; they leave the write set.
     pub fn exclusive_replay<E>(
         &mut self,

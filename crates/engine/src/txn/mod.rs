@@ -378,8 +378,8 @@ impl Conn {
 
     /// Refuses writes outside a write transaction, past the budget (T7), and those of a lone bulk load (bulk.rs).
     fn admit(&mut self, key: &[u8], rec_len: usize) -> Result<()> {
+        self.state.permits_writes()?;
         self.refuse_doomed()?;
-        debug_assert!(self.state.mode().is_some(), "a write outside a write transaction");
         let ops = self.writes.frame_bytes() + write_set::OP_HEADER_BYTES + key.len() + rec_len;
         // Many small entries cost more in a memtable than in the log.
         let bytes = ops + self.writes.len() * NODE_OVERHEAD_BYTES;

@@ -8,12 +8,23 @@
 //! | exclusive | held, with the right to merge | `exclusive_begin` | `exclusive_end` |
 //! | doomed | as when it was refused | a conflict of one that has begun to write | `rollback` |
 //!
+//! What may be called in which state, in release builds too: anything else is an error, and changes nothing.
+//!
+//! | call | reading | optimistic, queued | exclusive | doomed |
+//! |---|---|---|---|---|
+//! | `put`, `delete`, `put_max`, `make_max` | refused | yes | refused: the base alone is the database | Conflict |
+//! | `commit_prepare`, `commit` | nothing to commit | yes | refused: SQLite commits | Conflict |
+//! | `exclusive_replay`, `exclusive_header` | refused | refused | yes | refused |
+//! | `write_begin`, `exclusive_begin`, `part_begin` | yes | yes | nothing to do | Conflict |
+//! | savepoints, `rollback`, `exclusive_end`, `part_undo` | yes, and nothing to do in a state that has none | | | |
+//!
 //! A part in a transaction over several files ([`part`](super::part)) is beside that: its author is queued or exclusive.
 //!
 //! What is said of the right here is what its connection knows. Who has it says the owner word (R3 in database/right.rs); a slot gives it
 //! back whatever is said here.
 
 use super::WriteMode;
+use crate::error::{Error, Result};
 
 /// See the module's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +62,30 @@ impl State {
 
     pub(crate) fn is_doomed(self) -> bool {
         matches!(self, State::Doomed { .. })
+    }
+
+    /// Puts and deletes go to the write set.
+    #[inline]
+    pub(crate) fn permits_writes(self) -> Result<()> {
+        match self {
+            State::Writing { .. } | State::Doomed { .. } => Ok(()),
+            State::Reading { .. } | State::Exclusive { .. } => Err(self.refusal("a write")),
+        }
+    }
+
+    /// COMMIT is the engine's.
+    pub(crate) fn permits_commit(self) -> Result<()> {
+        if self.is_exclusive() { Err(self.refusal("a commit of the write set")) } else { Ok(()) }
+    }
+
+    /// What SQLite's own path asks of the engine.
+    pub(crate) fn permits_exclusive_calls(self) -> Result<()> {
+        if self.is_exclusive() { Ok(()) } else { Err(self.refusal("an exclusive step")) }
+    }
+
+    #[cold]
+    fn refusal(self, what: &str) -> Error {
+        Error::Misuse(format!("{what} in a transaction that is {self:?}; roll back"))
     }
 
     /// Nothing that is read can matter to a commit: it cannot change (X2), or there will be none.
@@ -155,6 +190,22 @@ mod tests {
         state.doom();
         state.go_back_to(Some(WriteMode::Optimistic));
         assert!(state.is_doomed());
+    }
+
+    #[test]
+    fn a_call_that_a_state_does_not_have_is_refused() {
+        let reading = State::IDLE;
+        let writing = State::Writing { mode: WriteMode::Queued, has_right: true };
+        let exclusive = State::Exclusive { has_right: true };
+        let permitted = |state: State| {
+            let asked =
+                [state.permits_writes(), state.permits_commit(), state.permits_exclusive_calls()];
+            asked.map(|answer| answer.is_ok())
+        };
+        assert_eq!(permitted(reading), [false, true, false]);
+        assert_eq!(permitted(writing), [true, true, false]);
+        assert_eq!(permitted(exclusive), [false, false, true]);
+        assert!(matches!(reading.permits_writes(), Err(Error::Misuse(_))));
     }
 
     #[test]

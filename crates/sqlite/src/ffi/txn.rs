@@ -526,6 +526,7 @@ pub unsafe extern "C" fn pl_exclusive_replay(
     // SAFETY: engine.h.
     unsafe {
         with(conn, "pl_exclusive_replay", |c| {
+            c.expect_exclusive()?;
             c.exclusive_replay(step).map(|()| SQLITE_OK).map_err(|Failed(code)| Error::Base {
                 code,
                 text: "cannot apply the transaction's writes to the database file".into(),
@@ -550,6 +551,7 @@ pub unsafe extern "C" fn pl_exclusive_header(
     // SAFETY: engine.h: `out` is writable, and `changed` is not null.
     unsafe {
         with(conn, "pl_exclusive_header", |c| {
+            c.expect_exclusive()?;
             let size = Size { entries: n_write, bytes: n_byte };
             let changed = Changed::from(&*changed);
             *out = PlHeader::from(&c.exclusive_header(sync_of(sync), size, changed));
