@@ -78,6 +78,7 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
 static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 static void plExpireWriters(sqlite3 *db, int bAll);
+static void plOwnSavepoints(Btree *p);
 
 #include "message.c"
 #include "roots.c"

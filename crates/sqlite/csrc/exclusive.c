@@ -26,7 +26,8 @@ typedef struct PlReplay {
 } PlReplay;
 
 static int plReplaySavepoint(void *pCtx, int n){
-  return sqlite3PagerOpenSavepoint(((PlReplay*)pCtx)->p->pBt->pPager, n);
+  Btree *p = ((PlReplay*)pCtx)->p;
+  return sqlite3PagerOpenSavepoint(p->pBt->pPager, MIN(n, p->pPl->nSavepoint));
 }
 static int plReplayWrite(void *pCtx, uint32_t iRoot, const PlEntry *pEntry){
   PlReplay *pR = (PlReplay*)pCtx;
@@ -100,6 +101,7 @@ static int plEscalate(Btree *p){
     memset(&pPl->changed, 0, sizeof(pPl->changed));
     pPl->nPageBefore = p->pBt->pPager->aStat[PAGER_STAT_WRITE];
     memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
+    plOwnSavepoints(p);
     rc = plReplayOwn(p);
   }
   if( rc ) return plBreak(p, rc);

@@ -19,7 +19,8 @@
 **
 ** Invariants
 **  W1 Every change of a statement to a concurrent file is behind a savepoint of that statement, or the statement is all that its
-**     transaction has changed (autocommit). A file of several is behind one if any of them is.
+**     transaction has changed (autocommit), or the transaction is exclusive and of one file: there SQLite's own code alone can fail.
+**     A file of several is behind one if any of them is.
 **  W2 Virtual tables hear of the savepoints alone that SQLite opens by itself: FTS5 and FTS3 write their pending terms at each one, so
 **     that a load would flush for each row.
 **  W3 A virtual table that has xRollbackTo has a memory that only xRollbackTo brings back. A statement without SQLite's own journal
@@ -78,6 +79,13 @@ static int plVtabLevel(sqlite3 *db){
     if( v->eVdbeState==VDBE_RUN_STATE && v->usesStmtJournal && v->iStatement>iLevel ) iLevel = v->iStatement;
   }
   return iLevel;
+}
+
+/* The transaction becomes exclusive. From here on the engine refuses nothing to a statement whose transaction has one file: savepoints that SQLite
+** would not have opened go, for each page that is changed behind one is copied first. */
+static void plOwnSavepoints(Btree *p){
+  int n = p->db->nDb>2 ? p->pPl->nSavepoint : plVtabLevel(p->db);
+  if( p->pPl->nSavepoint>n ) p->pPl->nSavepoint = n;
 }
 
 /* W5: a ROLLBACK, or (bAll==0) a ROLLBACK TO, in the middle of statements. One that halts with an error has ended already. */
