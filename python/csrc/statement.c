@@ -250,6 +250,8 @@ static int rows_begin(Rows *rows){
     }else{
       CALL(c, rc, (sqlite3_reset(stmt), sqlite3_step(stmt)));
     }
+    /* The first step prepares it anew where the schema has changed. */
+    if( rows->columns==NULL && (rc==SQLITE_ROW || rc==SQLITE_DONE) && (rows->columns = names_of(stmt))==NULL ) return -1;
     if( rc!=SQLITE_ROW ) break;
     row = row_of(stmt);
     if( row==NULL ) return -1;
@@ -292,7 +294,6 @@ PyObject *conn_execute(PyObject *self, PyObject *const *args, Py_ssize_t n){
     rows->child = prepare(c, args[0]);
     failed = rows->child==NULL
         || bind_all(c, rows->child->raw, n>1 ? args[1] : NULL)
-        || (rows->columns = names_of(rows->child->raw))==NULL
         || rows_begin(rows);
     if( failed ) rows_end(rows);
   }

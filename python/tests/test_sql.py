@@ -53,6 +53,22 @@ class Statements(Case):
         self.assertEqual(self.open().execute("SELECT count(*) FROM t").fetchone(), (5,))
         self.assertEqual((list(written), db.changes, db.last_insert_rowid), ([(4,), (5,)], 2, 5))
 
+    def test_columns_are_those_of_the_rows_when_the_schema_has_changed_since(self):
+        db = self.open()
+        db.script("CREATE TABLE s(a); INSERT INTO s VALUES (1)")
+        texts = ("SELECT * FROM s", "SELECT * FROM s WHERE a > 5", "UPDATE s SET a = a RETURNING *")
+        for change, columns, row in (
+            (None, ("a",), (1,)),
+            ("ALTER TABLE s ADD COLUMN b DEFAULT 2", ("a", "b"), (1, 2)),
+            ("ALTER TABLE s RENAME COLUMN b TO c", ("a", "c"), (1, 2)),
+            ("ALTER TABLE s DROP COLUMN c", ("a",), (1,)),
+        ):
+            if change:
+                self.open().execute(change)
+            for text, rows in zip(texts, ([row], [], [row])):
+                answer = db.execute(text)
+                self.assertEqual((answer.columns, answer.fetchall()), (columns, rows), (change, text))
+
     def test_the_same_text_may_be_in_use_twice(self):
         db = self.open()
         db.script("CREATE TABLE t(a); INSERT INTO t VALUES (1), (2)")
