@@ -103,7 +103,10 @@ fn told(subject: Subject) -> Vec<bool> {
     two.execute("UPDATE t SET data=1 WHERE id=1").expect("somebody else writes");
     let calls = Arc::new(Mutex::new(Vec::new()));
     let sink = calls.clone();
-    one.wal_hook(move |frames| sink.lock().expect("one thread").push(frames));
+    one.wal_hook(move |frames| {
+        sink.lock().expect("one thread").push(frames);
+        0
+    });
     let statements = [
         "INSERT INTO t(data) VALUES(1)",
         "SELECT count(*) FROM t",
@@ -168,7 +171,10 @@ fn the_wal_hook_is_called_for_an_update_that_leaves_its_rows_as_they_are_unlike_
         two.execute("UPDATE t SET data=1").expect("somebody else writes");
         let calls = Arc::new(Mutex::new(0));
         let sink = calls.clone();
-        one.wal_hook(move |_| *sink.lock().expect("one thread") += 1);
+        one.wal_hook(move |_| {
+            *sink.lock().expect("one thread") += 1;
+            0
+        });
         one.execute("UPDATE t SET data=data WHERE id=1").expect("an update");
         let calls = calls.lock().expect("one thread");
         *calls

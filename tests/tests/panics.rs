@@ -15,6 +15,7 @@ type Rows = Vec<Vec<Value>>;
 /// Calls that end something, give it back or tell of it: they answer nothing.
 const VOID: [&str; 11] = [
     "pl_base_sync_failed",
+    "pl_commit_undo",
     "pl_disabled",
     "pl_exclusive_end",
     "pl_exclusive_not_committed",
@@ -22,7 +23,6 @@ const VOID: [&str; 11] = [
     "pl_mark_unlock_exclusive",
     "pl_mark_unlock_shared",
     "pl_note_walk",
-    "pl_part_undo",
     "pl_rollback",
     "pl_snapshot_end",
 ];

@@ -65,7 +65,7 @@ type RollbackHook = Box<dyn FnMut() + Send>;
 type ChangeHook = Box<dyn FnMut(RowChange) + Send>;
 type Called = Box<dyn FnMut() + Send>;
 type AutovacuumHook = Box<dyn FnMut(u32, u32, u32) -> u32 + Send>;
-type WalHook = Box<dyn FnMut(i32) + Send>;
+type WalHook = Box<dyn FnMut(i32) -> i32 + Send>;
 type PreupdateHook = Box<dyn FnMut(*mut RawDb, RowChange, i64) + Send>;
 
 /// Closures that SQLite holds pointers to. Boxed twice: the outer box gives a thin, stable address.
@@ -158,8 +158,7 @@ unsafe extern "C" fn call_wal(
 ) -> c_int {
     // SAFETY: registered together with a pointer to this type, which the connection keeps alive.
     let hook = unsafe { &mut *context.cast::<WalHook>() };
-    hook(frames);
-    0
+    hook(frames)
 }
 
 unsafe extern "C" fn call_autovacuum(
@@ -363,8 +362,8 @@ impl Connection {
         hooks.preupdate = slot;
     }
 
-    /// Sets the hook of `sqlite3_wal_hook`: it gets the frames in the WAL after a commit.
-    pub fn wal_hook(&self, hook: impl FnMut(i32) + Send + 'static) {
+    /// Sets the hook of `sqlite3_wal_hook`: it gets the frames in the WAL after a commit, and answers with a result code.
+    pub fn wal_hook(&self, hook: impl FnMut(i32) -> i32 + Send + 'static) {
         let mut hooks = self.inner.hooks.lock().expect("hooks are set by one thread");
         let mut slot: Option<Box<WalHook>> = Some(Box::new(Box::new(hook)));
         let context = context_of(&mut slot);

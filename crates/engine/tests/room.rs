@@ -137,6 +137,45 @@ fn a_commit_without_room_waits_for_who_merges_and_no_longer_than_it_must() {
     assert_eq!(layout(&map).log.poisoned(), None);
 }
 
+/// As one that has taken the right in a call which it had to make once more.
+#[test]
+fn an_optimistic_commit_that_ends_without_room_gives_back_the_right_that_it_had_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let (mut filler, mut merger) = (Client::open(&path), Client::open(&path));
+    filler.write(b"first", b"1", Sync::Off).unwrap();
+    wait_ms(1000, |w| merger.conn().write_begin(WriteMode::Optimistic, w)).unwrap();
+    let mut client = Client::open(&path);
+    let map = mapped(&path);
+    let owner = &layout(&map).control.merge_owner;
+    // The second connection merges, and does not come to an end.
+    owner.store(2, Relaxed);
+    for round in 0u32.. {
+        assert!(round < 100, "shared memory is never full");
+        write_much(&mut filler, round);
+        match commit_at_once(&mut filler, true) {
+            Ok(()) => filler.conn().snapshot_end(),
+            Err(_) => break,
+        }
+    }
+    filler.rollback();
+    client.begin_concurrent();
+    for row in 0..ROWS {
+        client.put(&row.to_be_bytes(), &[7; 60_000]);
+    }
+    wait_ms(0, |wait| client.conn().commit_prepare(wait)).unwrap();
+    let refused = commit_at_once(&mut client, true);
+    assert!(matches!(refused, Err(Error::Interrupted)), "{refused:?}");
+    filler.begin_immediate(0).expect("the right is free while the other one thinks");
+    filler.rollback();
+    owner.store(0, Relaxed);
+    while let Err(e) = client.commit(Sync::Off) {
+        assert!(matches!(e, Error::RenewSnapshot), "the transaction is what it was: {e}");
+        client.snapshot(true);
+    }
+    assert_eq!(client.read(&0u32.to_be_bytes()), Some(vec![7; 60_000]));
+}
+
 /// A call of the base: its name, its thread, and whether commits were to keep pace with it.
 type Call = (String, Option<String>, bool);
 

@@ -309,3 +309,32 @@ fn a_maximum_is_raised_before_its_transaction_moves_to_a_newer_base() {
     a.commit(Sync::Full).unwrap();
     assert_eq!(b.read(b"k"), Some(record(50)), "nobody's number is lowered");
 }
+
+/// What kept it from being made may be another file, or the application.
+#[test]
+fn a_commit_that_was_prepared_and_is_not_made_keeps_no_right_and_forgets_no_read() {
+    for in_the_middle in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = create(dir.path());
+        let (mut a, mut b) = (Client::open(&path), Client::open(&path));
+        a.write(b"x", b"0", Sync::Full).unwrap();
+        a.begin_concurrent();
+        if !in_the_middle {
+            a.get(b"x");
+        }
+        a.put(b"y", b"1");
+        b.write(b"z", b"0", Sync::Full).unwrap();
+        wait_ms(0, |wait| a.conn().commit_prepare(wait)).unwrap();
+        assert_eq!(a.get(b"z").as_deref(), Some(&b"0"[..]), "it has moved to the newest commit");
+        if in_the_middle {
+            a.get(b"x");
+        }
+        a.conn().commit_undo();
+        b.begin_immediate(0).expect("the right is free");
+        b.put(b"x", b"1");
+        b.commit(Sync::Full).unwrap();
+        let refused = a.commit(Sync::Full).expect_err("what it has read has changed");
+        assert!(is_conflict(&refused), "in the middle: {in_the_middle}, {refused}");
+        a.rollback();
+    }
+}

@@ -169,9 +169,10 @@ const OF_LAYERS: &[Edit] = &[
     Edit {
         section: "vdbeaux.c",
         anchor: "  rc = sqlite3VtabSync(db, p);",
-        place: After,
-        text: "  if( rc==SQLITE_OK ) rc = plTakeRights(db); /* [plait] */",
-        why: "all that may wait or be refused, before rollback-mode files are locked exclusively. int plTakeRights(sqlite3*)",
+        place: Replace,
+        text: "  plCommitBegins(db); /* [plait] */\n  rc = sqlite3VtabSync(db, p);\n  if( rc==SQLITE_OK ) rc = plTakeRights(db); /* [plait] */",
+        why: "what was said of earlier failures is forgotten; then all that may wait or be refused, before rollback-mode files are locked \
+              exclusively. void plCommitBegins(sqlite3*), int plTakeRights(sqlite3*)",
     },
     Edit {
         section: "vdbeaux.c",
@@ -212,8 +213,9 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbeaux.c",
         anchor: "          rc = vdbeCommit(db, p);",
         place: Replace,
-        text: "          rc = plCommitEnded(db, vdbeCommit(db, p)); /* [plait] */",
-        why: "what a COMMIT that failed has taken is given back. int plCommitEnded(sqlite3*, int rc)",
+        text: "          rc = plCommitEnded(db, p, vdbeCommit(db, p)); /* [plait] */",
+        why: "what a COMMIT that failed has taken is given back. int plCommitEnded(sqlite3*, Vdbe*, int rc), which keeps the extended code of \
+              SQLITE_BUSY in Vdbe.rc",
     },
     Edit {
         section: "vdbeInt.h",
@@ -255,14 +257,14 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbe.c",
         anchor: "      p->rc = rc = SQLITE_BUSY;",
         place: Replace,
-        text: "      p->rc = plBusyCode(db); rc = SQLITE_BUSY; /* [plait] */",
-        why: "COMMIT reports the extended code. int plBusyCode(sqlite3*): SQLITE_BUSY or SQLITE_BUSY_SNAPSHOT",
+        text: "      rc = SQLITE_BUSY; /* [plait] */",
+        why: "COMMIT reports the extended code, which plCommitEnded() has left in p->rc",
     },
     Edit {
         section: "vdbe.c",
         anchor: "          p->rc = rc = SQLITE_BUSY;",
         place: Replace,
-        text: "          p->rc = plBusyCode(db); rc = SQLITE_BUSY; /* [plait] */",
+        text: "          rc = SQLITE_BUSY; /* [plait] */",
         why: "so does RELEASE of an outermost savepoint",
     },
     // ---- a statement happens whole or not at all (whole.c)

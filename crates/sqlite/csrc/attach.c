@@ -409,6 +409,8 @@ static SQLITE_NOINLINE PL_COLD int plBeginFirst(Btree *p, int wrflag, int *pSche
 
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   int bBegins;
+  if( PL_UNLIKELY(p->db->nDb>2) ) plStashClearAll(p->db);
+  else if( PL_UNLIKELY(p->pPl!=0) ) plStashClear(p);
   if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plIsToReset(p) ) return plRefuseReset(p);
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
   bBegins = p->inTrans==TRANS_NONE;

@@ -5,7 +5,7 @@
 ** woken for it. Where others commit all the time a statement that changes a row or two is better tried as BEGIN CONCURRENT would: what it
 ** reads is recorded, its commit validates that, and threads meet in the commit mutex alone. If it is refused it is run again in its turn.
 **
-**   allowed -> run without the right -> committed
+**   allowed -> run without the right -> committed; what a WAL hook answers is the answer
 **                                    -> refused (SQLITE_BUSY_SNAPSHOT): rolled back, run again with the right
 **                                    -> SQLITE_BUSY, since its commit has waited for the right in vain: rolled back, and as if it had not begun
 **                                    -> failed otherwise: that is the answer, at the snapshot which it had
@@ -17,6 +17,8 @@
 **  S2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
 **     Nor do changes() and last_insert_rowid(), which the statement itself may ask for, know of a run that was rolled back.
 **  S3 Whether it is tried decides nothing but speed (txn/beside.rs).
+**  S4 What is committed is done, whatever is said after it: the answer of a WAL hook is the statement's, and no refusal. The handle is
+**     allowed a try (PlBtree.bBeside) until plCommitted() or plLeaveExclusive(), so that nothing which such a hook runs is taken for one either.
 */
 
 /* Longest program that is looked at. */
@@ -126,8 +128,9 @@ static PlBefore plBefore(sqlite3 *db){
 /* The statement has ended with rc. Is it to be run again (S2)? An interrupt ends it instead. */
 static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   sqlite3 *db = p->db;
+  int bTried = PL_BT(p) && p->pPl->bBeside;
   if( p->pPl ) p->pPl->bBeside = 0;
-  if( (*pRc & 0xff)!=SQLITE_BUSY ) return 0;
+  if( !bTried || (*pRc & 0xff)!=SQLITE_BUSY ) return 0;
   db->lastRowid = pBefore->iRowid;
   if( *pRc!=SQLITE_BUSY_SNAPSHOT ) return 0;
   if( !AtomicLoad(&db->u1.isInterrupted) ){

@@ -62,7 +62,7 @@ struct PlBtree {
   u8 bStamped;            /* exclusive: the header stamp is in the transaction */
   u8 bPinned;             /* exclusive: becoming so has moved a pinned cursor, for which stock code does not look */
   u8 bTripped;            /* a blob handle was tripped: it is in no list of stock code's (blob.c) */
-  u8 bBeside;             /* the next write in autocommit is tried without the right (beside.c) */
+  u8 bBeside;             /* the next write in autocommit is tried without the right, and not committed yet (beside.c) */
   u8 bWrote;              /* this transaction has changed something */
   u8 bCleared;            /* or has emptied a b-tree, which with SQLite is a write even if nothing was in it */
   u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
@@ -75,6 +75,7 @@ struct PlBtree {
   u8 bStayed;             /* the first look came behind a read, and moved nothing: pages may lack what is not merged */
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
+  u8 bMade;               /* CommitPhaseOne has committed, and CommitPhaseTwo comes */
   u8 bPart;               /* COMMIT over several files: this one takes part, and has the writer's right (several.c) */
   u8 bPrepared;           /* and what becomes of it is decided by the super-journal */
   u8 bLeft;               /* PRAGMA journal_mode has just taken the file out of concurrent mode */

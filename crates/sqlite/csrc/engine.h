@@ -245,15 +245,19 @@ int  pl_set_level(PlConn *, int sync);
 /* The transaction has ended, but the snapshot stays for statements that read: what it was shown is there from now on for whoever begins,
 ** and under FULL on disk. Cheap when there is nothing of that kind. */
 int  pl_settle_shown(PlConn *);
-/* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). PL_RETRY: as pl_commit. */
+/* Take the writer's right and validate, so that pl_commit cannot conflict (used when there is a commit hook). The snapshot moves to now.
+** PL_RETRY: as pl_commit. */
 int  pl_commit_prepare(PlConn *, const PlWait *);
+/* The COMMIT has not been made, for whatever reason: gives back what pl_commit_prepare, pl_part_begin and a pl_commit that was to be called
+** again have taken. The transaction goes on as it was, in the snapshot that it has now. Nothing after pl_part_prepare. */
+void pl_commit_undo(PlConn *);
 /* SQLITE_OK: committed, and on disk when sync is FULL.  SQLITE_BUSY: may be repeated.  SQLITE_BUSY_SNAPSHOT: conflict, doomed until rollback.
 ** keepReading: open SELECTs go on; the snapshot moves to this commit. A transaction without writes just ends (waits until what it read is durable).
 ** PL_RETRY: the own snapshot holds memory that is needed. With all positions saved: end the base read transaction, start over from pin, take
 ** (forWrite=1; what was read before is the same in it, or it fails with SQLITE_BUSY_SNAPSHOT), and call again. */
 int  pl_commit(PlConn *, int sync, int keepReading, const PlWait *);
 /* A commit over several files (several.rs), instead of pl_commit. pl_part_begin on each of them: the right, validation, room; results as of
-** pl_commit. pl_part_undo takes it back. pl_part_prepare: on disk, and undecided while the super-journal of this name is there. When that
+** pl_commit. pl_commit_undo takes it back. pl_part_prepare: on disk, and undecided while the super-journal of this name is there. When that
 ** is removed, pl_part_commit; else pl_rollback. pl_order: two numbers by whose order every process calls pl_part_begin.
 ** Of an exclusive transaction: pl_part_begin waits for nobody; pl_part_prepare_pages with what it has changed, after pl_exclusive_header; when the
 ** super-journal is removed pl_part_decided, then the stock commit, synced whatever `synchronous` says, then pl_exclusive_end. If the stock
@@ -267,7 +271,6 @@ typedef struct PlPages {
   void *pCtx;
 } PlPages;
 int  pl_part_begin(PlConn *, const PlWait *);
-void pl_part_undo(PlConn *);
 int  pl_part_prepare(PlConn *, const char *zSuper);
 int  pl_part_prepare_pages(PlConn *, const char *zSuper, const PlPages *);
 void pl_part_decided(PlConn *);

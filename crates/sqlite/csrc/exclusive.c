@@ -56,6 +56,8 @@ static int plReplayOwn(Btree *p){
 static int plBreak(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
+  /* In a transaction BUSY says that it may go on. */
+  if( (rc & 0xff)==SQLITE_BUSY && !p->db->autoCommit ) rc = plSayBroken(p);
   plBaseEnd(p);
   pl_exclusive_end(pPl->pConn, 0, 0);
   pl_rollback(pPl->pConn);
@@ -173,12 +175,13 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
 }
 
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of the state that it leaves: nobody else commits
-** before that is taken. */
-static int plLeaveExclusive(Btree *p, int bCommitted){
+** before that is taken. If it cannot be taken they fail, not the COMMIT (Q2 in transaction.c). */
+static void plLeaveExclusive(Btree *p, int bCommitted){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
   Wal *pWal = pPager->pWal;
-  int rc = SQLITE_OK;
+  int rc;
+  if( bCommitted ) pPl->bBeside = 0;
   if( bCommitted && pWal ){
     u32 nNow = pPager->aStat[PAGER_STAT_WRITE];
     /* sqlite3_db_status() may have set the count back. */
@@ -192,19 +195,16 @@ static int plLeaveExclusive(Btree *p, int bCommitted){
     pPl->bMaintain |= (u8)bCommitted;
     pPl->nCommit++;
     plEndRead(p);
-    return SQLITE_OK;
+    return;
   }
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
   rc = plBeginRead(p, 0, 0);
   pl_rollback(pPl->pConn);
-  if( rc ){
-    (void)plTripAll(pPl, rc, 0);
-  }else{
-    pPl->bUsed = 1;
-    rc = plMoveView(pPl);
-  }
-  return rc;
+  pPl->bUsed = 1;
+  plReadOn(p, rc);
+  /* Stock code reads page 1 while a transaction is open: keep one, if it can be had. */
+  if( rc ) (void)plBaseBegin(p, 0, 0);
 }
 
 /* The super-journal is gone: the transaction is committed, whatever happens here. */
@@ -212,12 +212,12 @@ static int plPreparedPhaseTwo(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
   u8 flags = pPager->walSyncFlags;
-  int rc, rc2;
+  int rc;
   pl_part_decided(pPl->pConn);
   pPager->walSyncFlags |= SQLITE_SYNC_NORMAL;   /* on disk before the prepared pages go */
   rc = plBaseSynced(p, sqlite3PagerCommitPhaseOne(pPager, 0, 0));
   pPager->walSyncFlags = flags;
-  rc2 = plHardSaveAll(pPl);
+  (void)plHardSaveAll(pPl);
   if( rc==SQLITE_OK ){
     rc = sqlite3StockBtreeCommitPhaseTwo(p, 1);
   }else{
@@ -225,19 +225,20 @@ static int plPreparedPhaseTwo(Btree *p){
     sqlite3_log(rc, "plait: a commit over several files is left to the engine for %s", sqlite3PagerFilename(pPager, 0));
     (void)sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
   }
-  rc = plLeaveExclusive(p, rc==SQLITE_OK);
-  return rc ? rc : rc2;
+  plLeaveExclusive(p, rc==SQLITE_OK);
+  return SQLITE_OK;
 }
 
+/* Its commit is in the WAL. A cursor that could not be saved fails by itself (plHardSave()). */
 static int plExclusivePhaseTwo(Btree *p, int bCleanup){
   PlBtree *pPl = p->pPl;
-  int rc2, rc;
+  int rc;
   if( pPl->bPrepared ) return plPreparedPhaseTwo(p);
-  rc2 = plHardSaveAll(pPl);
+  (void)plHardSaveAll(pPl);
   rc = sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);
   if( rc ) return rc;
-  rc = plLeaveExclusive(p, pPl->bStamped);
-  return rc ? rc : rc2;
+  plLeaveExclusive(p, pPl->bStamped);
+  return SQLITE_OK;
 }
 
 /* Also cleans up after a failed escalation. */
@@ -260,8 +261,8 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly){
     plEndRead(p);
     return rc;
   }
-  rc2 = plLeaveExclusive(p, 0);
-  return rc ? rc : rc2;
+  plLeaveExclusive(p, 0);
+  return rc;
 }
 
 /* ------------------------------------------------------------------ functions that are exclusive by nature */

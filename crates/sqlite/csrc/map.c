@@ -409,12 +409,13 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
       (void)sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
     }else{
-      /* A progress handler is asked once more when all is done, and can undo nothing then. What has been counted since the operation's end
-      ** has been committed. */
-      if( g->v->rc==SQLITE_INTERRUPT && pOp->nTotal>=0 && m->db->nTotalChange!=pOp->nTotal ) g->v->rc = SQLITE_OK;
+      /* A progress handler is asked once more when all is done, and can undo nothing then; nor is what a WAL hook says a reason to do it
+      ** again. What has been counted since the operation's end has been committed. */
+      int bDone = pOp->nTotal>=0 && m->db->nTotalChange!=pOp->nTotal;
+      if( g->v->rc==SQLITE_INTERRUPT && bDone ) g->v->rc = SQLITE_OK;
       rc = sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
-      if( rc!=SQLITE_SCHEMA ) break;
+      if( rc!=SQLITE_SCHEMA || bDone ) break;
       g->v->expired = 1;
     }
     plOpClear(pOp);

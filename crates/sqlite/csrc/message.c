@@ -5,8 +5,8 @@
 ** it, and kept on the handle until the code comes back through plErrStr(): when a statement
 ** fails, or when the application asks sqlite3_errmsg() after a COMMIT.
 **
-** Invariant: a stash is shown only together with the code that it was made for; the next transaction
-** of the handle forgets it.
+** Invariant: a stash is shown only together with the code that it was made for, and of what its connection does now: every statement that
+** begins in one of its files forgets those of all of them, and so does every COMMIT.
 **
 ** "database is locked" stays in front for SQLITE_BUSY and its kin: programs look for it. Some look for nothing else than that: a process whose
 ** environment says that it is one which knows WAL mode alone (PLAIT_JOURNAL_MODE=concurrent) gets SQLite's own text, and the rest goes to
@@ -18,6 +18,12 @@ static void plStashClear(Btree *p){
     sqlite3_free(p->pPl->zStash);
     p->pPl->zStash = 0;
     p->pPl->rcStash = SQLITE_OK;
+  }
+}
+static SQLITE_NOINLINE void plStashClearAll(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    if( db->aDb[i].pBt ) plStashClear(db->aDb[i].pBt);
   }
 }
 
@@ -44,6 +50,12 @@ static int plStash(Btree *p, int rc, char *zText){
   pPl->rcStash = rc;
   pPl->zStash = zText;
   return rc;
+}
+
+/* BUSY of a transaction that is broken (plBreak()): it may not be repeated. */
+static int plSayBroken(Btree *p){
+  return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf("database is locked: the transaction could not go on from a newer state of the "
+      "file, which somebody else has locked; ROLLBACK and retry"));
 }
 
 /* The schema that a handle is open as: "main", or the name in ATTACH. */
@@ -182,14 +194,4 @@ static const char *plErrStr(sqlite3 *db, int rc){
     zText = 0;
   }
   return zText ? zText : sqlite3ErrStr(rc);
-}
-
-/* A COMMIT or RELEASE failed as busy: which extended code was it? */
-static int plBusyCode(sqlite3 *db){
-  int i;
-  for(i=0; i<db->nDb; i++){
-    Btree *p = db->aDb[i].pBt;
-    if( p && p->pPl && p->pPl->zStash && p->pPl->rcStash==SQLITE_BUSY_SNAPSHOT ) return SQLITE_BUSY_SNAPSHOT;
-  }
-  return SQLITE_BUSY;
 }

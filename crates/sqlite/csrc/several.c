@@ -9,7 +9,7 @@
 **   plSuperFile()     beside which of them it stands: a concurrent one, whose folder can be written and is synced
 **   plSuperChild()    what it lists for a file: the journal, or the reference of a concurrent file
 **   plDeleteSuper()   the commit point
-**   plCommitEnded()   after a failure before it: what plTakeRights() took is given back
+**   plCommitEnded()   after a failure before it: what plTakeRights() and plCommitPrepare() took is given back
 **
 ** In between the phases of transaction.c: PlBtree.bPart from plTakeRights() on, bPrepared from CommitPhaseOne to CommitPhaseTwo.
 **
@@ -215,18 +215,17 @@ static int plPartBegin(Btree *p){
     if( pPl->zReference==0 ) return SQLITE_NOMEM_BKPT;
   }
   plRdFlushAll(pPl);
+  rc = pPl->bExcl ? SQLITE_OK : plLetMove(pPl);
+  if( rc ) return rc;
   while( (rc = pl_part_begin(pPl->pConn, plWait(p->db, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);
     if( rc ) return rc;
   }
   if( rc ) return plFail(p, rc);
   pPl->bPart = 1;
-  if( pPl->eWrite!=PL_WRITE_OPTIMISTIC || pPl->bExcl ) return SQLITE_OK;
-  /* What was optimistic has moved to now: rows that others added are ahead of open cursors. */
-  rc = plMoveView(pPl);
-  /* And they take pages as well. */
-  if( rc==SQLITE_OK && plNeedsPages(p, 0) ){
-    pl_part_undo(pPl->pConn);
+  /* What was optimistic has moved to now, and rows that others added take pages as well. */
+  if( pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bExcl && plNeedsPages(p, 0) ){
+    pl_commit_undo(pPl->pConn);
     pPl->bPart = 0;
     rc = plEscalate(p);
     if( rc==SQLITE_OK ) rc = plPartBegin(p);
@@ -299,8 +298,14 @@ static int plDeleteSuper(sqlite3 *db, sqlite3_vfs *pVfs, const char *zSuper){
   return SQLITE_OK;
 }
 
-/* vdbeCommit() returned rc. */
-static int plCommitEnded(sqlite3 *db, int rc){
+/* vdbeCommit() begins: what it says is of this COMMIT, whatever was said before. */
+static void plCommitBegins(sqlite3 *db){
+  plStashClearAll(db);
+}
+
+/* vdbeCommit() returned rc for v: the table at the head of transaction.c. */
+static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
+  int bMade = rc==SQLITE_OK;
   int i;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
@@ -308,8 +313,11 @@ static int plCommitEnded(sqlite3 *db, int rc){
     if( pPl==0 ) continue;
     if( rc==SQLITE_OK ) rc = pPl->rcSuper;
     pPl->rcSuper = 0;
-    if( pPl->bPart && !pPl->bPrepared && pPl->pConn ) pl_part_undo(pPl->pConn);
+    if( pPl->pConn && !pPl->bPrepared && (pPl->bPart || !bMade) ) pl_commit_undo(pPl->pConn);
     if( !pPl->bPrepared ) pPl->bPart = 0;
+    if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY ) rc = plSayBroken(p);
   }
+  /* OP_AutoCommit and OP_Savepoint are told SQLITE_BUSY by sqlite3VdbeHalt(), and look here which it is. */
+  if( (rc & 0xff)==SQLITE_BUSY && v->readOnly ) v->rc = rc;
   return rc;
 }

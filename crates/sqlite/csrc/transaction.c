@@ -12,6 +12,45 @@
 **
 ** Failures: SQLITE_BUSY leaves everything as it was. After SQLITE_BUSY_SNAPSHOT in a write transaction the engine dooms
 ** it: every further write and COMMIT fails with the same code until ROLLBACK.
+**
+** How a COMMIT may end. vdbeCommit() calls plCommitBegins() and plTakeRights() (several.c), plCommitPrepare() for each file that is to be
+** written, the commit hook, CommitPhaseOne of these files, CommitPhaseTwo of all; then plCommitEnded(), whatever came of it. After BUSY and
+** BUSY_SNAPSHOT of a COMMIT (or RELEASE) sqlite3VdbeHalt() keeps the transaction open; after anything else it rolls back. What the engine
+** takes and gives back within a call: txn/commit.rs.
+**
+**   exit                                   has been taken                       given back by           the caller
+**   plTakeRights    OK, several files      each one's right and room (bPart)    plCommitEnded           -
+**                   anything else          those of the files before            plCommitEnded           as of the code
+**   plCommitPrepare OK, there is a hook    the right; the snapshot is at now    plCommitEnded           -
+**                   OK, pages are short    both rights: it runs exclusively     the transaction's end   -
+**                   OK, all others         nothing                              -                       -
+**                   BUSY                   nothing here                         plCommitEnded           may repeat it, or go on
+**                   BUSY_SNAPSHOT          nothing: it is doomed, or rcBroken   ROLLBACK                has to roll back
+**                   anything else          nothing here                         SQLite's rollback       begins anew
+**   commit hook     says no                as by plCommitPrepare                SQLite's rollback       begins anew
+**   CommitPhaseOne  OK, changed            it is committed (bMade); a part is   -                       -
+**                                          prepared (bPrepared)
+**                   OK, not changed        nothing: it may have to go on        -                       -
+**                   BUSY, BUSY_SNAPSHOT    as by plCommitPrepare, of one file   plCommitEnded           as above
+**                                          alone: a part has room by then
+**                   anything else          a part may be prepared               SQLite's rollback       begins anew
+**   CommitPhaseTwo  OK                     -                                    -                       -
+**                   an error, not bMade    only read: what it was shown cannot  SQLite's rollback       begins anew
+**                                          be brought to disk
+**   plCommitEnded   OK                     -                                    -                       -
+**                   BUSY                   nothing                              -                       may repeat it, or go on
+**                   BUSY_SNAPSHOT          nothing                              ROLLBACK                has to roll back
+**                   anything else          a part may be prepared               SQLite's rollback       begins anew
+**
+** Whether a single write is run again is in the table of beside.c.
+**
+** Invariants
+**  Q1 Cursors are told before the snapshot moves: a call that may move it, and may fail afterwards, comes behind plLetMove() or
+**     plHardSaveAll(). So they are right at every exit, and telling them cannot fail when something has been taken.
+**  Q2 Behind the commit point nothing is an error of the COMMIT. What statements that go on reading need and cannot have is theirs: they fail
+**     (plReadOn()).
+**  Q3 What was read stays in the engine's read set until the transaction ends, in every file: one that was not changed ends as a writer in
+**     CommitPhaseTwo alone.
 */
 
 #define PL_SNAPSHOT_TRIES 10      /* at once; then whoever changes the base may be off the processor */
@@ -53,17 +92,28 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   return rc;
 }
 
-/* The snapshot is about to move under open cursors: they look their rows up again, and what they have read so far counts
-** as whole tables if a later statement must validate it. */
-static int plMoveView(PlBtree *pPl){
+/* Q1: the snapshot may move under open cursors in the call that follows, or own writes leave memory. They look their rows up again. */
+static int plLetMove(PlBtree *pPl){
   PlCursor *pX;
   int rc = plSaveAll(pPl, 0, 0);
   pPl->bLooked = 0;
-  for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext){
-    plDropIter(pX);
-    rc = plRdCoarse(pPl, pX->pOut->pgnoRoot);
-  }
+  for(pX=pPl->pCsr; pX; pX=pX->pNext) plDropIter(pX);
   return rc;
+}
+
+/* The transaction is over for statements that go on reading, and what was read in it is forgotten: what their cursors have read counts as
+** whole tables if a later statement must validate it. Where that cannot be noted, or they have no snapshot to read in (rc), they fail: the
+** transaction has ended all the same (Q2). */
+static void plReadOn(Btree *p, int rc){
+  PlBtree *pPl = p->pPl;
+  PlCursor *pX;
+  if( rc==SQLITE_OK ) rc = plLetMove(pPl);
+  for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext) rc = plRdCoarse(pPl, pX->pOut->pgnoRoot);
+  if( rc==SQLITE_OK ) return;
+  sqlite3_log(rc, "plait: statements that were reading %s beside the end of a transaction fail",
+              sqlite3PagerFilename(p->pBt->pPager, 0));
+  (void)plTripAll(pPl, rc, 0);
+  pPl->rcBroken = rc;
 }
 
 /* Is record-keeping of reads needed from here on? */
@@ -149,7 +199,7 @@ static int plRenewSnapshot(Btree *p){
   u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked, bStayed = pPl->bStayed, bRows = pPl->bRows;
   int nBegun = pPl->nBegun;
   int rc = plHardSaveAll(pPl);
-  if( rc ) return rc;
+  if( rc ) return plBreak(p, rc);
   plBaseEnd(p);
   rc = plBeginRead(p, 1, 0);
   pPl->bUsed = bUsed;
@@ -181,6 +231,7 @@ static void plEndRead(Btree *p){
   pl_snapshot_end(pPl->pConn);
   pPl->bTrack = pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = pPl->bForWrite = 0;
   pPl->nCoarse = 0;
+  pPl->rcBroken = 0;
   if( pPl->bMaintain ){
     int rc;
     pPl->bMaintain = 0;
@@ -198,6 +249,16 @@ static void plEndWrite(PlBtree *pPl){
   pPl->rcBroken = 0;
 }
 
+/* The commit point: what was written counts, and no code from here on is a reason to do it again (Q2, S4 in beside.c). */
+static void plCommitted(Btree *p){
+  PlBtree *pPl = p->pPl;
+  pPl->bMaintain |= pPl->bWrote;
+  pPl->bTellHook = (pPl->bWrote || pPl->bCleared) && p->db->xWalCallback!=sqlite3WalDefaultHook;
+  pPl->nCommit++;
+  pPl->bBeside = 0;
+  plEndWrite(pPl);
+}
+
 /* Takes the right to write. What that has taken counts for what the same statement waits for later (plWaitLeft). */
 static int plTakeRight(Btree *p, int how){
   PlBtree *pPl = p->pPl;
@@ -210,7 +271,7 @@ static int plTakeRight(Btree *p, int how){
     if( rc ) return rc;
   }
   pPl->msWaited = (int)(plCoarseMs() - msBegun);
-  return rc;
+  return plFail(p, rc);
 }
 
 /* A transaction that has copied the file page by page wants to write. It has seen everything, and if nothing has changed it goes
@@ -223,6 +284,27 @@ static int plWriteAfterPages(Btree *p){
   return rc;
 }
 
+static int plBtreeTxnState(Btree *p){
+  return p->pPl->eWrite ? SQLITE_TXN_WRITE : p->inTrans;
+}
+
+/* One file has one writer, and under two names in one connection it has two handles: the second would wait for the first, in whose
+** transaction it is. As in SQLite it is refused before it changes anything, but at once. */
+static SQLITE_NOINLINE int plRefuseTwice(Btree *p){
+  sqlite3 *db = p->db;
+  u64 aOwn[2], aOther[2];
+  int i;
+  if( pl_order(p->pPl->pConn, (uint64_t*)aOwn) ) return SQLITE_OK;
+  for(i=0; i<db->nDb; i++){
+    Btree *pOther = db->aDb[i].pBt;
+    if( pOther==0 || pOther==p || !PL_BT(pOther) || plBtreeTxnState(pOther)!=SQLITE_TXN_WRITE ) continue;
+    if( pl_order(pOther->pPl->pConn, (uint64_t*)aOther) || memcmp(aOwn, aOther, sizeof(aOwn))!=0 ) continue;
+    return plStash(p, SQLITE_BUSY, sqlite3_mprintf("database is locked: \"%s\" is the file that is written as \"%s\" in this transaction; "
+        "write it under one of its names", plDbName(p), plDbName(pOther)));
+  }
+  return SQLITE_OK;
+}
+
 /* none/read -> write. */
 static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
@@ -230,24 +312,27 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   int how = PL_WRITE_QUEUED;
   int rc;
   if( db->autoCommit ? pPl->bBeside : (db->mDbFlags & DBFLAG_PlConcurrent)!=0 ) how = PL_WRITE_OPTIMISTIC;
+  if( PL_UNLIKELY(db->nDb>2) ){
+    rc = plRefuseTwice(p);
+    if( rc ) return rc;
+  }
   if( p->inTrans==TRANS_NONE ){
     if( how==PL_WRITE_QUEUED ){
       rc = plTakeRight(p, how);
       if( rc==SQLITE_BUSY_SNAPSHOT ){
         /* Nothing was read that could have changed: the file has left concurrent mode, which looking at it tells. */
-        rc = plFail(p, rc);
         if( plBeginRead(p, 0, pSchemaVersion)==SQLITE_OK ){
           if( pPl->pConn==0 ) return SQLITE_OK;
           plEndRead(p);
         }
         return rc;
       }
-      if( rc ) return plFail(p, rc);
+      if( rc ) return rc;
     }
     rc = plBeginRead(p, 1, pSchemaVersion);
     if( pPl->pConn==0 ) return rc;
     if( rc==SQLITE_OK && how==PL_WRITE_OPTIMISTIC ){
-      rc = plFail(p, plTakeRight(p, how));
+      rc = plTakeRight(p, how);
       if( rc ) plEndRead(p);
     }else if( rc ){
       pl_rollback(pPl->pConn);
@@ -256,16 +341,13 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }else{
     if( pPl->bBaseOnly ) return plWriteAfterPages(p);
     plRdFlushAll(pPl);
-    rc = plTakeRight(p, how);
-    if( rc ) return plFail(p, rc);
     if( how==PL_WRITE_QUEUED ){
-      /* The snapshot has moved to now: rows that others added are ahead of open cursors. */
-      rc = plMoveView(pPl);
-      if( rc ){
-        pl_rollback(pPl->pConn);
-        return rc;
-      }
+      /* The snapshot moves to now: rows that others added are ahead of open cursors. */
+      rc = plLetMove(pPl);
+      if( rc ) return rc;
     }
+    rc = plTakeRight(p, how);
+    if( rc ) return rc;
   }
   pPl->eWrite = (u8)how;
   pPl->nSavepoint = 0;
@@ -334,8 +416,9 @@ static void plStatementStale(Btree *p){
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
+  /* What a statement could not go on with is forgotten when it has ended. */
+  if( pPl->rcBroken && p->inTrans==TRANS_NONE && p->db->autoCommit && pPl->pCsr==0 ) pPl->rcBroken = 0;
   if( pPl->rcBroken ) return pPl->rcBroken;
-  plStashClear(p);
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
   if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
@@ -362,10 +445,6 @@ static int plBeginPages(Btree *p, int *pSchemaVersion){
   return rc;
 }
 
-static int plBtreeTxnState(Btree *p){
-  return p->pPl->eWrite ? SQLITE_TXN_WRITE : p->inTrans;
-}
-
 /* vdbeCommit() is about to run the commit hook and then commit this handle among others. */
 static int plCommitPrepare(Btree *p, Pager *pPager){
   PlBtree *pPl;
@@ -381,10 +460,14 @@ static int plCommitPrepare(Btree *p, Pager *pPager){
   if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
   rc = pl_doomed(pPl->pConn);
   if( rc ) return plFail(p, rc);
+  /* While the other files can still be kept from committing. */
+  if( !pPl->bWrote && p->db->nDb>2 ) return plFail(p, pl_settle_shown(pPl->pConn));
   /* What others have committed since the last write takes pages as well. */
   if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bPart && plNeedsPages(p, 0) ) return plEscalate(p);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;
   plRdFlushAll(pPl);
+  rc = plLetMove(pPl);
+  if( rc ) return rc;
   while( (rc = pl_commit_prepare(pPl->pConn, plWait(p->db, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);
     if( rc ) return rc;
@@ -398,16 +481,15 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
   int bKeep, rc;
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bExcl ) return plExclusivePhaseOne(p, zSuperJrnl);
-  if( pPl->eWrite==0 ) return SQLITE_OK;
-  if( pPl->bWrote ){
-    rc = plRefuseMoved(p);
-    if( rc==SQLITE_OK ) rc = plLookAtFile(p);
-    if( rc ) return rc;
-  }
+  /* Q3 */
+  if( pPl->eWrite==0 || !pPl->bWrote ) return SQLITE_OK;
+  rc = plRefuseMoved(p);
+  if( rc==SQLITE_OK ) rc = plLookAtFile(p);
+  if( rc ) return rc;
   plRdFlushAll(pPl);
   bKeep = p->db->nVdbeRead>1;
   if( bKeep ){
-    rc = plMoveView(pPl);
+    rc = plLetMove(pPl);
     if( rc ) return rc;
   }
   if( pPl->bPart ){
@@ -420,17 +502,17 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
     if( rc ) return rc;
   }
   if( rc ) return plFail(p, rc);
-  pPl->bMaintain = pPl->bWrote;
-  pPl->bTellHook = (pPl->bWrote || pPl->bCleared) && p->db->xWalCallback!=sqlite3WalDefaultHook;
-  pPl->nCommit++;
+  plCommitted(p);
   pPl->bForWrite = 0;
-  plEndWrite(pPl);
+  pPl->bMade = 1;
   return SQLITE_OK;
 }
 
 static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
+  int bMade = pPl->bMade || bCleanup;
+  pPl->bMade = 0;
   if( p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->bExcl ) return plExclusivePhaseTwo(p, bCleanup);
   if( pPl->bPrepared ){
@@ -438,25 +520,25 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
     rc = plFail(p, pl_part_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1));
     if( rc ) sqlite3_log(rc, "plait: a commit over several files is left to the recovery of %s: %s",
                          sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
-    pPl->bMaintain = 1;
-    pPl->bTellHook = p->db->xWalCallback!=sqlite3WalDefaultHook;
-    pPl->nCommit++;
+    plCommitted(p);
     pPl->bForWrite = 0;
-    plEndWrite(pPl);
   }
-  if( pPl->bForWrite ){
-    /* A transaction that only read, but perhaps commits that were not durable yet (C3). */
-    PlWait wait;
-    rc = pl_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1, plWait(p->db, &wait));
+  if( pPl->eWrite ){
+    pPl->bForWrite = 1;
+    pl_rollback(pPl->pConn);
+    plCommitted(p);
+  }
+  if( pPl->bForWrite || p->db->nVdbeRead>1 ){
+    /* A transaction that only read, but perhaps commits that were not durable yet. */
     pPl->bForWrite = 0;
-    if( rc && !bCleanup ) return plFail(p, rc);
+    rc = plFail(p, pl_settle_shown(pPl->pConn));
+    if( rc && !bMade ) return rc;
   }
   if( p->db->nVdbeRead>1 ){
-    rc = plFail(p, pl_settle_shown(pPl->pConn));
-    if( rc && !bCleanup ) return rc;
     plRdFlushAll(pPl);
     pPl->bTrack = 0;
-    return plMoveView(pPl);
+    plReadOn(p, SQLITE_OK);
+    return SQLITE_OK;
   }
   plEndRead(p);
   return SQLITE_OK;
@@ -471,6 +553,7 @@ static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
   p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
+  pPl->bMade = 0;
   if( pPl->bExcl || pPl->rcBroken ) return plExclusiveRollback(p, tripCode, writeOnly);
   if( tripCode==SQLITE_OK ){
     rc = tripCode = plSaveAll(pPl, 0, 0);
@@ -490,8 +573,7 @@ static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
     if( p->db->nVdbeRead<=1 ){
       plEndRead(p);
     }else{
-      int rc2 = plMoveView(pPl);
-      if( rc==SQLITE_OK ) rc = rc2;
+      plReadOn(p, SQLITE_OK);
       (void)pl_settle_shown(pPl->pConn);   /* if it fails the engine has stopped, and the next call says so */
     }
   }

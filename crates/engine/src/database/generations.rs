@@ -291,13 +291,12 @@ impl Generations {
     /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
     fn start_after_exclusive(&self, number: u32, changed: &Changed) {
         let c = self.control();
-        if let Some(index) = self.free_arena() {
-            self.switch_active(index, number);
-        } else {
-            // Only after the death of an exclusive process can there be no prepared arena. The active
-            // one is empty (E1), so a snapshot that lists it under its old number reads nothing in it.
-            self.active_generation().number.store(number, Release);
-        }
+        let Some(index) = self.free_arena() else {
+            // The active one cannot take the new number: a snapshot that lists it under the old one pins it by that.
+            debug_assert!(false, "E5: an exclusive transaction has left no prepared arena");
+            return self.region.log().set_broken();
+        };
+        self.switch_active(index, number);
         forget_rowids(&c.rowids, changed);
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.

@@ -11,6 +11,22 @@
 //! wake the next writer; wait for the disk (FULL); readable_ts (readable.rs); what is full of the memtable to the disk (write_out.rs)
 //! ```
 //!
+//! What a COMMIT takes before its commit point, and who gives it back. `optimistic` and `queued` as in [`state`](super::state); the table of
+//! the calls around it is at the head of `csrc/transaction.c`.
+//!
+//! | exit | the writer's right of an optimistic one | its snapshot | what was read |
+//! |---|---|---|---|
+//! | `commit_prepare`: Ok | taken | at now, or to be renewed | validated through it, and kept: it may have to be validated again (X1) |
+//! | Busy, Interrupted, Full, Io | given back, or never had | where it was, or at now | kept |
+//! | Conflict | given back | where it was | kept; doomed |
+//! | `RenewSnapshot`, of any | kept if it was taken, until the call that follows ends | about to be newer (S6) | validated by the renewal |
+//! | `commit`: Ok | passed on | at the commit, if somebody reads on | forgotten |
+//! | `commit`: Busy, Interrupted, Full, Io before the commit point | given back, whoever took it: `commit_prepare`, this call, or one before a renewal | where it was | kept |
+//! | `commit`: Io after the commit point | passed on | at the commit | forgotten |
+//! | `commit_undo`, after whatever else kept the COMMIT from being made | given back | where it is | kept |
+//!
+//! A queued transaction has the right from before, and keeps it in all of them but the three that pass it on.
+//!
 //! Invariants
 //! - C1 Nothing between lock and unlock makes a system call, but for the unlocking itself.
 //! - C3 A COMMIT under FULL returns when it is on disk, and no reader sees it before; see readable.rs.
@@ -102,6 +118,24 @@ impl Conn {
         }
         self.take_right_to_commit(wait)?;
         self.go_on_from_now()
+    }
+
+    /// The COMMIT has ended without having been made, for whatever reason, of this file or of another: gives back what [`Conn::part_begin`]
+    /// has taken, and the right of an optimistic transaction, which does not keep it while its caller thinks. It goes on as it was, in the
+    /// snapshot that it has now.
+    pub fn commit_undo(&mut self) {
+        if self.part.is_some_and(|part| part.is_prepared) {
+            return;
+        }
+        self.part_undo();
+        self.give_back_for_commit();
+    }
+
+    fn give_back_for_commit(&mut self) {
+        if self.state.mode() == Some(super::WriteMode::Optimistic) {
+            self.give_right_back();
+            self.relax_pin();
+        }
     }
 
     /// Commits. `keep_reading`: open readers go on at a snapshot that includes this commit.
@@ -208,7 +242,6 @@ impl Conn {
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
         witness::prepare();
-        let took_right_before = self.state.has_right();
         let mut room = RoomWait::begin();
         let mut first_pass = None;
         let mut passes = 0;
@@ -225,10 +258,8 @@ impl Conn {
                 Err(e) => break Err(e),
             }
         };
-        let renew = matches!(result, Err(Error::RenewSnapshot));
-        if result.is_err() && !took_right_before && !renew {
-            // An optimistic transaction does not keep the right while its caller thinks.
-            self.give_right_back();
+        if result.as_ref().is_err_and(|e| !matches!(e, Error::RenewSnapshot)) {
+            self.give_back_for_commit();
         }
         result
     }

@@ -34,6 +34,9 @@
 //!   changed no b-tree that the transaction has read or written (database/changed.rs). Who goes on reading goes on over a newer base then.
 //! - E4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
 //!   right is refused (R5).
+//! - E5 From the moment on in which a transaction is exclusive until it is settled there is a prepared arena for the generation that follows
+//!   it: `merge_everything` has seen one, under both rights, and what takes arenas needs one of them: a freeze by a commit or a part the
+//!   writer's, one by a merge the other. Who dies leaves both to whoever settles it (N2 in database/estate.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;

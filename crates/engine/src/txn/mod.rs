@@ -9,7 +9,8 @@
 //! Invariants
 //! - X1 (T4) What was read stays in the read set until the transaction ends, whatever savepoints do.
 //! - X2 While the right is held and the snapshot is `visible_ts`, nothing that is read can change:
-//!   reads are not recorded and the commit is not validated.
+//!   reads are not recorded and the commit is not validated. Unless the right is held for a COMMIT alone, which may end without having been
+//!   made: what is read in the middle of it is recorded.
 //! - X3 A doomed transaction commits nothing, however often it is asked.
 
 mod beside;
@@ -352,7 +353,14 @@ impl Conn {
 
     /// Reads need no record while nothing can change (X2).
     fn records_reads(&self) -> bool {
-        self.state.records_reads()
+        self.state.records_reads() || (self.has_right_for_commit() && !self.state.is_doomed())
+    }
+
+    /// An optimistic transaction has taken the right for its COMMIT, and gives it back if that is not made. What hooks of the application
+    /// read meanwhile may change then.
+    fn has_right_for_commit(&self) -> bool {
+        let mode = self.part.map_or(self.state.mode(), |part| part.mode);
+        mode == Some(WriteMode::Optimistic)
     }
 
     /// Records that `key` was looked up, whether it was there or not.

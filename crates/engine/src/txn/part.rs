@@ -3,7 +3,7 @@
 //! | `Conn.part` | the writer's right | log | leaves by |
 //! |---|---|---|---|
 //! | none | as the transaction has it | - | `part_begin` |
-//! | begun | held | - | `part_undo` (as it was before), `part_prepare`, `rollback` |
+//! | begun | held | - | `commit_undo` (as it was before), `part_prepare`, `rollback` |
 //! | prepared | held | P is the last frame | `part_commit`, `rollback` |
 //!
 //! An exclusive transaction has a part as well: see part_pages.rs.
@@ -34,11 +34,24 @@ const MARK_BYTES_MAX: u64 = 8192;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     /// How it wrote before.
-    mode: Option<WriteMode>,
+    pub(super) mode: Option<WriteMode>,
     took_right: bool,
     pub(crate) is_prepared: bool,
     /// Of an exclusive one: its author has removed the super-journal.
     pub(crate) is_decided: bool,
+}
+
+/// A COMMIT over several files of which one is prepared is rolled back by whatever error there is, and cannot be repeated.
+fn say_final(e: Error) -> Error {
+    match e {
+        Error::Busy(what) => Error::Io {
+            what,
+            source_text: "the transaction is rolled back in all of its files; begin it again"
+                .into(),
+            errno: 0,
+        },
+        other => other,
+    }
 }
 
 impl Conn {
@@ -97,7 +110,7 @@ impl Conn {
     }
 
     /// Gives back what [`Conn::part_begin`] has taken; the transaction goes on as it was.
-    pub fn part_undo(&mut self) {
+    pub(super) fn part_undo(&mut self) {
         let Some(part) = self.part else { return };
         if part.is_prepared {
             return;
@@ -236,7 +249,7 @@ impl Conn {
                 }
                 Err(e) => {
                     drop(guard);
-                    db.make_room_in_log(e)?;
+                    db.make_room_in_log(e).map_err(say_final)?;
                 }
             }
         }

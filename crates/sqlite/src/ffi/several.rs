@@ -28,16 +28,6 @@ pub unsafe extern "C" fn pl_part_begin(conn: *mut PlConn, wait: *const PlWait) -
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_part_undo(conn: *mut PlConn) {
-    // SAFETY: engine.h.
-    unsafe { end(conn, "pl_part_undo", |c| c.part_undo()) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_part_prepare(conn: *mut PlConn, name: *const c_char) -> c_int {
     // SAFETY: engine.h: a string.
     let super_journal = unsafe { path_of(name) };

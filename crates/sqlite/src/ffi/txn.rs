@@ -401,6 +401,16 @@ pub unsafe extern "C" fn pl_commit(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_commit_undo(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_commit_undo", |c| c.commit_undo()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
     // A failure means a poisoned commit mutex, which the next call reports.
     let rollback = |c: &mut Conn| {
