@@ -301,6 +301,32 @@ fn refuse(call: libc::c_long, first: Option<&[u32]>, errno: i32) -> std::io::Res
     Ok(())
 }
 
+/// Bytes of memory that a process has, as addresses.
+#[must_use]
+pub fn memory_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib = size.and_then(|size| size.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.expect("the process lives") * 1024
+}
+
+/// Whether any process has a lock on a byte of a file.
+pub fn is_locked(path: &Path, byte: i64) -> std::io::Result<bool> {
+    let file = std::fs::File::options().read(true).write(true).open(path)?;
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: byte,
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and `lock` a valid place for the question and its answer.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
 /// A resource whose soft limit [`limit`] sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
@@ -308,6 +334,8 @@ pub enum Limited {
     Descriptors,
     /// Bytes of a file.
     FileSize,
+    /// Bytes of memory, as addresses.
+    Memory,
 }
 
 /// Sets the soft limit of a running process; `None` is as much as it may have.
@@ -315,6 +343,7 @@ pub fn limit(pid: u32, what: Limited, soft: Option<u64>) -> std::io::Result<()> 
     let resource = match what {
         Limited::Descriptors => libc::RLIMIT_NOFILE,
         Limited::FileSize => libc::RLIMIT_FSIZE,
+        Limited::Memory => libc::RLIMIT_AS,
     };
     let pid = libc::pid_t::try_from(pid).expect("a process id is small");
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -37,8 +37,6 @@ fn actor(place: Place, name: &str, fixture: &Fixture) -> Actor {
 
 /// What each of two processes does from opening to closing, so often that they meet in every way.
 const SHORT_WRITERS_TURNS: usize = 8_000;
-/// `SQLITE_IOERR_LOCK`.
-const IOERR_LOCK: i32 = 3850;
 /// `SQLITE_MISUSE`.
 const MISUSE: i32 = 21;
 
@@ -287,49 +285,6 @@ fn a_second_copy_of_the_library_in_the_process_is_refused_beside_a_lone_connecti
     drop(second);
     drop(lone);
     assert_eq!(rows(&fixture.open()), 501);
-}
-
-/// POSIX gives a process's locks on a file up when any descriptor of it is closed, and so when a second copy of SQLite closes it. Whoever
-/// comes then takes the WAL for unused, and removes it.
-#[test]
-fn a_lone_connection_whose_locks_another_copy_has_dropped_fails_once_and_nothing_is_lost() {
-    let Some(fixture) = fixture() else { return };
-    let stock = Subject::stock();
-    let database = fixture.database();
-    let read_by_the_other_copy = || {
-        let other = stock.open(&database).expect("it is a resting file");
-        assert!(rows(&other) >= 500);
-        other.close().expect("it closes");
-    };
-    let elsewhere = |sql: &str| {
-        let mut other = actor(Place::Processes, "elsewhere", &fixture);
-        other.ok(sql);
-    };
-    // Before the next transaction; and before close, which would bring its WAL into the file.
-    for closes in [false, true] {
-        let before = rows(&fixture.open());
-        let lone = fixture.open();
-        lone.execute(INSERT).expect("it is alone");
-        assert!(!has_session(&fixture));
-        read_by_the_other_copy();
-        elsewhere(INSERT);
-        if closes {
-            lone.close().expect("it closes");
-        } else {
-            let error = lone.execute(INSERT).expect_err("others have not seen it");
-            assert_eq!(error.extended, IOERR_LOCK, "{error}");
-            for word in ["second copy of SQLite", "did nothing", "try again"] {
-                assert!(error.message.contains(word), "{word:?} is missing in: {error}");
-            }
-            lone.execute(INSERT).expect("it has locks again");
-            elsewhere(INSERT);
-            assert_eq!(rows(&lone), before + 4);
-            lone.close().expect("it closes");
-        }
-        let rest = fixture.open();
-        assert_eq!(rows(&rest), before + if closes { 2 } else { 4 });
-        assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
-    }
 }
 
 #[test]

@@ -31,8 +31,9 @@
 **     One that has begun to read alone and then wants to write finds that the WAL has grown, if only by the fence, and is told so
 **     (plNoLongerAlone()).
 **  L3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
-**  L4 The locks of SQLite's are what others see of a transaction. If a second copy of SQLite in the process has dropped them, with which
-**     others could take the WAL away, the next transaction fails, and close leaves the WAL as it is (plLocksGone()).
+**  L4 The locks of SQLite's are what others see of a transaction. If something else in the process has dropped them, a second copy of SQLite say, the
+**     next transaction takes them again. Others could have taken the WAL away meanwhile: those that do not heed the dead-man byte (deadman.c). Then the
+**     transaction fails, and close leaves the WAL as it is (plLocksLost()).
 **  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction (fork.c).
 */
 #include <sys/sysmacros.h>
@@ -42,13 +43,6 @@
 #define PL_VISITS 16       /* transactions; the first reads the schema */
 
 enum { PLA_NOBODY, PLA_OTHERS, PLA_UNKNOWN };
-
-/* The descriptor of a handle's WAL-index, or -1: not open, or not in a file of the operating system. */
-static int plShmFile(Pager *pPager){
-  sqlite3_file *pFd = pPager->fd;
-  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return -1;
-  return ((unixFile*)pFd)->pShm->pShmNode->hShm;
-}
 
 /* Who else of us, in this or another process, has opened the WAL-index? Unknown: another copy of the library in this process, or it cannot be
 ** told; to join says so. From here on others see this process. */

@@ -113,6 +113,7 @@ static int plBaseHeader(void *p, PlHeader *pOut){
     plReadHeader(pBt->pBt, pOut);
     if( bOwn ){
       u8 bFenced;
+      plHold(pBt);
       rc = plFits(pBt->pBt->pPager, &bFenced);
       pOut->fenceInWalAlone = pOut->fenced && !bFenced;
       if( rc ){

@@ -11,15 +11,12 @@
 **   plStillFits()    the same once more within a checkpoint, between its sync of the WAL and the pages.
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
-**   plLocksGone()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
+**   plLocksLost()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
 **   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (deleted.rs).
 **
 ** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
 */
 #define PL_FIT_TRIES  20      /* milliseconds: another process may be at page 1 just now */
-#ifndef F_OFD_GETLK
-# define F_OFD_GETLK 36       /* of Linux; <fcntl.h> shows it with _GNU_SOURCE */
-#endif
 #define PL_LOOK_MS    10      /* between two looks of a handle at its file */
 
 static u32 plCoarseMs(void){
@@ -239,33 +236,74 @@ static int plRefuseFile(Btree *p, int rc){
   return plSayMisfit(p);
 }
 
+/* The descriptor of a handle's WAL-index, or -1: not open, or not in a file of the operating system. */
+static int plShmFile(Pager *pPager){
+  sqlite3_file *pFd = pPager->fd;
+  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return -1;
+  return ((unixFile*)pFd)->pShm->pShmNode->hShm;
+}
+
+/* The lock by which others see that it is used is to be the open file's from here on. */
+static void plHold(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  unixEnterMutex();
+  if( plShmFile(pPager)>=0 ) plHoldIndex(((unixFile*)pPager->fd)->pShm->pShmNode);
+  unixLeaveMutex();
+}
+
 /* A process with a lock on this byte of the WAL-index, which may be this one; 0: none has, -1: it cannot be told. */
 static int plShmHolder(Pager *pPager, int iByte){
-  sqlite3_file *pFd = pPager->fd;
   struct flock f;
-  unixShmNode *pNode;
-  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return -1;
-  pNode = ((unixFile*)pFd)->pShm->pShmNode;
-  if( pNode->hShm<0 || pNode->isUnlocked ) return -1;
+  int hShm = plShmFile(pPager);
+  if( hShm<0 || ((unixFile*)pPager->fd)->pShm->pShmNode->isUnlocked ) return -1;
   memset(&f, 0, sizeof(f));
   f.l_type = F_WRLCK;
   f.l_whence = SEEK_SET;
   f.l_start = iByte;
   f.l_len = 1;
-  if( osFcntl(pNode->hShm, F_OFD_GETLK, &f) ) return -1;
+  if( osFcntl(hShm, F_OFD_GETLK, &f) ) return -1;
   if( f.l_type==F_UNLCK ) return 0;
   return f.l_pid>0 ? f.l_pid : -1;     /* of another pid namespace it is 0, of another machine negative */
 }
 
-/* Are the locks of this process on the WAL-index gone? POSIX gives them up when any descriptor of the file is closed, and so a second
-** copy of SQLite in the process takes them away. Others then take the WAL for unused, and remove it with what is committed here. Locks of
-** a description, with which is asked, meet those of the own process as well; a system on which they do not (plAlone() finds
-** out) is not asked. */
+/* Are the locks of this process on the database file gone? POSIX gives them up when any descriptor of the file is closed, and so a second
+** copy of SQLite in the process takes them away, or a program that archives its own folder. Locks of a description, with which is asked,
+** meet those of the own process as well; a system on which they do not (plWorkAlone() finds out) is not asked. */
 static int plLocksGone(Pager *pPager){
-  return plShmHolder(pPager, UNIX_SHM_DMS)==0;
+  sqlite3_file *pFd = pPager->fd;
+  struct flock f;
+  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods ) return 0;
+  memset(&f, 0, sizeof(f));
+  f.l_type = F_WRLCK;
+  f.l_whence = SEEK_SET;
+  f.l_start = SHARED_FIRST;
+  f.l_len = SHARED_SIZE;
+  return osFcntl(((unixFile*)pFd)->h, F_OFD_GETLK, &f)==0 && f.l_type==F_UNLCK;
 }
 
-/* They are: nothing was done yet, and the next transaction opens the WAL again, with locks. */
+static int plIsNamed(int h){
+  struct stat st;
+  return osFstat(h, &st)==0 && st.st_nlink>0;
+}
+
+/* Takes them again, with which nobody can take the WAL for unused any more. 0: somebody has done that already, or is about to. */
+static int plTakeLocks(Pager *pPager){
+  sqlite3_file *pWalFd = pPager->pWal->pWalFd;
+  struct flock f;
+  int hShm = plShmFile(pPager);
+  memset(&f, 0, sizeof(f));
+  f.l_type = F_RDLCK;
+  f.l_whence = SEEK_SET;
+  f.l_start = SHARED_FIRST;
+  f.l_len = SHARED_SIZE;
+  return osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f)==0 && hShm>=0 && plIsNamed(hShm)
+      && pWalFd->pMethods==&nolockIoMethods && plIsNamed(((unixFile*)pWalFd)->h);
+}
+static int plLocksLost(Btree *p){
+  return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) && !plTakeLocks(p->pBt->pPager);
+}
+
+/* Somebody has removed the WAL: nothing was done yet, and the next transaction opens it again, with locks. */
 static int plRefuseUnlocked(Btree *p){
   plBaseEnd(p);
   plForgetWal(p);
@@ -280,11 +318,12 @@ static int plRefuseUnlocked(Btree *p){
 static int plLookOnce(Btree *p){
   int rc;
   if( p->bPlLooked && !PL_FENCED(p->pBt->pPage1->aData) ){
-    return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) ? plRefuseUnlocked(p) : SQLITE_OK;
+    return plLocksLost(p) ? plRefuseUnlocked(p) : SQLITE_OK;
   }
   rc = plFits(p->pBt->pPager, 0);
   if( rc ) return plRefuseFile(p, rc);
   p->bPlLooked = 1;
+  plHold(p);
   return SQLITE_OK;
 }
 
@@ -302,7 +341,7 @@ static int plClosesMisfit(Wal *pWal){
 /* Without its locks a handle that works alone cannot know that it is the last (L4). */
 static void plBeforeClose(Btree *p){
   if( p->inTrans!=TRANS_NONE ) return;
-  if( p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) ) plForgetWal(p);
+  if( plLocksLost(p) ) plForgetWal(p);
 }
 
 /* A stock handle has begun a transaction on a file without a mark: is there a reason to look closer? */

@@ -34,6 +34,35 @@ pub(super) const OF_LOCKS: &[Edit] = &[
         text: "    while( pInode && ((pInode->iPlOwner && pInode->iPlOwner!=iPlProcess) || pInode->fileId.dev!=sStat.st_dev /* [plait] */",
         why: "the same in findReusableFd(), which would wait for a mutex that a thread of the parent had",
     },
+    // ---- the dead-man byte of a WAL-index (deadman.c)
+    Edit {
+        section: "os_unix.c",
+        anchor: "  u8 isUnlocked;             /* True if no DMS lock held */",
+        place: After,
+        text: "  u8 bPlSecond;              /* [plait] this process has it open already */\n  u64 iPlHeld;               /* [plait] the DMS lock is the open file's, taken by this process (iPlProcess), or 0 */",
+        why: "zeroed by unixOpenSharedMemory()",
+    },
+    Edit {
+        section: "os_unix.c",
+        anchor: "static int unixIsSharingShmNode(unixFile *pFile){",
+        place: Before,
+        text: "#include \"deadman.c\" /* [plait] */",
+        why: "what the next two edits call",
+    },
+    Edit {
+        section: "os_unix.c",
+        anchor: "  osFcntl(pShmNode->hShm, F_GETLK, &lock);",
+        place: Before,
+        text: "  if( pShmNode->iPlHeld || pShmNode->bPlSecond ) return plIndexIsShared(pShmNode); /* [plait] */",
+        why: "its own lock is that of its open file",
+    },
+    Edit {
+        section: "os_unix.c",
+        anchor: "      robust_close(pFd, p->hShm, __LINE__);",
+        place: Before,
+        text: "      plLetGoOfIndex(p); /* [plait] */",
+        why: "a child made by fork() has the same open file",
+    },
     // ---- locks on read marks
     Edit {
         section: "wal.c",
