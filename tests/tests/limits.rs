@@ -3,7 +3,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::job::{Job, Work};
 use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA};
-use plait_tests::os::mapped_bytes;
+use plait_tests::os::{self, Limited, mapped_bytes};
 use plait_tests::place::Place;
 use plait_tests::ratios::idle::Footprint;
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
@@ -218,4 +218,70 @@ fn an_idle_database_takes_little_beside_its_file_until_much_is_written() {
     assert!(last.disk_bytes > idle.disk_bytes, "it grows: {last:?}");
     assert_eq!(connections[0].integer("SELECT count(*) FROM t"), Ok(2 * (1 + 30 + 60 + 120 + 240)));
     assert_eq!(connections[1].text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+/// `SQLITE_NOMEM`.
+const NOMEM: i32 = 7;
+
+/// Large values, keys as large as these, and what savepoints and reads keep of them: whatever the limit meets, it is an error, and the process goes on.
+#[test]
+fn a_process_with_little_memory_is_told_so_and_loses_nothing() {
+    let Some(subject) = real_plait("little memory") else { return };
+    let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, data); CREATE TABLE k(key TEXT PRIMARY KEY) WITHOUT ROWID;
+               INSERT INTO t(data) VALUES(zeroblob(500000))";
+    let statements = [
+        "INSERT INTO t(data) VALUES(randomblob(500000))",
+        "INSERT INTO k VALUES(hex(randomblob(250000)))",
+        "SELECT count(*), max(length(key)) FROM k WHERE key>'0'",
+        "UPDATE t SET data=zeroblob(500001) WHERE id=1",
+        "SAVEPOINT s; DELETE FROM k; ROLLBACK TO s; RELEASE s",
+    ];
+    let (mut done, mut refused) = (0, 0);
+    for spare in (0..48).map(|n| n * MIB / 12) {
+        let fixture = Fixture::new(subject.clone(), sql);
+        let mut poor = Actor::start(Place::Processes, "poor", &subject, &fixture.database());
+        poor.ok("BEGIN CONCURRENT; INSERT INTO t(data) VALUES(1); COMMIT; SELECT sum(length(data)) FROM t; SELECT count(*) FROM k");
+        let limit = os::memory_bytes(poor.pid()) + spare;
+        os::limit(poor.pid(), Limited::Memory, Some(limit)).expect("a limit");
+        let mut rows = [2, 0];
+        for begin in ["BEGIN CONCURRENT", "BEGIN IMMEDIATE", "SELECT 1"] {
+            let mut is_open = poor.run(begin).in_transaction;
+            let mut now = rows;
+            for (place, sql) in statements.iter().enumerate() {
+                let reply = poor.run(sql);
+                if let Some(error) = &reply.error {
+                    assert_eq!(error.code, NOMEM, "{spare}, {begin}, {sql}: {error}");
+                    refused += 1;
+                    // As in SQLite the statement may have taken the transaction with it.
+                    if reply.in_transaction {
+                        poor.ok("ROLLBACK");
+                    }
+                    now = rows;
+                    is_open = false;
+                } else {
+                    done += 1;
+                    if place < 2 {
+                        now[place] += 1;
+                    }
+                }
+                if !is_open {
+                    rows = now;
+                }
+            }
+            let end = is_open.then(|| poor.run("COMMIT"));
+            if end.as_ref().is_some_and(|end| end.in_transaction) {
+                poor.ok("ROLLBACK");
+            }
+            if end.is_none_or(|end| end.error.is_none()) {
+                rows = now;
+            }
+        }
+        os::limit(poor.pid(), Limited::Memory, None).expect("no limit");
+        assert_eq!(poor.integer("SELECT count(*) FROM t"), rows[0], "{spare}");
+        assert_eq!(poor.integer("SELECT count(*) FROM k"), rows[1], "{spare}");
+        poor.close().expect("it closes");
+        let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+        assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{spare}");
+    }
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
 }

@@ -50,6 +50,9 @@ pub enum Error {
     /// A configured limit or the disk is full; nothing was written.
     #[error("{0}")]
     Full(String),
+    /// The process may not have the memory that a row, or what is kept of one, needs; nothing was done.
+    #[error("out of memory")]
+    NoMemory,
     /// Reading or writing a file failed.
     #[error("{what}: {source_text}")]
     Io {

@@ -20,6 +20,7 @@ pub mod fault;
 mod filesystem;
 pub mod ids;
 pub mod log;
+pub mod memory;
 pub mod memtable;
 pub mod merge;
 #[cfg(test)]

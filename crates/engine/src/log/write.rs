@@ -49,6 +49,8 @@ use crate::sync::wait::{self, Watch};
 
 /// Bytes that are copied and written at a time; a multiple of 8, as positions are.
 const STRETCH_BYTES: u64 = 256 << 10;
+/// And where there is no memory for so many.
+const STRETCH_BYTES_MIN: u64 = 4 << 10;
 /// How often who waits for the write mutex looks whether anything is written.
 const LOOK: Duration = Duration::from_millis(50);
 /// The same for a turn among the threads of this process.
@@ -194,7 +196,7 @@ impl Log {
         let shared = self.shared();
         let piece = shared.piece(at, target)?;
         let slot = shared.slot_of(piece.segment.number)?;
-        let to = piece.to.min(piece.from + STRETCH_BYTES);
+        let to = piece.to.min(piece.from + room_for_stretch(copy));
         let is_there = self.ring.copy_unwritten(piece.from, to, copy);
         is_there.then_some(Stretch { segment: piece.segment, slot, from: piece.from, to })
     }
@@ -250,6 +252,16 @@ impl Log {
         }
         self.write_if_free()
     }
+}
+
+/// Bytes of a stretch. What is published has to be written with whatever memory there is.
+fn room_for_stretch(copy: &mut Vec<u8>) -> u64 {
+    let mut bytes = STRETCH_BYTES;
+    copy.clear();
+    while bytes > STRETCH_BYTES_MIN && copy.try_reserve_exact(bytes as usize).is_err() {
+        bytes /= 2;
+    }
+    bytes
 }
 
 /// Which owner the write mutex has, or had last; never 0.

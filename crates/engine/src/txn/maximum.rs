@@ -103,8 +103,7 @@ impl Conn {
         if self.writes.is_decided(root, key) {
             self.read_range(root, None, None);
         }
-        self.writes.put_max(root, key, rec, 0);
-        Ok(())
+        self.writes.put_max(root, key, rec, 0)
     }
 
     /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
@@ -170,7 +169,7 @@ impl Conn {
                 Error::Conflict(Box::new(Conflict { root, key: last, ..Conflict::default() }))
             })?;
             if !moves.is_empty() {
-                self.writes.rekey(root, &moves);
+                self.writes.rekey(root, &moves)?;
                 self.reads.move_missing(root, &moves);
                 self.view = self.view.wrapping_add(1);
             }

@@ -405,16 +405,14 @@ impl Conn {
         self.admit(key, rec.len() + zeros)?;
         self.cut_own_gaps(root, key);
         self.note_by_hand(root, key);
-        self.write_noting_greatest(root, key, true, |writes| writes.put(root, key, rec, zeros));
-        Ok(())
+        self.write_noting_greatest(root, key, true, |writes| writes.put(root, key, rec, zeros))
     }
 
     /// Deletes an entry; `rec` is the deleted record of an index.
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
         self.note_by_hand(root, key);
-        self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec));
-        Ok(())
+        self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec))
     }
 
     /// The same of the row that a walk stands on, which has met no row since it deleted the one before of this `run`.

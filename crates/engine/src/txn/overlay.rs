@@ -8,6 +8,7 @@ use super::Conn;
 use super::write_set::{OwnPlace, Write, WriteKind};
 use crate::fault;
 use crate::ids::{Root, SnapshotTs};
+use crate::memory;
 use crate::memtable::{EntryKind, Memtable, Node, Seek};
 
 /// One overlay entry. Its slices live until the next write through the same
@@ -171,6 +172,8 @@ pub struct OverlayIter {
     /// The version of the root for which the head of the write set is right.
     own_version: u64,
     run: Run,
+    /// There was no memory for the key of the entry that was to be answered.
+    lacks_memory: bool,
 }
 
 /// Looks of a walk at tombstones in no known gap after which it makes one: to tell of a gap costs as much as to pass some tombstones.
@@ -188,10 +191,10 @@ struct Run {
 }
 
 impl Run {
-    fn note(&mut self, key: &[u8]) {
+    /// False without memory for it.
+    fn note(&mut self, key: &[u8]) -> bool {
         let end = if self.calls == 0 { &mut self.first } else { &mut self.last };
-        end.clear();
-        end.extend_from_slice(key);
+        memory::replace(end, key).is_ok()
     }
 }
 
@@ -210,6 +213,7 @@ impl OverlayIter {
             view: 0,
             own_version: 0,
             run: Run::default(),
+            lacks_memory: false,
         }
     }
 
@@ -217,6 +221,11 @@ impl OverlayIter {
     pub fn begin_again(&mut self, root: Root) {
         self.root = root;
         self.positioned = false;
+    }
+
+    /// Whether the last move has failed for lack of memory, since this was asked last: it has found nothing, and stands where it stood.
+    pub fn take_lack_of_memory(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_memory)
     }
 
     /// Moves to the first (or last) entry that `seek` asks for.
@@ -245,7 +254,11 @@ impl OverlayIter {
         if first {
             (self.run.calls, self.run.unknown) = (0, 0);
         }
-        self.run.note(&self.key);
+        if !self.run.note(&self.key) {
+            // No gap is known, then: the walk goes on step by step.
+            (self.run.calls, self.run.unknown) = (0, 0);
+            return None;
+        }
         self.run.calls += 1;
         self.run.unknown += 1;
         let end = conn.end_of_known_gap(self.root, &self.key, forward)?;
@@ -255,8 +268,10 @@ impl OverlayIter {
         let farther = entry.filter(|e| e.tombstone && (e.key > &*here) == forward && e.key != here);
         match &farther {
             Some(e) => {
-                self.run.note(e.key);
                 self.run.unknown -= 1;
+                if !self.run.note(e.key) {
+                    (self.run.calls, self.run.unknown) = (0, 0);
+                }
             }
             None => {
                 self.key = here;
@@ -313,9 +328,12 @@ impl OverlayIter {
         }
         self.alone = true;
         let next = self.after_head(conn, current)?;
-        if let Some(next) = &next {
-            self.key.clear();
-            self.key.extend_from_slice(next.entry.key);
+        if let Some(next) = &next
+            && memory::replace(&mut self.key, next.entry.key).is_err()
+        {
+            self.lacks_memory = true;
+            self.forget(conn);
+            return Some(None);
         }
         self.sources[current].head = next.as_ref().map_or(Head::End, |f| f.head);
         Some(next.map(|f| f.entry))
@@ -378,9 +396,14 @@ impl OverlayIter {
         }
         self.positioned = best.is_some();
         let (current, entry) = best?;
+        if memory::replace(&mut self.key, entry.key).is_err() {
+            self.lacks_memory = true;
+            self.positioned = false;
+            // Heads are past what was not answered.
+            self.forget(conn);
+            return None;
+        }
         self.current = current;
-        self.key.clear();
-        self.key.extend_from_slice(entry.key);
         Some(entry)
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::database::gaps::{Bound, Gap, GapSet, farther};
 use crate::ids::Root;
+use crate::memory;
 use crate::txn::Conn;
 use crate::txn::write_set::WriteKind;
 
@@ -78,16 +79,17 @@ impl OwnGaps {
             self.note_run(view);
             let run = &mut self.run;
             (run.count, run.number, run.root, run.view) = (1, number, root.get(), view);
-            for end in [&mut run.first, &mut run.last] {
-                end.clear();
-                end.extend_from_slice(key);
+            let ends = [&mut run.first, &mut run.last].map(|end| memory::replace(end, key));
+            if ends.iter().any(Result::is_err) {
+                run.count = 0;
             }
             return;
         }
         run.count += 1;
         let end = if *key < *run.first { &mut run.first } else { &mut run.last };
-        end.clear();
-        end.extend_from_slice(key);
+        if memory::replace(end, key).is_err() {
+            run.count = 0;
+        }
     }
 
     /// Makes a gap of the run, if it is of this view and long enough.

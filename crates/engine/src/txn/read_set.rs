@@ -13,10 +13,13 @@
 //! - **R2** The first `settled` entries are ascending and disjoint.
 //! - **R3** Memory is bounded: past the limit neighbours are joined until half of it is free, as far as there is
 //!   more than one entry per root.
+//! - **R4** A read for which there was no memory is not forgotten: the set says so, and its transaction does not commit.
 
 use std::cmp::Ordering;
 
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Root};
+use crate::memory;
 use crate::memtable::{Hi, key_prefix};
 use crate::txn::maximum::{Missing, Move};
 use crate::txn::row_reads::RowReads;
@@ -81,6 +84,8 @@ pub struct ReadSet {
     key_bytes_max: usize,
     missing: Vec<Missing>,
     rows: RowReads,
+    /// R4
+    is_incomplete: bool,
 }
 
 impl Default for ReadSet {
@@ -106,13 +111,16 @@ impl ReadSet {
             key_bytes_max,
             missing: Vec::new(),
             rows: RowReads::with_limit(entries_max),
+            is_incomplete: false,
         }
     }
 
     /// One key was looked for, found or not.
     pub fn point(&mut self, root: Root, key: &[u8]) {
-        if self.rows.add(root, key) {
-            return;
+        match self.rows.add(root, key) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(_) => return self.is_incomplete = true,
         }
         if key.len() > KEY_LEN_MAX {
             return self.prefix(root, key);
@@ -139,14 +147,16 @@ impl ReadSet {
         };
         let (Hi::Key(hi_bytes) | Hi::Prefix(hi_bytes)) = hi;
         self.has_range = true;
-        let entry = Entry {
+        let (Ok(from), Ok(to)) = (self.store(cut(lo)), self.store(hi_bytes)) else {
+            return self.is_incomplete = true;
+        };
+        self.push(Entry {
             prefix: key_prefix(lo),
             root,
-            lo: self.store(cut(lo)),
-            hi: self.store(hi_bytes),
+            lo: from,
+            hi: to,
             hi_is_prefix: matches!(hi, Hi::Prefix(_)),
-        };
-        self.push(entry);
+        });
     }
 
     /// A maximum of this name was looked for, not found, and made under `key`.
@@ -175,6 +185,11 @@ impl ReadSet {
         self.entries.is_empty() && self.missing.is_empty() && self.rows.is_empty()
     }
 
+    /// Whether there was no memory for a read (R4).
+    pub fn is_incomplete(&self) -> bool {
+        self.is_incomplete
+    }
+
     /// Number of entries now held.
     pub fn len(&self) -> usize {
         self.entries.len() + self.rows.len()
@@ -193,6 +208,7 @@ impl ReadSet {
         self.has_range = false;
         self.missing.clear();
         self.rows.clear();
+        self.is_incomplete = false;
     }
 
     /// Whether a key is covered by anything that was read. Fast after `settle`.
@@ -205,6 +221,7 @@ impl ReadSet {
         sorted[..after].last().is_some_and(covers)
             || self.entries[self.settled..].iter().any(covers)
             || self.rows.contains(root, key)
+            || self.is_incomplete
     }
 
     /// Whether anything of this root was read.
@@ -215,6 +232,7 @@ impl ReadSet {
             || self.entries[self.settled..].iter().any(|entry| entry.root == root)
             || self.rows.has_root(root)
             || self.missing.iter().any(|missing| missing.root == root)
+            || self.is_incomplete
     }
 
     /// Whether asking about every read takes little: few entries, and no range among them.
@@ -224,6 +242,9 @@ impl ReadSet {
 
     /// Asks about each read, in order, whether it has changed; stops at the first that has. The answer is
     /// the changed key and the commit that changed it.
+    ///
+    /// # Errors
+    /// `NoMemory` to ask, or R4.
     pub fn first_conflict(
         &mut self,
         mut point_changed: impl FnMut(Root, &[u8]) -> Option<(Vec<u8>, CommitTs)>,
@@ -232,13 +253,16 @@ impl ReadSet {
             Option<&[u8]>,
             Option<Hi<'_>>,
         ) -> Option<(Vec<u8>, CommitTs)>,
-    ) -> Option<ChangedRead> {
-        self.sort_and_join();
-        let row = self.rows.first_answer(&mut point_changed, &mut range_changed);
-        if let Some((root, is_range, (key, ts))) = row {
-            return Some(ChangedRead { root, key, ts, is_range });
+    ) -> Result<Option<ChangedRead>> {
+        self.sort_and_join()?;
+        if self.is_incomplete {
+            return Err(Error::NoMemory);
         }
-        self.entries.iter().find_map(|entry| {
+        let row = self.rows.first_answer(&mut point_changed, &mut range_changed)?;
+        if let Some((root, is_range, (key, ts))) = row {
+            return Ok(Some(ChangedRead { root, key, ts, is_range }));
+        }
+        let first = self.entries.iter().find_map(|entry| {
             let (lo, hi) = (self.lo(entry), self.hi(entry));
             let is_range = hi != Hi::Key(lo);
             let changed = if is_range {
@@ -251,14 +275,19 @@ impl ReadSet {
                 point_changed(entry.root, lo)
             };
             changed.map(|(key, ts)| ChangedRead { root: entry.root, key, ts, is_range })
-        })
+        });
+        Ok(first)
     }
 
     /// Sorts the entries and joins those that overlap.
-    pub fn sort_and_join(&mut self) {
+    ///
+    /// # Errors
+    /// `NoMemory` for the sorting.
+    pub fn sort_and_join(&mut self) -> Result<()> {
         if self.settled == self.entries.len() {
-            return;
+            return Ok(());
         }
+        memory::expect::<Entry>(self.entries.len())?;
         let mut entries = std::mem::take(&mut self.entries);
         let start = |entry: &Entry| (entry.root, entry.prefix);
         // What is settled is one ascending run, which this sort finds: only what came since is sorted.
@@ -269,6 +298,7 @@ impl ReadSet {
         });
         self.entries = entries;
         self.settled = self.entries.len();
+        Ok(())
     }
 
     /// Replaces runs of neighbours of one root, as far as `joins` says so, by the range over them.
@@ -297,27 +327,37 @@ impl ReadSet {
             }
         }
         self.has_range |= is_prefix && key.is_empty();
-        let span = self.store(key);
-        self.push(Entry { prefix, root, lo: span, hi: span, hi_is_prefix: is_prefix });
+        match self.store(key) {
+            Ok(span) => {
+                self.push(Entry { prefix, root, lo: span, hi: span, hi_is_prefix: is_prefix });
+            }
+            Err(_) => self.is_incomplete = true,
+        }
     }
 
-    fn store(&mut self, bytes: &[u8]) -> Span {
+    fn store(&mut self, bytes: &[u8]) -> Result<Span> {
         let span = Span { at: self.bytes.len() as u32, len: bytes.len() as u32 };
-        self.bytes.extend_from_slice(bytes);
-        span
+        memory::append(&mut self.bytes, bytes)?;
+        Ok(span)
     }
 
     fn push(&mut self, entry: Entry) {
+        if self.entries.try_reserve(1).is_err() {
+            self.is_incomplete = true;
+            return;
+        }
         self.entries.push(entry);
-        if self.entries.len() > self.entries_max || self.bytes.len() > self.key_bytes_max {
-            self.shrink();
+        let is_full =
+            self.entries.len() > self.entries_max || self.bytes.len() > self.key_bytes_max;
+        if is_full && self.shrink().is_err() {
+            self.is_incomplete = true;
         }
     }
 
     /// R3: settles, then joins every second neighbour until half of the limit is free.
-    fn shrink(&mut self) {
-        self.sort_and_join();
-        self.compact_if_large();
+    fn shrink(&mut self) -> Result<()> {
+        self.sort_and_join()?;
+        self.compact_if_large()?;
         self.has_range = true;
         while self.entries.len() > self.entries_max / 2 || self.bytes.len() > self.key_bytes_max / 2
         {
@@ -330,27 +370,30 @@ impl ReadSet {
             });
             self.entries = entries;
             self.settled = self.entries.len();
-            self.compact_if_large();
+            self.compact_if_large()?;
             if self.entries.len() == before {
                 // One entry per root is left: a limit that this exceeds has to give way.
                 self.entries_max = self.entries_max.max(before * 2);
                 self.key_bytes_max = self.key_bytes_max.max(self.bytes.len() * 2);
             }
         }
+        Ok(())
     }
 
     /// Drops bytes that no entry needs, if they may be many.
-    fn compact_if_large(&mut self) {
+    fn compact_if_large(&mut self) -> Result<()> {
         if self.bytes.len() <= self.key_bytes_max / 2 {
-            return;
+            return Ok(());
         }
-        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(self.bytes.len())?;
         for entry in &mut self.entries {
             let shared = entry.has_one_bound();
             entry.lo = copy_span(&mut bytes, &self.bytes, entry.lo);
             entry.hi = if shared { entry.lo } else { copy_span(&mut bytes, &self.bytes, entry.hi) };
         }
         self.bytes = bytes;
+        Ok(())
     }
 
     fn span(&self, span: Span) -> &[u8] {

@@ -67,7 +67,7 @@ fn conflicts(set: &mut ReadSet, root: u32, key: &[u8]) -> bool {
         |r, point| hit(r, point == key),
         |r, lo, hi| hit(r, lo.is_none_or(|lo| lo <= key) && hi.is_none_or(|hi| hi.admits(key))),
     );
-    found.is_some()
+    found.unwrap().is_some()
 }
 
 proptest! {
@@ -83,7 +83,7 @@ proptest! {
             let expected = reads.iter().any(|read| covers(read, *root, key));
             prop_assert_eq!(set.contains(Root::new(*root), key), expected);
         }
-        set.sort_and_join();
+        set.sort_and_join().unwrap();
         for (root, key) in &probes {
             let expected = reads.iter().any(|read| covers(read, *root, key));
             let contains = set.contains(Root::new(*root), key);
@@ -108,7 +108,7 @@ proptest! {
         for (i, read) in reads.iter().enumerate() {
             add(&mut set, read);
             if i == settle_at {
-                set.sort_and_join();
+                set.sort_and_join().unwrap();
             }
         }
         prop_assert!(set.len() <= set.entries_max);
@@ -123,7 +123,7 @@ proptest! {
                 prop_assert!(conflicts(&mut set, *root, key));
             }
         }
-        set.sort_and_join();
+        set.sort_and_join().unwrap();
         for pair in set.entries.windows(2) {
             let apart = pair[0].root < pair[1].root || !set.hi(&pair[0]).admits(set.lo(&pair[1]));
             prop_assert!(apart, "R2");
@@ -160,7 +160,7 @@ fn the_same_point_again_and_again_takes_one_entry() {
         ts: CommitTs::new(3),
         is_range: false,
     };
-    assert_eq!(conflict, Some(expected));
+    assert_eq!(conflict.unwrap(), Some(expected));
     assert!(set.is_small(1) && !set.is_small(0));
     set.clear();
     assert!(set.is_empty() && !set.contains(Root::new(2), b"key"));

@@ -19,6 +19,7 @@
 //! # Deliberately absent
 //! Keys of another length, the greatest key of all, and tables past [`ROOTS_MAX`]: [`RowReads::add`] refuses them.
 
+use crate::error::Result;
 use crate::ids::Root;
 use crate::memtable::Hi;
 
@@ -65,40 +66,47 @@ impl Table {
 
     /// Whether the block is new.
     #[inline]
-    fn insert(&mut self, word: u64) -> bool {
+    fn insert(&mut self, word: u64) -> Result<bool> {
         let at = self.find(word);
         if self.slots[at] == word {
-            return false;
+            return Ok(false);
+        }
+        if (self.blocks + 1) * 2 > self.slots.len() {
+            let blocks = self.sorted()?;
+            self.rebuild(&blocks)?;
+            return self.insert(word);
         }
         self.slots[at] = word;
         self.blocks += 1;
-        if self.blocks * 2 > self.slots.len() {
-            let blocks = self.sorted();
-            self.rebuild(&blocks);
-        }
-        true
+        Ok(true)
     }
 
     /// Block + 1 of each, ascending.
-    fn sorted(&self) -> Vec<u64> {
-        let mut blocks: Vec<u64> = self.slots.iter().copied().filter(|word| *word != 0).collect();
+    fn sorted(&self) -> Result<Vec<u64>> {
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(self.blocks)?;
+        blocks.extend(self.slots.iter().copied().filter(|word| *word != 0));
         blocks.sort_unstable();
-        blocks
+        Ok(blocks)
     }
 
-    fn rebuild(&mut self, blocks: &[u64]) {
+    /// Without the memory for it everything stays.
+    fn rebuild(&mut self, blocks: &[u64]) -> Result<()> {
+        let slots = (blocks.len() * 4).next_power_of_two().max(SLOTS_MIN);
+        self.slots.try_reserve(slots.saturating_sub(self.slots.len()))?;
         self.blocks = blocks.len();
         self.slots.clear();
-        self.slots.resize((blocks.len() * 4).next_power_of_two().max(SLOTS_MIN), 0);
+        self.slots.resize(slots, 0);
         for word in blocks {
             let at = self.find(*word);
             self.slots[at] = *word;
         }
+        Ok(())
     }
 
     /// Longer blocks, half as many of them at most.
-    fn widen(&mut self) {
-        let mut blocks = self.sorted();
+    fn widen(&mut self) -> Result<()> {
+        let mut blocks = self.sorted()?;
         let most = (blocks.len() / 2).max(1);
         while blocks.len() > most && self.shift < u64::BITS - 1 {
             self.shift += 1;
@@ -107,7 +115,8 @@ impl Table {
             }
             blocks.dedup();
         }
-        self.rebuild(&blocks);
+        // Fewer than there were: there is room for them.
+        self.rebuild(&blocks)
     }
 }
 
@@ -129,23 +138,26 @@ impl RowReads {
     }
 
     /// Adds a key; false if it is none that is kept here.
+    ///
+    /// # Errors
+    /// `NoMemory`: it may be missing.
     #[inline]
-    pub(super) fn add(&mut self, root: Root, key: &[u8]) -> bool {
+    pub(super) fn add(&mut self, root: Root, key: &[u8]) -> Result<bool> {
         let Some(number) = number_of(key).filter(|number| *number != u64::MAX) else {
-            return false;
+            return Ok(false);
         };
         let Some(index) = self.index_of(root).or_else(|| self.begin_table(root)) else {
-            return false;
+            return Ok(false);
         };
         self.last = index;
         let table = &mut self.tables[index];
-        if table.insert((number >> table.shift) + 1) {
+        if table.insert((number >> table.shift) + 1)? {
             self.blocks += 1;
             if self.blocks > self.blocks_max {
-                self.widen();
+                self.widen()?;
             }
         }
-        true
+        Ok(true)
     }
 
     #[inline]
@@ -170,13 +182,13 @@ impl RowReads {
     }
 
     /// W2: half of the limit is free, as far as a root has more than one block.
-    fn widen(&mut self) {
+    fn widen(&mut self) -> Result<()> {
         let tables = &mut self.tables[..self.used];
         while self.blocks > self.blocks_max / 2 {
             let largest = tables.iter_mut().max_by_key(|table| table.blocks);
             let Some(largest) = largest.filter(|table| table.blocks > 1) else { break };
             let before = largest.blocks;
-            largest.widen();
+            largest.widen()?;
             self.blocks -= before - largest.blocks;
             if largest.blocks == before {
                 // The longest blocks there are, two of them.
@@ -185,6 +197,7 @@ impl RowReads {
         }
         // A limit that a few blocks for each root exceed has to give way.
         self.blocks_max = self.blocks_max.max(self.blocks * 2);
+        Ok(())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -235,23 +248,28 @@ impl RowReads {
         &self,
         point_changed: &mut impl FnMut(Root, &[u8]) -> Option<T>,
         range_changed: &mut impl FnMut(Root, Option<&[u8]>, Option<Hi<'_>>) -> Option<T>,
-    ) -> Option<(Root, bool, T)> {
-        self.tables[..self.used].iter().find_map(|table| {
-            let blocks = table.sorted();
+    ) -> Result<Option<(Root, bool, T)>> {
+        let tables = &self.tables[..self.used];
+        for table in tables {
+            let blocks = table.sorted()?;
             let root = table.root;
-            if table.shift == 0 {
+            let first = if table.shift == 0 {
                 let changed = |word: &u64| point_changed(root, &(word - 1).to_be_bytes());
-                return blocks.iter().find_map(changed).map(|answer| (root, false, answer));
+                blocks.iter().find_map(changed)
+            } else {
+                let stretches = blocks.chunk_by(|a, b| a + 1 == *b);
+                let mut ends = stretches.filter_map(|run| Some((run.first()? - 1, run.last()? - 1)));
+                ends.find_map(|(first, last)| {
+                    let lo = (first << table.shift).to_be_bytes();
+                    let hi = (last << table.shift | ((1 << table.shift) - 1)).to_be_bytes();
+                    range_changed(root, Some(&lo), Some(Hi::Key(&hi)))
+                })
+            };
+            if let Some(answer) = first {
+                return Ok(Some((root, table.shift != 0, answer)));
             }
-            let stretches = blocks.chunk_by(|a, b| a + 1 == *b);
-            let mut ends = stretches.filter_map(|run| Some((run.first()? - 1, run.last()? - 1)));
-            ends.find_map(|(first, last)| {
-                let lo = (first << table.shift).to_be_bytes();
-                let hi = (last << table.shift | ((1 << table.shift) - 1)).to_be_bytes();
-                range_changed(root, Some(&lo), Some(Hi::Key(&hi)))
-            })
-            .map(|answer| (root, true, answer))
-        })
+        }
+        Ok(None)
     }
 }
 
@@ -295,7 +313,7 @@ mod tests {
             >| {
                 hit(r, lo.is_none_or(|lo| lo <= &key[..]) && hi.is_none_or(|hi| hi.admits(&key)))
             });
-        answer.is_some()
+        answer.unwrap().is_some()
     }
 
     proptest! {
@@ -306,7 +324,7 @@ mod tests {
             let mut reads = RowReads::with_limit(1000);
             let mut model = BTreeSet::new();
             for (root, number) in added {
-                let is_kept = reads.add(Root::new(root), &number.to_be_bytes());
+                let is_kept = reads.add(Root::new(root), &number.to_be_bytes()).unwrap();
                 prop_assert_eq!(is_kept, number != u64::MAX);
                 if is_kept {
                     model.insert((root, number));
@@ -327,7 +345,7 @@ mod tests {
             let mut reads = RowReads::with_limit(limit);
             let mut model = BTreeSet::new();
             for (root, number) in added.into_iter().filter(|(_, number)| *number != u64::MAX) {
-                reads.add(Root::new(root), &number.to_be_bytes());
+                reads.add(Root::new(root), &number.to_be_bytes()).unwrap();
                 model.insert((root, number));
                 prop_assert!(reads.len() <= limit.max(4 * 3), "W2: {} blocks", reads.len());
             }
@@ -343,7 +361,7 @@ mod tests {
         let mut reads = RowReads::with_limit(64);
         let root = Root::new(7);
         for number in 0..10_000u64 {
-            assert!(reads.add(root, &number.to_be_bytes()));
+            assert!(reads.add(root, &number.to_be_bytes()).unwrap());
         }
         assert!(reads.contains(root, &9_999u64.to_be_bytes()));
         assert!(!reads.contains(root, &20_000u64.to_be_bytes()), "the blocks are short");
@@ -355,11 +373,12 @@ mod tests {
         let mut reads = RowReads::with_limit(1000);
         for _ in 0..2 {
             for root in 0..ROOTS_MAX as u32 {
-                assert!(reads.add(Root::new(root + 1), &5u64.to_be_bytes()));
+                assert!(reads.add(Root::new(root + 1), &5u64.to_be_bytes()).unwrap());
             }
-            assert!(!reads.add(Root::new(1000), &5u64.to_be_bytes()));
+            assert!(!reads.add(Root::new(1000), &5u64.to_be_bytes()).unwrap());
             assert!(
-                !reads.add(Root::new(1), b"short") && !reads.add(Root::new(1), b"longer than it")
+                !reads.add(Root::new(1), b"short").unwrap()
+                    && !reads.add(Root::new(1), b"longer than it").unwrap()
             );
             reads.clear();
             assert!(reads.is_empty() && !reads.contains(Root::new(1), &5u64.to_be_bytes()));

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::Conn;
 use super::write_set::WriteSet;
+use crate::error::Result;
 use crate::ids::Root;
 use crate::shm::layout::{ROWID_SLOTS, RowidSlot, txn_state};
 
@@ -68,18 +69,19 @@ impl Conn {
         root: Root,
         key: &[u8],
         is_put: bool,
-        write: impl FnOnce(&mut WriteSet),
-    ) {
+        write: impl FnOnce(&mut WriteSet) -> Result<()>,
+    ) -> Result<()> {
         let before = self.greatest_key(root);
-        write(&mut self.writes);
-        let Some(before) = before else { return };
+        write(&mut self.writes)?;
+        let Some(before) = before else { return Ok(()) };
         // Whatever is not put here is no key of a table: its view is another one by now.
-        let Ok(key) = TableKey::try_from(key) else { return };
+        let Ok(key) = TableKey::try_from(key) else { return Ok(()) };
         match is_put {
             true => self.note_greatest_key(root, before.max(Some(key))),
             false if before == Some(key) => self.greatest = None,
             false => self.note_greatest_key(root, before),
         }
+        Ok(())
     }
 
     /// The next automatic rowid of table `root`, not below `stock`, which SQLite would give in this transaction's view.

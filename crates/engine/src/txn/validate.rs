@@ -17,8 +17,9 @@ use crate::fault;
 use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
 use crate::log::damaged_ring;
 use crate::log::frame::OpKind;
+use crate::memory;
 use crate::memtable::{EntryKind, Hi, Memtable};
-use crate::shm::layout::{ARENAS, NO_PIN, RECENT_COMMITS, fence, generation};
+use crate::shm::layout::{ARENAS, CONFLICT_KEY_BYTES, NO_PIN, RECENT_COMMITS, fence, generation};
 use crate::sync::mutex::Guard;
 
 /// The base that a snapshot reads.
@@ -98,6 +99,11 @@ impl Conn {
             .collect()
     }
 
+    /// There was no memory for a read of this transaction, which can only be rolled back.
+    pub fn lacks_reads(&self) -> bool {
+        self.reads.is_incomplete()
+    }
+
     /// Looks up everything that was read. The history is pinned, or the commit mutex is held.
     pub(crate) fn validate_all(&mut self) -> Result<()> {
         self.validate_within(usize::MAX).map(drop)
@@ -109,6 +115,9 @@ impl Conn {
         let since = snapshot.ts;
         if fault::is_planted("conflicts.unchecked") {
             return Ok(true);
+        }
+        if self.reads.is_incomplete() {
+            return Err(Error::NoMemory);
         }
         if self.reads.is_empty() || self.db.control().visible_ts.load(Acquire) == since.get() {
             return Ok(true);
@@ -123,7 +132,7 @@ impl Conn {
                 .filter(|m| m.may_hold_root(root))
                 .filter_map(|m| m.newest_ts(root, key))
                 .find(|ts| ts.get() > since.get())
-                .map(|ts| (key.to_vec(), ts))
+                .map(|ts| (told(key), ts))
         };
         let range = |root: Root, lo: Option<&[u8]>, hi: Option<Hi<'_>>| {
             if fault::is_planted("conflicts.unchecked_ranges") {
@@ -131,7 +140,7 @@ impl Conn {
             }
             changed_in_range(&self.db, &newer, root, (lo, hi), since, &mut steps)
         };
-        match self.reads.first_conflict(point, range) {
+        match self.reads.first_conflict(point, range)? {
             None => self.validate_missing_maxima(&newer, since).map(|()| steps > 0),
             Some(hit) => Err(self.conflict_with(hit.root, hit.key, hit.ts, hit.is_range)),
         }
@@ -145,7 +154,7 @@ impl Conn {
                 memtable.each_newer_than(missing.root, since, |node| {
                     let rec = (node.kind() == EntryKind::Put).then(|| node.rec());
                     if missing.is_contradicted(missing.root, node.key(), rec) {
-                        hit = Some((node.key().to_vec(), node.ts()));
+                        hit = Some((told(node.key()), node.ts()));
                     }
                     hit.is_none()
                 });
@@ -166,6 +175,8 @@ impl Conn {
     ) -> Result<()> {
         let mut hit = None;
         let to = self.db.log_shared().log_end();
+        // Where the ring begins again they are put together.
+        memory::expect::<u8>((to - from) as usize)?;
         let read = self.db.ring().for_each_frame(guard, from, to, |frame| {
             if hit.is_some() || since.sees(frame.commit_ts) {
                 return;
@@ -179,7 +190,7 @@ impl Conn {
                         .iter()
                         .any(|missing| missing.is_contradicted(op.root, op.key, rec))
                 {
-                    hit = Some((op.root, op.key.to_vec(), frame.commit_ts));
+                    hit = Some((op.root, told(op.key), frame.commit_ts));
                     return;
                 }
             }
@@ -211,6 +222,11 @@ impl Conn {
     }
 }
 
+/// As much of a key as is told of a conflict, and a byte more: it says that there is more.
+fn told(key: &[u8]) -> Vec<u8> {
+    key[..key.len().min(CONFLICT_KEY_BYTES + 1)].to_vec()
+}
+
 /// A key of the range that was written after `since`, and its commit, outside of gaps: there was nothing then, and nothing is now.
 fn changed_in_range(
     db: &Database,
@@ -232,7 +248,7 @@ fn changed_in_range(
         let to = gap.as_ref().map_or(hi, |gap| Some(Hi::Key(gap.lo.bytes())));
         let hit = newer().find_map(|m| m.range_newer_than(root, from, to, since, steps));
         if hit.is_some() || gap.is_none() || *steps == 0 {
-            return hit.map(|node| (node.key().to_vec(), node.ts()));
+            return hit.map(|node| (told(node.key()), node.ts()));
         }
         behind = gap;
     }

@@ -23,6 +23,7 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 
 use super::write_set::WriteKind;
+use crate::error::Result;
 use crate::memtable::key_prefix;
 
 /// Writes of a leaf at most.
@@ -43,29 +44,33 @@ pub struct Write {
 
 impl Write {
     /// A write of `rec` followed by `zero_tail` zero bytes.
+    ///
+    /// # Errors
+    /// `NoMemory`.
     pub(super) fn new(
         kind: WriteKind,
         key: &[u8],
         rec: &[u8],
         zero_tail: usize,
         changed_at: u64,
-    ) -> Write {
-        let mut bytes = Vec::with_capacity(key.len() + rec.len() + zero_tail);
+    ) -> Result<Write> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(key.len() + rec.len() + zero_tail)?;
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(rec);
         bytes.resize(bytes.len() + zero_tail, 0);
         let key_len = u32::try_from(key.len()).expect("a key is shorter than the budget");
-        Write {
+        Ok(Write {
             prefix: key_prefix(key),
             bytes: bytes.into_boxed_slice(),
             key_len,
             kind,
             changed_at,
-        }
+        })
     }
 
     /// The same of another key.
-    pub(super) fn moved_to(&self, key: &[u8]) -> Write {
+    pub(super) fn moved_to(&self, key: &[u8]) -> Result<Write> {
         Write::new(self.kind, key, self.rec(), 0, self.changed_at)
     }
 
@@ -417,7 +422,7 @@ mod tests {
 
     fn apply(map: &mut WriteMap, model: &mut BTreeMap<Vec<u8>, u64>, op: Op, stamp: u64) {
         let mut put = |map: &mut WriteMap, key: Vec<u8>| {
-            let old = map.put(Write::new(WriteKind::Put, &key, b"rec", 2, stamp));
+            let old = map.put(Write::new(WriteKind::Put, &key, b"rec", 2, stamp).unwrap());
             assert_eq!(old.map(|write| write.changed_at), model.insert(key, stamp));
         };
         match op {

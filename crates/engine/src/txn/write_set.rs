@@ -12,6 +12,7 @@
 //! - **W2** `frame_bytes` is the sum of `op_frame_bytes` over all writes.
 //! - **W3** `root_version` of a root never returns to a value it had before.
 //! - **W4** `taken_back` changes whenever a write was taken back or forgotten.
+//! - **W5** A write for which there is no memory changes nothing.
 //!
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
@@ -22,7 +23,9 @@ use super::maximum::Move;
 pub use super::write_map::Write;
 use super::write_map::{Place, WriteMap};
 use crate::database::gaps::Puts;
+use crate::error::Result;
 use crate::ids::Root;
+use crate::memory;
 use crate::memtable::Seek;
 
 /// Bytes that an operation takes in a log frame beside its key and record.
@@ -81,13 +84,13 @@ enum Held {
 impl Held {
     const SHORT_MAX: usize = 38;
 
-    fn nothing(key: &[u8]) -> Held {
+    fn nothing(key: &[u8]) -> Result<Held> {
         if key.len() > Held::SHORT_MAX {
-            return Held::NothingLong(key.into());
+            return Ok(Held::NothingLong(memory::copy(key)?.into_boxed_slice()));
         }
         let mut short = [0; Held::SHORT_MAX];
         short[..key.len()].copy_from_slice(key);
-        Held::Nothing { short, len: key.len() as u8 }
+        Ok(Held::Nothing { short, len: key.len() as u8 })
     }
 
     fn write(&self) -> Option<&Write> {
@@ -108,11 +111,11 @@ impl Undo {
     }
 
     /// The same of another key.
-    fn move_to(&mut self, key: &[u8]) {
-        self.held = match self.held.write() {
-            Some(write) => Held::Write(write.moved_to(key)),
+    fn moved_to(&self, key: &[u8]) -> Result<Held> {
+        match self.held.write() {
+            Some(write) => Ok(Held::Write(write.moved_to(key)?)),
             None => Held::nothing(key),
-        };
+        }
     }
 }
 
@@ -153,22 +156,26 @@ impl WriteSet {
     }
 
     /// Sets the record of a key: `rec` and `zero_tail` zero bytes after it.
-    pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
-        self.set(root, key, WriteKind::Put, rec, zero_tail);
+    ///
+    /// # Errors
+    /// `NoMemory` (W5), here and in the next two.
+    pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) -> Result<()> {
+        self.set(root, key, WriteKind::Put, rec, zero_tail)
     }
 
     /// Deletes a key; `rec` is the deleted record where the base needs it to find the entry, else empty.
-    pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) {
-        self.set(root, key, WriteKind::Tombstone, rec, 0);
+    pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.set(root, key, WriteKind::Tombstone, rec, 0)
     }
 
     /// Sets a record whose last eight bytes only grow, see [`WriteKind::PutMax`]. Over an own put or delete of
     /// the key it is an ordinary put: this transaction has decided the value itself.
-    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) {
+    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) -> Result<()> {
         let decided = self.is_decided(root, key);
         let kind = if decided { WriteKind::Put } else { WriteKind::PutMax };
+        self.set(root, key, kind, rec, zero_tail)?;
         self.has_put_max |= !decided;
-        self.set(root, key, kind, rec, zero_tail);
+        Ok(())
     }
 
     /// Whether this transaction has decided what is under the key, by a put or a delete.
@@ -207,22 +214,36 @@ impl WriteSet {
     }
 
     /// Moves writes to other keys of the same length, with all that savepoints know of them. No write that stays is in the way.
-    pub fn rekey(&mut self, root: Root, moves: &[Move]) {
+    ///
+    /// # Errors
+    /// `NoMemory` (W5).
+    pub fn rekey(&mut self, root: Root, moves: &[Move]) -> Result<()> {
+        let moved = |step: &Move| {
+            self.get(root, &step.from).map(|write| write.moved_to(&step.to)).transpose()
+        };
+        let moved = moves.iter().map(moved).collect::<Result<Vec<_>>>()?;
+        let undone = self.undo.iter().map(|undo| {
+            let step = moves.iter().find(|step| undo.root == root && *step.from == *undo.key());
+            step.map(|step| undo.moved_to(&step.to)).transpose()
+        });
+        let undone = undone.collect::<Result<Vec<_>>>()?;
         self.clock += 1;
         let clock = self.clock;
         let of = self.root_mut(root);
         of.version = clock;
-        let moving: Vec<_> = moves.iter().map(|step| of.writes.remove(&step.from)).collect();
-        for (step, write) in moves.iter().zip(moving) {
-            let Some(write) = write else { continue };
-            let in_the_way = of.writes.put(write.moved_to(&step.to));
+        for step in moves {
+            of.writes.remove(&step.from);
+        }
+        for write in moved.into_iter().flatten() {
+            let in_the_way = of.writes.put(write);
             debug_assert!(in_the_way.is_none(), "W2: a write was lost");
         }
-        for undo in self.undo.iter_mut().filter(|undo| undo.root == root) {
-            if let Some(step) = moves.iter().find(|step| *step.from == *undo.key()) {
-                undo.move_to(&step.to);
+        for (undo, moved) in self.undo.iter_mut().zip(undone) {
+            if let Some(held) = moved {
+                undo.held = held;
             }
         }
+        Ok(())
     }
 
     /// The own write of a key.
@@ -424,10 +445,24 @@ impl WriteSet {
         &mut self.roots[i]
     }
 
-    fn set(&mut self, root: Root, key: &[u8], kind: WriteKind, rec: &[u8], zero_tail: usize) {
-        self.clock += 1;
-        let clock = self.clock;
-        let write = Write::new(kind, key, rec, zero_tail, clock);
+    fn set(
+        &mut self,
+        root: Root,
+        key: &[u8],
+        kind: WriteKind,
+        rec: &[u8],
+        zero_tail: usize,
+    ) -> Result<()> {
+        let clock = self.clock + 1;
+        let write = Write::new(kind, key, rec, zero_tail, clock)?;
+        let mut long = None;
+        if !self.savepoints.is_empty() {
+            self.undo.try_reserve(1)?;
+            if key.len() > Held::SHORT_MAX && self.get(root, key).is_none() {
+                long = Some(Held::nothing(key)?);
+            }
+        }
+        self.clock = clock;
         let bytes = frame_bytes_of(&write);
         let of = self.root_mut(root);
         of.version = clock;
@@ -437,13 +472,17 @@ impl WriteSet {
             Some(old) => self.frame_bytes -= frame_bytes_of(old),
             None => self.len += 1,
         }
-        let Some(top) = self.savepoints.last() else {
-            return;
+        let Some(top) = self.savepoints.last() else { return Ok(()) };
+        let held = match old {
+            Some(old) if old.changed_at > top.opened_at => None,
+            Some(old) => Some(Held::Write(old)),
+            // A short one takes no memory.
+            None => long.or_else(|| Held::nothing(key).ok()),
         };
-        if old.as_ref().is_none_or(|old| old.changed_at <= top.opened_at) {
-            let held = old.map_or_else(|| Held::nothing(key), Held::Write);
+        if let Some(held) = held {
             self.undo.push(Undo { root, held });
         }
+        Ok(())
     }
 
     fn take_back(&mut self, undo: Undo) {

@@ -79,9 +79,9 @@ impl Model {
 
 fn apply(set: &mut WriteSet, op: &Op, stamp: u8) {
     match op {
-        Op::Put(root, key, zeros) => set.put(Root::new(*root), key, &[stamp], *zeros),
-        Op::PutMax(root, key) => set.put_max(Root::new(*root), key, &[stamp], 0),
-        Op::Delete(root, key) => set.delete(Root::new(*root), key, &[stamp]),
+        Op::Put(root, key, zeros) => set.put(Root::new(*root), key, &[stamp], *zeros).unwrap(),
+        Op::PutMax(root, key) => set.put_max(Root::new(*root), key, &[stamp], 0).unwrap(),
+        Op::Delete(root, key) => set.delete(Root::new(*root), key, &[stamp]).unwrap(),
         Op::Open(n) => set.savepoint_open(*n),
         Op::Release(i) => set.savepoint_release(*i),
         Op::Rollback(i) => set.savepoint_rollback(*i),
@@ -191,14 +191,14 @@ proptest! {
 fn the_bytes_of_a_write_stay_in_place_while_others_come_and_go() {
     let mut set = WriteSet::new();
     let root = Root::new(2);
-    set.put(root, b"kept", b"record", 2);
+    set.put(root, b"kept", b"record", 2).unwrap();
     let (key, write) = set.seek(root, Seek::First).expect("written");
     let (key_at, rec_at) = (key.as_ptr(), write.rec().as_ptr());
     for i in 0..10_000u32 {
-        set.put(root, &i.to_be_bytes(), b"other", 0);
+        set.put(root, &i.to_be_bytes(), b"other", 0).unwrap();
     }
     set.savepoint_open(1);
-    set.put(root, b"kept", b"changed", 0);
+    set.put(root, b"kept", b"changed", 0).unwrap();
     set.savepoint_rollback(0);
     let (key, write) = set.seek(root, Seek::Ge(b"kept")).expect("written");
     assert_eq!((key.as_ptr(), write.rec().as_ptr()), (key_at, rec_at));
@@ -211,7 +211,7 @@ fn one_row_changed_by_many_statements_leaves_one_undo_entry() {
     set.savepoint_open(1);
     for i in 0..1000u32 {
         set.savepoint_open(2);
-        set.put(Root::new(2), b"hot", &i.to_be_bytes(), 0);
+        set.put(Root::new(2), b"hot", &i.to_be_bytes(), 0).unwrap();
         set.savepoint_release(1);
     }
     assert_eq!(set.undo.len(), 1);
@@ -224,12 +224,12 @@ fn one_row_changed_by_many_statements_leaves_one_undo_entry() {
 fn a_maximum_over_an_own_put_is_a_put() {
     let mut set = WriteSet::new();
     let root = Root::new(4);
-    set.put_max(root, b"a", b"1", 0);
-    set.put_max(root, b"a", b"2", 0);
+    set.put_max(root, b"a", b"1", 0).unwrap();
+    set.put_max(root, b"a", b"2", 0).unwrap();
     assert_eq!(set.get(root, b"a").expect("written").kind(), WriteKind::PutMax);
     assert!(!set.is_decided(root, b"a") && !set.is_decided(root, b"b"));
-    set.delete(root, b"a", b"");
-    set.put_max(root, b"a", b"3", 0);
+    set.delete(root, b"a", b"").unwrap();
+    set.put_max(root, b"a", b"3", 0).unwrap();
     assert_eq!(set.get(root, b"a").expect("written").kind(), WriteKind::Put);
 }
 
@@ -239,10 +239,10 @@ fn a_maximum_is_raised_by_what_is_committed_and_never_lowered() {
     let root = Root::new(4);
     let record = |n: i64| [b"name".as_slice(), &n.to_be_bytes()].concat();
     assert!(!set.has_put_max());
-    set.put_max(root, b"low", &record(5), 0);
-    set.put_max(root, b"high", &record(50), 0);
-    set.put_max(root, b"absent", &record(-7), 0);
-    set.put(root, b"plain", &record(1), 0);
+    set.put_max(root, b"low", &record(5), 0).unwrap();
+    set.put_max(root, b"high", &record(50), 0).unwrap();
+    set.put_max(root, b"absent", &record(-7), 0).unwrap();
+    set.put(root, b"plain", &record(1), 0).unwrap();
     assert!(set.has_put_max());
     for _ in 0..2 {
         set.resolve_maxima(|_, key, _| (key != b"absent").then_some(20));
@@ -258,13 +258,13 @@ fn a_maximum_is_raised_by_what_is_committed_and_never_lowered() {
 fn writes_that_move_take_what_savepoints_know_of_them_along() {
     let mut set = WriteSet::new();
     let root = Root::new(4);
-    set.put_max(root, b"a", b"1", 0);
+    set.put_max(root, b"a", b"1", 0).unwrap();
     set.savepoint_open(1);
-    set.put_max(root, b"a", b"22", 0);
-    set.put_max(root, b"b", b"3", 0);
+    set.put_max(root, b"a", b"22", 0).unwrap();
+    set.put_max(root, b"b", b"3", 0).unwrap();
     let (len, bytes, version) = (set.len(), set.frame_bytes(), set.root_version(root));
     let step = |from: &[u8], to: &[u8]| Move { from: from.to_vec(), to: to.to_vec() };
-    set.rekey(root, &[step(b"a", b"b"), step(b"b", b"c"), step(b"x", b"y")]);
+    set.rekey(root, &[step(b"a", b"b"), step(b"b", b"c"), step(b"x", b"y")]).unwrap();
     assert_eq!((set.len(), set.frame_bytes()), (len, bytes), "W2");
     assert_ne!(set.root_version(root), version, "W3");
     let rec = |set: &WriteSet, key: &[u8]| set.get(root, key).map(|write| write.rec().to_vec());

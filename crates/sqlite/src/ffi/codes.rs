@@ -31,6 +31,7 @@ pub fn of(e: &Error) -> c_int {
         Error::Conflict(_) | Error::Left => SQLITE_BUSY_SNAPSHOT,
         Error::Interrupted => SQLITE_INTERRUPT,
         Error::Full(_) => SQLITE_FULL,
+        Error::NoMemory => SQLITE_NOMEM,
         Error::Io { .. } => SQLITE_IOERR,
         Error::Corrupt(_) => SQLITE_CORRUPT,
         Error::CantOpen(_) | Error::Replaced(_) => SQLITE_CANTOPEN,

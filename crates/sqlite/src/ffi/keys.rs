@@ -3,10 +3,12 @@
 use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
 
-use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK};
+use plait_engine::memory;
+
+use super::codes::{SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlBuf, PlValue};
 use super::{bytes, caught};
-use crate::key::{TextEncoding, Value, describe, encode_record, encode_values};
+use crate::key::{TextEncoding, Value, describe, encode_record, encode_values, room_for};
 
 /// Runs `f` on the buffer as an emptied vector and puts the vector's parts back.
 ///
@@ -32,6 +34,12 @@ unsafe fn fill(
         buf.p = std::ptr::null_mut();
     }
     code
+}
+
+/// False without memory for the key, and for the longest text as UTF-8.
+fn has_room(out: &mut Vec<u8>, key_bytes: usize, text_bytes: usize, enc: TextEncoding) -> bool {
+    let transcoded = if enc == TextEncoding::Utf8 { 0 } else { text_bytes / 2 * 3 };
+    out.try_reserve(key_bytes).is_ok() && memory::expect::<u8>(transcoded).is_ok()
 }
 
 /// See engine.h.
@@ -67,9 +75,15 @@ pub unsafe extern "C" fn pl_encode_record(
     let Some(encoding) = TextEncoding::from_sqlite(text_encoding) else { return SQLITE_ERROR };
     // SAFETY: engine.h.
     unsafe {
-        fill(buf, "pl_encode_record", |out| match encode_record(rec, fields, encoding, out) {
-            Ok(()) => SQLITE_OK,
-            Err(_) => SQLITE_CORRUPT,
+        fill(buf, "pl_encode_record", |out| {
+            let room = room_for(rec, 0, fields.len(), encoding);
+            if !has_room(out, room, rec.len(), encoding) {
+                return SQLITE_NOMEM;
+            }
+            match encode_record(rec, fields, encoding, out) {
+                Ok(()) => SQLITE_OK,
+                Err(_) => SQLITE_CORRUPT,
+            }
         })
     }
 }
@@ -114,6 +128,19 @@ pub unsafe extern "C" fn pl_encode_values(
     let encode = |out: &mut Vec<u8>| {
         // SAFETY: engine.h: the values' ranges are readable during the call.
         let values = values.iter().map(|v| unsafe { value(v) });
+        let (mut room, mut longest) = (0, 0);
+        for value in values.clone() {
+            let (Value::Text(bytes) | Value::Blob(bytes, _)) = value else {
+                room += room_for(&[], 0, 1, encoding);
+                continue;
+            };
+            let zeros = if let Value::Blob(_, zeros) = value { zeros } else { 0 };
+            room += room_for(bytes, zeros, 1, encoding);
+            longest = longest.max(bytes.len());
+        }
+        if !has_room(out, room, longest, encoding) {
+            return SQLITE_NOMEM;
+        }
         encode_values(values, fields, encoding, out);
         SQLITE_OK
     };

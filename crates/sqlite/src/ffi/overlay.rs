@@ -7,7 +7,7 @@ use plait_engine::memtable::{Hi, Seek};
 use plait_engine::txn::Conn;
 use plait_engine::txn::overlay::{Entry, OverlayIter};
 
-use super::codes::{SQLITE_DONE, SQLITE_OK};
+use super::codes::{SQLITE_DONE, SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlConn, PlEntry, PlIter, PlRowid};
 use super::{bytes, look};
 use crate::key::encode_rowid;
@@ -146,6 +146,7 @@ unsafe fn step(
                 *out = PlEntry::from(entry);
                 SQLITE_OK
             }
+            None if iter.iter.take_lack_of_memory() => SQLITE_NOMEM,
             None => SQLITE_DONE,
         })
     }
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn pl_iter_skipped(iter: *mut PlIter) -> c_int {
 unsafe fn told(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) -> c_int {
     let note = |c: &mut Conn| {
         f(c);
-        SQLITE_OK
+        if c.lacks_reads() { SQLITE_NOMEM } else { SQLITE_OK }
     };
     // SAFETY: by contract.
     unsafe { look(conn, name, note) }

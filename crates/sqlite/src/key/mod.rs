@@ -112,6 +112,17 @@ pub fn decode_rowid(key: &[u8]) -> Option<i64> {
     Some((u64::from_be_bytes(bytes) ^ 1 << 63) as i64)
 }
 
+/// Bytes of a key beside those of its texts and blobs, for each field: tag, number, ends.
+const FIELD_BYTES_MAX: usize = 24;
+
+/// Room for the key of fields whose texts and blobs have these bytes, and zero bytes after them: not less than it takes.
+pub fn room_for(bytes: &[u8], zeros: usize, fields: usize, encoding: TextEncoding) -> usize {
+    // Each zero is escaped, and UTF-16 text may become half as long again as it is where its collation knows UTF-8 only.
+    let escaped = bytes.iter().filter(|byte| **byte == 0).count();
+    let transcoded = if encoding == TextEncoding::Utf8 { 0 } else { bytes.len() / 2 };
+    bytes.len() + escaped.max(transcoded) + 2 * zeros + FIELD_BYTES_MAX * fields
+}
+
 /// Appends the key of an index record to `out`: its first `fields.len()` fields, or as many as it has.
 ///
 /// Each field byte is a collation, with [`FIELD_DESC`] for a descending column.
