@@ -49,6 +49,10 @@ pub enum Work {
     Inherited(jobs::inherited::Inherited),
     /// Works where a system call is refused.
     InSandbox(jobs::process_rules::InSandbox),
+    /// Changes its user or its root directory with the database open.
+    Daemon(jobs::process_rules::Daemon),
+    /// Opens many databases with few descriptors.
+    ManyFiles(jobs::process_rules::ManyFiles),
     /// Forks while a merge runs.
     ForksBesideMerges(jobs::process_rules::ForksBesideMerges),
     /// Forks while threads open and close the database.
@@ -106,6 +110,8 @@ impl Job {
             Work::Fork(work) => work.run(self),
             Work::Inherited(work) => work.run(self),
             Work::InSandbox(work) => work.run(self),
+            Work::Daemon(work) => work.run(self, reporter),
+            Work::ManyFiles(work) => work.run(self),
             Work::ForksBesideMerges(work) => work.run(self),
             Work::ForksBesideOpenings(work) => work.run(self),
             Work::TwoCopies(work) => work.run(self),

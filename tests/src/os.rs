@@ -106,6 +106,12 @@ pub fn give_up_root() -> std::io::Result<()> {
     }
 }
 
+/// Makes an empty folder the root directory of this process, so that no name leads anywhere any more.
+pub fn leave_all_names(empty: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::chroot(empty)?;
+    std::env::set_current_dir("/")
+}
+
 /// Kills the process group that this process leads.
 pub fn kill_group(leader: u32) {
     let leader = libc::pid_t::try_from(leader).expect("a process id is small");

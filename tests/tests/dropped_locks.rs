@@ -16,7 +16,8 @@ const BESIDE: [&str; 2] = ["-wal", "-shm"];
 
 fn fixture() -> Option<Fixture> {
     os::allow_alone();
-    let rows = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); INSERT INTO t(val) VALUES('first')";
+    let rows =
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); INSERT INTO t(val) VALUES('first')";
     real_plait("dropped locks").map(|subject| Fixture::new(subject, rows))
 }
 
@@ -39,7 +40,8 @@ fn read_all(fixture: &Fixture) {
 
 /// Another process opens the database, uses it and closes it.
 fn elsewhere(fixture: &Fixture, sql: &str) {
-    let mut other = Actor::start(Place::Processes, "elsewhere", &fixture.subject, &fixture.database());
+    let mut other =
+        Actor::start(Place::Processes, "elsewhere", &fixture.subject, &fixture.database());
     other.ok(sql);
     other.close().expect("it closes");
 }
@@ -71,7 +73,10 @@ fn a_program_that_archives_its_own_folder_goes_on_and_loses_nothing() {
         for other in [COUNT, INSERT, COUNT] {
             read_all(&fixture);
             let index = fixture.side_file("-shm");
-            assert!(os::is_locked(&index, DEAD_MAN).expect("it can be asked"), "{is_member}: who comes would cut it");
+            assert!(
+                os::is_locked(&index, DEAD_MAN).expect("it can be asked"),
+                "{is_member}: who comes would cut it"
+            );
             elsewhere(&fixture, other);
             assert_eq!(beside(&fixture), files, "{is_member}, {other}: they are in use");
             write();

@@ -2,6 +2,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::job::{Job, Work};
+use plait_tests::jobs::process_rules::Daemon;
 use plait_tests::jobs::stranger::{Stranger, Told};
 use plait_tests::os;
 use plait_tests::place::Place;
@@ -340,5 +341,65 @@ fn a_file_that_is_deleted_and_made_anew_in_the_same_process_works_as_with_stock_
             .map(|entry| entry.expect("an entry").file_name())
             .collect();
         assert_eq!(left, ["app.db"], "nothing is left beside it");
+    }
+}
+
+/// What a daemon meets that changes itself after it has opened the database, and others come and write; and how many rows there are.
+fn refusal_of_a_daemon(
+    root: Option<&str>,
+    join: &str,
+    mode: u32,
+) -> Option<(Option<SqlError>, i64)> {
+    let subject = real_plait("daemons")?;
+    if !os::is_root() {
+        eprintln!("skipped: only root can become another user");
+        return None;
+    }
+    let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
+    let root = root.map(|name| fixture.path(name));
+    if let Some(root) = &root {
+        std::fs::create_dir(root).expect("an empty folder");
+    }
+    let folder = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(fixture.directory(), folder).expect("the folder is ours");
+    let work = Work::Daemon(Daemon { root, rows: 100 });
+    let job = Job { subject, database: fixture.database(), work };
+    let mut daemon = job.start_with_environment(Place::Processes, &[("PLAIT_JOIN", join)]);
+    let said: String = daemon.next_line(Duration::from_secs(60)).expect("it has changed");
+    assert_eq!(said, "changed");
+    let mut other = Actor::start(Place::Processes, "other", &fixture.subject, &fixture.database());
+    // One that has not joined yet may write in between.
+    let mut written = 0;
+    for _ in 0..200 {
+        let reply = other.run("BEGIN CONCURRENT; INSERT INTO t VALUES(3); COMMIT");
+        if reply.in_transaction {
+            other.ok("ROLLBACK");
+        }
+        written += i32::from(reply.error.is_none());
+        if written == 3 {
+            break;
+        }
+    }
+    assert_eq!(written, 3, "others write");
+    let refused: Option<SqlError> = daemon.result(Duration::from_secs(60));
+    let rows = other.integer("SELECT count(*) FROM t");
+    assert_eq!(other.ok("PRAGMA integrity_check"), [["ok".to_owned().into()]]);
+    Some((refused, rows))
+}
+
+#[test]
+fn a_daemon_that_has_joined_may_change_its_user_and_its_root_directory() {
+    for (root, mode) in [(None, 0o755), (None, 0o700), (Some("empty"), 0o755)] {
+        let Some((refused, rows)) = refusal_of_a_daemon(root, "always", mode) else { return };
+        assert_eq!((refused, rows), (None, 104), "{root:?}, {mode:o}");
+    }
+}
+
+#[test]
+fn a_daemon_that_was_alone_when_it_changed_is_told_how_to_be_started() {
+    for root in [None, Some("empty")] {
+        let Some((refused, _)) = refusal_of_a_daemon(root, "when needed", 0o755) else { return };
+        let refused = refused.expect("it cannot join any more");
+        assert!(refused.message.contains("PLAIT_JOIN=always"), "{root:?}: {refused}");
     }
 }

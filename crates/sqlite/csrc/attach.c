@@ -181,10 +181,12 @@ static int plAttach(Btree *p){
     int eWhat = rc & 0xff;
     pPl->pConn = 0;
     if( pPl->bReadonly && (eWhat==SQLITE_IOERR || eWhat==SQLITE_READONLY || eWhat==SQLITE_CANTOPEN) ){
-      rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s; there are commits beside the file: open it as a user who may "
-          "write to it, or close it everywhere first (after a crash: plait recover)", zWhat));
+      rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s; there are commits beside the file, and who reads them has to say so in %s-plait-shm, or "
+          "their memory would be used again meanwhile: let this user write that file, which has the group and the permissions of the database (a group of "
+          "both users, chmod g+w), or close the database everywhere first (after a crash: plait recover)", zWhat, sqlite3PagerFilename(pPager, 0)));
     }else{
-      plStash(p, rc, sqlite3_mprintf("%s%s", rc==SQLITE_BUSY ? "database is locked: " : "", zWhat));
+      const char *zChanged = eWhat==SQLITE_IOERR || eWhat==SQLITE_READONLY || eWhat==SQLITE_CANTOPEN ? plSelfChanged(pPl) : "";
+      plStash(p, rc, sqlite3_mprintf("%s%s%s", rc==SQLITE_BUSY ? "database is locked: " : "", zWhat, zChanged));
     }
   }else{
     int iDb = plDbIndex(p);
@@ -392,6 +394,7 @@ static SQLITE_INLINE int plBeginStock(Btree *p, int wrflag, int *pSchemaVersion,
   int rc;
   if( wrflag && bBegins ) rc = plBeginToWrite(p, wrflag, pSchemaVersion);
   else rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+  if( PL_UNLIKELY((rc & 0xff)==SQLITE_READONLY) && p->pPl ) return plMayOnlyRead(p, rc);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY && !wrflag && bBegins) && plFileMarked(p) ) rc = plOutwait(p, pSchemaVersion);
   if( PL_UNLIKELY(rc==SQLITE_OK ? (bBegins && (plMarked(p->pBt) || plIsSuspect(p))) : (wrflag && (rc & 0xff)==SQLITE_BUSY)) ){
     return plFirstTouch(p, wrflag, pSchemaVersion, rc);

@@ -34,6 +34,7 @@ typedef struct PlBtree PlBtree;
 typedef struct PlCursor PlCursor;
 typedef struct PlFacade PlFacade;
 typedef struct PlReads PlReads;
+typedef struct PlSelf { u64 iRootDev, iRootIno; u32 iUser; } PlSelf;
 
 #define PLH_Facade        0x80        /* BtCursor.hints: the first member of a PlFacade */
 #define PLH_Next          0x40        /* its steps forward are ours */
@@ -90,6 +91,7 @@ struct PlBtree {
   u8 nVisit;              /* transactions visiting (alone.c) */
   u8 bAsksLocks;          /* the system tells whether locks of this process are gone (fits.c) */
   u8 bAway;               /* the file is not under its name any more (fits.c) */
+  PlSelf self;            /* who this process was when the handle came to a concurrent file (message.c) */
   u32 msFile, msName;     /* when the file and its name were looked at last */
   int msWaited;           /* this statement has waited so long for the right to write */
   u8 eSync;               /* PL_SYNC_x of the user's PRAGMA synchronous */

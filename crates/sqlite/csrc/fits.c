@@ -413,7 +413,7 @@ static int plLookAtFile(Btree *p){
   return plSayMisfit(p);
 }
 
-/* A member writes: the file has to be under its name. What is open goes on to be readable. */
+/* A member writes: the file has to be under its name, where the process can see that. What is open goes on to be readable. */
 static int plRefuseMoved(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
@@ -421,6 +421,7 @@ static int plRefuseMoved(Btree *p){
   if( !plLookIsDue(pPl, &pPl->msName) ) return SQLITE_OK;
   pPl->bAway = 0;
   if( sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved)!=SQLITE_OK || !bMoved ) return SQLITE_OK;
+  if( !plSeesNames(pPl, sqlite3PagerFilename(pPager, 0)) ) return SQLITE_OK;
   pPl->bAway = 1;
   return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or another file was put in its place, while this "
       "connection has it open: what it holds can be read here, and copied with VACUUM INTO, until it is closed; put the file "

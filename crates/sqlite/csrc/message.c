@@ -27,6 +27,42 @@ static SQLITE_NOINLINE void plStashClearAll(sqlite3 *db){
   }
 }
 
+/* As whom this process opens files, and below which root directory. A daemon may change both after it has opened a database. */
+static void plNoteSelf(PlSelf *pOut){
+  struct stat st;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->iUser = (u32)geteuid();
+  if( osStat("/", &st)!=0 ) return;
+  pOut->iRootDev = (u64)st.st_dev;
+  pOut->iRootIno = (u64)st.st_ino;
+}
+
+/* Below another root names lead elsewhere, and whoever may not look into a folder does not see them: they say nothing about what is open. */
+static int plSeesNames(const PlBtree *pPl, const char *zPath){
+  PlSelf now;
+  struct stat st;
+  plNoteSelf(&now);
+  if( now.iRootDev!=pPl->self.iRootDev || now.iRootIno!=pPl->self.iRootIno ) return 0;
+  return osStat(zPath, &st)==0 || errno!=EACCES;
+}
+
+/* What is said where one cannot join that could have joined before. */
+static const char *plSelfChanged(const PlBtree *pPl){
+  PlSelf now;
+  plNoteSelf(&now);
+  if( memcmp(&now, &pPl->self, sizeof(now))==0 ) return "";
+  return "; this process has changed its user or its root directory since it has opened the database, where it worked alone: "
+      "start it with PLAIT_JOIN=always in its environment, so that what it needs is open by then";
+}
+
+static int plStash(Btree *p, int rc, char *zText);
+
+/* A stock transaction could not begin to write: the WAL, opened anew, is one that this user may only read. */
+static SQLITE_NOINLINE PL_COLD int plMayOnlyRead(Btree *p, int rc){
+  const char *zChanged = plSelfChanged(p->pPl);
+  return zChanged[0] ? plStash(p, rc, sqlite3_mprintf("%s%s", sqlite3ErrStr(rc), zChanged)) : rc;
+}
+
 /* The concurrent side of a handle, allocated when first needed; 0 when out of memory. */
 static PlBtree *plSide(Btree *p){
   if( p->pPl==0 ){
@@ -34,6 +70,7 @@ static PlBtree *plSide(Btree *p){
     if( p->pPl ){
       p->pPl->pBtree = p;
       p->pPl->eSync = PL_SYNC_FULL;
+      plNoteSelf(&p->pPl->self);
     }
   }
   return p->pPl;

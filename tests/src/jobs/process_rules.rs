@@ -1,6 +1,6 @@
 //! What one process must not do: carry a connection over `fork()`, or hold two copies of the library.
 
-use crate::job::Job;
+use crate::job::{Job, Reporter};
 use crate::os;
 use crate::sqlite::{Library, SqlError};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,66 @@ impl InSandbox {
         let rows = first.integer("SELECT count(*) FROM t")?;
         first.close()?;
         second.close()?;
+        Ok(json!(rows))
+    }
+}
+
+/// Opens the database as root and writes, becomes another user or goes below another root directory, says so, and writes on until it is
+/// refused, or has written so many rows more. Its result is what it was refused with, if it was.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Daemon {
+    /// An empty folder to be its root directory; `None`: it becomes another user.
+    pub root: Option<PathBuf>,
+    /// Rows to be written then.
+    pub rows: u32,
+}
+
+impl Daemon {
+    pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
+        let connection = job.subject.open(&job.database)?;
+        connection.execute("INSERT INTO t VALUES(1)")?;
+        match &self.root {
+            Some(empty) => os::leave_all_names(empty)?,
+            None => os::give_up_root()?,
+        }
+        reporter.line("changed");
+        let mut refused = None;
+        for _ in 0..self.rows {
+            refused = connection.execute("INSERT INTO t VALUES(2)").err();
+            if refused.is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(json!(refused))
+    }
+}
+
+/// Has many databases open at a time, as a program with one for each tenant, and reads and writes in each. Its result is the sum of their rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ManyFiles {
+    /// Databases, beside the job's own.
+    pub files: u32,
+    /// Descriptors that the process may have.
+    pub descriptors: u64,
+}
+
+impl ManyFiles {
+    pub(crate) fn run(&self, job: &Job) -> anyhow::Result<Json> {
+        os::limit(std::process::id(), os::Limited::Descriptors, Some(self.descriptors))?;
+        let mut open = Vec::new();
+        for number in 0..self.files {
+            let connection =
+                job.subject.create(&job.database.with_file_name(format!("{number}.db")))?;
+            connection.execute("CREATE TABLE t(a)")?;
+            for _ in 0..3 {
+                connection
+                    .execute("BEGIN; SELECT count(*) FROM t; INSERT INTO t VALUES(1); COMMIT")?;
+            }
+            open.push(connection);
+        }
+        let counts = open.iter().map(|connection| connection.integer("SELECT count(*) FROM t"));
+        let rows = counts.sum::<Result<i64, _>>()?;
         Ok(json!(rows))
     }
 }

@@ -258,7 +258,8 @@ impl RowReads {
                 blocks.iter().find_map(changed)
             } else {
                 let stretches = blocks.chunk_by(|a, b| a + 1 == *b);
-                let mut ends = stretches.filter_map(|run| Some((run.first()? - 1, run.last()? - 1)));
+                let mut ends =
+                    stretches.filter_map(|run| Some((run.first()? - 1, run.last()? - 1)));
                 ends.find_map(|(first, last)| {
                     let lo = (first << table.shift).to_be_bytes();
                     let hi = (last << table.shift | ((1 << table.shift) - 1)).to_be_bytes();
