@@ -65,7 +65,7 @@ in_threads_and_processes! {
             promptly(&mut kept.writer, "CREATE TABLE z(a); INSERT INTO z VALUES(1)");
             promptly(&mut other, "UPDATE t SET n=n+1 WHERE id=2");
             promptly(&mut other, "BEGIN IMMEDIATE; PRAGMA application_id=7; UPDATE t SET n=n+1 WHERE id=2; COMMIT");
-            promptly(&mut other, "PRAGMA page_count");
+            promptly(&mut other, "PRAGMA quick_check");
             // One that waits as well, and so is not in the way of the first.
             let mut second = kept.start(place, "second checkpoint");
             second.send(&format!("PRAGMA wal_checkpoint({how})"));
@@ -89,8 +89,8 @@ in_threads_and_processes! {
         for how in CHECKPOINTS {
             let mut kept = Kept::by_a_reader(&subject, place);
             kept.reader.ok("COMMIT; BEGIN; SELECT sum(n) FROM t");
-            kept.writer.ok("UPDATE later SET a=1; PRAGMA page_count");
-            kept.writer.ok("INSERT INTO later VALUES(1); PRAGMA page_count");
+            kept.writer.ok("UPDATE later SET a=1; PRAGMA quick_check");
+            kept.writer.ok("INSERT INTO later VALUES(1); PRAGMA quick_check");
             let mut checkpoint = kept.start(place, "checkpoint");
             checkpoint.send(&format!("PRAGMA wal_checkpoint({how})"));
             assert!(checkpoint.still_waits_after(Duration::from_millis(300)), "{how}");
@@ -233,7 +233,7 @@ fn a_merge_that_meets_a_stopped_process_in_the_base_ends_with_the_busy_timeout()
     let fixture = Fixture::new(subject.clone(), SCHEMA);
     let mut actor = Actor::start(Place::Threads, "merging", &subject, &fixture.database());
     let mut other = Actor::start(Place::Processes, "other", &subject, &fixture.database());
-    actor.ok("UPDATE t SET n=1 WHERE id=1; PRAGMA page_count; UPDATE t SET n=2 WHERE id=1");
+    actor.ok("UPDATE t SET n=1 WHERE id=1; PRAGMA quick_check; UPDATE t SET n=2 WHERE id=1");
     let stopped = held(&fixture.side_file("-shm"), WAL_WRITER);
     for timeout in [Duration::ZERO, Duration::from_millis(700)] {
         actor.busy_timeout(timeout);

@@ -58,7 +58,7 @@ fn who_dies_in_an_exclusive_transaction_beside_a_waiting_checkpoint_stops_nobody
         witness.execute("PRAGMA synchronous=NORMAL").expect("a pragma");
         let mut reader = process("reader", &subject, &fixture.database());
         reader.ok("BEGIN; SELECT * FROM t");
-        witness.execute("INSERT INTO t VALUES(2, 0); PRAGMA page_count").expect("a merge");
+        witness.execute("INSERT INTO t VALUES(2, 0); PRAGMA quick_check").expect("a merge");
         let mut checkpoint = process("checkpoint", &subject, &fixture.database());
         checkpoint.send(&format!("PRAGMA wal_checkpoint({how})"));
         assert!(checkpoint.still_waits_after(Duration::from_millis(200)));

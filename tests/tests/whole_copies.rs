@@ -141,7 +141,7 @@ fn a_copy_beside_readers_that_hold_every_memtable_is_whole_or_refused() {
         let reader = fixture.open();
         reader.execute("BEGIN; SELECT * FROM t").expect("it reads");
         readers.push(reader);
-        writer.execute("PRAGMA page_count").expect("a merge, where that can be");
+        writer.execute("PRAGMA quick_check").expect("a merge, where that can be");
     }
     let rows = 1 + READERS as i64;
     assert!(whole_or_refused(&fixture, rows, "beside readers") > 0, "nothing was in the way");

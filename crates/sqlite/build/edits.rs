@@ -499,8 +499,8 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbe.c",
         anchor: "  pOut->u.i = sqlite3BtreeLastPage(db->aDb[pOp->p1].pBt);",
         place: Before,
-        text: "  rc = plWholeView(db->aDb[pOp->p1].pBt, PLV_LOOK); /* [plait] */\n  if( rc ) goto abort_due_to_error; /* [plait] */",
-        why: "PRAGMA page_count looks at the base; sqlite3_serialize, by way of it, at everything. int plWholeView(Btree*, int eView)",
+        text: "  rc = plWholeView(db->aDb[pOp->p1].pBt, PLV_COUNT); /* [plait] */\n  if( rc ) goto abort_due_to_error; /* [plait] */",
+        why: "PRAGMA page_count counts pages of the base; sqlite3_serialize, by way of it, at everything. int plWholeView(Btree*, int eView)",
     },
     Edit {
         section: "vdbe.c",

@@ -74,6 +74,7 @@ struct PlBtree {
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
   u8 bStayed;             /* the first look came behind a read, and moved nothing: pages may lack what is not merged */
+  u8 eCounted;            /* PLN_x: were pages of the base counted in it? */
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
   u8 bMade;               /* CommitPhaseOne has committed, and CommitPhaseTwo comes */
@@ -251,6 +252,11 @@ struct PlFacade {
 #define PLV_LOOK 0        /* what plWholeView() is asked for, see pages.c */
 #define PLV_COPY 1
 #define PLV_PAGES 2
+#define PLV_COUNT 3
+
+#define PLN_NO    0       /* PlBtree.eCounted: they were not, */
+#define PLN_FIRST 1       /* as the first thing that was read, */
+#define PLN_LATER 2       /* behind another read */
 
 #define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
 #define PL_CSR(p)  PL_UNLIKELY(((p)->hints & PLH_Facade)!=0)

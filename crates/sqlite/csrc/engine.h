@@ -283,6 +283,10 @@ int  pl_runs_beside(PlConn *);
 void pl_rollback(PlConn *);              /* discards writes, gives the right back; the snapshot stays until pl_snapshot_end */
 /* Outside any transaction: reading beside memtables has cost nStep since it was told last. The engine may merge for that, in a thread. */
 void pl_note_walk(PlConn *, uint32_t nStep);
+/* The same: somebody was told how many pages the base has, so many bytes. */
+void pl_note_page_count(PlConn *, uint64_t nByte);
+/* SQLITE_OK: no other connection of any process has the database open in this session. SQLITE_DONE: one has. */
+int  pl_is_lone(PlConn *);
 int  pl_maintain(PlConn *);   /* outside any transaction, after it ended: merge when due, in a thread if it may start one */
 int  pl_has_fence(PlConn *);             /* SQLITE_OK: the database file itself has the fence; SQLITE_DONE: not yet */
 int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */

@@ -1,17 +1,21 @@
 /*
-** pages.c - code that looks at the file page by page: integrity_check, page_count, dbstat, dbpage, backup,
-** serialize, checkpoint; and header values.
+** pages.c - code that looks at the file page by page: integrity_check, dbstat, dbpage, backup, serialize, checkpoint; how many pages
+** there are; and header values.
 **
 ** Pages hold the base alone. Before such code runs, plWholeView() merges what is committed and starts the read transaction over
 ** at the merged base, if nothing has been read in it yet (bUsed): by a cursor, on the schema too, by a value of the header, or by a
 ** statement that began in it before. What SQLite reads to load the schema is not counted. What then must be true depends on what is asked for:
 **
-**   PLV_LOOK  integrity_check, page_count, dbstat: an answer from the snapshot. Pages are those of the base as the snapshot
+**   PLV_COUNT page_count, freelist_count: numbers of the base as the snapshot has it, for which nothing is merged where others have the
+**             database open, nor in a transaction that has read or written. Programs ask for them each time that they write, to keep a limit.
+**             No row is read by that.
+**   PLV_LOOK  integrity_check, max_page_count, dbstat: an answer from the snapshot. Pages are those of the base as the snapshot
 **             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
 **             compares what it finds with merged counts. Never refused to a transaction that only reads. What was looked at is
 **             not known row by row: every b-tree counts as read as a whole.
 **   PLV_PAGES dbpage: the same, but where a transaction that has read the schema alone would miss what is not merged it becomes
-**             exclusive: the shell's .recover makes a database of these pages.
+**             exclusive: the shell's .recover makes a database of these pages. Where they were counted before anything was read, they are
+**             those that were counted.
 **   PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is BUSY: while a commit over several
 **             files is undecided, or readers hold every memtable, some of it stays in memory. For the rest of the read transaction the overlay is left out of
 **             sight (bBaseOnly). A transaction that has already read cannot move: it becomes exclusive.
@@ -19,7 +23,7 @@
 ** Neither merges where the base of the snapshot is whole: everything has just been merged, by an exclusive transaction of others say,
 ** beside which nobody can.
 **
-** A transaction that has written becomes exclusive for both, which validates what it read and merges what it wrote.
+** A transaction that has written becomes exclusive for all but a count, which validates what it read and merges what it wrote.
 **
 ** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those calls here.
 */
@@ -75,6 +79,13 @@ static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   return rc;
 }
 
+/* The pages of the base as the snapshot has it are counted. */
+static int plCounted(PlBtree *pPl){
+  if( pPl->eCounted==PLN_NO ) pPl->eCounted = pPl->bUsed ? PLN_LATER : PLN_FIRST;
+  pPl->bUsed = 1;
+  return SQLITE_OK;
+}
+
 /* Prepares the open transaction for a look at pages. */
 static int plWholeView(Btree *p, int eView){
   PlBtree *pPl = p->pPl;
@@ -84,13 +95,14 @@ static int plWholeView(Btree *p, int eView){
   if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bCopy ) eView = PLV_COPY;
+  if( eView==PLV_COUNT && (pPl->eWrite || pPl->bUsed || pl_is_lone(pPl->pConn)!=SQLITE_OK) ) return plCounted(pPl);
   /* A writer that has written other files alone cannot become exclusive, and has no need to. */
   bOnlyOthers = eView!=PLV_COPY && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
   rc = plFound(pPl, pl_has_overlay(pPl->pConn));
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
   bWhole = rc==SQLITE_DONE;
   if( pPl->eWrite && !bOnlyOthers ) return plEscalate(p);
-  if( eView==PLV_PAGES && (pPl->bRows || (pPl->bLooked && !pPl->bStayed)) ) eView = PLV_LOOK;
+  if( eView==PLV_PAGES && (pPl->bRows || (pPl->bLooked && !pPl->bStayed) || pPl->eCounted==PLN_FIRST) ) eView = PLV_LOOK;
   if( pPl->bUsed && eView!=PLV_LOOK ){
     if( bWhole ) return SQLITE_OK;
     rc = plEscalate(p);
@@ -118,6 +130,7 @@ static int plWholeView(Btree *p, int eView){
     pPl->bBaseOnly = 1;
     return SQLITE_OK;
   }
+  if( eView==PLV_COUNT ) return plCounted(pPl);
   rc = plReadEverything(p);
   if( rc==SQLITE_OK ) pPl->bLooked = pPl->bUsed = 1;
   return rc;
@@ -336,12 +349,12 @@ static int plPagerWalCallback(Pager *pPager){
   return nFrame;
 }
 
-/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; what is free is known when everything is merged. */
+/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; free pages are counted as all pages are. */
 static int plReadMeta(Btree *p, int idx, u32 *pMeta){
   if( idx!=BTREE_FREE_PAGE_COUNT && PL_BT(p) ) p->pPl->bUsed = 1;
   if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, 0, pMeta));
   if( idx==BTREE_FREE_PAGE_COUNT && PL_BT(p) ){
-    int rc = plWholeView(p, PLV_LOOK);
+    int rc = plWholeView(p, PLV_COUNT);
     if( rc ) return rc;
   }
   sqlite3BtreeGetMeta(p, idx, pMeta);

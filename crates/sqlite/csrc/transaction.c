@@ -186,7 +186,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     }
   }
   pPl->bForWrite = (u8)forWrite;
-  pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = pPl->bStayed = pPl->bRows = 0;
+  pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = pPl->bStayed = pPl->bRows = pPl->eCounted = 0;
   pPl->nCoarse = pPl->nRowid = pPl->nBegun = 0;
   plSetTrack(p);
   return SQLITE_OK;
@@ -197,6 +197,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
 static int plRenewSnapshot(Btree *p){
   PlBtree *pPl = p->pPl;
   u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked, bStayed = pPl->bStayed, bRows = pPl->bRows;
+  u8 eCounted = pPl->eCounted;
   int nBegun = pPl->nBegun;
   int rc = plHardSaveAll(pPl);
   if( rc ) return plBreak(p, rc);
@@ -207,6 +208,7 @@ static int plRenewSnapshot(Btree *p){
   pPl->bLooked = bLooked;
   pPl->bStayed = bStayed;
   pPl->bRows = bRows;
+  pPl->eCounted = eCounted;
   pPl->nBegun = nBegun;
   return rc ? plBreak(p, rc) : SQLITE_OK;
 }
@@ -222,6 +224,13 @@ static SQLITE_NOINLINE void plTellWalk(PlBtree *pPl){
   pl_note_walk(pPl->pConn, nStep);
 }
 
+/* Somebody was told the number of the base's pages, for which it matters how much is not merged. */
+static SQLITE_NOINLINE PL_COLD void plTellCounted(Btree *p){
+  PlBtree *pPl = p->pPl;
+  pPl->eCounted = PLN_NO;
+  if( pPl->pConn && !pPl->bReadonly ) pl_note_page_count(pPl->pConn, (u64)p->pBt->nPage * p->pBt->pageSize);
+}
+
 /* read -> none. */
 static void plEndRead(Btree *p){
   PlBtree *pPl = p->pPl;
@@ -232,6 +241,7 @@ static void plEndRead(Btree *p){
   pPl->bTrack = pPl->bUsed = pPl->bBaseOnly = pPl->bLooked = pPl->bForWrite = 0;
   pPl->nCoarse = 0;
   pPl->rcBroken = 0;
+  if( PL_UNLIKELY(pPl->eCounted!=PLN_NO) ) plTellCounted(p);
   if( pPl->bMaintain ){
     int rc;
     pPl->bMaintain = 0;

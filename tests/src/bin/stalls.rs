@@ -32,7 +32,7 @@ fn checkpoint(fixture: &Fixture, how: &str) {
     let mut reader = start(fixture, "reader");
     reader.ok("BEGIN; SELECT count(*) FROM t");
     let mut writer = start(fixture, "writer");
-    writer.ok("UPDATE t SET n=n+1 WHERE id=1; PRAGMA page_count");
+    writer.ok("UPDATE t SET n=n+1 WHERE id=1; PRAGMA quick_check");
     let mut waiting = start(fixture, "checkpoint");
     waiting.send(&format!("PRAGMA wal_checkpoint({how})"));
     sleep(3 * SECOND);

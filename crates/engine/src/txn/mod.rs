@@ -114,6 +114,8 @@ pub struct Conn {
     repeats: bool,
     /// Single writes that remember a commit of others (beside.rs).
     company: u32,
+    /// Entries that it has deleted while the base was of this generation (merge/due.rs).
+    deleted: (u32, u64),
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -158,6 +160,7 @@ impl Conn {
             contention: Contention::default(),
             repeats: false,
             company: 0,
+            deleted: (0, 0),
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,
@@ -411,6 +414,7 @@ impl Conn {
     /// Deletes an entry; `rec` is the deleted record of an index.
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
+        self.deleted.1 += 1;
         self.note_by_hand(root, key);
         self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec))
     }
@@ -505,6 +509,21 @@ impl Conn {
     /// Has gone so many steps beside memtables since it said so last: a merge may pay by now. Outside any transaction.
     pub fn note_walk(&self, steps: u32) {
         self.db.note_walk(steps, self.merges_beside());
+    }
+
+    /// A program was told how many pages the base has, so many bytes. Outside any transaction.
+    pub fn note_page_count(&mut self, base_bytes: u64) {
+        // Relaxed: a gauge.
+        let base = self.db.control().base_generation.load(Relaxed);
+        if self.deleted.0 != base {
+            self.deleted = (base, 0);
+        }
+        self.db.note_page_count(base_bytes, self.deleted.1, self.merges_beside());
+    }
+
+    /// No other connection has the database open in this session.
+    pub fn is_lone(&self) -> bool {
+        self.db.connections() <= 1
     }
 
     /// Merges what was committed before the call: all of it if it is to be `whole`, which may mean to wait for others, and as

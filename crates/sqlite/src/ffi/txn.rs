@@ -445,6 +445,27 @@ pub unsafe extern "C" fn pl_note_walk(conn: *mut PlConn, steps: u32) {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_note_page_count(conn: *mut PlConn, bytes: u64) {
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_note_page_count", |c| c.note_page_count(bytes)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_is_lone(conn: *mut PlConn) -> c_int {
+    let is_lone = |c: &mut Conn| if c.is_lone() { SQLITE_OK } else { SQLITE_DONE };
+    // SAFETY: engine.h.
+    unsafe { look(conn, "pl_is_lone", is_lone) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_has_fence(conn: *mut PlConn) -> c_int {
     let has = |c: &mut Conn| if c.has_fence() { SQLITE_OK } else { SQLITE_DONE };
     // SAFETY: engine.h.
