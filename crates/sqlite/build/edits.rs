@@ -332,6 +332,14 @@ const OF_LAYERS: &[Edit] = &[
         text: "         && cnt++ < plSchemaRetries(db) ){ /* [plait] */",
         why: "who is prepared anew waits its turn again, and may find another change of the schema as often. int plSchemaRetries(sqlite3*)",
     },
+    Edit {
+        section: "vdbe.c",
+        anchor: "  rc = sqlite3_exec(db, pOp->p4.z, 0, 0, &zErr);",
+        place: Replace,
+        text: "  rc = plExecInside(p, pOp->p4.z, &zErr); /* [plait] */",
+        why: "PRAGMA optimize begins by reading, and has ANALYZE run in its middle. int plExecInside(Vdbe*, const char*, char **pzErr), which \
+              runs the replaced call",
+    },
     // ---- new rowids
     Edit {
         section: "vdbe.c",

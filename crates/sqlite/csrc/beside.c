@@ -153,6 +153,60 @@ static int plSchemaRetries(sqlite3 *db){
   return SQLITE_MAX_SCHEMA_RETRY;
 }
 
+/* One file that the statement reads, outside of a transaction and with nobody else on its connection, is read no more, as if the statement
+** had not begun with it. False: it goes on reading, or does not. */
+static int plStopReading(Vdbe *v, int iDb){
+  Btree *p = v->db->aDb[iDb].pBt;
+  int i;
+  if( iDb==1 || p==0 || p->sharable || sqlite3BtreeTxnState(p)!=SQLITE_TXN_READ || !(PL_BT(p) || plMarked(p->pBt)) ) return 0;
+  for(i=0; i<v->nCursor; i++){
+    VdbeCursor *pC = v->apCsr[i];
+    if( pC==0 || pC->eCurType!=CURTYPE_BTREE || pC->isEphemeral || pC->iDb!=iDb ) continue;
+    sqlite3VdbeFreeCursor(v, pC);
+    v->apCsr[i] = 0;
+  }
+  return sqlite3BtreeCommit(p)==SQLITE_OK;
+}
+
+/* And is read again, as it is now. If its schema is not the one that the statement was prepared for, SQLITE_SCHEMA: sqlite3_step() prepares it
+** anew, as for OP_Transaction. */
+static int plReadAgain(Vdbe *v, int iDb, int iGeneration){
+  Db *pDb = &v->db->aDb[iDb];
+  int iCookie = 0;
+  int rc = sqlite3BtreeBeginTrans(pDb->pBt, 0, &iCookie);
+  if( rc || (iCookie==pDb->pSchema->schema_cookie && iGeneration==pDb->pSchema->iGeneration) ) return rc;
+  if( iCookie!=pDb->pSchema->schema_cookie ) sqlite3ResetOneSchema(v->db, iDb);
+  plStatementStale(pDb->pBt);
+  v->expired = 1;
+  return SQLITE_SCHEMA;
+}
+
+/* sqlite3_exec() of OP_SqlExec: PRAGMA optimize has found a table of which the statistics are old, and has ANALYZE run. That is one more
+** statement outside of a transaction, which waits its turn and conflicts with nobody: so nothing is being read while it waits. The statement
+** has opened a table to see how many rows there are, does not use that any more, and opens the next one anew. */
+static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
+  sqlite3 *db = v->db;
+  int bLone = db->autoCommit && db->nVdbeActive==1;
+  int aGeneration[SQLITE_MAX_ATTACHED+2];
+  u8 aStopped[SQLITE_MAX_ATTACHED+2];
+  int i, rc;
+  memset(aStopped, 0, sizeof(aStopped));
+  for(i=0; bLone && i<db->nDb; i++){
+    aGeneration[i] = db->aDb[i].pSchema ? db->aDb[i].pSchema->iGeneration : 0;
+    aStopped[i] = (u8)plStopReading(v, i);
+  }
+  rc = sqlite3_exec(db, zSql, 0, 0, pzErr);
+  /* The table may be gone, which is an error to ANALYZE. */
+  for(i=0; (rc==SQLITE_OK || rc==SQLITE_ERROR) && i<db->nDb; i++){
+    int rcRead = aStopped[i] ? plReadAgain(v, i, aGeneration[i]) : SQLITE_OK;
+    if( rcRead==SQLITE_OK ) continue;
+    sqlite3_free(*pzErr);
+    *pzErr = sqlite3_mprintf("%s", plErrStr(db, rcRead));
+    rc = rcRead;
+  }
+  return rc;
+}
+
 /* sqlite3Step() of sqlite3_step(). */
 static int sqlite3Step(Vdbe*);
 static int plRunStatement(Vdbe *v){
