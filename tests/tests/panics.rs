@@ -13,7 +13,7 @@ use std::path::Path;
 type Rows = Vec<Vec<Value>>;
 
 /// Calls that end something, give it back or tell of it: they answer nothing.
-const VOID: [&str; 11] = [
+const VOID: [&str; 12] = [
     "pl_base_sync_failed",
     "pl_commit_undo",
     "pl_disabled",
@@ -22,6 +22,7 @@ const VOID: [&str; 11] = [
     "pl_exclusive_wal",
     "pl_mark_unlock_exclusive",
     "pl_mark_unlock_shared",
+    "pl_note_page_count",
     "pl_note_walk",
     "pl_rollback",
     "pl_snapshot_end",
@@ -111,6 +112,7 @@ const SCRIPT: [&str; 45] = [
     "SELECT plait_ticket() >= plait_durable(), plait_wait(plait_ticket())",
     "SELECT plait_notify_fd() > 2",
     "BEGIN; INSERT INTO t VALUES(60, 'n60', 60); CREATE TABLE made(x); COMMIT",
+    "SELECT page_count > 1 FROM pragma_page_count",
     "PRAGMA max_page_count = 100000",
     "INSERT INTO t VALUES(61, 'n61', 61)",
     "PRAGMA integrity_check",

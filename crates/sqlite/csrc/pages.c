@@ -95,7 +95,10 @@ static int plWholeView(Btree *p, int eView){
   if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bCopy ) eView = PLV_COPY;
-  if( eView==PLV_COUNT && (pPl->eWrite || pPl->bUsed || pl_is_lone(pPl->pConn)!=SQLITE_OK) ) return plCounted(pPl);
+  if( eView==PLV_COUNT ){
+    rc = pPl->eWrite || pPl->bUsed ? SQLITE_DONE : plFound(pPl, pl_is_lone(pPl->pConn));
+    if( rc ) return rc==SQLITE_DONE ? plCounted(pPl) : rc;
+  }
   /* A writer that has written other files alone cannot become exclusive, and has no need to. */
   bOnlyOthers = eView!=PLV_COPY && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
   rc = plFound(pPl, pl_has_overlay(pPl->pConn));
