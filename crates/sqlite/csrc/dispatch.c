@@ -77,8 +77,8 @@ static int plBaseSynced(Btree *p, int rc);
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
 static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
-static void plExpireWriters(sqlite3 *db, int bAll);
-static void plOwnSavepoints(Btree *p);
+static void plEndWriters(sqlite3 *db);
+static int plSayTorn(Vdbe *v);
 
 #include "message.c"
 #include "roots.c"

@@ -272,6 +272,12 @@ struct PlFacade {
 static void plMapLetGo(sqlite3 *db);
 #define PL_LET_GO(DB) do{ if( PL_UNLIKELY((DB)->pPlSeen!=0) ) plMapLetGo(DB); }while(0)
 
+/* The engine refuses something to whatever statement runs (whole.c). */
+static SQLITE_INLINE void plRefused(sqlite3 *db, int rc){
+  db->nPlRefused++;
+  db->rcPlRefused = rc;
+}
+
 static SQLITE_INLINE void clearAllSharedCacheTableLocks(Btree*);
 static SQLITE_INLINE int fillInCell(MemPage*, unsigned char*, const BtreePayload*, int*);
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3StockBtreeCloseCursor(BtCursor*);

@@ -196,6 +196,11 @@ int  pl_make_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, c
 int  pl_savepoint_open(PlConn *, int n);
 int  pl_savepoint_release(PlConn *, int i);
 int  pl_savepoint_rollback(PlConn *, int i);
+/* The savepoint of a statement, beside those, by a number that no other statement of the connection has had. pl_statement_rollback closes it too;
+** SQLITE_DONE: it is not open (any more). */
+int  pl_statement_open(PlConn *, uint64_t id);
+int  pl_statement_close(PlConn *, uint64_t id);
+int  pl_statement_rollback(PlConn *, uint64_t id);
 /* The largest rowid in this transaction's view, or that there is no row (*pbEmpty), if it is known without a search; else SQLITE_DONE. */
 int  pl_greatest_rowid(PlConn *, uint32_t iRoot, int *pbEmpty, int64_t *pOut);
 /* Next automatic rowid of a table: not below stock, which SQLite would give. pVisibleMax: largest rowid in this transaction's view; NULL for

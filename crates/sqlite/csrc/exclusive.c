@@ -26,8 +26,7 @@ typedef struct PlReplay {
 } PlReplay;
 
 static int plReplaySavepoint(void *pCtx, int n){
-  Btree *p = ((PlReplay*)pCtx)->p;
-  return sqlite3PagerOpenSavepoint(p->pBt->pPager, MIN(n, p->pPl->nSavepoint));
+  return sqlite3PagerOpenSavepoint(((PlReplay*)pCtx)->p->pBt->pPager, n);
 }
 static int plReplayWrite(void *pCtx, uint32_t iRoot, const PlEntry *pEntry){
   PlReplay *pR = (PlReplay*)pCtx;
@@ -69,8 +68,7 @@ static int plBreak(Btree *p, int rc){
   return rc;
 }
 
-/* Makes the open transaction (reading or writing) exclusive. */
-static int plEscalate(Btree *p){
+static int plBecomeExclusive(Btree *p){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   PlWait wait;
@@ -103,7 +101,6 @@ static int plEscalate(Btree *p){
     memset(&pPl->changed, 0, sizeof(pPl->changed));
     pPl->nPageBefore = p->pBt->pPager->aStat[PAGER_STAT_WRITE];
     memcpy(pPl->aVers, &p->pBt->pPage1->aData[24], sizeof(pPl->aVers));
-    plOwnSavepoints(p);
     rc = plReplayOwn(p);
   }
   if( rc ) return plBreak(p, rc);
@@ -114,6 +111,12 @@ static int plEscalate(Btree *p){
     if( rc ) plTrip(pX, rc);
     else rc = plPassInstall(pX);
   }
+  return rc;
+}
+/* Makes the open transaction (reading or writing) exclusive. */
+static int plEscalate(Btree *p){
+  int rc = plBecomeExclusive(p);
+  if( rc ) plRefused(p->db, rc);
   return rc;
 }
 

@@ -79,6 +79,7 @@ static PlBtree *plSide(Btree *p){
 /* Keeps a text (from sqlite3_mprintf, ownership passes) for rc and returns rc. */
 static int plStash(Btree *p, int rc, char *zText){
   PlBtree *pPl = plSide(p);
+  plRefused(p->db, rc);
   if( pPl==0 ){
     sqlite3_free(zText);
     return rc;
@@ -197,6 +198,7 @@ static int plFail(Btree *p, int rc){
   PlConflict c;
   const char *z;
   if( rc==SQLITE_OK || pPl==0 || pPl->pConn==0 ) return rc;
+  plRefused(p->db, rc);
   if( rc==SQLITE_BUSY_SNAPSHOT && pl_conflict(pPl->pConn, &c)==SQLITE_OK ){
     return plStash(p, rc, plConflictText(p, &c));
   }

@@ -213,7 +213,7 @@ static int plTripAll(PlBtree *pPl, int errCode, int writeOnly){
 
 /* ROLLBACK TO in the middle of a statement. */
 static int plBtreeTripAllCursors(Btree *p, int errCode, int writeOnly){
-  if( errCode==SQLITE_ABORT_ROLLBACK ) plExpireWriters(p->db, 0);
+  if( errCode==SQLITE_ABORT_ROLLBACK ) plEndWriters(p->db);
   return plTripAll(p->pPl, errCode, writeOnly);
 }
 

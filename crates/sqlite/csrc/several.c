@@ -247,6 +247,7 @@ static int plTakeRights(sqlite3 *db){
   Btree *aPart[SQLITE_MAX_ATTACHED+2];
   int nPart = 0, nFile = 0;
   int i, j, rc = SQLITE_OK;
+  if( db->bPlTorn ) return SQLITE_ABORT_ROLLBACK;      /* W2 in whole.c */
   if( db->nDb<=2 ) return SQLITE_OK;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
@@ -317,6 +318,7 @@ static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
     if( !pPl->bPrepared ) pPl->bPart = 0;
     if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY ) rc = plSayBroken(p);
   }
+  if( rc && db->bPlTorn ) return plSayTorn(v);
   /* OP_AutoCommit and OP_Savepoint are told SQLITE_BUSY by sqlite3VdbeHalt(), and look here which it is. */
   if( (rc & 0xff)==SQLITE_BUSY && v->readOnly ) v->rc = rc;
   return rc;

@@ -3,53 +3,90 @@
 **
 ** SQLite opens a savepoint for a statement (its statement journal) where its compiler knows that a constraint can refuse the statement
 ** after its first change. The engine can refuse any write: a transaction has to become exclusive in the middle of a statement and finds
-** the right taken, a second file cannot take part, memory is full. So each statement that writes to a concurrent file gets a savepoint.
-** In the write set that is a mark in the undo log, and one entry there for each key that the statement changes.
+** the right taken, or memory is full. So each statement that writes to a concurrent file inside a transaction gets a savepoint in the write
+** set, beside those that SQLite numbers, of which it knows nothing: one more length of the undo log, and an entry there for each key that the
+** statement changes. It is used if the engine has refused something to the statement, and for nothing else: after any other error what is
+** left is what SQLite leaves.
 **
-**   OP_Transaction     plKeepsWhole(): does the statement get a savepoint where SQLite gives it none?
-**   sqlite3VdbeHalt()  takes the savepoint back after an error, as after a constraint, and releases it after success
+**   OP_Transaction     plWholeBegins(): the savepoint is opened
+**   OP_ResultRow       plWholeRow(): closed; a statement that writes gives rows when it has written all
+**   BUSY at a later OP_Transaction   plWholePaused(): closed; nothing was written yet, and the statement begins to write anew
+**   sqlite3VdbeHalt()  plWholeEnds(): taken back, or closed
+**   vdbeCommit()       plTakeRights() (several.c): nothing torn is committed
 **
-** | the statement fails with               | what SQLite does      | what is left                                   |
-** |----------------------------------------|-----------------------|------------------------------------------------|
-** | BUSY, BUSY_SNAPSHOT, ERROR, and others | takes the savepoint back | the transaction as it was before the statement |
-** | NOMEM, FULL with SQLite's own journal  | the same              | the same                                       |
-** | IOERR, INTERRUPT; NOMEM, FULL without  | rolls back everything | no transaction                                 |
-** | any, in autocommit                     | rolls back everything | no transaction                                 |
-** | any, after a virtual table with a memory of its own was written to (W3) | rolls back everything | no transaction |
+** What is left of a statement that the engine has refused:
+**
+**   it has SQLite's journal          SQLite takes it back, virtual tables included; after IOERR or INTERRUPT it rolls back everything
+**   autocommit                       SQLite rolls back everything
+**   IOERR, INTERRUPT, NOMEM, FULL    the same
+**   any other code                   its savepoint is taken back: the transaction is as it was before the statement
+**   the same, torn (W2)              everything is rolled back, with SQLITE_ABORT_ROLLBACK
+**   the transaction is broken (rcBroken)   nothing: only ROLLBACK goes on
 **
 ** Invariants
-**  W1 Every change of a statement to a concurrent file is behind a savepoint of that statement, or the statement is all that its
-**     transaction has changed (autocommit), or the transaction is exclusive and of one file: there SQLite's own code alone can fail.
-**     A file of several is behind one if any of them is.
-**  W2 Virtual tables hear of the savepoints alone that SQLite opens by itself: FTS5 and FTS3 write their pending terms at each one, so
-**     that a load would flush for each row.
-**  W3 A virtual table that has xRollbackTo has a memory that only xRollbackTo brings back. A statement without SQLite's own journal
-**     that has written to one is not taken back: the transaction is rolled back, and the code is SQLITE_ABORT_ROLLBACK.
-**  W4 A handle to a blob is no statement: it stays open, and each of its writes is one row.
-**  W5 A statement whose transaction is rolled back in its middle (by a function of the application that says ROLLBACK, by INSERT OR
-**     ROLLBACK inside of it) changes nothing any more: it finds no write transaction (plWritable), and opens no cursor (expired).
+**  W1 Every change of a statement to a concurrent file is behind its savepoint, or SQLite's journal, or the statement is all that its
+**     transaction has changed (autocommit), or the transaction is exclusive. A statement that writes to several files, TEMP among them, has
+**     SQLite's journal: one of them may be refused beside the others (several.c).
+**  W2 Torn: virtual tables that have xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints
+**     alone. So a refusal is torn if it was of a statement inside of another one, while such a table takes part in the transaction, or if
+**     the refused statement has had other statements run, or has written to a virtual table. And where a refusal was met in an exclusive
+**     transaction behind the statement's first change. Whoever caught the error of a torn statement inside of his cannot make it good: the
+**     outermost statement, or the COMMIT, fails.
+**  W3 No savepoint of a statement is open when another statement begins that is not inside of it: it is closed before the application has its
+**     turn (OP_ResultRow, BUSY, the end).
+**  W4 A statement whose transaction is rolled back in its middle (by a function of the application that says ROLLBACK or ROLLBACK TO, by INSERT
+**     OR ROLLBACK inside of it) changes nothing any more: it finds no write transaction (plWritable()), opens no cursor, and calls no
+**     xUpdate (bPlEnded).
 */
 
-/* Does a statement need a savepoint that SQLite does not open? Asked at each OP_Transaction that writes; the answer of the first stays. */
-static SQLITE_NOINLINE int plKeepsWhole(Vdbe *v){
+/* OP_Transaction of a statement that writes to a file which is, or was, concurrent. */
+static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
   sqlite3 *db = v->db;
-  int i, nFile = 0, bOurs = 0;
-  if( v->iStatement ) return 1;
-  if( v->bPlBlob ) return 0;
-  for(i=0; i<db->nDb; i++){
-    Btree *p = db->aDb[i].pBt;
-    if( p==0 || !DbMaskTest(v->btreeMask, i) ) continue;
-    if( PL_BT(p) && !p->pPl->bExcl ) return 1;
-    bOurs |= p->pPl!=0;
-    nFile += i!=1;
-  }
-  /* The second file may be refused beside the first (several.c). */
-  return bOurs && nFile>1;
+  PlBtree *pPl = p->pPl;
+  if( db->nVdbeExec>1 ) db->nPlInner++;
+  v->bPlEnded = 0;
+  v->bPlMiddle = 1;
+  v->nPlRefused = db->nPlRefused;
+  v->nPlInner = db->nPlInner;
+  v->nPlPass = (u32)pPl->nPassWrite;
+  v->nPlDefCons = db->nDeferredCons;
+  v->nPlDefImmCons = db->nDeferredImmCons;
+  v->iPlStatement = 0;
+  if( v->usesStmtJournal || !PL_BT(p) || pPl->bExcl || (db->autoCommit && db->nVdbeRead<=1) ) return SQLITE_OK;
+  v->iPlStatement = ++db->iPlStatement;
+  return plFail(p, pl_statement_open(pPl->pConn, v->iPlStatement));
 }
 
-/* Has a virtual table of the open transaction a memory of its own (W3)? */
+static void plWholeClose(Vdbe *v){
+  sqlite3 *db = v->db;
+  int i;
+  v->bPlMiddle = 0;
+  for(i=0; v->iPlStatement && i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && PL_BT(p) && p->pPl->eWrite && !p->pPl->bExcl ) (void)pl_statement_close(p->pPl->pConn, v->iPlStatement);
+  }
+  v->iPlStatement = 0;
+}
+
+/* OP_ResultRow. */
+static SQLITE_NOINLINE void plWholeRow(Vdbe *v){
+  plWholeClose(v);
+}
+
+/* BUSY at the OP_Transaction at iPc: where to go on. */
+static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
+  int iFirst = v->aOp[0].p2;
+  if( !v->bPlMiddle || v->aOp[0].opcode!=OP_Init || v->aOp[iFirst].opcode!=OP_Transaction ) return iPc;
+  (void)sqlite3VdbeCloseStatement(v, SAVEPOINT_RELEASE);
+  plWholeClose(v);
+  return iFirst;
+}
+
+/* Has a virtual table of the open transaction a memory of its own (W2)? While they are asked to write what they remember, at COMMIT, the list
+** of them is out of sight. */
 static int plVtabRemembers(sqlite3 *db){
   int i;
+  if( db->aVTrans==0 ) return db->nVTrans>0;
   for(i=0; i<db->nVTrans; i++){
     sqlite3_vtab *pVtab = db->aVTrans[i]->pVtab;
     if( pVtab && pVtab->pModule->iVersion>=2 && pVtab->pModule->xRollbackTo ) return 1;
@@ -57,43 +94,76 @@ static int plVtabRemembers(sqlite3 *db){
   return 0;
 }
 
-/* sqlite3VtabSavepoint() of a statement's savepoint (W2). */
-static int plVtabSavepoint(Vdbe *v, int op, int iSavepoint){
+static int plBroken(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && p->pPl && p->pPl->rcBroken ) return 1;
+  }
+  return 0;
+}
+
+/* Has the statement failed since the engine has refused something to it? What it had run inside may have put another code in place. */
+static int plWasRefused(const Vdbe *v){
+  const sqlite3 *db = v->db;
+  return v->nPlRefused!=db->nPlRefused && (v->nPlInner!=db->nPlInner || (v->rc & 0xff)==(db->rcPlRefused & 0xff));
+}
+static void plTakeBack(Vdbe *v){
   sqlite3 *db = v->db;
-  char *zWhy;
-  if( v->usesStmtJournal ) return sqlite3VtabSavepoint(db, op, iSavepoint);
-  if( op==SAVEPOINT_BEGIN ) v->nPlUpdate = db->nPlUpdate;
-  if( op!=SAVEPOINT_ROLLBACK || v->nPlUpdate==db->nPlUpdate || !plVtabRemembers(db) ) return SQLITE_OK;
-  zWhy = sqlite3_mprintf("%s", v->zErrMsg ? v->zErrMsg : sqlite3ErrStr(v->rc));
-  sqlite3VdbeError(v, "the statement failed (%s) after it had written to a virtual table, which cannot take that back; the transaction was "
-      "rolled back; begin it again", zWhy);
-  sqlite3_free(zWhy);
+  int i;
+  if( (v->nPlInner!=db->nPlInner || db->nVdbeExec>1) && plVtabRemembers(db) ){
+    db->bPlTorn = 1;
+    return;
+  }
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    int rc = SQLITE_OK;
+    if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 || !DbMaskTest(v->btreeMask, i) ) continue;
+    if( p->pPl->bExcl ){
+      if( v->iPlStatement || (u32)p->pPl->nPassWrite!=v->nPlPass ) db->bPlTorn = 1;
+    }else if( v->iPlStatement ){
+      rc = plSaveAll(p->pPl, 0, 0);
+      if( rc==SQLITE_OK ) rc = pl_statement_rollback(p->pPl->pConn, v->iPlStatement);
+      if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) db->bPlTorn = 1;
+      if( rc==SQLITE_OK ){
+        db->nDeferredCons = v->nPlDefCons;
+        db->nDeferredImmCons = v->nPlDefImmCons;
+      }
+    }
+  }
+}
+
+/* Nothing torn is committed: the code, and its text. */
+static SQLITE_NOINLINE int plSayTorn(Vdbe *v){
+  const char *zWhy = v->zErrMsg ? v->zErrMsg : v->rc ? plErrStr(v->db, v->rc) : "refused";
+  char *z = sqlite3_mprintf("a statement failed (%s) and what it had done cannot be taken back, a virtual table among it; the transaction was rolled "
+      "back; begin it again", zWhy);
+  sqlite3VdbeError(v, "%s", z ? z : sqlite3ErrStr(SQLITE_ABORT_ROLLBACK));
+  sqlite3_free(z);
+  v->db->bPlTorn = 0;
   return v->rc = SQLITE_ABORT_ROLLBACK;
 }
 
-/* The innermost savepoint that virtual tables know of, counted from 1, or 0. */
-static int plVtabLevel(sqlite3 *db){
-  int iLevel = db->nSavepoint;
-  Vdbe *v;
-  for(v=db->nStatement ? db->pVdbe : 0; v; v=v->pVNext){
-    if( v->eVdbeState==VDBE_RUN_STATE && v->usesStmtJournal && v->iStatement>iLevel ) iLevel = v->iStatement;
+/* sqlite3VdbeCloseStatement() at the end of a statement, and what the engine has of it. An error rolls the transaction back. */
+static int plWholeEnds(Vdbe *v, int eOp){
+  sqlite3 *db = v->db;
+  int bJournal = v->iStatement!=0;
+  int rc = sqlite3VdbeCloseStatement(v, eOp);
+  if( !v->bPlMiddle && !db->bPlTorn ) return rc;
+  if( plBroken(db) ){
+    plWholeClose(v);
+    return SQLITE_OK;
   }
-  return iLevel;
+  if( eOp==SAVEPOINT_ROLLBACK && bJournal && rc==SQLITE_OK ) db->bPlTorn = 0;
+  else if( eOp==SAVEPOINT_ROLLBACK && v->bPlMiddle && plWasRefused(v) ) plTakeBack(v);
+  plWholeClose(v);
+  return rc==SQLITE_OK && db->bPlTorn && db->nVdbeExec<=1 ? plSayTorn(v) : rc;
 }
 
-/* The transaction becomes exclusive. From here on the engine refuses nothing to a statement whose transaction has one file: savepoints that SQLite
-** would not have opened go, for each page that is changed behind one is copied first. */
-static void plOwnSavepoints(Btree *p){
-  int n = p->db->nDb>2 ? p->pPl->nSavepoint : plVtabLevel(p->db);
-  if( p->pPl->nSavepoint>n ) p->pPl->nSavepoint = n;
-}
-
-/* W5: a ROLLBACK, or (bAll==0) a ROLLBACK TO, in the middle of statements. One that halts with an error has ended already. */
-static void plExpireWriters(sqlite3 *db, int bAll){
+/* W4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */
+static void plEndWriters(sqlite3 *db){
   Vdbe *v;
   for(v=db->nVdbeWrite>0 ? db->pVdbe : 0; v; v=v->pVNext){
-    if( v->eVdbeState!=VDBE_RUN_STATE || v->readOnly || v->bPlBlob || v->rc!=SQLITE_OK ) continue;
-    v->expired = 1;
-    if( bAll ) v->iStatement = 0;
+    if( v->eVdbeState==VDBE_RUN_STATE && v->bPlMiddle ) v->bPlEnded = 1;
   }
 }

@@ -36,7 +36,7 @@ static SQLITE_INLINE int plNeedsPages(Btree *p, u64 nByte){
 }
 
 /* May this handle write now, and on which path? After SQLITE_OK look at bExcl. Without a write transaction the statement's own was rolled
-** back in its middle (W5 in whole.c). */
+** back in its middle (W4 in whole.c). */
 static int plWritable(Btree *p, int bExclusive){
   PlBtree *pPl = p->pPl;
   int rc;

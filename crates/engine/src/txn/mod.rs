@@ -448,6 +448,23 @@ impl Conn {
         self.view = self.view.wrapping_add(1);
     }
 
+    /// A statement begins to write: what it writes can be taken back.
+    pub fn statement_open(&mut self, id: write_set::StatementId) {
+        self.writes.statement_open(id);
+    }
+
+    /// It has worked.
+    pub fn statement_close(&mut self, id: write_set::StatementId) {
+        self.writes.statement_close(id);
+    }
+
+    /// It was refused: undoes what it has written. Forgets no reads (X1). False: that is not known here any more.
+    pub fn statement_rollback(&mut self, id: write_set::StatementId) -> bool {
+        let is_known = self.writes.statement_rollback(id);
+        self.view = self.view.wrapping_add(u32::from(is_known));
+        is_known
+    }
+
     /// Discards all writes and gives the right back; the snapshot stays.
     pub fn rollback(&mut self) -> Result<()> {
         if self.state.is_exclusive() {

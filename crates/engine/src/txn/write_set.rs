@@ -8,11 +8,13 @@
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
+//! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint (but W6).
 //! - **W2** `frame_bytes` is the sum of `op_frame_bytes` over all writes.
 //! - **W3** `root_version` of a root never returns to a value it had before.
 //! - **W4** `taken_back` changes whenever a write was taken back or forgotten.
 //! - **W5** A write for which there is no memory changes nothing.
+//! - **W6** A statement's savepoint has no number: those that SQLite numbers do not know of it, and it is not replayed. One that is
+//!   closed below others leaves what it knew to the one before it, which may then have several entries of a key: the oldest counts.
 //!
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
@@ -123,8 +125,13 @@ impl Undo {
 #[derive(Clone, Copy, Debug)]
 pub struct OwnPlace(Place);
 
+/// Names a statement, once in the life of its connection.
+pub type StatementId = u64;
+
 #[derive(Clone, Copy, Debug)]
 struct Savepoint {
+    /// The statement whose it is; none: one that SQLite numbers.
+    statement: Option<StatementId>,
     /// Length of the undo log when it was opened.
     undo_len: usize,
     /// The clock when it was opened: later writes carry a greater number.
@@ -346,17 +353,26 @@ impl WriteSet {
 
     /// Opens savepoints until `n` are open.
     pub fn savepoint_open(&mut self, n: usize) {
-        while self.savepoints.len() < n {
-            self.savepoints.push(Savepoint { undo_len: self.undo.len(), opened_at: self.clock });
+        while self.savepoint_depth() < n {
+            self.open(None);
         }
+    }
+
+    fn open(&mut self, statement: Option<StatementId>) {
+        let undo_len = self.undo.len();
+        self.savepoints.push(Savepoint { statement, undo_len, opened_at: self.clock });
     }
 
     /// Closes savepoint `i` (from 0) and those opened after it; their writes stay. Nothing if it is not open.
     pub fn savepoint_release(&mut self, i: usize) {
-        let Some(released) = self.savepoints.get(i).copied() else {
-            return;
-        };
-        self.savepoints.truncate(i);
+        if let Some(at) = self.numbered(i) {
+            self.release_from(at);
+        }
+    }
+
+    fn release_from(&mut self, at: usize) {
+        let released = self.savepoints[at];
+        self.savepoints.truncate(at);
         let Some(outer) = self.savepoints.last().copied() else {
             self.undo.clear();
             return;
@@ -375,20 +391,55 @@ impl WriteSet {
             self.clear();
             return;
         };
-        let Some(savepoint) = self.savepoints.get(i).copied() else {
-            return;
-        };
-        self.savepoints.truncate(i + 1);
+        if let Some(at) = self.numbered(i) {
+            self.take_back_to(at);
+            self.savepoints.truncate(at + 1);
+        }
+    }
+
+    fn take_back_to(&mut self, at: usize) {
         self.taken_back += 1;
-        while self.undo.len() > savepoint.undo_len {
+        while self.undo.len() > self.savepoints[at].undo_len {
             let Some(undo) = self.undo.pop() else { break };
             self.take_back(undo);
         }
     }
 
-    /// Number of open savepoints.
+    /// Number of open savepoints that are no statement's.
     pub fn savepoint_depth(&self) -> usize {
-        self.savepoints.len()
+        self.savepoints.iter().filter(|savepoint| savepoint.statement.is_none()).count()
+    }
+
+    fn numbered(&self, i: usize) -> Option<usize> {
+        let mut at = self.savepoints.iter().enumerate().filter(|(_, s)| s.statement.is_none());
+        at.nth(i).map(|(at, _)| at)
+    }
+
+    /// Opens the savepoint of a statement (W6).
+    pub fn statement_open(&mut self, id: StatementId) {
+        self.open(Some(id));
+    }
+
+    /// The statement has worked: closes its savepoint, if it is open. Those opened after it stay.
+    pub fn statement_close(&mut self, id: StatementId) {
+        match self.of_statement(id) {
+            Some(at) if at + 1 == self.savepoints.len() => self.release_from(at),
+            Some(at) => drop(self.savepoints.remove(at)),
+            None => {}
+        }
+    }
+
+    /// Takes back everything written since the statement began, and closes its savepoint and those opened after it. False: it is
+    /// not open.
+    pub fn statement_rollback(&mut self, id: StatementId) -> bool {
+        let Some(at) = self.of_statement(id) else { return false };
+        self.take_back_to(at);
+        self.release_from(at);
+        true
+    }
+
+    fn of_statement(&self, id: StatementId) -> Option<usize> {
+        self.savepoints.iter().rposition(|savepoint| savepoint.statement == Some(id))
     }
 
     /// All writes, ascending by root and key.
@@ -513,7 +564,7 @@ impl WriteSet {
         let mut before: BTreeMap<(Root, &[u8]), Option<&Write>> = BTreeMap::new();
         let mut layers = Vec::with_capacity(self.savepoints.len());
         let mut end = self.undo.len();
-        for savepoint in self.savepoints.iter().rev() {
+        for savepoint in self.savepoints.iter().rev().filter(|s| s.statement.is_none()) {
             let entries = &self.undo[savepoint.undo_len..end];
             end = savepoint.undo_len;
             let mut layer = BTreeMap::new();

@@ -223,6 +223,50 @@ pub unsafe extern "C" fn pl_make_max(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_statement_open(conn: *mut PlConn, id: u64) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        with_memory(conn, "pl_statement_open", |c| {
+            c.statement_open(id);
+            Ok(SQLITE_OK)
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_statement_close(conn: *mut PlConn, id: u64) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        with_memory(conn, "pl_statement_close", |c| {
+            c.statement_close(id);
+            Ok(SQLITE_OK)
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_statement_rollback(conn: *mut PlConn, id: u64) -> c_int {
+    // SAFETY: engine.h.
+    unsafe {
+        with_memory(conn, "pl_statement_rollback", |c| {
+            Ok(if c.statement_rollback(id) { SQLITE_OK } else { SQLITE_DONE })
+        })
+    }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_savepoint_open(conn: *mut PlConn, n: c_int) -> c_int {
     // SAFETY: engine.h.
     unsafe {
