@@ -13,7 +13,7 @@ use std::path::Path;
 type Rows = Vec<Vec<Value>>;
 
 /// Calls that end something, give it back or tell of it: they answer nothing.
-const VOID: [&str; 12] = [
+const VOID: [&str; 13] = [
     "pl_base_sync_failed",
     "pl_commit_undo",
     "pl_disabled",
@@ -22,6 +22,7 @@ const VOID: [&str; 12] = [
     "pl_exclusive_wal",
     "pl_mark_unlock_exclusive",
     "pl_mark_unlock_shared",
+    "pl_note_first",
     "pl_note_page_count",
     "pl_note_walk",
     "pl_rollback",
@@ -74,7 +75,7 @@ const OVERLAY: &str = "
     INSERT INTO counted(v) VALUES(2)";
 
 /// What the panicking process does, statement by statement. It passes every call of the engine.
-const SCRIPT: [&str; 45] = [
+const SCRIPT: [&str; 46] = [
     "SELECT id FROM gone WHERE id > 0",
     "SELECT v FROM t WHERE id = 3",
     "SELECT v FROM t WHERE id = 5",
@@ -85,6 +86,7 @@ const SCRIPT: [&str; 45] = [
     "SELECT id FROM t INDEXED BY t_name WHERE name >= 'm' ORDER BY name DESC",
     "SELECT max(id), min(id) FROM t",
     "PRAGMA data_version",
+    "PRAGMA plait_begin = adaptive",
     "BEGIN",
     "SELECT v FROM t WHERE id = 3",
     "SELECT id FROM t WHERE name = 'n3'",

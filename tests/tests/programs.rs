@@ -182,7 +182,8 @@ fn programs_that_ask_for_wal_are_told_that_it_is_locked_in_sqlites_own_words() {
         other.close().expect("closing works");
         said
     };
-    let own = refused(&Subject::plait(), &[("PLAIT_JOURNAL_MODE", "concurrent")], "concurrent");
+    let environment = [("PLAIT_JOURNAL_MODE", "concurrent"), ("PLAIT_BUSY_SNAPSHOT", "snapshot")];
+    let own = refused(&Subject::plait(), &environment, "concurrent");
     assert_eq!(own, refused(&Subject::stock(), &[], "wal"));
     assert!(own.iter().all(|(_, message)| message == "database is locked"), "{own:?}");
 }

@@ -46,7 +46,9 @@ own (those that are not statically linked).
 
 With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
 it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \
-PLAIT_JOURNAL_MODE=concurrent in the environment.",
+PLAIT_JOURNAL_MODE=concurrent in the environment. Transactions that such programs begin with a plain BEGIN wait their turn at \
+the first statement where others that began so were refused; PLAIT_BEGIN=deferred keeps SQLite's way, and PLAIT_BEGIN=immediate makes each \
+a BEGIN IMMEDIATE. Conflicts are told as SQLITE_BUSY; PLAIT_BUSY_SNAPSHOT=snapshot tells them by their own code.",
         after_help = "\
 Examples:
   plait run -- python3 app.py

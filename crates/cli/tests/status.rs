@@ -38,6 +38,24 @@ fn users_and_their_transactions_are_shown() {
 }
 
 #[test]
+fn a_row_that_many_conflicts_are_on_is_named_with_what_avoids_them() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let (mut loser, mut winner) = (scene.shell(), scene.shell());
+    loser.run(".bail off");
+    for _ in 0..4 {
+        assert!(!scene.plait(&["status"]).done().out.contains("hot row"));
+        loser.run("BEGIN; SELECT n FROM t WHERE id=1;");
+        winner.run("UPDATE t SET n=n+1 WHERE id=1;");
+        loser.run("UPDATE t SET n=n+1 WHERE id=1;");
+        loser.run("ROLLBACK;");
+    }
+    let hot = r#"table "t", rowid 1: 4 of the last 4 conflicts; BEGIN IMMEDIATE avoids this"#;
+    scene.plait(&["status"]).done().says(&["hot row", hot]);
+    loser.close();
+    winner.close();
+}
+
+#[test]
 fn json_has_the_numbers_and_the_rows() {
     let Some(scene) = Scene::concurrent() else { return };
     let mut shell = scene.shell();

@@ -289,18 +289,24 @@ fn open_in(
         )));
     }
     let mut base = None;
-    if !alive {
+    let begins = !alive;
+    if begins {
         let mut opened = opener.open(path)?;
         session::begin(&region, identity, path, opened.as_mut(), trusted)?;
         base = Some(opened);
     }
     let me = process::register(&region, nonce())?;
-    Ok(Database::new(region, me, path, identity, opener, base, forks))
+    let database = Database::new(region, me, path, identity, opener, base, forks);
+    if begins {
+        database.recall_learned();
+    }
+    Ok(database)
 }
 
 /// The last connection of this process is gone.
 pub(crate) fn close(db: &Database) {
     db.worker().stop();
+    db.keep_learned();
     if !lock_lifecycle(db) {
         // Whoever has it joins the session, or continues it after us, as if this process had been killed.
         drop(db.take_base());

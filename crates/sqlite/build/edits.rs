@@ -104,6 +104,13 @@ const OF_LAYERS: &[Edit] = &[
     },
     Edit {
         section: "build.c",
+        anchor: "  if( type!=TK_DEFERRED ){",
+        place: Before,
+        text: "  type = plBeginType(pParse, type); /* [plait] */",
+        why: "a plain BEGIN may mean BEGIN IMMEDIATE. int plBeginType(Parse*, int type)",
+    },
+    Edit {
+        section: "build.c",
         anchor: "  sqlite3VdbeAddOp0(v, OP_AutoCommit);",
         place: Replace,
         text: "  sqlite3VdbeAddOp3(v, OP_AutoCommit, 0, 0, type==TK_DEFERRED ? plBeginIsConcurrent(pParse) : 0); /* [plait] */",
@@ -419,7 +426,7 @@ const OF_LAYERS: &[Edit] = &[
         section: "sqliteInt.h",
         anchor: "  struct Vdbe *pVdbe;           /* List of active virtual machines */",
         place: After,
-        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */\n  u64 iPlStatement;             /* [plait] the last that was given out: this and what follows, see whole.c */\n  u32 nPlRefused, nPlInner;     /* [plait] refusals, and statements inside of others, so far */\n  int rcPlRefused;              /* [plait] the code of the last refusal */\n  u8 bPlTorn;                   /* [plait] the open transaction cannot be committed */",
+        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */\n  u64 iPlStatement;             /* [plait] the last that was given out: this and what follows, see whole.c */\n  u32 nPlRefused, nPlInner;     /* [plait] refusals, and statements inside of others, so far */\n  int rcPlRefused;              /* [plait] the code of the last refusal */\n  u8 bPlTorn;                   /* [plait] the open transaction cannot be committed */\n  struct Vdbe *pPlFirst;        /* [plait] a statement that runs, perhaps the first of a plain BEGIN: see begin.c */\n  u64 iPlFirst;                 /* [plait] and its hash, once it has read; until the transaction ends */\n  u8 ePlBegin;                  /* [plait] PL_BEGIN_x of PRAGMA plait_begin; 0: not said */",
         why: "zeroed when a connection is opened. PL_LET_GO(sqlite3*) ends that for all of them, and costs a look where there are none",
     },
     Edit {

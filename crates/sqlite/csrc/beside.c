@@ -207,9 +207,19 @@ static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
   return rc;
 }
 
-/* sqlite3Step() of sqlite3_step(). */
 static int sqlite3Step(Vdbe*);
-static int plRunStatement(Vdbe *v){
+
+/* A statement that may be the first of a plain BEGIN: it is known while it runs (begin.c). */
+static int plRunFirst(Vdbe *v){
+  int rc;
+  v->db->pPlFirst = v;
+  rc = sqlite3Step(v);
+  v->db->pPlFirst = 0;
+  return rc;
+}
+
+/* sqlite3Step() of sqlite3_step(). */
+static int plStepStatement(Vdbe *v){
   sqlite3 *db = v->db;
   const PlBefore before = plBefore(db);
   u32 aCounter[ArraySize(v->aCounter)];
@@ -217,6 +227,7 @@ static int plRunStatement(Vdbe *v){
   if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
     iDb = plPointProgram(v);
   }
+  if( PL_UNLIKELY((db->mDbFlags & DBFLAG_PlFirst)!=0) && v->eVdbeState==VDBE_READY_STATE ) return plRunFirst(v);
   if( iDb<0 || !plAllowBeside(db->aDb[iDb].pBt) ) return sqlite3Step(v);
   memcpy(aCounter, v->aCounter, sizeof(aCounter));
   rc = sqlite3Step(v);
@@ -228,4 +239,9 @@ static int plRunStatement(Vdbe *v){
   }
   if( rcRun==v->rc ) return rc;
   return (v->prepFlags & SQLITE_PREPARE_SAVESQL) ? v->rc : SQLITE_ERROR;
+}
+static int plRunStatement(Vdbe *v){
+  int rc = plStepStatement(v);
+  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
+  return rc;
 }

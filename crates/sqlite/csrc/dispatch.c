@@ -98,6 +98,7 @@ static int plSayTorn(Vdbe *v);
 #include "fits.c"
 #include "alone.c"
 #include "attach.c"
+#include "begin.c"
 #include "transaction.c"
 #include "several.c"
 #include "apply.c"

@@ -43,7 +43,7 @@ typedef struct PlSelf { u64 iRootDev, iRootIno; u32 iUser; } PlSelf;
 #define PLH_Front         (PLH_Next|PLH_Prev|PLH_Row)
 #define PL_OPEN_BASE      0x20000000  /* sqlite3.openFlags: a hidden connection, always on SQLite's own path */
 #define DBFLAG_PlConcurrent 0x01000000 /* sqlite3.mDbFlags: the open transaction was begun with BEGIN CONCURRENT */
-#define DBFLAG_PlBegin    0x02000000  /* sqlite3.mDbFlags: PRAGMA plait_begin=concurrent */
+#define DBFLAG_PlFirst    0x02000000  /* sqlite3.mDbFlags: the first statement is awaited of a plain BEGIN that adapts (begin.c) */
 #define DBFLAG_PlPages    0x04000000  /* sqlite3.mDbFlags: the transaction that begins is a backup's, which writes pages */
 #define PL_JOURNALMODE    6           /* "concurrent" in azModeName[] of pragma.c */
 
@@ -63,6 +63,7 @@ struct PlBtree {
   u8 bStamped;            /* exclusive: the header stamp is in the transaction */
   u8 bPinned;             /* exclusive: becoming so has moved a pinned cursor, for which stock code does not look */
   u8 bTripped;            /* a blob handle was tripped: it is in no list of stock code's (blob.c) */
+  u8 bEarly;              /* it has taken the right at its first statement, and has not begun to write (begin.c) */
   u8 bBeside;             /* the next write in autocommit is tried without the right, and not committed yet (beside.c) */
   u8 bWrote;              /* this transaction has changed something */
   u8 bCleared;            /* or has emptied a b-tree, which with SQLite is a write even if nothing was in it */

@@ -123,6 +123,14 @@ int  pl_check_place(const char *zPath);     /* the same, and for a name that is 
 ** SQLITE_IOERR: it cannot be told; SQLITE_MISUSE: another copy of the library in this process has. */
 int  pl_claim(int hShm);
 int  pl_joins_always(void);              /* SQLITE_OK with PLAIT_JOIN=always: no connection works alone (alone.c) */
+/* What a plain BEGIN means where its connection has not said: PLAIT_BEGIN, or else adaptive with PLAIT_JOURNAL_MODE=concurrent (begin.c). */
+#define PL_BEGIN_DEFERRED   1
+#define PL_BEGIN_ADAPTIVE   2
+#define PL_BEGIN_IMMEDIATE  3
+#define PL_BEGIN_CONCURRENT 4
+int  pl_begin_kind(void);
+/* SQLITE_OK: the application is told SQLITE_BUSY for SQLITE_BUSY_SNAPSHOT. With PLAIT_BUSY_SNAPSHOT=busy, or else with PLAIT_JOURNAL_MODE=concurrent. */
+int  pl_snapshot_is_busy(void);
 int  pl_wal_is_concurrent(void);         /* SQLITE_OK with PLAIT_JOURNAL_MODE=concurrent: who asks for WAL gets concurrent mode */
 /* Give up commits that are only in the log and accept the base as it is (plait recover --accept-base); nobody has it open. */
 int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
@@ -179,6 +187,13 @@ int  pl_data_version_from(PlConn *, uint32_t iVersion, const uint64_t *pCookie);
 #define PL_WRITE_BESIDE     3   /* the same, and if it is refused the caller runs it again with the right: of that nobody else is told */
 /* For PL_WRITE_QUEUED without a snapshot: call this first, then pin/take with forWrite=1. */
 int  pl_write_begin(PlConn *, int how, const PlWait *);
+/* A transaction that may write begins with a statement that reads, of this hash: SQLITE_OK, it had better call pl_write_begin first, since
+** others were refused that began so. SQLITE_DONE: it had not. */
+int  pl_begins_early(PlConn *, uint64_t iFirst);
+#define PL_FIRST_PASSED  0    /* has begun to write, without the right until then, and was not refused */
+#define PL_FIRST_REFUSED 1    /* was refused then for what it had read */
+#define PL_FIRST_IN_VAIN 2    /* has not got the right early */
+void pl_note_first(PlConn *, uint64_t iFirst, int what);
 
 /* ---- writes ---------------------------------------------------------------- */
 #define PL_ESCALATE 0x7fff0002           /* past the memory budget, or a lone bulk load: become exclusive, then do it on the stock path; nothing was written */
@@ -352,6 +367,7 @@ typedef struct PlConflict {
   uint8_t isSchema;                                   /* bits: 1 an exclusive transaction (DDL, VACUUM, bulk) committed
                                                       ** since, 2 too long ago to tell, 4 winnerPid is of another namespace */
   int32_t loserPid, winnerPid; uint64_t loserTxn, winnerTxn;  int64_t unixMs;
+  int32_t nAlike, nRecent;                            /* conflicts on the same key, this one among them, of so many that are remembered */
 } PlConflict;
 int  pl_conflict(PlConn *, PlConflict *pOut);              /* SQLITE_OK if the last failure was a conflict */
 const char *pl_errmsg(PlConn *);                           /* "" if none */

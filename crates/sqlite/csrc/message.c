@@ -155,6 +155,9 @@ static void plAttachedAs(sqlite3_str *pOut, Btree *p){
   if( plDbIndex(p)>0 ) sqlite3_str_appendf(pOut, " (attached as \"%s\")", plDbName(p));
 }
 
+/* So many of the last conflicts are on one key: it is a hot row. */
+#define PL_ALIKE_HOT 4
+
 static char *plConflictText(Btree *p, const PlConflict *pC){
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *zRead = "after this transaction read it";
@@ -179,6 +182,7 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
     plRootName(pOut, p, pC->iRoot, &bRowid);
     plAttachedAs(pOut, p);
     plKeyText(pOut, pC->key, MIN(pC->nKey, (u32)sizeof(pC->key)), bRowid, ENC(p->db));
+    if( pC->nAlike>=PL_ALIKE_HOT ) sqlite3_str_appendf(pOut, ", a hot row (%d of the last %d conflicts)", pC->nAlike, pC->nRecent);
     sqlite3_str_appendall(pOut, ": row was changed");
     if( pC->isRange ) zRead = "after this transaction read, or began to read, a range with it";
   }
@@ -186,9 +190,10 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
     sqlite3_str_appendf(pOut, " by process %d%s (transaction %llu)", pC->winnerPid,
       pC->isSchema & 4 ? " of another pid namespace" : "", pC->winnerTxn);
   }
-  sqlite3_str_appendf(pOut, " %s; %s", zRead,
+  sqlite3_str_appendf(pOut, " %s; %s%s", zRead,
     plBesideOpen(p->db) ? "reset or finish the statements that are open, and retry" :
-    pC->isSchema & 1 ? "ROLLBACK and retry, with BEGIN IMMEDIATE if it happens again" : "ROLLBACK and retry");
+    pC->isSchema & 1 ? "ROLLBACK and retry, with BEGIN IMMEDIATE if it happens again" : "ROLLBACK and retry",
+    plBesideOpen(p->db) || (pC->isSchema & 1) ? "" : "; BEGIN IMMEDIATE avoids this");
   return sqlite3_str_finish(pOut);
 }
 
@@ -233,4 +238,19 @@ static const char *plErrStr(sqlite3 *db, int rc){
     zText = 0;
   }
   return zText ? zText : sqlite3ErrStr(rc);
+}
+
+/* A call has failed as busy. Programs may know no extended code of that, and take SQLITE_BUSY_SNAPSHOT for another failure than one that they
+** repeat (PLAIT_BUSY_SNAPSHOT=busy): those are told SQLITE_BUSY. What SQLite's own code refuses in WAL mode keeps the code that it has. */
+static SQLITE_NOINLINE PL_COLD void plTellBusy(sqlite3 *db, int *pRcStmt, int *pRc){
+  int i, bOurs = 0;
+  if( *pRcStmt!=SQLITE_BUSY_SNAPSHOT || pl_snapshot_is_busy()!=SQLITE_OK ) return;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && p->pPl && p->pPl->zStash && p->pPl->rcStash==SQLITE_BUSY_SNAPSHOT ){
+      p->pPl->rcStash = SQLITE_BUSY;
+      bOurs = 1;
+    }
+  }
+  if( bOurs ) *pRcStmt = *pRc = db->errCode = SQLITE_BUSY;
 }

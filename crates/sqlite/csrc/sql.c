@@ -2,7 +2,7 @@
 ** sql.c - what the SQL language gains: BEGIN CONCURRENT and the plait_... pragmas.
 **
 ** BEGIN CONCURRENT: behind the token BEGIN an identifier "concurrent" is given to the parser as DEFERRED. That it was written
-** rides in P3 of OP_AutoCommit, and from there in db->mDbFlags until the transaction ends.
+** rides in P3 of OP_AutoCommit, and from there in db->mDbFlags until the transaction ends (begin.c).
 */
 
 static int plIsConcurrentWord(const char *z, i64 n){
@@ -33,29 +33,10 @@ static int plBeginIsConcurrent(Parse *pParse){
   return 2;
 }
 
-/* BEGIN (how as above), COMMIT or ROLLBACK (how 0) has worked. */
-static void plAutoCommitDone(sqlite3 *db, int how){
-  if( how==1 || (how==2 && (db->mDbFlags & DBFLAG_PlBegin)) ){
-    db->mDbFlags |= DBFLAG_PlConcurrent;
-  }else{
-    db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
-  }
-}
-
-/* PRAGMA plait_begin = deferred | concurrent */
-static int plPragmaBegin(sqlite3 *db, const char *zArg, char **pzOut){
-  if( zArg ){
-    if( sqlite3StrICmp(zArg, "concurrent")==0 ){
-      db->mDbFlags |= DBFLAG_PlBegin;
-    }else if( sqlite3StrICmp(zArg, "deferred")==0 ){
-      db->mDbFlags &= ~(u32)DBFLAG_PlBegin;
-    }else{
-      *pzOut = sqlite3_mprintf("plait_begin must be deferred or concurrent, not \"%s\"", zArg);
-      return SQLITE_ERROR;
-    }
-  }
-  *pzOut = sqlite3_mprintf("%s", (db->mDbFlags & DBFLAG_PlBegin) ? "concurrent" : "deferred");
-  return SQLITE_OK;
+/* BEGIN is being compiled as this type: one that names none may mean IMMEDIATE. */
+static int plBeginType(Parse *pParse, int type){
+  int bImmediate = type==TK_DEFERRED && plBeginKind(pParse->db)==PL_BEGIN_IMMEDIATE && plBeginIsConcurrent(pParse)==2;
+  return bImmediate ? TK_IMMEDIATE : type;
 }
 
 /* Attaches a handle that has not looked at its file yet. */

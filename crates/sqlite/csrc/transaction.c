@@ -5,7 +5,8 @@
 ** PlBtree.eWrite, and sqlite3BtreeTxnState() answers accordingly.
 **
 **   none -> read        pin, begin the base, take; retried if a merge slipped in between (S1)
-**   none -> write       QUEUED: the right first, then as above. OPTIMISTIC (BEGIN CONCURRENT, beside.c): the other way round
+**   none -> write       QUEUED: the right first, then as above. OPTIMISTIC (BEGIN CONCURRENT, beside.c): the other way round.
+**                       Some take the right to read at first (begin.c)
 **   read -> write       what was read is told first: QUEUED validates and moves to now
 **   write -> none/read  COMMIT, ROLLBACK; reading goes on if other statements read, as in btreeEndTransaction()
 **   any -> exclusive    exclusive.c
@@ -254,7 +255,7 @@ static void plEndRead(Btree *p){
 
 /* The write transaction is over. */
 static void plEndWrite(PlBtree *pPl){
-  pPl->eWrite = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
+  pPl->eWrite = pPl->bEarly = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
   pPl->nSavepoint = pPl->msWaited = 0;
   pPl->rcBroken = 0;
 }
@@ -295,7 +296,7 @@ static int plWriteAfterPages(Btree *p){
 }
 
 static int plBtreeTxnState(Btree *p){
-  return p->pPl->eWrite ? SQLITE_TXN_WRITE : p->inTrans;
+  return p->pPl->eWrite && !p->pPl->bEarly ? SQLITE_TXN_WRITE : p->inTrans;
 }
 
 /* One file has one writer, and under two names in one connection it has two handles: the second would wait for the first, in whose
@@ -357,6 +358,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
       if( rc ) return rc;
     }
     rc = plTakeRight(p, how);
+    plNoteFirst(p, rc);
     if( rc ) return rc;
   }
   pPl->eWrite = (u8)how;
@@ -396,7 +398,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
       return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
     }
   }else{
-    pPl->msWaited = 0;
+    pPl->msWaited = pPl->bEarly = 0;
     rc = plWritable(p, bPages);
     if( rc ) return rc;
     if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
@@ -433,7 +435,8 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
   if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
   if( p->inTrans==TRANS_NONE && !wrflag ){
-    rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
+    rc = PL_UNLIKELY(p->db->pPlFirst!=0) ? plBeginEarly(p) : SQLITE_DONE;
+    if( rc==SQLITE_DONE ) rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
   }else if( wrflag ){
     rc = plBeginWrite(p, wrflag, 0);
   }else{
@@ -536,7 +539,8 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   if( pPl->eWrite ){
     pPl->bForWrite = 1;
     pl_rollback(pPl->pConn);
-    plCommitted(p);
+    if( pPl->bEarly ) plEndWrite(pPl);
+    else plCommitted(p);
   }
   if( pPl->bForWrite || p->db->nVdbeRead>1 ){
     /* A transaction that only read, but perhaps commits that were not durable yet. */

@@ -1,5 +1,6 @@
 //! The status as text for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -16,6 +17,8 @@ use crate::sqlite::{Value, integer, shown};
 const TRANSACTIONS_MAX: usize = 12;
 /// Conflicts that are listed.
 const CONFLICTS_MAX: usize = 6;
+/// So many of the last conflicts on one key make it a hot row.
+const HOT: usize = 4;
 
 /// One look as text, with rates when there was one before.
 pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
@@ -36,7 +39,8 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     );
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
     let pages = prepared_pages(look).into_iter().collect();
-    let lines = [traffic(session, rates), sizes(session), pages, trouble(session)].concat();
+    let hot = hot_row(&session.conflicts).into_iter().collect();
+    let lines = [traffic(session, rates), sizes(session), pages, hot, trouble(session)].concat();
     for (name, value) in lines {
         let _ = writeln!(out, "  {name:<14}{value}");
     }
@@ -158,6 +162,22 @@ fn sizes(now: &Session) -> Vec<Line> {
 fn prepared_pages(look: &Look) -> Option<Line> {
     let size = look.outside.prepared_pages_bytes?;
     Some(("pages", format!("{} of a transaction over several files, in -plait-pages", bytes(size))))
+}
+
+/// The key that most of the last conflicts were on.
+fn hot_row(conflicts: &Rows) -> Option<Line> {
+    let mut counted: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for row in &conflicts.rows {
+        let cell = |column| shown(conflicts.cell(row, column));
+        *counted.entry((cell("tbl"), cell("key"))).or_default() += 1;
+    }
+    let ((on, hex), n) = counted.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n >= HOT)?;
+    let all = conflicts.rows.len();
+    let what = format!(
+        "{on}, {}: {n} of the last {all} conflicts; BEGIN IMMEDIATE avoids this",
+        key(&hex)
+    );
+    Some(("hot row", styled(NOTICE, what)))
 }
 
 /// What went wrong; empty when nothing did.

@@ -43,6 +43,7 @@ mod durable;
 mod estate;
 pub(crate) mod gaps;
 pub(crate) mod generations;
+pub(crate) mod learned;
 pub(crate) mod merge_right;
 mod notify;
 mod owed;

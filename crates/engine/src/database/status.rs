@@ -79,6 +79,7 @@ impl Database {
             ("exclusive_commits", v(&n.exclusive_commits)),
             ("conflicts", v(&n.conflicts)),
             ("busy", v(&n.busy)),
+            ("begun_early", v(&c.begun_early)),
             ("log_syncs", log.map_or(0, |l| l.syncs as i64)),
             ("log_bytes", (shared.log_end() - shared.first_lsn()) as i64),
             (
@@ -147,6 +148,15 @@ impl Database {
         }
         rows.sort_by_key(|r| std::cmp::Reverse(r.unix_ms));
         rows
+    }
+
+    /// How many of the recent conflicts were on the key of this one, and how many there are.
+    pub fn conflicts_alike(&self, conflict: &Conflict) -> (usize, usize) {
+        let key = &conflict.key[..conflict.key.len().min(CONFLICT_KEY_BYTES)];
+        let recent: Vec<ConflictRow> =
+            self.control().conflicts.iter().filter_map(read_conflict).collect();
+        let is_alike = |row: &&ConflictRow| row.root == conflict.root.get() && row.key == key;
+        (recent.iter().filter(is_alike).count(), recent.len())
     }
 
     /// Remembers a refused transaction.

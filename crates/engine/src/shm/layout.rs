@@ -25,7 +25,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 16;
+pub const LAYOUT_VERSION: u32 = 17;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -52,6 +52,8 @@ pub const GAP_SLOTS: usize = 64;
 pub const GAP_BOUND_WORDS: usize = 12;
 /// Conflicts remembered for `plait_conflicts`.
 pub const CONFLICT_SLOTS: usize = 64;
+/// First statements that are remembered (database/learned.rs).
+pub const LEARNED_SLOTS: usize = 48;
 /// Bytes of a conflicting key that are kept.
 pub const CONFLICT_KEY_BYTES: usize = 64;
 
@@ -361,6 +363,10 @@ pub struct Control {
     pub exclusive: ExclusiveRing,
     /// (M) For whom the writer's right, which is free, is kept for a moment: slot index + 1, 0 nobody.
     pub right_reserved: AtomicU32,
+    /// Transactions that took the writer's right at their first statement, though begun with BEGIN.
+    pub begun_early: AtomicU64,
+    /// First statements of such, one a word (database/learned.rs).
+    pub learned: [AtomicU64; LEARNED_SLOTS],
 }
 
 impl Control {
@@ -536,7 +542,7 @@ const _: () = assert!(size_of::<RowidSlot>() == 16);
 const _: () = assert!(size_of::<ExclusiveCommit>() == 104);
 const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
-const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 206_592 && RING_OFFSET == 811_008);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 206_976 && RING_OFFSET == 811_008);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

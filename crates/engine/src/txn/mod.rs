@@ -19,6 +19,7 @@ mod checkpoint;
 pub mod commit;
 mod counts;
 pub mod exclusive;
+mod first;
 pub mod maximum;
 pub mod overlay;
 mod own_gaps;
@@ -116,6 +117,8 @@ pub struct Conn {
     company: u32,
     /// Entries that it has deleted while the base was of this generation (merge/due.rs).
     deleted: (u32, u64),
+    /// It takes the right at its first statement (first.rs).
+    early: Option<first::Early>,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -161,6 +164,7 @@ impl Conn {
             repeats: false,
             company: 0,
             deleted: (0, 0),
+            early: None,
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,
@@ -236,7 +240,10 @@ impl Conn {
                 self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
             }
             // Nothing was written yet: after a conflict it may go on reading, as in stock SQLite.
-            WriteMode::Queued => self.write_from_now(wait)?,
+            WriteMode::Queued => {
+                self.write_from_now(wait)?;
+                self.note_early_right();
+            }
         }
         self.state.become_writer(mode);
         Ok(())
@@ -472,6 +479,7 @@ impl Conn {
             return Ok(());
         }
         self.part_rollback();
+        self.judge_early();
         let had_writes = !self.writes.is_empty();
         self.writes.clear();
         self.end_writing();
@@ -488,6 +496,7 @@ impl Conn {
         self.before_exclusive = None;
         self.waits_since = None;
         self.repeats = false;
+        self.early = None;
         // One that was reserved and never used.
         self.db.disown_merge(self.slot);
         self.reads.clear();

@@ -271,6 +271,31 @@ pub extern "C" fn pl_wal_is_concurrent() -> c_int {
 
 /// See engine.h.
 #[unsafe(no_mangle)]
+pub extern "C" fn pl_begin_kind() -> c_int {
+    static ANSWER: OnceLock<c_int> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let said = std::env::var("PLAIT_BEGIN").unwrap_or_default();
+        let kinds = ["deferred", "adaptive", "immediate", "concurrent"];
+        let is_adaptive = pl_wal_is_concurrent() == SQLITE_OK;
+        let unsaid = c_int::from(is_adaptive);
+        1 + kinds.iter().position(|kind| *kind == said).map_or(unsaid, |kind| kind as c_int)
+    })
+}
+
+/// See engine.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn pl_snapshot_is_busy() -> c_int {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    let is_busy = *ANSWER.get_or_init(|| match std::env::var("PLAIT_BUSY_SNAPSHOT").as_deref() {
+        Ok("busy") => true,
+        Ok("snapshot") => false,
+        _ => pl_wal_is_concurrent() == SQLITE_OK,
+    });
+    if is_busy { SQLITE_OK } else { SQLITE_DONE }
+}
+
+/// See engine.h.
+#[unsafe(no_mangle)]
 pub extern "C" fn pl_joins_always() -> c_int {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     says(&ANSWER, "PLAIT_JOIN", "always")

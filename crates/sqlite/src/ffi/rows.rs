@@ -142,7 +142,7 @@ pub unsafe extern "C" fn pl_rows_free(rows: *mut PlRows) {
     }
 }
 
-fn conflict_of(c: &Conflict) -> PlConflict {
+fn conflict_of(c: &Conflict, (alike, recent): (usize, usize)) -> PlConflict {
     let n = c.key.len().min(64);
     let mut key = [0; 64];
     key[..n].copy_from_slice(&c.key[..n]);
@@ -159,6 +159,8 @@ fn conflict_of(c: &Conflict) -> PlConflict {
         loser_txn: 0,
         winner_txn: c.winner.get(),
         unix_ms: 0,
+        n_alike: alike as i32,
+        n_recent: recent as i32,
     }
 }
 
@@ -176,7 +178,7 @@ pub unsafe extern "C" fn pl_conflict(conn: *mut PlConn, out: *mut PlConflict) ->
     unsafe {
         look(conn, "pl_conflict", |c| match c.last_conflict() {
             Some(conflict) => {
-                *out = conflict_of(conflict);
+                *out = conflict_of(conflict, c.database().conflicts_alike(conflict));
                 SQLITE_OK
             }
             None => SQLITE_DONE,

@@ -18,6 +18,8 @@ use crate::key::{decode_rowid, encode_rowid};
 
 const PL_WRITE_OPTIMISTIC: c_int = 2;
 const PL_WRITE_BESIDE: c_int = 3;
+const PL_FIRST_REFUSED: c_int = 1;
+const PL_FIRST_IN_VAIN: c_int = 2;
 
 /// See engine.h.
 ///
@@ -117,6 +119,31 @@ pub unsafe extern "C" fn pl_write_begin(
             begun.map(|()| SQLITE_OK)
         })
     }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_begins_early(conn: *mut PlConn, first: u64) -> c_int {
+    let early = |c: &mut Conn| if c.begins_early(first) { SQLITE_OK } else { SQLITE_DONE };
+    // SAFETY: engine.h.
+    unsafe { look(conn, "pl_begins_early", early) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_note_first(conn: *mut PlConn, first: u64, what: c_int) {
+    let note = |c: &mut Conn| match what {
+        PL_FIRST_IN_VAIN => c.began_early_in_vain(),
+        _ => c.note_first(first, what == PL_FIRST_REFUSED),
+    };
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_note_first", note) }
 }
 
 /// See engine.h.

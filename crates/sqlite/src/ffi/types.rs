@@ -215,6 +215,8 @@ pub struct PlConflict {
     pub loser_txn: u64,
     pub winner_txn: u64,
     pub unix_ms: i64,
+    pub n_alike: i32,
+    pub n_recent: i32,
 }
 
 /// See engine.h.

@@ -1,0 +1,83 @@
+//! The first statement of a plain BEGIN: whether the transaction takes the writer's right there, and whether that has paid
+//! (database/learned.rs).
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::Conn;
+use crate::database::learned::{LONG, Outcome};
+
+/// Rows that a transaction has changed of which it is asked when they were changed before.
+const ROWS_ASKED: usize = 16;
+
+/// A transaction that takes the right at its first statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Early {
+    first: u64,
+    /// The newest commit when it came.
+    came_at: u64,
+    /// Since when it has the right.
+    since: Option<Instant>,
+}
+
+impl Conn {
+    /// A transaction begins with the statement `first`, which reads: whether it had better take the right before.
+    pub fn begins_early(&mut self, first: u64) -> bool {
+        let early = self.db.learned().wants_right(first);
+        let came_at = self.db.control().visible_ts.load(Relaxed);
+        self.early = early.then_some(Early { first, came_at, since: None });
+        early
+    }
+
+    /// It has not got it, and begins as one that reads.
+    pub fn began_early_in_vain(&mut self) {
+        if let Some(early) = self.early.take() {
+            self.db.learned().note_ended(early.first, Outcome::InVain);
+        }
+    }
+
+    /// A transaction that began with the statement `first` has begun to write: it was `refused`, or not.
+    pub fn note_first(&mut self, first: u64, refused: bool) {
+        if refused {
+            self.db.learned().note_refused(first);
+        } else {
+            self.db.learned().note_passed(first);
+        }
+    }
+
+    /// The right has been taken, perhaps for a first statement.
+    pub(super) fn note_early_right(&mut self) {
+        if let Some(early) = &mut self.early {
+            early.since = Some(Instant::now());
+            self.db.control().begun_early.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The transaction is about to end, still with the right.
+    pub(super) fn judge_early(&mut self) {
+        let Some(early) = self.early.take() else { return };
+        let is_long = early.since.is_some_and(|since| since.elapsed() > LONG);
+        let outcome = if is_long {
+            Outcome::InVain
+        } else if self.writes.is_empty() {
+            Outcome::OnlyRead
+        } else if self.changes_what_came_after(early.came_at) {
+            Outcome::Paid
+        } else {
+            Outcome::Wrote
+        };
+        self.db.learned().note_ended(early.first, outcome);
+    }
+
+    /// Whether a row that it has changed had been changed after `ts`.
+    fn changes_what_came_after(&self, ts: u64) -> bool {
+        let Some(snapshot) = &self.snapshot else { return false };
+        let is_newer = |(_, memtable): &(_, crate::memtable::Memtable), root, key: &[u8]| {
+            memtable.newest_ts(root, key).is_some_and(|of_row| of_row.get() > ts)
+        };
+        self.writes
+            .iter()
+            .take(ROWS_ASKED)
+            .any(|(root, key, _)| snapshot.memtables.iter().any(|m| is_newer(m, root, key)))
+    }
+}

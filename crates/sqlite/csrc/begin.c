@@ -1,0 +1,125 @@
+/*
+** begin.c - what a plain BEGIN means, one without a word that names a kind.
+**
+**   deferred     the transaction waits for the writer's right at its first write, as after BEGIN DEFERRED
+**   adaptive     so does it, but for those that begin as others did which were refused then: they take the right at their first statement,
+**                as BEGIN IMMEDIATE does, for as long as that pays (database/learned.rs)
+**   immediate    BEGIN IMMEDIATE, in every journal mode
+**   concurrent   BEGIN CONCURRENT
+**
+** PRAGMA plait_begin says it for a connection, PLAIT_BEGIN in the environment for those of a process that do not. Where neither does it is
+** adaptive if the environment says that the program knows WAL mode alone (PLAIT_JOURNAL_MODE=concurrent), else deferred.
+**
+** Invariants
+**  B1 A transaction takes the right early only where it could begin with a write: its first statement is one of the application's, alone,
+**     of a connection that may write, in a transaction that BEGIN has begun and over one file.
+**  B2 bEarly: it has the right, and no statement has begun to write. To SQLite and to the application it is one that reads: by its state, to
+**     hooks, and in what a look at pages may do (plGiveUpEarly()).
+**  B3 Who does not get the right, for whatever reason but an interrupt, begins as one that reads. No SELECT fails for it.
+*/
+
+static int plBeginKind(sqlite3 *db){
+  if( (db->openFlags & PL_OPEN_BASE) || (db->mDbFlags & DBFLAG_Vacuum) ) return PL_BEGIN_DEFERRED;
+  return db->ePlBegin ? db->ePlBegin : pl_begin_kind();
+}
+
+/* BEGIN (how as plBeginIsConcurrent() says), COMMIT or ROLLBACK (how 0) has worked. */
+static void plAutoCommitDone(sqlite3 *db, int how){
+  int eKind = how==1 ? PL_BEGIN_CONCURRENT : how==2 ? plBeginKind(db) : PL_BEGIN_DEFERRED;
+  db->mDbFlags &= ~(u32)(DBFLAG_PlConcurrent|DBFLAG_PlFirst);
+  db->iPlFirst = 0;
+  if( eKind==PL_BEGIN_CONCURRENT ) db->mDbFlags |= DBFLAG_PlConcurrent;
+  if( eKind==PL_BEGIN_ADAPTIVE ) db->mDbFlags |= DBFLAG_PlFirst;
+}
+
+/* PRAGMA plait_begin = deferred | adaptive | immediate | concurrent. BEGIN is prepared anew: it is compiled as what it means. */
+static int plPragmaBegin(sqlite3 *db, const char *zArg, char **pzOut){
+  static const char *const azKind[] = { "deferred", "adaptive", "immediate", "concurrent" };
+  int i;
+  if( zArg ){
+    for(i=0; i<ArraySize(azKind) && sqlite3StrICmp(zArg, azKind[i])!=0; i++){}
+    if( i==ArraySize(azKind) ){
+      *pzOut = sqlite3_mprintf("plait_begin must be deferred, adaptive, immediate or concurrent, not \"%s\"", zArg);
+      return SQLITE_ERROR;
+    }
+    db->ePlBegin = (u8)(PL_BEGIN_DEFERRED + i);
+    sqlite3ExpirePreparedStatements(db, 1);
+  }
+  *pzOut = sqlite3_mprintf("%s", azKind[plBeginKind(db) - PL_BEGIN_DEFERRED]);
+  return SQLITE_OK;
+}
+
+/* A statement by its text, without what differs from one use of it to the next: values, spaces, comments. Never 0. */
+static u64 plTextHash(const char *zSql){
+  const u8 *z = (const u8*)zSql;
+  u64 h = 0xcbf29ce484222325;
+  int eToken;
+  while( z && z[0] ){
+    i64 n = sqlite3GetToken(z, &eToken);
+    i64 i;
+    switch( eToken ){
+      case TK_SPACE: case TK_COMMENT:
+        break;
+      case TK_INTEGER: case TK_FLOAT: case TK_QNUMBER: case TK_STRING: case TK_BLOB: case TK_VARIABLE:
+        h = (h ^ '?') * 0x100000001b3;
+        break;
+      default:
+        for(i=0; i<n; i++) h = (h ^ z[i]) * 0x100000001b3;
+        h = (h ^ ' ') * 0x100000001b3;
+    }
+    z += n;
+  }
+  h ^= h>>29;
+  return h ? h : 1;
+}
+
+/* Is the transaction one that a plain BEGIN has begun? A savepoint begins others, and an error ends them, without a word here. */
+static int plBegunPlain(sqlite3 *db){
+  return !db->autoCommit && !db->isTransactionSavepoint;
+}
+
+static int plBecomeWriter(Btree *p, int *pSchemaVersion);
+static void plEndWrite(PlBtree *pPl);
+static void plSetTrack(Btree *p);
+
+/* A transaction that was begun by a plain BEGIN is about to read. SQLITE_OK: it has begun, with the right (B2). SQLITE_DONE: it is
+** to begin as one that reads. */
+static int plBeginEarly(Btree *p){
+  sqlite3 *db = p->db;
+  PlBtree *pPl = p->pPl;
+  int rc;
+  if( !plBegunPlain(db) || db->nVdbeExec!=1 || db->nVdbeActive!=1 || db->nDb>2 || db->init.busy ) return SQLITE_DONE;
+  db->mDbFlags &= ~(u32)DBFLAG_PlFirst;
+  if( pPl->bReadonly || (db->flags & SQLITE_QueryOnly) ) return SQLITE_DONE;
+  db->iPlFirst = plTextHash(db->pPlFirst->zSql);
+  if( pl_begins_early(pPl->pConn, db->iPlFirst)!=SQLITE_OK ) return SQLITE_DONE;
+  rc = plBecomeWriter(p, 0);
+  if( rc==SQLITE_OK ){
+    pPl->bEarly = pPl->pConn!=0;
+    return SQLITE_OK;
+  }
+  if( pPl->pConn==0 ) return rc;
+  pl_note_first(pPl->pConn, db->iPlFirst, PL_FIRST_IN_VAIN);
+  if( rc==SQLITE_INTERRUPT ) return rc;
+  plStashClear(p);
+  return SQLITE_DONE;
+}
+
+/* A transaction that has read has asked for the right, to write: with rc. */
+static void plNoteFirst(Btree *p, int rc){
+  sqlite3 *db = p->db;
+  if( db->iPlFirst==0 || !plBegunPlain(db) ) return;
+  if( rc==SQLITE_OK ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_PASSED);
+  if( rc==SQLITE_BUSY_SNAPSHOT ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_REFUSED);
+}
+
+/* One that has the right early and is going to look at pages, or to copy them, gives it back: it could not, as one that writes, without
+** becoming exclusive. What it has read was not noted, and so it has read everything. */
+static int plGiveUpEarly(Btree *p){
+  PlBtree *pPl = p->pPl;
+  if( !pPl->bEarly ) return SQLITE_OK;
+  pl_rollback(pPl->pConn);
+  plEndWrite(pPl);
+  plSetTrack(p);
+  return pPl->bUsed || pPl->bRows ? plReadEverything(p) : SQLITE_OK;
+}
