@@ -61,6 +61,8 @@ pub enum Work {
     TwoCopies(jobs::process_rules::TwoCopies),
     /// Reads without the rights to write.
     Stranger(jobs::stranger::Stranger),
+    /// Cases in which calls of the engine fail.
+    Wholeness(jobs::wholeness::Cases),
 }
 
 /// A job: what to do, with which library, on which database.
@@ -116,6 +118,7 @@ impl Job {
             Work::ForksBesideOpenings(work) => work.run(self),
             Work::TwoCopies(work) => work.run(self),
             Work::Stranger(work) => work.run(self),
+            Work::Wholeness(work) => work.run(self, reporter),
         }
     }
 

@@ -23,6 +23,7 @@ pub mod stopped;
 pub mod subject;
 pub mod tally;
 pub mod torture;
+pub mod wholeness;
 
 pub use plait_client as sqlite;
 pub use plait_client::value;

@@ -33,7 +33,9 @@ fn the_library_that_is_shipped_has_no_faults_and_no_crash_points() {
     };
     let shipped = paths::repository().join("dist/lib/libsqlite3.so.0");
     let crashing = paths::crash_library().expect("the library with crash points");
-    for text in ["PLAIT_FAULT", "PLAIT_CRASH_AT", "PLAIT_STOP_AT", "PLAIT_PANIC_AT"] {
+    for text in
+        ["PLAIT_FAULT", "PLAIT_CRASH_AT", "PLAIT_STOP_AT", "PLAIT_PANIC_AT", "PLAIT_FAIL_AT"]
+    {
         assert!(holds(&crashing, text), "{text}");
         assert!(!holds(&shipped, text), "{text}");
     }

@@ -1,10 +1,10 @@
 //! A statement that the engine refuses after its first change leaves nothing behind: the transaction is what it was before the statement,
 //! goes on, and commits.
 //!
-//! Holds W1 to W5 of `csrc/whole.c`. Statements are refused as applications meet it: they need the exclusive path in their middle, and
+//! Holds W1 to W4 of `csrc/whole.c`. Statements are refused as applications meet it: they need the exclusive path in their middle, and
 //! another connection has the writer's right; or they change a second file that cannot take part.
 
-use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, Connection, ERROR, SqlError};
+use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, CONSTRAINT, Connection, ERROR, SqlError};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -374,6 +374,76 @@ fn what_a_full_text_index_remembers_of_a_refused_statement_goes_with_the_transac
 }
 
 #[test]
+fn what_a_full_text_index_has_gathered_before_a_refused_statement_stays() {
+    let Some(subject) = real_plait("FTS5") else { return };
+    let tables = "CREATE VIRTUAL TABLE words USING fts5(word); CREATE TABLE t(x UNIQUE)";
+    for begin in ["BEGIN", "BEGIN IMMEDIATE", "BEGIN CONCURRENT"] {
+        let fixture = Fixture::new(subject.clone(), tables);
+        let connection = fixture.open();
+        connection.execute(begin).expect("a begin");
+        connection.execute("INSERT INTO words VALUES('one')").expect("a word");
+        // SQLite opens a savepoint for this one, and the index writes what it has gathered before that.
+        let refused = connection.execute("INSERT INTO t SELECT 1 UNION ALL SELECT 1");
+        assert_eq!(refused.expect_err("a row twice").code, CONSTRAINT);
+        connection.execute("COMMIT").expect("a commit");
+        let found = connection.integer("SELECT count(*) FROM words WHERE words MATCH 'one'");
+        assert_eq!(found, Ok(1), "{begin}");
+        let check = "INSERT INTO words(words) VALUES('integrity-check')";
+        connection.execute(check).expect("it is sound");
+    }
+}
+
+#[test]
+fn a_full_text_index_that_cannot_be_written_before_a_statement_takes_the_transaction_back() {
+    let Some(subject) = real_plait("FTS5") else { return };
+    let tables = "CREATE VIRTUAL TABLE words USING fts5(word); CREATE TABLE t(x UNIQUE)";
+    let mut codes = Vec::new();
+    for room in [400, 600, 800, 1000] {
+        let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - room);
+        let (_fixture, connection, other) = scene(&subject, tables, "BEGIN CONCURRENT", &full);
+        let many = "INSERT INTO words VALUES('one two three four five six seven eight nine ten')";
+        if connection.execute(many).is_err() {
+            continue;
+        }
+        let refused = connection.execute("INSERT INTO t SELECT 1 UNION ALL SELECT 2");
+        codes.extend(refused.err().map(|error| error.extended));
+        other.execute("COMMIT").expect("a commit");
+        if !connection.autocommit() {
+            connection.execute("COMMIT").expect("a commit");
+        }
+        let check = "INSERT INTO words(words) VALUES('integrity-check')";
+        connection.execute(check).expect("it is sound");
+    }
+    assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
+}
+
+#[test]
+fn a_full_text_index_that_cannot_be_written_at_commit_takes_the_transaction_back() {
+    let Some(subject) = real_plait("FTS5") else { return };
+    let tables = "CREATE VIRTUAL TABLE words USING fts5(word)";
+    // How much is left for what the index writes at COMMIT: for some of them it is too little, and not for the rows.
+    let mut codes = Vec::new();
+    for room in [400, 600, 800, 1000] {
+        let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - room);
+        let (_fixture, connection, other) = scene(&subject, tables, "BEGIN CONCURRENT", &full);
+        let many = "INSERT INTO words VALUES('one two three four five six seven eight nine ten')";
+        if connection.execute(many).is_err() {
+            continue;
+        }
+        let error = connection.execute("COMMIT").expect_err("the right is taken");
+        other.execute("COMMIT").expect("a commit");
+        codes.push(error.extended);
+        if error.extended == BUSY {
+            connection.execute("COMMIT").expect("BUSY may be repeated");
+        } else {
+            assert!(error.message.contains("the transaction was rolled back"), "{error}");
+            assert!(connection.autocommit());
+        }
+    }
+    assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
+}
+
+#[test]
 fn virtual_tables_hear_of_no_savepoint_that_sqlite_does_not_open() {
     // FTS5 writes what it remembers at each savepoint: a segment each.
     let segments = |subject: &Subject| {
@@ -464,4 +534,184 @@ fn a_statement_whose_transaction_is_rolled_back_in_its_middle_writes_nothing() {
             }
         }
     }
+}
+
+/// What SQLite itself refuses, in the middle of statements and beside them, with what depends on savepoints: it is as in SQLite, step by step.
+const AS_IN_SQLITE: [(&str, &[&str]); 8] = [
+    (
+        "a constraint refuses a row of a table whose trigger writes to a full-text index",
+        &[
+            "CREATE TABLE docs(id INTEGER PRIMARY KEY, body UNIQUE)",
+            "CREATE VIRTUAL TABLE words USING fts5(body)",
+            "CREATE TRIGGER g AFTER INSERT ON docs BEGIN INSERT INTO words VALUES(new.body); END",
+            "BEGIN",
+            "INSERT INTO docs VALUES(1, 'one')",
+            "INSERT INTO docs VALUES(2, 'one')",
+            "COMMIT",
+            "SELECT count(*) FROM words WHERE words MATCH 'one'",
+            "INSERT INTO words(words) VALUES('integrity-check')",
+        ],
+    ),
+    (
+        "a full-text index writes what it has gathered while a row is refused",
+        &[
+            "CREATE VIRTUAL TABLE words USING fts5(body)",
+            "CREATE VIRTUAL TABLE terms USING fts5vocab('words', 'row')",
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, n)",
+            "INSERT INTO t VALUES(1, 1)",
+            "BEGIN",
+            "INSERT INTO words VALUES('one two')",
+            "INSERT INTO t VALUES(1, (SELECT count(*) FROM terms))",
+            "COMMIT",
+            "SELECT count(*) FROM words WHERE words MATCH 'two'",
+            "INSERT INTO words(words) VALUES('integrity-check')",
+        ],
+    ),
+    (
+        "a full-text index refuses a row",
+        &[
+            "CREATE VIRTUAL TABLE words USING fts5(body)",
+            "CREATE TABLE t(a)",
+            "INSERT INTO words(rowid, body) VALUES(1, 'one')",
+            "BEGIN",
+            "INSERT INTO t VALUES(1)",
+            "SAVEPOINT s",
+            "INSERT INTO words(rowid, body) VALUES(1, 'again')",
+            "INSERT INTO words(words) VALUES('nonsense')",
+            "INSERT INTO t VALUES(2)",
+            "COMMIT",
+            "SELECT a FROM t",
+            "INSERT INTO words(words) VALUES('integrity-check')",
+        ],
+    ),
+    (
+        "an R-Tree refuses a row beside a full-text index",
+        &[
+            "CREATE VIRTUAL TABLE words USING fts5(body)",
+            "CREATE VIRTUAL TABLE boxes USING rtree(id, x0, x1)",
+            "INSERT INTO boxes VALUES(1, 1, 2)",
+            "BEGIN",
+            "INSERT INTO words VALUES('one')",
+            "INSERT INTO boxes VALUES(1, 3, 4)",
+            "COMMIT",
+            "SELECT count(*) FROM words WHERE words MATCH 'one'",
+            "SELECT rtreecheck('boxes')",
+        ],
+    ),
+    (
+        "a value is too long in the middle of a statement",
+        &[
+            "CREATE TABLE t(a, b)",
+            "BEGIN",
+            "INSERT INTO t VALUES(0, 0)",
+            "INSERT INTO t SELECT value, zeroblob(value * 100000000) FROM json_each('[0, 0, 11]')",
+            "COMMIT",
+            "SELECT a, length(b) FROM t ORDER BY a",
+        ],
+    ),
+    (
+        "foreign keys that are checked at COMMIT, beside a statement that is refused",
+        &[
+            "PRAGMA foreign_keys=1",
+            "CREATE TABLE p(id INTEGER PRIMARY KEY)",
+            "CREATE TABLE c(x UNIQUE, p REFERENCES p DEFERRABLE INITIALLY DEFERRED)",
+            "BEGIN",
+            "INSERT INTO c VALUES(1, 7)",
+            "INSERT INTO c VALUES(2, 8), (1, 9)",
+            "COMMIT",
+            "INSERT INTO p VALUES(7)",
+            "COMMIT",
+            "SELECT x, p FROM c",
+        ],
+    ),
+    (
+        "two files and TEMP in one statement",
+        &[
+            "CREATE TABLE t(a UNIQUE)",
+            "CREATE TEMP TABLE log(a)",
+            "CREATE TEMP TRIGGER g BEFORE INSERT ON t BEGIN INSERT INTO log VALUES(new.a); END",
+            "INSERT INTO t VALUES(1)",
+            "BEGIN",
+            "INSERT INTO t VALUES(2)",
+            "INSERT INTO t VALUES(3), (1)",
+            "INSERT INTO t VALUES(1)",
+            "COMMIT",
+            "SELECT (SELECT group_concat(a) FROM t), (SELECT group_concat(a) FROM log)",
+        ],
+    ),
+    (
+        "savepoints beside statements that are refused",
+        &[
+            "CREATE TABLE t(a UNIQUE)",
+            "SAVEPOINT a",
+            "INSERT INTO t VALUES(1)",
+            "SAVEPOINT b",
+            "INSERT INTO t VALUES(2), (1)",
+            "INSERT INTO t VALUES(3)",
+            "ROLLBACK TO b",
+            "INSERT INTO t VALUES(4)",
+            "RELEASE b",
+            "INSERT INTO t SELECT a FROM t",
+            "RELEASE a",
+            "SELECT a FROM t",
+        ],
+    ),
+];
+
+#[test]
+fn what_sqlite_refuses_leaves_what_it_leaves_in_sqlite() {
+    let steps = |subject: &Subject, begin: &str, script: &[&str]| {
+        let fixture = Fixture::new(subject.clone(), OTHERS);
+        let (connection, _other) =
+            (fixture.open(), fixture.open().query("SELECT count(*) FROM pad"));
+        let run = |sql: &&str| {
+            let sql = if *sql == "BEGIN" { begin } else { sql };
+            let said = connection.query(sql).map_err(|e| e.extended);
+            (said, connection.changes(), connection.autocommit())
+        };
+        script.iter().map(run).collect::<Vec<_>>()
+    };
+    for (what, script) in AS_IN_SQLITE {
+        let expected = steps(&Subject::stock(), "BEGIN", script);
+        for begin in ["BEGIN", "BEGIN IMMEDIATE", "BEGIN CONCURRENT"] {
+            if begin.ends_with("CONCURRENT") && !Subject::plait().is_concurrent() {
+                continue;
+            }
+            for (i, (is, must)) in
+                steps(&Subject::plait(), begin, script).iter().zip(&expected).enumerate()
+            {
+                assert_eq!(is, must, "{what}, {begin}: {}", script[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_statement_that_gives_rows_takes_back_nothing_of_those_beside_it() {
+    let answer = |subject: &Subject| {
+        let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a); CREATE TABLE u(x UNIQUE)");
+        let connection = fixture.open();
+        connection.execute("BEGIN").expect("a begin");
+        let first = |sql: &str| {
+            let mut statement = connection.prepare(sql).expect(sql);
+            statement.step().expect(sql);
+            statement
+        };
+        let one = first("INSERT INTO t VALUES(1), (11) RETURNING a");
+        let two = first("INSERT INTO t VALUES(2), (12) RETURNING a");
+        drop(one);
+        connection.execute("INSERT INTO t VALUES(3)").expect("a row");
+        drop(two);
+        assert!(connection.execute("INSERT INTO u VALUES(4), (4)").is_err(), "a row twice");
+        connection.execute("SAVEPOINT s").expect("a savepoint");
+        let three = first("INSERT INTO t VALUES(5), (15) RETURNING a");
+        connection.execute("ROLLBACK TO s; INSERT INTO t VALUES(6)").expect("a row");
+        drop(three);
+        assert!(connection.execute("INSERT INTO u VALUES(7), (7)").is_err(), "a row twice");
+        connection.execute("COMMIT").expect("a commit");
+        connection.query("SELECT a FROM t ORDER BY a").expect("rows")
+    };
+    let rows = answer(&Subject::plait());
+    assert_eq!(rows, answer(&Subject::stock()));
+    assert_eq!(rows.concat(), [1, 2, 3, 6, 11, 12].map(Value::Integer));
 }

@@ -25,6 +25,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("readers.lag", "readers see all but the newest commit"),
     ("several.taken_back", "a recovery takes back what a super-journal says is committed"),
     ("shown.before_inserted", "a commit is shown before its rows are in memory"),
+    ("statements.kept", "what a statement has done that is refused in its middle stays"),
     ("tickets.early", "a ticket counts as on disk when its commit is in memory"),
 ];
 

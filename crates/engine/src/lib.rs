@@ -16,6 +16,7 @@ pub mod crash_point;
 pub mod database;
 mod deleted;
 pub mod error;
+pub mod fail_point;
 pub mod fault;
 mod filesystem;
 pub mod ids;

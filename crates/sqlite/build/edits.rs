@@ -284,6 +284,13 @@ const OF_LAYERS: &[Edit] = &[
     },
     Edit {
         section: "vdbe.c",
+        anchor: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1);",
+        place: Replace,
+        text: "      rc = plVtabBegins(p); /* [plait] */",
+        why: "a virtual table may write at a savepoint, and be refused. int plVtabBegins(Vdbe*), which runs the replaced call",
+    },
+    Edit {
+        section: "vdbe.c",
         anchor: "        p->pc = (int)(pOp - aOp);",
         place: Replace,
         text: "        p->pc = plWholePaused(p, (int)(pOp - aOp)); /* [plait] */",

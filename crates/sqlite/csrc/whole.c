@@ -39,6 +39,8 @@
 **     xUpdate (bPlEnded).
 */
 
+#define PL_UNHEARD 2    /* Vdbe.bPlMiddle, beside 1: virtual tables do not know of its savepoint */
+
 /* OP_Transaction of a statement that writes to a file which is, or was, concurrent. */
 static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
   sqlite3 *db = v->db;
@@ -66,6 +68,13 @@ static void plWholeClose(Vdbe *v){
     if( p && PL_BT(p) && p->pPl->eWrite && !p->pPl->bExcl ) (void)pl_statement_close(p->pPl->pConn, v->iPlStatement);
   }
   v->iPlStatement = 0;
+}
+
+/* Virtual tables hear of the savepoint that SQLite opens for the statement. One that cannot write what it remembers is not told to forget it. */
+static int plVtabBegins(Vdbe *v){
+  int rc = sqlite3VtabSavepoint(v->db, SAVEPOINT_BEGIN, v->iStatement-1);
+  if( rc && v->bPlMiddle ) v->bPlMiddle = PL_UNHEARD;
+  return rc;
 }
 
 /* OP_ResultRow. */
@@ -135,7 +144,7 @@ static void plTakeBack(Vdbe *v){
 
 /* Nothing torn is committed: the code, and its text. */
 static SQLITE_NOINLINE int plSayTorn(Vdbe *v){
-  const char *zWhy = v->zErrMsg ? v->zErrMsg : v->rc ? plErrStr(v->db, v->rc) : "refused";
+  const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, v->rc ? v->rc : v->db->rcPlRefused);
   char *z = sqlite3_mprintf("a statement failed (%s) and what it had done cannot be taken back, a virtual table among it; the transaction was rolled "
       "back; begin it again", zWhy);
   sqlite3VdbeError(v, "%s", z ? z : sqlite3ErrStr(SQLITE_ABORT_ROLLBACK));
@@ -148,16 +157,18 @@ static SQLITE_NOINLINE int plSayTorn(Vdbe *v){
 static int plWholeEnds(Vdbe *v, int eOp){
   sqlite3 *db = v->db;
   int bJournal = v->iStatement!=0;
+  /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
+  int bOutermost = db->nVdbeExec<=1 && (v->bPlMiddle || v->rc!=SQLITE_OK);
   int rc = sqlite3VdbeCloseStatement(v, eOp);
   if( !v->bPlMiddle && !db->bPlTorn ) return rc;
   if( plBroken(db) ){
     plWholeClose(v);
     return SQLITE_OK;
   }
-  if( eOp==SAVEPOINT_ROLLBACK && bJournal && rc==SQLITE_OK ) db->bPlTorn = 0;
+  if( eOp==SAVEPOINT_ROLLBACK && bJournal && rc==SQLITE_OK && v->bPlMiddle!=PL_UNHEARD ) db->bPlTorn = 0;
   else if( eOp==SAVEPOINT_ROLLBACK && v->bPlMiddle && plWasRefused(v) ) plTakeBack(v);
   plWholeClose(v);
-  return rc==SQLITE_OK && db->bPlTorn && db->nVdbeExec<=1 ? plSayTorn(v) : rc;
+  return rc==SQLITE_OK && db->bPlTorn && bOutermost ? plSayTorn(v) : rc;
 }
 
 /* W4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */

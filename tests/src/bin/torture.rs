@@ -13,6 +13,7 @@ use plait_tests::powercut;
 use plait_tests::searchers;
 use plait_tests::subject::{Begin, Subject, Synchronous};
 use plait_tests::tally::Tally;
+use plait_tests::wholeness;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,12 @@ enum Suite {
     Crash,
     /// Power cuts at the file operations of a workload, of its recovery, and of the recoveries after that.
     Powercut,
+    /// Statements in which one call of the engine after the other fails.
+    Wholeness {
+        /// Print the case of the seed and stop.
+        #[arg(long)]
+        show: bool,
+    },
 }
 
 #[derive(Args, Clone, Default)]
@@ -181,7 +188,9 @@ fn main() -> anyhow::Result<()> {
     let Arguments { suite, seconds, seed, tally, searchers: several } = Arguments::parse();
     let is_search = !matches!(
         suite,
-        Suite::Differential { show: true, .. } | Suite::Differential { replay: Some(_), .. }
+        Suite::Differential { show: true, .. }
+            | Suite::Differential { replay: Some(_), .. }
+            | Suite::Wholeness { show: true }
     );
     if is_search && searchers::own_seed().is_none() {
         return searchers::run(several, seed);
@@ -192,6 +201,10 @@ fn main() -> anyhow::Result<()> {
     match suite {
         Suite::Differential { length, show: true, .. } => {
             print!("{}", generate(seed, length).render());
+            Ok(())
+        }
+        Suite::Wholeness { show: true } => {
+            print!("{}", wholeness::generate::generate(seed).render());
             Ok(())
         }
         Suite::Differential { replay: Some(path), wal, .. } => replay(&under_test(wal), &path),
@@ -212,6 +225,7 @@ fn main() -> anyhow::Result<()> {
                 Suite::Isolation(full_disks),
                 Suite::Crash,
                 Suite::Powercut,
+                Suite::Wholeness { show: false },
             ];
             let share = time / suites.len() as u32;
             suites.iter().try_for_each(|suite| suite.run(seed, share).tell(file))
@@ -252,9 +266,22 @@ impl Suite {
                 let states = [("states", tally.states), ("states opened", tally.opened)];
                 ("powercut".to_owned(), states.to_vec())
             }
+            Self::Wholeness { .. } => ("wholeness".to_owned(), wholeness(seed, time)),
         };
         Tally { suite, seed, seconds: start.elapsed().as_secs_f64(), counts }
     }
+}
+
+fn wholeness(seed: u64, time: Duration) -> Vec<(&'static str, u64)> {
+    let tally = wholeness::search::search(seed, time);
+    vec![
+        ("cases", tally.cases),
+        ("trials", tally.trials),
+        ("failed acts", tally.failed),
+        ("kept transactions", tally.kept),
+        ("rolled back", tally.rolled_back),
+        ("lost transactions", tally.lost),
+    ]
 }
 
 fn replay(plait: &Subject, path: &Path) -> anyhow::Result<()> {

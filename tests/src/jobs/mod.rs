@@ -14,3 +14,4 @@ pub mod reader;
 pub mod registers;
 pub mod script;
 pub mod stranger;
+pub mod wholeness;

@@ -227,18 +227,20 @@ fn opening(state: &Inspection) -> Line {
             ),
         ),
         Outlook::Refuses { why, advice } => {
-            let advice = match advice {
-                Advice::CloseOthers => "close all programs that use it".to_owned(),
-                Advice::RestoreOrAccept if state.base.is_empty() => {
-                    "put the database file back".to_owned()
-                }
-                Advice::RestoreOrAccept => format!(
-                    "put the right file back, or accept the database file as it is with `plait recover {shown} --accept-base`"
-                ),
-                Advice::OtherVersion => "use the version of the program that wrote it".to_owned(),
-            };
-            (Verdict::Damage, format!("fails: {why}; {advice}"))
+            (Verdict::Damage, format!("fails: {why}; {}", what_to_do(state, advice)))
         }
     };
     Line::new("opening", verdict, text)
+}
+
+fn what_to_do(state: &Inspection, advice: Advice) -> String {
+    match advice {
+        Advice::CloseOthers => "close all programs that use it".to_owned(),
+        Advice::RestoreOrAccept if state.base.is_empty() => "put the database file back".to_owned(),
+        Advice::RestoreOrAccept => format!(
+            "put the right file back, or accept the database file as it is with `plait recover {} --accept-base`",
+            state.path.display()
+        ),
+        Advice::OtherVersion => "use the version of the program that wrote it".to_owned(),
+    }
 }

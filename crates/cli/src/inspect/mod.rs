@@ -122,9 +122,7 @@ impl Inspection {
         let moment = Moment::of(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let spare_strangers = strangers::spare(&path)?;
-        let pages = std::fs::symlink_metadata(beside(&path, "-plait-pages"));
-        let prepared_pages_bytes =
-            pages.ok().filter(|there| there.is_file()).map(|there| there.len());
+        let prepared_pages_bytes = bytes_of_file(&beside(&path, "-plait-pages"));
         let wal_path = beside(&path, "-wal");
         let wal = Wal::read(&wal_path).map_err(|e| Failure::io("read", &wal_path, &e))?;
         let newest = wal.as_ref().and_then(|w| w.page_1.as_deref()).and_then(Header::parse);
@@ -163,8 +161,7 @@ impl Inspection {
         } else {
             Log::read(&log_path(&path), header.salt, header.generation)
         };
-        let journal = beside(&path, "-journal");
-        let has_journal = std::fs::metadata(journal).is_ok_and(|m| m.len() > 0);
+        let has_journal = bytes_of_file(&beside(&path, "-journal")).is_some_and(|n| n > 0);
         // Beside processes at work the WAL changes while it is read.
         let in_wal = wal.as_ref().map_or(&[][..], |w| &w.first_pages);
         let misses_fence = header.is_fenced()
@@ -267,6 +264,12 @@ pub fn unsettled(shown: &Path) -> Failure {
         "run the command again while they do less, or close them; a program that is stopped while it opens or closes must be \
          continued or killed",
     )
+}
+
+/// None: there is no file of that name.
+fn bytes_of_file(path: &Path) -> Option<u64> {
+    let there = std::fs::symlink_metadata(path).ok()?;
+    there.is_file().then_some(there.len())
 }
 
 /// Whether a connection of ours has this WAL-index open.

@@ -52,6 +52,7 @@ use self::turns::Contention;
 use self::write_set::WriteSet;
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
+use crate::fault::is_planted;
 use crate::ids::{Root, SlotIndex, TxnId};
 use crate::memtable::Hi;
 use crate::merge::background::merge_beside;
@@ -467,6 +468,10 @@ impl Conn {
 
     /// It was refused: undoes what it has written. Forgets no reads (X1). False: that is not known here any more.
     pub fn statement_rollback(&mut self, id: write_set::StatementId) -> bool {
+        if is_planted("statements.kept") {
+            self.writes.statement_close(id);
+            return true;
+        }
         let is_known = self.writes.statement_rollback(id);
         self.view = self.view.wrapping_add(u32::from(is_known));
         is_known

@@ -8,13 +8,12 @@
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint (but W6).
+//! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
 //! - **W2** `frame_bytes` is the sum of `op_frame_bytes` over all writes.
 //! - **W3** `root_version` of a root never returns to a value it had before.
 //! - **W4** `taken_back` changes whenever a write was taken back or forgotten.
 //! - **W5** A write for which there is no memory changes nothing.
-//! - **W6** A statement's savepoint has no number: those that SQLite numbers do not know of it, and it is not replayed. One that is
-//!   closed below others leaves what it knew to the one before it, which may then have several entries of a key: the oldest counts.
+//! - **W6** A statement's savepoint has no number: those that SQLite numbers do not know of it, and it is not replayed.
 //!
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
@@ -424,8 +423,28 @@ impl WriteSet {
     pub fn statement_close(&mut self, id: StatementId) {
         match self.of_statement(id) {
             Some(at) if at + 1 == self.savepoints.len() => self.release_from(at),
-            Some(at) => drop(self.savepoints.remove(at)),
+            Some(at) => self.close_below_others(at),
             None => {}
+        }
+    }
+
+    fn close_below_others(&mut self, at: usize) {
+        let closed = self.savepoints.remove(at);
+        let end = self.savepoints[at].undo_len;
+        let of_others = self.undo.split_off(end);
+        let tail = self.undo.split_off(closed.undo_len);
+        // W1
+        let outer = at.checked_sub(1).map(|outer| self.savepoints[outer].opened_at);
+        let first_of_outer = |undo: &Undo| {
+            outer.is_some_and(|opened_at| {
+                undo.held.write().is_none_or(|old| old.changed_at <= opened_at)
+            })
+        };
+        self.undo.extend(tail.into_iter().filter(first_of_outer));
+        let gone = end - self.undo.len();
+        self.undo.extend(of_others);
+        for later in &mut self.savepoints[at..] {
+            later.undo_len -= gone;
         }
     }
 

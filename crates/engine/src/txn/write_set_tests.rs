@@ -17,6 +17,10 @@ enum Op {
     Open(usize),
     Release(usize),
     Rollback(i32),
+    /// Of a statement, by its number.
+    Begin(u64),
+    End(u64),
+    Refuse(u64),
     Clear,
 }
 
@@ -30,6 +34,9 @@ fn op_strategy() -> impl Strategy<Value = Op> {
         4 => (0usize..4).prop_map(Op::Open),
         2 => (0usize..4).prop_map(Op::Release),
         3 => (-1i32..4).prop_map(Op::Rollback),
+        4 => (1u64..4).prop_map(Op::Begin),
+        3 => (1u64..4).prop_map(Op::End),
+        2 => (1u64..4).prop_map(Op::Refuse),
         1 => Just(Op::Clear),
     ]
 }
@@ -38,11 +45,24 @@ fn op_strategy() -> impl Strategy<Value = Op> {
 #[derive(Default)]
 struct Model {
     now: State,
-    /// What was there when each open savepoint was opened.
-    saved: Vec<State>,
+    /// What was there when each open savepoint was opened, and whose that is.
+    saved: Vec<(Option<u64>, State)>,
 }
 
 impl Model {
+    fn numbered(&self) -> Vec<&State> {
+        self.saved.iter().filter(|(of, _)| of.is_none()).map(|(_, state)| state).collect()
+    }
+
+    fn at(&self, i: usize) -> Option<usize> {
+        let mut at = self.saved.iter().enumerate().filter(|(_, (of, _))| of.is_none());
+        at.nth(i).map(|(at, _)| at)
+    }
+
+    fn of(&self, id: u64) -> Option<usize> {
+        self.saved.iter().rposition(|(of, _)| *of == Some(id))
+    }
+
     fn apply(&mut self, op: &Op, stamp: u8) {
         match op.clone() {
             Op::Put(root, key, zeros) => {
@@ -60,17 +80,28 @@ impl Model {
                 self.now.insert((root, key), (WriteKind::Tombstone, vec![stamp]));
             }
             Op::Open(n) => {
-                while self.saved.len() < n {
-                    self.saved.push(self.now.clone());
+                while self.numbered().len() < n {
+                    self.saved.push((None, self.now.clone()));
                 }
             }
-            Op::Release(i) => self.saved.truncate(i),
+            Op::Release(i) => self.saved.truncate(self.at(i).unwrap_or(usize::MAX)),
             Op::Rollback(-1) | Op::Clear => *self = Model::default(),
             Op::Rollback(i) => {
-                let i = i as usize;
-                if i < self.saved.len() {
-                    self.now = self.saved[i].clone();
-                    self.saved.truncate(i + 1);
+                if let Some(at) = self.at(i as usize) {
+                    self.now = self.saved[at].1.clone();
+                    self.saved.truncate(at + 1);
+                }
+            }
+            Op::Begin(id) => self.saved.push((Some(id), self.now.clone())),
+            Op::End(id) => {
+                if let Some(at) = self.of(id) {
+                    drop(self.saved.remove(at));
+                }
+            }
+            Op::Refuse(id) => {
+                if let Some(at) = self.of(id) {
+                    self.now = self.saved[at].1.clone();
+                    self.saved.truncate(at);
                 }
             }
         }
@@ -85,6 +116,9 @@ fn apply(set: &mut WriteSet, op: &Op, stamp: u8) {
         Op::Open(n) => set.savepoint_open(*n),
         Op::Release(i) => set.savepoint_release(*i),
         Op::Rollback(i) => set.savepoint_rollback(*i),
+        Op::Begin(id) => set.statement_open(*id),
+        Op::End(id) => set.statement_close(*id),
+        Op::Refuse(id) => drop(set.statement_rollback(*id)),
         Op::Clear => set.clear(),
     }
 }
@@ -100,7 +134,7 @@ fn replayed(set: &WriteSet) -> Model {
     let result: Result<(), Infallible> = set.replay(|step| {
         match step {
             Step::Savepoint(n) => {
-                model.saved.push(model.now.clone());
+                model.saved.push((None, model.now.clone()));
                 assert_eq!(model.saved.len(), n);
             }
             Step::Write(root, key, w) => {
@@ -149,7 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn savepoints_take_back_what_copies_would((ops, probes) in (vec(op_strategy(), 0..60), vec(vec(any::<u8>(), 0..3), 4))) {
+    fn savepoints_and_statements_take_back_what_copies_would((ops, probes) in (vec(op_strategy(), 0..60), vec(vec(any::<u8>(), 0..3), 4))) {
         let mut set = WriteSet::new();
         let mut model = Model::default();
         for (stamp, op) in ops.iter().enumerate() {
@@ -160,7 +194,7 @@ proptest! {
             prop_assert_eq!(&now, &model.now);
             prop_assert_eq!(set.len(), now.len());
             prop_assert_eq!(set.is_empty(), now.is_empty());
-            prop_assert_eq!(set.savepoint_depth(), model.saved.len());
+            prop_assert_eq!(set.savepoint_depth(), model.numbered().len());
             let bytes: usize = now.iter().map(|((_, key), (_, rec))| op_frame_bytes(key.len(), rec.len())).sum();
             prop_assert_eq!(set.frame_bytes(), bytes, "W2");
             check_undo(&set)?;
@@ -173,8 +207,8 @@ proptest! {
             }
         }
         let again = replayed(&set);
-        prop_assert_eq!(again.now, model.now.clone());
-        prop_assert_eq!(again.saved, model.saved);
+        prop_assert_eq!(&again.now, &model.now);
+        prop_assert_eq!(again.numbered(), model.numbered());
         for root in 1..4 {
             let keys: Vec<&[u8]> = model.now.keys().filter(|(r, _)| *r == root).map(|(_, k)| k.as_slice()).collect();
             for k in keys.iter().copied().chain(probes.iter().map(Vec::as_slice)) {

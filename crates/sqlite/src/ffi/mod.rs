@@ -30,6 +30,7 @@ mod marks;
 mod overlay;
 pub mod report;
 mod rows;
+mod savepoints;
 mod several;
 mod tickets;
 mod txn;
@@ -41,6 +42,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plait_engine::crash_point::panic_point;
 use plait_engine::error::{Error, Result};
+use plait_engine::fail_point::planted_code;
 use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::txn::Conn;
 
@@ -110,7 +112,12 @@ unsafe fn with_memory(
     f: impl FnOnce(&mut Conn) -> Result<c_int>,
 ) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { guard(conn, name, |c| f(&mut c.conn).unwrap_or_else(|e| c.fail(&e))) }
+    unsafe {
+        guard(conn, name, |c| match planted_code(name) {
+            Some(code) => c.fail_as_planted(code),
+            None => f(&mut c.conn).unwrap_or_else(|e| c.fail(&e)),
+        })
+    }
 }
 
 /// Runs `f`, which looks something up and knows no errors: the calls of every row.
@@ -147,6 +154,14 @@ impl PlConn {
         self.is_conflict = matches!(e, Error::Conflict(_));
         self.error = text(&e.to_string());
         codes::of(e)
+    }
+
+    /// A test lets the call fail with this code.
+    #[cold]
+    fn fail_as_planted(&mut self, code: c_int) -> c_int {
+        self.is_conflict = false;
+        self.error = c"a test lets this call fail".into();
+        code
     }
 
     /// After a panic: everybody is told, and nobody waits for what this connection holds.

@@ -9,7 +9,17 @@ const SOURCES: &str = "crates/engine/src";
 
 /// From the bottom up; those of one line are one layer.
 const LAYERS: &[&[&str]] = &[
-    &["ids", "error", "crash_point", "fault", "filesystem", "memory", "model", "random"],
+    &[
+        "ids",
+        "error",
+        "crash_point",
+        "fail_point",
+        "fault",
+        "filesystem",
+        "memory",
+        "model",
+        "random",
+    ],
     &["storage"],
     &["sync"],
     &["log", "memtable"],
