@@ -33,8 +33,8 @@ const PARTS: [&str; 5] =
     ["pl_order", "pl_part_begin", "pl_part_commit", "pl_part_prepare", "pl_stay_concurrent"];
 /// A commit over two files of which one runs exclusively.
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
-/// What the script does not come to: the text of a conflict, a commit hook, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 16] = [
+/// What the script does not come to: the text of a conflict, a commit hook, a statement that is refused, and what no connection has been made for yet.
+const ELSEWHERE: [&str; 17] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
@@ -50,6 +50,7 @@ const ELSEWHERE: [&str; 16] = [
     "pl_leave_processor",
     "pl_report_loaded",
     "pl_report_opened",
+    "pl_statement_rollback",
     "pl_wal_written",
 ];
 

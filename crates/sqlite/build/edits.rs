@@ -300,8 +300,8 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbe.c",
         anchor: "  p->cacheCtr = (p->cacheCtr + 2)|1;",
         place: Before,
-        text: "  if( p->bPlMiddle ) plWholeRow(p); /* [plait] */",
-        why: "the same, when it has written all. void plWholeRow(Vdbe*)",
+        text: "  if( p->bPlMiddle && (rc = plWholeRow(p))!=SQLITE_OK ) goto abort_due_to_error; /* [plait] */",
+        why: "the same, when it has written all. int plWholeRow(Vdbe*)",
     },
     Edit {
         section: "vdbeaux.c",

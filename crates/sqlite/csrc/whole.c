@@ -59,15 +59,18 @@ static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
   return plFail(p, pl_statement_open(pPl->pConn, v->iPlStatement));
 }
 
-static void plWholeClose(Vdbe *v){
+static int plWholeClose(Vdbe *v){
   sqlite3 *db = v->db;
-  int i;
+  int i, rc = SQLITE_OK;
   v->bPlMiddle = 0;
   for(i=0; v->iPlStatement && i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
-    if( p && PL_BT(p) && p->pPl->eWrite && !p->pPl->bExcl ) (void)pl_statement_close(p->pPl->pConn, v->iPlStatement);
+    if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 || p->pPl->bExcl ) continue;
+    rc = plFail(p, pl_statement_close(p->pPl->pConn, v->iPlStatement));
+    if( rc ) break;
   }
   v->iPlStatement = 0;
+  return rc;
 }
 
 /* Virtual tables hear of the savepoint that SQLite opens for the statement. One that cannot write what it remembers is not told to forget it. */
@@ -78,8 +81,8 @@ static int plVtabBegins(Vdbe *v){
 }
 
 /* OP_ResultRow. */
-static SQLITE_NOINLINE void plWholeRow(Vdbe *v){
-  plWholeClose(v);
+static SQLITE_NOINLINE int plWholeRow(Vdbe *v){
+  return plWholeClose(v);
 }
 
 /* BUSY at the OP_Transaction at iPc: where to go on. */
@@ -87,7 +90,7 @@ static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
   int iFirst = v->aOp[0].p2;
   if( !v->bPlMiddle || v->aOp[0].opcode!=OP_Init || v->aOp[iFirst].opcode!=OP_Transaction ) return iPc;
   (void)sqlite3VdbeCloseStatement(v, SAVEPOINT_RELEASE);
-  plWholeClose(v);
+  (void)plWholeClose(v);                  /* a failure is one of the next call, too */
   return iFirst;
 }
 
@@ -157,17 +160,19 @@ static SQLITE_NOINLINE int plSayTorn(Vdbe *v){
 static int plWholeEnds(Vdbe *v, int eOp){
   sqlite3 *db = v->db;
   int bJournal = v->iStatement!=0;
+  int rcClose;
   /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
   int bOutermost = db->nVdbeExec<=1 && (v->bPlMiddle || v->rc!=SQLITE_OK);
   int rc = sqlite3VdbeCloseStatement(v, eOp);
   if( !v->bPlMiddle && !db->bPlTorn ) return rc;
   if( plBroken(db) ){
-    plWholeClose(v);
+    (void)plWholeClose(v);
     return SQLITE_OK;
   }
   if( eOp==SAVEPOINT_ROLLBACK && bJournal && rc==SQLITE_OK && v->bPlMiddle!=PL_UNHEARD ) db->bPlTorn = 0;
   else if( eOp==SAVEPOINT_ROLLBACK && v->bPlMiddle && plWasRefused(v) ) plTakeBack(v);
-  plWholeClose(v);
+  rcClose = plWholeClose(v);
+  if( rc==SQLITE_OK ) rc = rcClose;
   return rc==SQLITE_OK && db->bPlTorn && bOutermost ? plSayTorn(v) : rc;
 }
 
