@@ -76,7 +76,7 @@ const OVERLAY: &str = "
     INSERT INTO counted(v) VALUES(2)";
 
 /// What the panicking process does, statement by statement. It passes every call of the engine.
-const SCRIPT: [&str; 46] = [
+const SCRIPT: [&str; 47] = [
     "SELECT id FROM gone WHERE id > 0",
     "SELECT v FROM t WHERE id = 3",
     "SELECT v FROM t WHERE id = 5",

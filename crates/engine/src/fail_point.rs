@@ -17,13 +17,16 @@
 pub const WORDS: usize = 8;
 
 /// What never fails but by a panic, after which the connection is broken; and what is asked before anything else, and fails for ever once it fails.
-pub const NEVER: [&str; 6] = [
+pub const NEVER: [&str; 9] = [
     "pl_check_fork",
     "pl_new_rowid",
     "pl_note_rowid",
     "pl_savepoint_open",
     "pl_savepoint_release",
     "pl_savepoint_rollback",
+    "pl_statement_close",
+    "pl_statement_open",
+    "pl_statement_rollback",
 ];
 
 /// Passes the start of `name`, a function of `csrc/engine.h`: the code that it is to answer instead of being called, if it is to fail.
