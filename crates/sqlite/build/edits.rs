@@ -177,7 +177,7 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbeaux.c",
         anchor: "  rc = sqlite3VtabSync(db, p);",
         place: Replace,
-        text: "  plCommitBegins(db); /* [plait] */\n  rc = sqlite3VtabSync(db, p);\n  if( rc==SQLITE_OK ) rc = plTakeRights(db); /* [plait] */",
+        text: "  plCommitBegins(db); /* [plait] */\n  rc = sqlite3VtabSync(db, p); /* [plait] */\n  if( rc==SQLITE_OK ) rc = plTakeRights(db); /* [plait] */",
         why: "what was said of earlier failures is forgotten; then all that may wait or be refused, before rollback-mode files are locked \
               exclusively. void plCommitBegins(sqlite3*), int plTakeRights(sqlite3*)",
     },
