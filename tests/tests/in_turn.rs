@@ -102,6 +102,7 @@ fn optimize_is_not_refused_for_what_was_changed_while_it_waited_and_looks_again_
         "DROP TABLE t",
         "ALTER TABLE t RENAME TO s",
         "CREATE INDEX j ON t(n)",
+        "DROP INDEX i; CREATE INDEX i ON t(who)",
         "CREATE TABLE b(x); INSERT INTO b VALUES(1)",
         "VACUUM",
     ];

@@ -187,6 +187,7 @@ static int plReadAgain(Vdbe *v, int iDb, int iGeneration){
 static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
   sqlite3 *db = v->db;
   int bLone = db->autoCommit && db->nVdbeActive==1;
+  int bReader = v->bIsReader;
   int aGeneration[SQLITE_MAX_ATTACHED+2];
   u8 aStopped[SQLITE_MAX_ATTACHED+2];
   int i, rc;
@@ -194,8 +195,18 @@ static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
   for(i=0; bLone && i<db->nDb; i++){
     aGeneration[i] = db->aDb[i].pSchema ? db->aDb[i].pSchema->iGeneration : 0;
     aStopped[i] = (u8)plStopReading(v, i);
+    if( db->aDb[i].pBt && sqlite3BtreeTxnState(db->aDb[i].pBt)!=SQLITE_TXN_NONE ) bReader = 0;
+  }
+  /* ANALYZE ends its transaction where it finds the schema changed and is prepared anew, as it does where no statement reads. */
+  if( bLone && bReader ){
+    v->bIsReader = 0;
+    db->nVdbeRead--;
   }
   rc = sqlite3_exec(db, zSql, 0, 0, pzErr);
+  if( bLone && bReader ){
+    v->bIsReader = 1;
+    db->nVdbeRead++;
+  }
   /* The table may be gone, which is an error to ANALYZE. */
   for(i=0; (rc==SQLITE_OK || rc==SQLITE_ERROR) && i<db->nDb; i++){
     int rcRead = aStopped[i] ? plReadAgain(v, i, aGeneration[i]) : SQLITE_OK;
