@@ -428,8 +428,8 @@ static void plStatementStale(Btree *p){
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
-  /* What a statement could not go on with is forgotten when it has ended. */
-  if( pPl->rcBroken && p->inTrans==TRANS_NONE && p->db->autoCommit && pPl->pCsr==0 ) pPl->rcBroken = 0;
+  /* What a statement could not go on with is forgotten when it has ended. A COMMIT has set autoCommit when it asks virtual tables to write. */
+  if( pPl->rcBroken && p->inTrans==TRANS_NONE && pPl->eWrite==0 && p->db->autoCommit && pPl->pCsr==0 ) pPl->rcBroken = 0;
   if( pPl->rcBroken ) return pPl->rcBroken;
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);

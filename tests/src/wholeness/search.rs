@@ -53,8 +53,21 @@ fn run(source: Source, scratch: &Path, patience: Duration) -> Found {
 /// At the first failure, with the seed, the shrunk case and what is wrong.
 #[must_use]
 pub fn search(first: u64, time: Duration) -> Tally {
+    judged(Source::Seeds { first, time }, time + PATIENCE)
+}
+
+/// Runs the case of one seed.
+///
+/// # Panics
+/// As [`search`].
+#[must_use]
+pub fn replay(seed: u64) -> Tally {
+    judged(Source::Case(Box::new(generate(seed))), PATIENCE)
+}
+
+fn judged(source: Source, patience: Duration) -> Tally {
     let scratch = scratch();
-    let (tally, failed) = run(Source::Seeds { first, time }, scratch.path(), time + PATIENCE);
+    let (tally, failed) = run(source, scratch.path(), patience);
     if let Some((seed, wrong)) = failed {
         let (case, wrong) = shrink(generate(seed), wrong, scratch.path());
         panic!("seed {seed}: {wrong}\n{}", case.render());

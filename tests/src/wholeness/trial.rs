@@ -205,12 +205,11 @@ impl Course<'_> {
         Ok(Told { tally, is_changed })
     }
 
-    /// BUSY: whoever repeats it until it succeeds must come to an end. Unless another call failed as well, or one that is never busy; and a
-    /// full-text index whose terms could not be written at a savepoint answers the same until ROLLBACK.
+    /// BUSY: a program that repeats the act until it succeeds must come to an end. Unless another call failed as well, or one that is never
+    /// busy.
     fn says_repeat(&self, code: i32, call: Option<&str>) -> bool {
         let is_alone = self.trial.failure.is_none_or(|failure| failure.more == 0);
-        let is_plain = is_alone && !self.case.virtual_tables;
-        code == BUSY && is_plain && call.is_none_or(|call| !NEVER_BUSY.contains(&call))
+        code == BUSY && is_alone && call.is_none_or(|call| !NEVER_BUSY.contains(&call))
     }
 
     fn begin_reader(&self) -> anyhow::Result<Option<Connection>> {
