@@ -113,7 +113,7 @@ pub use types::{Appendable, Counter, Key, KeyType, PrefixKey, Value};
 /// The examples of the pages compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/key-value.md")]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/start.md")]
 struct Pages;
 
 /// The version of Plait that is linked, such as "0.1.0".

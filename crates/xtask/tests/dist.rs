@@ -118,9 +118,9 @@ fn block_of_c(page: &str, words: &str) -> String {
 fn the_examples_of_the_key_value_api_build_and_run() {
     let whole = block_of_c("docs/key-value.md", "int main");
     let part = format!(
-        "#include <stdio.h>\n#include <plait.h>\nint main(void){{\nsqlite3 *db;\nsqlite3_open(\"readme.db\", &db);\n\
+        "#include <stdio.h>\n#include <plait.h>\nint main(void){{\nsqlite3 *db;\nsqlite3_open(\"start.db\", &db);\n\
          {}return sqlite3_close(db);\n}}\n",
-        block_of_c("README.md", "plait_map_open")
+        block_of_c("docs/start.md", "plait_map_open")
     );
     for (code, want) in [(whole, "2 bytes, 1 visits\n"), (part, "\u{1}\u{2}")] {
         let directory = tempfile::tempdir().expect("a temporary directory");
