@@ -182,9 +182,3 @@ fn a_call_that_misses_an_acknowledged_one_is_caught() {
     let suite = "calls_of_the_key_value_api_are_as_on_registers::in_processes";
     must_be_reported("readers.lag", suite, NOT_IN_REAL_TIME);
 }
-
-#[test]
-fn a_count_of_another_moment_is_caught() {
-    let suite = "contended_transactions_of_all_kinds_are_serializable::in_threads";
-    must_be_reported("counts.kept_too_long", suite, &["count(*) gave"]);
-}

@@ -10,7 +10,6 @@
 pub const FAULTS: &[(&str, &str)] = &[
     ("conflicts.unchecked", "nothing that a transaction has read counts as changed"),
     ("conflicts.unchecked_ranges", "a new row where a transaction found none is no conflict"),
-    ("counts.kept_too_long", "a connection answers count(*) as it has counted earlier"),
     ("dead.half_redone", "of what a killed committer published one row alone is put in place"),
     ("dead.unsettled", "what a killed committer has published is shown when somebody else commits"),
     ("deletes.unseen", "a transaction finds a row by its key that it has deleted"),

@@ -226,8 +226,6 @@ int  pl_note_rowid(PlConn *, uint32_t iRoot, int64_t rowid);   /* an explicit id
 /* ---- reads ------------------------------------------------------------------ */
 int  pl_has_overlay(PlConn *);                     /* SQLITE_DONE: the base of this snapshot is all that it sees */
 int  pl_root_overlay(PlConn *, uint32_t iRoot);    /* SQLITE_DONE: the overlay of this root is empty for this snapshot (own writes included) */
-int  pl_counted(PlConn *, uint32_t iRoot, int64_t *pnRow);      /* SQLITE_OK: so many rows, counted in this very state before */
-int  pl_note_counted(PlConn *, uint32_t iRoot, int64_t nRow);
 int  pl_get(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, PlEntry *pOut);   /* SQLITE_OK: entry (maybe tombstone) */
 int  pl_iter_new(PlConn *, uint32_t iRoot, PlIter **ppIter);   /* *ppIter: 0, or an iterator of any root that is used again */
 void pl_iter_free(PlIter *);

@@ -17,7 +17,6 @@ mod beside;
 mod bulk;
 mod checkpoint;
 pub mod commit;
-mod counts;
 pub mod exclusive;
 mod first;
 pub mod maximum;
@@ -136,7 +135,6 @@ pub struct Conn {
     pub(crate) shown: shown::Shown,
     level: Sync,
     own_gaps: RefCell<OwnGaps>,
-    counts: counts::Counts,
     greatest: Option<rowid::Greatest>,
 }
 
@@ -179,7 +177,6 @@ impl Conn {
             shown: shown::Shown::default(),
             level: Sync::Full,
             own_gaps: RefCell::default(),
-            counts: counts::Counts::default(),
             greatest: None,
         })
     }

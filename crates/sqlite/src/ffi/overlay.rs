@@ -42,34 +42,6 @@ pub unsafe extern "C" fn pl_has_overlay(conn: *mut PlConn) -> c_int {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_counted(conn: *mut PlConn, root: u32, out: *mut i64) -> c_int {
-    // SAFETY: engine.h: `out` is writable.
-    unsafe {
-        look(conn, "pl_counted", |c| match c.counted(Root::new(root)) {
-            Some(rows) => {
-                *out = rows;
-                SQLITE_OK
-            }
-            None => SQLITE_DONE,
-        })
-    }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_note_counted(conn: *mut PlConn, root: u32, rows: i64) -> c_int {
-    // SAFETY: engine.h.
-    unsafe { told(conn, "pl_note_counted", |c| c.note_counted(Root::new(root), rows)) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_get(
     conn: *mut PlConn,
     root: u32,
