@@ -100,12 +100,19 @@ static void plBaseRefuse(PlBase *pBase){
   plForgetWal(plBaseBtree(pBase));
 }
 
+/* Begins an operation that stands in no other one. SQLite notes at a connection that memory was short, until the end of a call of its API, of
+** which there is none here: everything would fail for want of it ever after. The operation that met it has said so. */
+static void plBaseEnter(PlBase *pBase){
+  sqlite3_mutex_enter(pBase->db->mutex);
+  if( pBase->db->mallocFailed ) sqlite3OomClear(pBase->db);
+}
+
 static int plBaseHeader(void *p, PlHeader *pOut){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
   int rc;
   int bOwn;
-  sqlite3_mutex_enter(pBase->db->mutex);
+  plBaseEnter(pBase);
   bOwn = pBt->inTrans==TRANS_NONE;
   if( bOwn ) plBaseUseMarks(pBase);
   rc = bOwn ? sqlite3StockBtreeBeginTrans(pBt, 0, 0) : SQLITE_OK;
@@ -160,7 +167,7 @@ static int plBaseBeginWrite(void *p){
   Btree *pBt = plBaseBtree(pBase);
   int iWriter;
   int rc;
-  sqlite3_mutex_enter(pBase->db->mutex);
+  plBaseEnter(pBase);
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   rc = sqlite3StockBtreeBeginTrans(pBt, 1, 0);
@@ -272,7 +279,7 @@ static int plBaseCommit(void *p){
 
 static void plBaseRollback(void *p){
   PlBase *pBase = (PlBase*)p;
-  sqlite3_mutex_enter(pBase->db->mutex);
+  plBaseEnter(pBase);
   plApplyClose(&pBase->apply);
   sqlite3StockBtreeRollback(plBaseBtree(pBase), SQLITE_OK, 0);
   plBaseEndWrite(pBase);
@@ -285,7 +292,7 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
   int eMode = mode==2 ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
   int nLog = -1, nCkpt = -1;
   int rc;
-  sqlite3_mutex_enter(pBase->db->mutex);
+  plBaseEnter(pBase);
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   rc = plFitsNow(plBaseBtree(pBase));
@@ -331,7 +338,7 @@ static int plBaseRaiseFence(void *p){
   PlBase *pBase = (PlBase*)p;
   Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
   int rc;
-  sqlite3_mutex_enter(pBase->db->mutex);
+  plBaseEnter(pBase);
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   /* The caller has read the header of a marked base: the WAL is open. */
