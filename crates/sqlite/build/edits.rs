@@ -225,10 +225,18 @@ const OF_LAYERS: &[Edit] = &[
               SQLITE_BUSY in Vdbe.rc",
     },
     Edit {
+        section: "vdbeaux.c",
+        anchor: "    if( !sqlite3VtabInSync(db)",
+        place: Replace,
+        text: "    if( !plCommitting(db) /* [plait] */",
+        why: "a busy handler or a hook runs statements in the middle of a COMMIT, which can wait. int plCommitting(sqlite3*), which runs the \
+              replaced call",
+    },
+    Edit {
         section: "vdbeInt.h",
         anchor: "  u8 eVdbeState;          /* On of the VDBE_*_STATE values */",
         place: After,
-        text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */\n  u8 bPlMiddle, bPlEnded; /* [plait] it writes; its transaction is gone: this and what follows, see whole.c */\n  u32 nPlRefused, nPlInner, nPlPass;  /* [plait] */\n  i64 nPlDefCons, nPlDefImmCons;      /* [plait] */\n  u64 iPlStatement;       /* [plait] */",
+        text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */\n  u8 bPlMiddle, bPlEnded; /* [plait] it writes; its transaction is gone: this and what follows, see whole.c */\n  u32 nPlRefused, nPlVtab, nPlInner, nPlPass, mPlTorn;  /* [plait] what was so when it began */\n  i64 nPlDefCons, nPlDefImmCons;      /* [plait] */\n  u64 iPlStatement;       /* [plait] */",
         why: "zeroed by sqlite3VdbeCreate",
     },
     Edit {
@@ -328,8 +336,15 @@ const OF_LAYERS: &[Edit] = &[
         section: "vdbe.c",
         anchor: "    rc = pModule->xUpdate(pVtab, nArg, apArg, &rowid);",
         place: Before,
-        text: "    if( p->bPlEnded ){ rc = SQLITE_ABORT_ROLLBACK; goto abort_due_to_error; } /* [plait] */\n    db->nPlInner++; /* [plait] */",
+        text: "    if( p->bPlEnded ){ rc = SQLITE_ABORT_ROLLBACK; goto abort_due_to_error; } /* [plait] */\n    db->nPlInner++; /* [plait] */\n    db->nPlUpdate++; /* [plait] */",
         why: "the same; and a virtual table may remember what it is told",
+    },
+    Edit {
+        section: "vdbe.c",
+        anchor: "    rc = pModule->xUpdate(pVtab, nArg, apArg, &rowid);",
+        place: After,
+        text: "    db->nPlUpdate--; /* [plait] */",
+        why: "a virtual table may put another code in the place of the engine's",
     },
     // ---- single writes
     Edit {
@@ -433,7 +448,7 @@ const OF_LAYERS: &[Edit] = &[
         section: "sqliteInt.h",
         anchor: "  struct Vdbe *pVdbe;           /* List of active virtual machines */",
         place: After,
-        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */\n  u64 iPlStatement;             /* [plait] the last that was given out: this and what follows, see whole.c */\n  u32 nPlRefused, nPlInner;     /* [plait] refusals, and statements inside of others, so far */\n  int rcPlRefused;              /* [plait] the code of the last refusal */\n  u8 bPlTorn;                   /* [plait] the open transaction cannot be committed */\n  struct Vdbe *pPlFirst;        /* [plait] a statement that runs, perhaps the first of a plain BEGIN: see begin.c */\n  u64 iPlFirst;                 /* [plait] and its hash, once it has read; until the transaction ends */\n  u8 ePlBegin;                  /* [plait] PL_BEGIN_x of PRAGMA plait_begin; 0: not said */",
+        text: "  struct plait_map *pPlSeen;    /* [plait] maps that go on reading where they are: see map_hold.c */\n  u64 iPlStatement;             /* [plait] the last that was given out: this and what follows, see whole.c */\n  u32 nPlRefused, nPlVtab, nPlInner;  /* [plait] refusals, those to virtual tables, and statements inside of others, so far */\n  u8 aPlRefused[8];             /* [plait] the codes of the last refusals */\n  u32 nPlUpdate;                /* [plait] virtual tables that write now */\n  u32 mPlTorn;                  /* [plait] files of which the open transaction cannot be committed */\n  u8 bPlTaken;                  /* [plait] a statement is taken back without SQLite's journal */\n  u8 bPlCommitting;             /* [plait] a COMMIT is under way: see several.c */\n  struct Vdbe *pPlFirst;        /* [plait] a statement that runs, perhaps the first of a plain BEGIN: see begin.c */\n  u64 iPlFirst;                 /* [plait] and its hash, once it has read; until the transaction ends */\n  u8 ePlBegin;                  /* [plait] PL_BEGIN_x of PRAGMA plait_begin; 0: not said */",
         why: "zeroed when a connection is opened. PL_LET_GO(sqlite3*) ends that for all of them, and costs a look where there are none",
     },
     Edit {

@@ -252,7 +252,9 @@ static int plStepStatement(Vdbe *v){
   return (v->prepFlags & SQLITE_PREPARE_SAVESQL) ? v->rc : SQLITE_ERROR;
 }
 static int plRunStatement(Vdbe *v){
-  int rc = plStepStatement(v);
+  int rc;
+  if( PL_UNLIKELY((v->bPlMiddle | v->bPlEnded)!=0) && v->eVdbeState!=VDBE_RUN_STATE ) plWholeForget(v);
+  rc = plStepStatement(v);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
   return rc;
 }

@@ -79,6 +79,7 @@ static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 static void plEndWriters(sqlite3 *db);
 static int plSayTorn(Vdbe *v);
+static int plWholeJournal(Btree *p);
 
 #include "message.c"
 #include "roots.c"

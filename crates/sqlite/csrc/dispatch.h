@@ -275,8 +275,8 @@ static void plMapLetGo(sqlite3 *db);
 
 /* The engine refuses something to whatever statement runs (whole.c). */
 static SQLITE_INLINE void plRefused(sqlite3 *db, int rc){
-  db->nPlRefused++;
-  db->rcPlRefused = rc;
+  db->aPlRefused[db->nPlRefused++ % ArraySize(db->aPlRefused)] = (u8)rc;
+  if( db->nPlUpdate ) db->nPlVtab++;
 }
 
 static SQLITE_INLINE void clearAllSharedCacheTableLocks(Btree*);

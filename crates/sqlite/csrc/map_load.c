@@ -92,6 +92,7 @@ static int plLoadNext(PlOp *pOp, PlLoad *p, plait_value *pKey, plait_value *pVal
   if( rc==SQLITE_OK ) return plOpError(pOp, SQLITE_MISUSE, "xNext of a load returned 0; it returns SQLITE_ROW, SQLITE_DONE, or a code that ends the load");
   /* It may be any number. Here it must not be taken for an answer of SQLite's. */
   p->rcEnd = rc;
+  plRefused(pOp->db, SQLITE_ABORT);       /* the rows before it are taken back as after a refusal (whole.c) */
   return plOpError(pOp, SQLITE_ABORT, "the source of the load ended it with code %d", rc);
 }
 

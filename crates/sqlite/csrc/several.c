@@ -247,7 +247,7 @@ static int plTakeRights(sqlite3 *db){
   Btree *aPart[SQLITE_MAX_ATTACHED+2];
   int nPart = 0, nFile = 0;
   int i, j, rc = SQLITE_OK;
-  if( db->bPlTorn ) return SQLITE_ABORT_ROLLBACK;      /* W2 in whole.c */
+  if( db->mPlTorn ) return SQLITE_ABORT_ROLLBACK;      /* W2 in whole.c */
   if( db->nDb<=2 ) return SQLITE_OK;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
@@ -299,15 +299,26 @@ static int plDeleteSuper(sqlite3 *db, sqlite3_vfs *pVfs, const char *zSuper){
   return SQLITE_OK;
 }
 
-/* vdbeCommit() begins: what it says is of this COMMIT, whatever was said before. */
+/* vdbeCommit() begins: what it says is of this COMMIT, whatever was said before. A busy handler or a hook of the application may run
+** statements in its middle. autoCommit is set by then, so that SQLite would commit at the end of each, or roll back (plCommitting()). */
 static void plCommitBegins(sqlite3 *db){
+  int i;
   plStashClearAll(db);
+  for(i=0; i<db->nDb; i++){
+    if( db->aDb[i].pBt && PL_BT(db->aDb[i].pBt) ) db->bPlCommitting = 1;
+  }
+}
+
+/* Is a COMMIT under way, or are virtual tables asked to take part in one? A statement in its middle ends no transaction. */
+static int plCommitting(sqlite3 *db){
+  return db->bPlCommitting || sqlite3VtabInSync(db);
 }
 
 /* vdbeCommit() returned rc for v: the table at the head of transaction.c. */
 static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
   int bMade = rc==SQLITE_OK;
   int i;
+  db->bPlCommitting = 0;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     PlBtree *pPl = p ? p->pPl : 0;
@@ -318,7 +329,7 @@ static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
     if( !pPl->bPrepared ) pPl->bPart = 0;
     if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY ) rc = plSayBroken(p);
   }
-  if( rc && db->bPlTorn ) return plSayTorn(v);
+  if( rc && db->mPlTorn ) return plSayTorn(v);
   /* OP_AutoCommit and OP_Savepoint are told SQLITE_BUSY by sqlite3VdbeHalt(), and look here which it is. */
   if( (rc & 0xff)==SQLITE_BUSY && v->readOnly ) v->rc = rc;
   return rc;

@@ -433,7 +433,7 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   if( pPl->rcBroken ) return pPl->rcBroken;
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
-  if( p->db->autoCommit ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
+  if( p->db->autoCommit && !p->db->bPlCommitting ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = PL_UNLIKELY(p->db->pPlFirst!=0) ? plBeginEarly(p) : SQLITE_DONE;
     if( rc==SQLITE_DONE ) rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
@@ -596,9 +596,11 @@ static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
 
 static int plBtreeBeginStmt(Btree *p, int iStatement){
   PlBtree *pPl = p->pPl;
+  int rc;
   if( pPl->nSavepoint<iStatement ) pPl->nSavepoint = iStatement;
   if( pPl->bExcl ) return sqlite3StockBtreeBeginStmt(p, iStatement);
-  return plFail(p, pl_savepoint_open(pPl->pConn, iStatement));
+  rc = plFail(p, pl_savepoint_open(pPl->pConn, iStatement));
+  return rc==SQLITE_OK ? plWholeJournal(p) : rc;
 }
 
 static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
@@ -614,6 +616,7 @@ static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
   if( op==SAVEPOINT_RELEASE ){
     return plFail(p, pl_savepoint_release(pPl->pConn, iSavepoint));
   }
+  if( p->db->bPlTaken ) return SQLITE_OK;      /* W1 in whole.c */
   rc = plSaveAll(pPl, 0, 0);
   if( rc==SQLITE_OK ) rc = plFail(p, pl_savepoint_rollback(pPl->pConn, iSavepoint));
   return rc;

@@ -8,7 +8,7 @@
 ** statement changes. It is used if the engine has refused something to the statement, and for nothing else: after any other error what is
 ** left is what SQLite leaves.
 **
-**   OP_Transaction     plWholeBegins(): the savepoint is opened
+**   OP_Transaction     plWholeBegins(), or plWholeJournal(): the savepoint is opened
 **   OP_ResultRow       plWholeRow(): closed; a statement that writes gives rows when it has written all
 **   BUSY at a later OP_Transaction   plWholePaused(): closed; nothing was written yet, and the statement begins to write anew
 **   sqlite3VdbeHalt()  plWholeEnds(): taken back, or closed
@@ -16,47 +16,79 @@
 **
 ** What is left of a statement that the engine has refused:
 **
-**   it has SQLite's journal          SQLite takes it back, virtual tables included; after IOERR or INTERRUPT it rolls back everything
-**   autocommit                       SQLite rolls back everything
-**   IOERR, INTERRUPT, NOMEM, FULL    the same
-**   any other code                   its savepoint is taken back: the transaction is as it was before the statement
+**   autocommit, and no other statement writes   SQLite rolls back everything
+**   IOERR, INTERRUPT                 the same
+**   NOMEM, FULL                      the same, if SQLite's compiler has not asked for a journal
+**   any other                        its savepoint is taken back in each concurrent file; virtual tables and other files go back to SQLite's
+**                                    journal: the transaction is as it was before the statement
 **   the same, torn (W2)              everything is rolled back, with SQLITE_ABORT_ROLLBACK
 **   the transaction is broken (rcBroken)   nothing: only ROLLBACK goes on
 **
 ** Invariants
-**  W1 Every change of a statement to a concurrent file is behind its savepoint, or SQLite's journal, or the statement is all that its
-**     transaction has changed (autocommit), or the transaction is exclusive. A statement that writes to several files, TEMP among them, has
-**     SQLite's journal: one of them may be refused beside the others (several.c).
-**  W2 Torn: virtual tables that have xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints
-**     alone. So a refusal is torn if it was of a statement inside of another one, while such a table takes part in the transaction, or if
-**     the refused statement has had other statements run, or has written to a virtual table. And where a refusal was met in an exclusive
-**     transaction behind the statement's first change. Whoever caught the error of a torn statement inside of his cannot make it good: the
-**     outermost statement, or the COMMIT, fails.
+**  W1 Every change of a statement to a concurrent file is behind its savepoint, or the transaction is exclusive and the change behind
+**     SQLite's journal, or the statement is all that its transaction has changed (autocommit). Where neither is so at its end, since it
+**     did not stay in autocommit or was not alone there, it is torn. SQLite's number of a statement is no name for its savepoint: one that
+**     ends before another one that began later leaves numbers behind that are not whose they seem to be. A statement that writes to
+**     several files, TEMP among them, has SQLite's journal: one of them may be refused beside the others (several.c).
+**  W2 Torn, a file of the connection: what a refused statement has left in it cannot be taken back by itself. Virtual tables that have
+**     xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints alone. So a refusal is torn
+**     if it was of a statement inside of another one, while such a table takes part in the transaction, or if the refused statement has
+**     had other statements run, or has written to a virtual table, and has no journal. And where a refusal was met in an exclusive
+**     transaction behind the statement's first change.
+**     A statement that fails makes good what was torn while it ran, in each file that it takes back whole, with its virtual tables. What was
+**     torn before it began it does not, nor in files that it does not write. Whoever caught the error of a torn statement inside of his
+**     cannot make it good: the outermost statement, or the COMMIT, fails.
 **  W3 No savepoint of a statement is open when another statement begins that is not inside of it: it is closed before the application has its
 **     turn (OP_ResultRow, BUSY, the end).
 **  W4 A statement whose transaction is rolled back in its middle (by a function of the application that says ROLLBACK or ROLLBACK TO, by INSERT
 **     OR ROLLBACK inside of it) changes nothing any more: it finds no write transaction (plWritable()), opens no cursor, and calls no
 **     xUpdate (bPlEnded).
+**  W5 A statement was refused if it fails with a code that the engine has given since it began, or if the engine has refused anything
+**     to a virtual table meanwhile, which may have put another code in its place.
 */
 
-#define PL_UNHEARD 2    /* Vdbe.bPlMiddle, beside 1: virtual tables do not know of its savepoint */
+/* Vdbe.bPlMiddle */
+#define PL_WRITES  1    /* it writes to a concurrent file */
+#define PL_UNHEARD 2    /* virtual tables do not know of its journal */
+#define PL_STALE   4    /* a savepoint was open under the number of its journal */
 
-/* OP_Transaction of a statement that writes to a file which is, or was, concurrent. */
+static u32 plFileBit(int iDb){
+  return iDb<32 ? (u32)1<<iDb : (u32)1<<31;
+}
+
+static int plWholeOpen(Btree *p, u64 iStatement){
+  return PL_BT(p) && !p->pPl->bExcl ? plFail(p, pl_statement_open(p->pPl->pConn, iStatement)) : SQLITE_OK;
+}
+
+/* OP_Transaction of a statement that writes to a file which is, or was, concurrent. Where it has a journal, its savepoint is opened when that
+** is: what virtual tables have written by then, since they hear of it, stays. */
 static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
   sqlite3 *db = v->db;
   PlBtree *pPl = p->pPl;
-  if( db->nVdbeExec>1 ) db->nPlInner++;
-  v->bPlEnded = 0;
-  v->bPlMiddle = 1;
-  v->nPlRefused = db->nPlRefused;
-  v->nPlInner = db->nPlInner;
+  if( (v->bPlMiddle & PL_WRITES)==0 ){
+    if( db->nVdbeExec>1 ) db->nPlInner++;
+    v->bPlEnded = 0;
+    v->bPlMiddle = PL_WRITES;
+    v->nPlRefused = db->nPlRefused;
+    v->nPlVtab = db->nPlVtab;
+    v->nPlInner = db->nPlInner;
+    v->nPlDefCons = db->nDeferredCons;
+    v->nPlDefImmCons = db->nDeferredImmCons;
+    v->mPlTorn = db->mPlTorn;
+    v->iPlStatement = 0;
+  }
   v->nPlPass = (u32)pPl->nPassWrite;
-  v->nPlDefCons = db->nDeferredCons;
-  v->nPlDefImmCons = db->nDeferredImmCons;
-  v->iPlStatement = 0;
-  if( v->usesStmtJournal || !PL_BT(p) || pPl->bExcl || (db->autoCommit && db->nVdbeRead<=1) ) return SQLITE_OK;
-  v->iPlStatement = ++db->iPlStatement;
-  return plFail(p, pl_statement_open(pPl->pConn, v->iPlStatement));
+  if( pPl->nSavepoint>db->nSavepoint+db->nStatement ) v->bPlMiddle |= PL_STALE;
+  if( db->autoCommit && db->nVdbeRead<=1 ) return SQLITE_OK;
+  if( v->iPlStatement==0 ) v->iPlStatement = ++db->iPlStatement;
+  return v->usesStmtJournal ? SQLITE_OK : plWholeOpen(p, v->iPlStatement);
+}
+
+/* sqlite3BtreeBeginStmt(): SQLite opens its journal. */
+static int plWholeJournal(Btree *p){
+  u64 iStatement = p->db->iPlOpening;
+  p->db->iPlOpening = 0;
+  return iStatement ? plWholeOpen(p, iStatement) : SQLITE_OK;
 }
 
 static int plWholeClose(Vdbe *v){
@@ -75,9 +107,20 @@ static int plWholeClose(Vdbe *v){
 
 /* Virtual tables hear of the savepoint that SQLite opens for the statement. One that cannot write what it remembers is not told to forget it. */
 static int plVtabBegins(Vdbe *v){
-  int rc = sqlite3VtabSavepoint(v->db, SAVEPOINT_BEGIN, v->iStatement-1);
-  if( rc && v->bPlMiddle ) v->bPlMiddle = PL_UNHEARD;
+  sqlite3 *db = v->db;
+  int rc;
+  db->nPlUpdate++;
+  rc = sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, v->iStatement-1);
+  db->nPlUpdate--;
+  if( rc ) v->bPlMiddle |= PL_UNHEARD;
+  else db->iPlOpening = v->iPlStatement;
   return rc;
+}
+
+/* What the statement was in when it was run last is forgotten. */
+static void plWholeForget(Vdbe *v){
+  v->bPlMiddle = v->bPlEnded = 0;
+  v->iPlStatement = 0;
 }
 
 /* OP_ResultRow. */
@@ -88,7 +131,7 @@ static SQLITE_NOINLINE int plWholeRow(Vdbe *v){
 /* BUSY at the OP_Transaction at iPc: where to go on. */
 static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
   int iFirst = v->aOp[0].p2;
-  if( !v->bPlMiddle || v->aOp[0].opcode!=OP_Init || v->aOp[iFirst].opcode!=OP_Transaction ) return iPc;
+  if( v->bPlMiddle==0 || v->aOp[0].opcode!=OP_Init || v->aOp[iFirst].opcode!=OP_Transaction ) return iPc;
   (void)sqlite3VdbeCloseStatement(v, SAVEPOINT_RELEASE);
   (void)plWholeClose(v);                  /* a failure is one of the next call, too */
   return iFirst;
@@ -115,65 +158,91 @@ static int plBroken(sqlite3 *db){
   return 0;
 }
 
-/* Has the statement failed since the engine has refused something to it? What it had run inside may have put another code in place. */
+/* W5 */
 static int plWasRefused(const Vdbe *v){
   const sqlite3 *db = v->db;
-  return v->nPlRefused!=db->nPlRefused && (v->nPlInner!=db->nPlInner || (v->rc & 0xff)==(db->rcPlRefused & 0xff));
+  u32 n = db->nPlRefused - v->nPlRefused;
+  if( v->nPlVtab!=db->nPlVtab || n>ArraySize(db->aPlRefused) ) return 1;
+  while( n>0 && db->aPlRefused[(db->nPlRefused-n) % ArraySize(db->aPlRefused)]!=(u8)v->rc ) n--;
+  return n>0;
 }
+
+/* Does SQLite's journal of this statement have all that it has changed in an exclusive transaction? */
+static int plJournalled(const Vdbe *v){
+  return v->iStatement!=0 && (v->bPlMiddle & PL_STALE)==0 && v->iStatement==v->db->nSavepoint+v->db->nStatement;
+}
+
+/* What a refused statement has done is taken back, or torn. A broken transaction (rcBroken) has nothing left to take back. */
 static void plTakeBack(Vdbe *v){
   sqlite3 *db = v->db;
+  /* Virtual tables go back to a journal that they have heard of. */
+  int bVtab = v->iStatement!=0 && (v->bPlMiddle & PL_UNHEARD)==0;
+  int bTorn = !bVtab && (v->nPlInner!=db->nPlInner || db->nVdbeExec>1) && plVtabRemembers(db);
   int i;
-  if( (v->nPlInner!=db->nPlInner || db->nVdbeExec>1) && plVtabRemembers(db) ){
-    db->bPlTorn = 1;
-    return;
-  }
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
-    int rc = SQLITE_OK;
-    if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 || !DbMaskTest(v->btreeMask, i) ) continue;
+    u32 mFile = plFileBit(i);
+    int bBack = 0;
+    if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 || v->bPlEnded ) continue;
     if( p->pPl->bExcl ){
-      if( v->iPlStatement || (u32)p->pPl->nPassWrite!=v->nPlPass ) db->bPlTorn = 1;
+      bBack = plJournalled(v);
+      if( !DbMaskTest(v->btreeMask, i) || (v->iPlStatement==0 && (u32)p->pPl->nPassWrite==v->nPlPass) ) mFile = 0;
     }else if( v->iPlStatement ){
-      rc = plSaveAll(p->pPl, 0, 0);
+      int rc = plSaveAll(p->pPl, 0, 0);
       if( rc==SQLITE_OK ) rc = pl_statement_rollback(p->pPl->pConn, v->iPlStatement);
-      if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) db->bPlTorn = 1;
-      if( rc==SQLITE_OK ){
-        db->nDeferredCons = v->nPlDefCons;
-        db->nDeferredImmCons = v->nPlDefImmCons;
-      }
+      bBack = rc==SQLITE_OK;
+      /* It has not written to this file. */
+      if( rc==SQLITE_DONE ) mFile = 0;
+    }else if( !DbMaskTest(v->btreeMask, i) ){
+      mFile = 0;
+    }
+    if( bTorn && DbMaskTest(v->btreeMask, i) ) db->mPlTorn |= plFileBit(i);
+    else if( !bBack ) db->mPlTorn |= mFile;
+    else db->mPlTorn &= ~mFile | v->mPlTorn;
+    if( bBack ){
+      db->nDeferredCons = v->nPlDefCons;
+      db->nDeferredImmCons = v->nPlDefImmCons;
     }
   }
 }
 
 /* Nothing torn is committed: the code, and its text. */
 static SQLITE_NOINLINE int plSayTorn(Vdbe *v){
-  const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, v->rc ? v->rc : v->db->rcPlRefused);
-  char *z = sqlite3_mprintf("a statement failed (%s) and what it had done cannot be taken back, a virtual table among it; the transaction was rolled "
-      "back; begin it again", zWhy);
+  const sqlite3 *db = v->db;
+  int rcLast = db->aPlRefused[(db->nPlRefused-1) % ArraySize(db->aPlRefused)];
+  const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, v->rc ? v->rc : rcLast);
+  char *z = sqlite3_mprintf("a statement failed (%s) and what it had done could not be taken back by itself; the transaction was rolled back; "
+      "begin it again", zWhy);
   sqlite3VdbeError(v, "%s", z ? z : sqlite3ErrStr(SQLITE_ABORT_ROLLBACK));
   sqlite3_free(z);
-  v->db->bPlTorn = 0;
+  v->db->mPlTorn = 0;
   return v->rc = SQLITE_ABORT_ROLLBACK;
 }
 
 /* sqlite3VdbeCloseStatement() at the end of a statement, and what the engine has of it. An error rolls the transaction back. */
 static int plWholeEnds(Vdbe *v, int eOp){
   sqlite3 *db = v->db;
-  int bJournal = v->iStatement!=0;
-  int rcClose;
+  int bWrites = v->bPlMiddle & PL_WRITES;
   /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
-  int bOutermost = db->nVdbeExec<=1 && (v->bPlMiddle || v->rc!=SQLITE_OK);
-  int rc = sqlite3VdbeCloseStatement(v, eOp);
-  if( !v->bPlMiddle && !db->bPlTorn ) return rc;
+  int bOutermost = db->nVdbeExec<=1 && (bWrites || v->rc!=SQLITE_OK);
+  int rc, rcClose = SQLITE_OK;
+  if( bWrites && !plBroken(db) ){
+    if( eOp==SAVEPOINT_ROLLBACK && (plWasRefused(v) || (db->mPlTorn & ~v->mPlTorn)!=0) ){
+      plTakeBack(v);
+      db->bPlTaken = 1;           /* of concurrent files nothing is left for SQLite's journal (W1) */
+    }
+    if( eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
+  }
+  rc = sqlite3VdbeCloseStatement(v, eOp);
+  db->bPlTaken = 0;
+  if( !bWrites && db->mPlTorn==0 ) return rc;
   if( plBroken(db) ){
     (void)plWholeClose(v);
     return SQLITE_OK;
   }
-  if( eOp==SAVEPOINT_ROLLBACK && bJournal && rc==SQLITE_OK && v->bPlMiddle!=PL_UNHEARD ) db->bPlTorn = 0;
-  else if( eOp==SAVEPOINT_ROLLBACK && v->bPlMiddle && plWasRefused(v) ) plTakeBack(v);
-  rcClose = plWholeClose(v);
+  if( rcClose==SQLITE_OK ) rcClose = plWholeClose(v);
   if( rc==SQLITE_OK ) rc = rcClose;
-  return rc==SQLITE_OK && db->bPlTorn && bOutermost ? plSayTorn(v) : rc;
+  return rc==SQLITE_OK && db->mPlTorn && bOutermost ? plSayTorn(v) : rc;
 }
 
 /* W4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */

@@ -13,7 +13,8 @@
 //! - **W3** `root_version` of a root never returns to a value it had before.
 //! - **W4** `taken_back` changes whenever a write was taken back or forgotten.
 //! - **W5** A write for which there is no memory changes nothing.
-//! - **W6** A statement's savepoint has no number: those that SQLite numbers do not know of it, and it is not replayed.
+//! - **W6** A statement's savepoint has no number, and is not replayed. Its statement alone closes it: where savepoints below it are closed it
+//!   stays, and where they are taken back it leads to what is left then, since a statement may end before another one that began later.
 //!
 //! # Deliberately absent
 //! Limits: whoever writes compares `frame_bytes` with the memory budget.
@@ -362,25 +363,40 @@ impl WriteSet {
         self.savepoints.push(Savepoint { statement, undo_len, opened_at: self.clock });
     }
 
-    /// Closes savepoint `i` (from 0) and those opened after it; their writes stay. Nothing if it is not open.
+    /// Closes savepoint `i` (from 0) and the numbered ones opened after it; their writes stay. Nothing if it is not open.
     pub fn savepoint_release(&mut self, i: usize) {
         if let Some(at) = self.numbered(i) {
-            self.release_from(at);
+            self.close_numbered_from(at);
         }
     }
 
-    fn release_from(&mut self, at: usize) {
-        let released = self.savepoints[at];
-        self.savepoints.truncate(at);
-        let Some(outer) = self.savepoints.last().copied() else {
-            self.undo.clear();
-            return;
+    fn close_numbered_from(&mut self, at: usize) {
+        for at in (at..self.savepoints.len()).rev() {
+            if self.savepoints[at].statement.is_none() {
+                self.close(at);
+            }
+        }
+    }
+
+    /// Closes one savepoint; what was written since stays.
+    fn close(&mut self, at: usize) {
+        let closed = self.savepoints.remove(at);
+        let end = self.savepoints.get(at).map_or(self.undo.len(), |later| later.undo_len);
+        let of_later = self.undo.split_off(end);
+        let of_closed = self.undo.split_off(closed.undo_len);
+        // W1: of its entries only those count whose key the savepoint below has no entry for.
+        let below = at.checked_sub(1).map(|below| self.savepoints[below].opened_at);
+        let is_first = |undo: &Undo| {
+            below.is_some_and(|opened_at| {
+                undo.held.write().is_none_or(|old| old.changed_at <= opened_at)
+            })
         };
-        // W1: of the released entries only those count whose key the outer savepoint has no entry for.
-        let tail = self.undo.split_off(released.undo_len);
-        let first_of_outer =
-            |undo: &Undo| undo.held.write().is_none_or(|old| old.changed_at <= outer.opened_at);
-        self.undo.extend(tail.into_iter().filter(first_of_outer));
+        self.undo.extend(of_closed.into_iter().filter(is_first));
+        let gone = end - self.undo.len();
+        self.undo.extend(of_later);
+        for later in &mut self.savepoints[at..] {
+            later.undo_len -= gone;
+        }
     }
 
     /// Takes back everything written since savepoint `i` (from 0) was opened and closes those opened after it; `i`
@@ -392,16 +408,21 @@ impl WriteSet {
         };
         if let Some(at) = self.numbered(i) {
             self.take_back_to(at);
-            self.savepoints.truncate(at + 1);
         }
     }
 
+    /// Takes back everything written since this savepoint was opened; numbered ones opened after it are closed (W6).
     fn take_back_to(&mut self, at: usize) {
         self.taken_back += 1;
-        while self.undo.len() > self.savepoints[at].undo_len {
+        let left = self.savepoints[at].undo_len;
+        while self.undo.len() > left {
             let Some(undo) = self.undo.pop() else { break };
             self.take_back(undo);
         }
+        let later = self.savepoints.split_off(at + 1);
+        let statements = later.into_iter().filter(|savepoint| savepoint.statement.is_some());
+        self.savepoints
+            .extend(statements.map(|savepoint| Savepoint { undo_len: left, ..savepoint }));
     }
 
     /// Number of open savepoints that are no statement's.
@@ -421,39 +442,16 @@ impl WriteSet {
 
     /// The statement has worked: closes its savepoint, if it is open. Those opened after it stay.
     pub fn statement_close(&mut self, id: StatementId) {
-        match self.of_statement(id) {
-            Some(at) if at + 1 == self.savepoints.len() => self.release_from(at),
-            Some(at) => self.close_below_others(at),
-            None => {}
+        if let Some(at) = self.of_statement(id) {
+            self.close(at);
         }
     }
 
-    fn close_below_others(&mut self, at: usize) {
-        let closed = self.savepoints.remove(at);
-        let end = self.savepoints[at].undo_len;
-        let of_others = self.undo.split_off(end);
-        let tail = self.undo.split_off(closed.undo_len);
-        // W1
-        let outer = at.checked_sub(1).map(|outer| self.savepoints[outer].opened_at);
-        let first_of_outer = |undo: &Undo| {
-            outer.is_some_and(|opened_at| {
-                undo.held.write().is_none_or(|old| old.changed_at <= opened_at)
-            })
-        };
-        self.undo.extend(tail.into_iter().filter(first_of_outer));
-        let gone = end - self.undo.len();
-        self.undo.extend(of_others);
-        for later in &mut self.savepoints[at..] {
-            later.undo_len -= gone;
-        }
-    }
-
-    /// Takes back everything written since the statement began, and closes its savepoint and those opened after it. False: it is
-    /// not open.
+    /// Takes back everything written since the statement began, and closes its savepoint. False: it is not open.
     pub fn statement_rollback(&mut self, id: StatementId) -> bool {
         let Some(at) = self.of_statement(id) else { return false };
         self.take_back_to(at);
-        self.release_from(at);
+        self.close(at);
         true
     }
 

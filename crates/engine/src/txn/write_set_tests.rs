@@ -63,6 +63,14 @@ impl Model {
         self.saved.iter().rposition(|(of, _)| *of == Some(id))
     }
 
+    /// Statements that have begun since go on from there.
+    fn go_back_to(&mut self, at: usize) {
+        self.now = self.saved[at].1.clone();
+        let later = self.saved.split_off(at + 1);
+        let statements = later.into_iter().filter(|(of, _)| of.is_some());
+        self.saved.extend(statements.map(|(of, _)| (of, self.now.clone())));
+    }
+
     fn apply(&mut self, op: &Op, stamp: u8) {
         match op.clone() {
             Op::Put(root, key, zeros) => {
@@ -84,12 +92,16 @@ impl Model {
                     self.saved.push((None, self.now.clone()));
                 }
             }
-            Op::Release(i) => self.saved.truncate(self.at(i).unwrap_or(usize::MAX)),
+            Op::Release(i) => {
+                if let Some(at) = self.at(i) {
+                    let later = self.saved.split_off(at);
+                    self.saved.extend(later.into_iter().filter(|(of, _)| of.is_some()));
+                }
+            }
             Op::Rollback(-1) | Op::Clear => *self = Model::default(),
             Op::Rollback(i) => {
                 if let Some(at) = self.at(i as usize) {
-                    self.now = self.saved[at].1.clone();
-                    self.saved.truncate(at + 1);
+                    self.go_back_to(at);
                 }
             }
             Op::Begin(id) => self.saved.push((Some(id), self.now.clone())),
@@ -100,8 +112,8 @@ impl Model {
             }
             Op::Refuse(id) => {
                 if let Some(at) = self.of(id) {
-                    self.now = self.saved[at].1.clone();
-                    self.saved.truncate(at);
+                    self.go_back_to(at);
+                    drop(self.saved.remove(at));
                 }
             }
         }

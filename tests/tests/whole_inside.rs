@@ -1,0 +1,237 @@
+//! Statements that run, begin or end inside of another one that is refused: it happens whole or not at all, whatever they leave behind.
+//!
+//! Holds W1, W2 and W5 of `csrc/whole.c`. A collation of the application runs them. Savepoints that SQLite numbers do not end in the order
+//! in which they were opened then.
+
+use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, CONSTRAINT, Connection, Statement};
+use plait_tests::subject::{Fixture, Subject, real_plait};
+use plait_tests::value::Value;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const TABLES: &str = "CREATE TABLE pad(x); CREATE TABLE other(x); CREATE TABLE t(a UNIQUE, b); CREATE TABLE u(x UNIQUE);
+    CREATE VIRTUAL TABLE words USING fts5(word); INSERT INTO words VALUES('first')";
+/// Calls the collation for each row.
+const CALLS: &str = "('a'||value) < 'b' COLLATE called";
+const MANY: &str = "INSERT INTO words VALUES('one two three four five six seven eight nine ten')";
+
+/// What is done when the collation is called next.
+type Next = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+struct Scene {
+    fixture: Fixture,
+    own: Connection,
+    other: Connection,
+    next: Next,
+}
+
+impl Scene {
+    fn new(subject: &Subject) -> Self {
+        let fixture = Fixture::new(subject.clone(), TABLES);
+        let (own, other) = (fixture.open(), fixture.open());
+        own.busy_timeout(Duration::ZERO).expect("a timeout");
+        other.execute("SELECT count(*) FROM other").expect("a read");
+        let next = Next::default();
+        let slot = next.clone();
+        let call = move || {
+            let next = slot.lock().expect("one thread").take();
+            if let Some(next) = next {
+                next();
+            }
+        };
+        own.create_called_collation(call).expect("a collation");
+        Self { fixture, own, other, next }
+    }
+
+    fn then(&self, next: impl FnOnce() + Send + 'static) {
+        *self.next.lock().expect("one thread") = Some(Box::new(next));
+    }
+
+    /// A transaction of which so many bytes are left until it has to become exclusive, and another connection has the right.
+    fn nearly_full(&self, begin: &str, left: usize) {
+        self.own.execute(begin).expect("a begin");
+        let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - left);
+        self.own.execute(&full).expect("a write");
+        self.other.execute("BEGIN IMMEDIATE; INSERT INTO other VALUES(1)").expect("the right");
+    }
+
+    fn is_sound(&self) {
+        for connection in [&self.own, &self.other] {
+            assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        }
+        let check = "INSERT INTO words(words) VALUES('integrity-check')";
+        self.own.execute(check).expect("the index is sound");
+    }
+
+    fn numbers(&self, sql: &str) -> Vec<Value> {
+        self.other.query(sql).expect(sql).concat()
+    }
+}
+
+fn begun(connection: &Connection, sql: &str) -> Statement {
+    let mut statement = connection.prepare(sql).expect(sql);
+    statement.step().expect(sql);
+    statement
+}
+
+#[test]
+fn a_refused_statement_is_taken_back_though_one_that_began_before_has_ended_in_its_middle() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let (four, one) = (
+        format!(
+            "INSERT INTO t SELECT value, zeroblob(200000) FROM json_each('[1,2,3,4]') WHERE {CALLS}"
+        ),
+        "INSERT INTO t SELECT 1, zeroblob(300000) WHERE 'a' < 'b' COLLATE called",
+    );
+    for (sql, rows, left) in [(four.as_str(), 4, 500_000), (one, 1, 250_000)] {
+        let scene = Scene::new(&subject);
+        scene.nearly_full("BEGIN CONCURRENT", left);
+        let half = begun(&scene.own, "INSERT INTO u VALUES(1), (2) RETURNING x");
+        scene.then(move || drop(half));
+        let refused = scene.own.execute(sql).expect_err("the right is taken");
+        assert_eq!(refused.extended, BUSY, "{refused}");
+        assert_eq!(scene.own.integer("SELECT count(*) FROM t"), Ok(0), "{sql}");
+        assert_eq!(scene.own.integer("SELECT count(*) FROM u"), Ok(2), "{sql}");
+        scene.other.execute("COMMIT").expect("a commit");
+        scene.own.execute(sql).expect("it is repeated");
+        scene.own.execute("COMMIT").expect("a commit");
+        assert_eq!(scene.other.integer("SELECT count(*) FROM t"), Ok(rows), "{sql}");
+        scene.is_sound();
+    }
+}
+
+/// Savepoints of two statements that end in the order in which they began leave a number behind.
+#[test]
+fn a_refused_statement_takes_back_nothing_of_those_before_it() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let scene = Scene::new(&subject);
+    scene.own.execute("BEGIN CONCURRENT").expect("a begin");
+    let one = begun(&scene.own, "INSERT INTO u VALUES(1), (2) RETURNING x");
+    let two = begun(&scene.own, "INSERT INTO u VALUES(3), (4) RETURNING x");
+    drop(one);
+    let three = begun(&scene.own, "INSERT INTO u VALUES(5), (6) RETURNING x");
+    drop(three);
+    drop(two);
+    scene.own.execute("INSERT INTO u VALUES(7)").expect("a row");
+    let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - 500_000);
+    scene.own.execute(&full).expect("a write");
+    scene.other.execute("BEGIN IMMEDIATE; INSERT INTO other VALUES(1)").expect("the right");
+    let sql = "INSERT INTO t SELECT value, zeroblob(200000) FROM json_each('[1,2,3,4]')";
+    assert_eq!(scene.own.execute(sql).expect_err("the right is taken").extended, BUSY);
+    scene.other.execute("COMMIT").expect("a commit");
+    scene.own.execute("COMMIT").expect("a commit");
+    assert_eq!(
+        scene.numbers("SELECT x FROM u ORDER BY x"),
+        [1, 2, 3, 4, 5, 6, 7].map(Value::Integer)
+    );
+    assert_eq!(scene.numbers("SELECT count(*) FROM t"), [Value::Integer(0)]);
+    scene.is_sound();
+}
+
+#[test]
+fn a_statement_that_is_not_all_of_its_transaction_any_more_is_not_committed_in_part() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    for inside in ["BEGIN", "half", "SELECT 1"] {
+        let scene = Scene::new(&subject);
+        let wal = scene.fixture.path("wal.db");
+        let file = Subject::stock().open(&wal).expect("it opens");
+        file.execute("PRAGMA journal_mode=wal; CREATE TABLE wf(x)").expect("a file");
+        let setup = format!(
+            "ATTACH '{}' AS w; CREATE TEMP TRIGGER g AFTER INSERT ON main.t WHEN new.a=3
+             BEGIN INSERT INTO wf VALUES(3); END",
+            wal.display()
+        );
+        scene.own.execute(&setup).expect("a trigger");
+        let (within, kept) = (scene.own.clone(), Arc::new(Mutex::new(None)));
+        let keep = kept.clone();
+        scene.then(move || {
+            if inside == "half" {
+                *keep.lock().expect("one thread") =
+                    Some(begun(&within, "INSERT INTO u VALUES(7), (8) RETURNING x"));
+            } else {
+                within.execute(inside).expect(inside);
+            }
+        });
+        let sql = format!("INSERT INTO t SELECT value, 1 FROM json_each('[1,2,3]') WHERE {CALLS}");
+        let refused = scene.own.execute(&sql).expect_err("a file that cannot take part");
+        let is_whole = inside == "SELECT 1";
+        assert_eq!(refused.extended == ABORT_ROLLBACK, !is_whole, "{inside}: {refused}");
+        drop(kept);
+        assert!(scene.own.autocommit(), "{inside}: rolled back");
+        assert_eq!(scene.own.integer("SELECT count(*) FROM t"), Ok(0), "{inside}");
+        assert_eq!(scene.other.integer("SELECT count(*) FROM t"), Ok(0), "{inside}");
+        scene.is_sound();
+    }
+}
+
+#[test]
+fn a_full_text_index_that_cannot_be_written_before_a_statement_on_another_file_takes_the_transaction_back()
+ {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let mut codes = Vec::new();
+    for left in [400, 600, 800, 1000] {
+        let scene = Scene::new(&subject);
+        scene.own.execute("CREATE TEMP TABLE tu(x UNIQUE)").expect("a table");
+        scene.nearly_full("BEGIN CONCURRENT", left);
+        if scene.own.execute(MANY).is_err() {
+            continue;
+        }
+        let refused = scene.own.execute("INSERT INTO tu VALUES(1), (2)");
+        codes.extend(refused.err().map(|error| error.extended));
+        scene.other.execute("COMMIT").expect("a commit");
+        if !scene.own.autocommit() {
+            scene.own.execute("COMMIT").expect("a commit");
+        }
+        scene.is_sound();
+    }
+    assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
+}
+
+#[test]
+fn what_was_torn_before_a_statement_is_not_made_good_by_its_own_failure() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let mut codes = Vec::new();
+    for left in [200, 300, 400, 600, 800] {
+        let scene = Scene::new(&subject);
+        scene.nearly_full("BEGIN CONCURRENT", left);
+        let within = scene.own.clone();
+        let refused = Arc::new(Mutex::new(None));
+        let told = refused.clone();
+        scene.then(move || *told.lock().expect("one thread") = within.execute(MANY).err());
+        scene.own.query("SELECT 'a' < 'b' COLLATE called").expect("it swallows the error");
+        let twice = scene.own.execute("INSERT INTO u VALUES(1), (1)");
+        codes.push(twice.expect_err("a row twice, or worse").extended);
+        scene.other.execute("COMMIT").expect("a commit");
+        if !scene.own.autocommit() {
+            codes.extend(scene.own.execute("COMMIT").err().map(|error| error.extended));
+        }
+        assert!(scene.own.autocommit(), "{left}: {refused:?}");
+        scene.is_sound();
+    }
+    assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
+}
+
+#[test]
+fn a_refusal_that_a_function_has_swallowed_is_none_of_the_statement_that_called_it() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let scene = Scene::new(&subject);
+    let log = scene.fixture.path("log.db");
+    let writer = subject.open(&log).expect("it opens");
+    writer.execute("PRAGMA journal_mode=concurrent; CREATE TABLE log(x)").expect("a file");
+    scene.own.execute(&format!("ATTACH '{}' AS l", log.display())).expect("attached");
+    scene.own.execute("BEGIN; INSERT INTO words VALUES('second')").expect("a write");
+    writer.execute("BEGIN IMMEDIATE; INSERT INTO log VALUES(1)").expect("the right");
+    let within = scene.own.clone();
+    scene.then(move || {
+        let refused = within.execute("INSERT INTO log VALUES(2)").expect_err("the right is taken");
+        assert_eq!(refused.code, BUSY, "{refused}");
+    });
+    let twice = "INSERT INTO words(rowid, word) SELECT 1, 'again' WHERE 'a' < 'b' COLLATE called";
+    let refused = scene.own.execute(twice).expect_err("a row twice");
+    assert_eq!(refused.code, CONSTRAINT, "{refused}");
+    writer.execute("COMMIT").expect("a commit");
+    scene.own.execute("COMMIT").expect("the transaction is there");
+    let found = scene.other.integer("SELECT count(*) FROM words WHERE words MATCH 'second'");
+    assert_eq!(found, Ok(1));
+    scene.is_sound();
+}
