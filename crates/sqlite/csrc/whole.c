@@ -123,6 +123,18 @@ static void plWholeForget(Vdbe *v){
   v->iPlStatement = 0;
 }
 
+/* Does the statement write to several files, and may one of them be refused beside the others? */
+static int plWritesSeveral(Parse *pParse){
+  sqlite3 *db = pParse->db;
+  int i, nFile = 0, nOurs = 0;
+  for(i=0; i<db->nDb; i++){
+    if( !DbMaskTest(pParse->writeMask, i) || db->aDb[i].pBt==0 ) continue;
+    nFile++;
+    nOurs += db->aDb[i].pBt->pPl!=0;
+  }
+  return nFile>1 && nOurs>0;
+}
+
 /* OP_ResultRow. */
 static SQLITE_NOINLINE int plWholeRow(Vdbe *v){
   return plWholeClose(v);
