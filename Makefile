@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites bench-ratios bench-peers
+.PHONY: all dist demo check edits test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites bench-ratios bench-peers
 
 all: dist
 
@@ -18,6 +18,10 @@ demo:
 # Formatting, lints, house rules.
 check:
 	$(XTASK) check
+
+# The list of SQLite's changed lines, docs/sqlite-edits.md, written anew from crates/sqlite/build/edits/.
+edits:
+	$(XTASK) edits
 
 # Everything, against freshly built libraries; one with crash points among them.
 test:

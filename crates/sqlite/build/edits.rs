@@ -5,7 +5,8 @@
 //! fails and names the edit: so an upgrade of SQLite either fits or is looked at.
 //!
 //! Edits that serve one thing are one [`Concern`], which says what to look at in a new SQLite. A file
-//! below `edits/` holds the concerns of one subject; [`FILES`] lists the files.
+//! below `edits/` holds the concerns of one subject; [`FILES`] lists the files. `docs/sqlite-edits.md` is
+//! written from here (see [`crate::page`]).
 //!
 //! Hooks (`plXxx`) are static functions of `csrc/`, declared in `dispatch.h` if called from
 //! `btree.c`, else anywhere before the end of `dispatch.c`. Inserted lines end in `/* [plait] */`.

@@ -9,6 +9,7 @@
 //! | [`upstream`] | where SQLite's sources are, and that they are the pinned ones |
 //! | [`sections`] | the amalgamation as lines and sections |
 //! | [`edits`] | the list of changed lines |
+//! | [`page`] | the page of the documentation that lists them |
 //! | [`prototypes`] | what `btree.h` declares |
 //! | [`wrappers`] | headers that choose between stock code and ours |
 //! | [`splice`] | all of it together |
@@ -19,6 +20,7 @@ pub mod edits;
 pub mod exports;
 pub mod flags;
 pub mod manifest;
+pub mod page;
 pub mod prototypes;
 pub mod sections;
 pub mod splice;

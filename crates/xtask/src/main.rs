@@ -2,6 +2,7 @@
 
 mod check;
 mod dist;
+mod edits;
 mod toolchain;
 mod tsan;
 mod workspace;
@@ -46,6 +47,8 @@ enum Task {
         #[arg(long)]
         peers: Option<String>,
     },
+    /// Write the page that lists the edits of SQLite anew, from the edits.
+    Edits,
     /// Run test programs with ThreadSanitizer.
     Tsan {
         /// Names of test programs of plait-tests.
@@ -61,6 +64,7 @@ fn main() -> Result<()> {
                 dist::Request { crash_points, sanitizers, stock_only, no_suite, demo, peers };
             dist::run(&out, what)
         }
+        Task::Edits => edits::write_page(),
         Task::Tsan { suites } => tsan::run_suites(&suites),
     }
 }
