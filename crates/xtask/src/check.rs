@@ -4,6 +4,7 @@
 
 mod c_warnings;
 mod dependencies;
+mod edits_page;
 mod functions;
 mod layers;
 mod sources;
@@ -37,6 +38,7 @@ pub fn run() -> Result<()> {
         findings.extend(layers::check(file));
     }
     findings.extend(dependencies::check(&workspace)?);
+    findings.extend(edits_page::check(&workspace.root)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(Finding {
