@@ -184,11 +184,12 @@ impl<'a> Output<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::fs;
     use std::path::Path;
 
     use super::*;
-    use crate::edits::EDITS;
+    use crate::edits::{EDITS, FILES};
     use crate::{upstream, wrappers::parse_alternatives};
 
     const SMALL: &str = "\
@@ -306,6 +307,24 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
         let ours = spliced.source.matches("[plait]").count();
         let expected: usize = EDITS.iter().map(|e| e.text.matches("[plait]").count()).sum();
         assert_eq!(ours, expected + BEFORE_LAYER.len() + AFTER_LAYER.len());
+    }
+
+    #[test]
+    fn what_a_concern_says_to_look_at_is_there() {
+        let amalgamation = pinned_amalgamation();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let known: HashSet<&str> = amalgamation.split(|c| !is_part(c)).collect();
+        for concern in FILES.iter().flat_map(|(_, concerns)| *concerns) {
+            let quoted = concern.look_at.split('`').skip(1).step_by(2);
+            let functions =
+                quoted.filter(|name| name.chars().all(is_part) && !name.starts_with("pl"));
+            let constants = concern.look_at.split(|c| !is_part(c));
+            let constants =
+                constants.filter(|w| ["OP_", "SQLITE_", "UNIX_"].iter().any(|p| w.starts_with(p)));
+            for name in functions.chain(constants) {
+                assert!(known.contains(name), "{} ({}) is not in SQLite", name, concern.title);
+            }
+        }
     }
 
     #[test]
