@@ -88,7 +88,6 @@ fn what_only_a_member_can_do_makes_it_one() {
         "ATTACH ':memory:' AS m; INSERT INTO t(val) VALUES('f')",
         "SELECT * FROM plait_status; INSERT INTO t(val) VALUES('g')",
         "PRAGMA plait_background_merge; INSERT INTO t(val) VALUES('h')",
-        "PRAGMA locking_mode=exclusive; INSERT INTO t(val) VALUES('i')",
     ] {
         let Some(fixture) = fixture() else { return };
         let lone = fixture.open();

@@ -63,6 +63,19 @@ fn refused(subject: &Subject, database: &Path, words: &[&str]) {
     }
 }
 
+/// The database opens, with this many entries, and the log beside it has another name, with what it held.
+#[track_caller]
+fn put_aside(subject: &Subject, fixture: &Fixture, entries: i64) {
+    let log = Image::of(&fixture.database()).bytes("-plait").clone();
+    let connection = open(subject, &fixture.database()).expect("a file at rest opens");
+    assert_eq!(connection.integer("SELECT count(*) FROM entry"), Ok(entries));
+    connection.execute("BEGIN CONCURRENT; UPDATE clock SET tick=tick; COMMIT").expect("it works");
+    connection.close().expect("it closes");
+    let aside = fixture.side_file("-plait-given-up-1");
+    assert!(std::fs::read(&aside).expect("it is kept") == log);
+    std::fs::remove_file(aside).expect("for the next");
+}
+
 #[track_caller]
 fn whole(subject: &Subject, database: &Path, acknowledged: &Acknowledged) {
     let connection = open(subject, database).unwrap_or_else(|error| panic!("{error}"));
@@ -151,37 +164,40 @@ fn another_databases_log_is_refused() {
     let rested = Fixture::new(subject.clone(), &schema(true));
     let at_rest = Image::of(&rested.database());
     at_rest.with("-plait", &foreign).put(&rested.database());
-    refused(&subject, &rested.database(), &["-plait", "another database"]);
+    put_aside(&subject, &rested, 0);
     bare.put(&one.database());
     whole(&subject, &one.database(), &acknowledged);
 }
 
 #[test]
-fn an_older_base_beside_a_newer_log_is_refused() {
+fn an_older_base_beside_a_newer_log_is_used_without_it() {
     let Some(subject) = real_plait("a restored base") else { return };
     let fixture = Fixture::new(subject.clone(), &schema(true));
     let rested = Image::of(&fixture.database());
     let mut acknowledged = live_and_die(&fixture, 20, 6);
     let newest = Image::of(&fixture.database());
-    // The backup was taken at rest: its mark tells that the log is not its own, or that somebody unfenced it.
+    // The backup was taken at rest: its mark tells that the log is not its own.
     rested.with("-plait", &newest).put(&fixture.database());
-    refused(&subject, &fixture.database(), &["-plait"]);
+    put_aside(&subject, &fixture, 0);
     newest.without("-plait-shm").without("-shm").put(&fixture.database());
     whole(&subject, &fixture.database(), &acknowledged);
     // The same after a merge of a later life.
     let rested = Image::of(&fixture.database());
+    let entries = open(&subject, &fixture.database())
+        .and_then(|db| db.integer("SELECT count(*) FROM entry"))
+        .expect("a count");
     for (worker, seq) in live_and_die(&fixture, 40, 6).0 {
         acknowledged.0.insert(worker, seq);
     }
     let newest = Image::of(&fixture.database());
     rested.with("-plait", &newest).put(&fixture.database());
-    refused(&subject, &fixture.database(), &["-plait"]);
+    put_aside(&subject, &fixture, entries);
     newest.without("-plait-shm").without("-shm").put(&fixture.database());
     whole(&subject, &fixture.database(), &acknowledged);
 }
 
 #[test]
-fn a_base_restored_in_place_while_shared_memory_survives_is_refused() {
+fn a_live_base_restored_in_place_while_shared_memory_survives_is_refused() {
     let Some(subject) = real_plait("a restored base") else { return };
     let fixture = Fixture::new(subject.clone(), &schema(true));
     let rested = Image::of(&fixture.database());
@@ -194,11 +210,11 @@ fn a_base_restored_in_place_while_shared_memory_survives_is_refused() {
     }
     let newest = Image::of(&fixture.database());
     let live = |base: &Image| base.clone().with("-plait", &newest).with("-plait-shm", &newest);
-    // A copy of the live file from earlier in the same session, then a backup from before it.
+    // A copy of the live file from earlier in the same session, then a backup from before it, which is one at rest.
     live(&earlier).put(&fixture.database());
     refused(&subject, &fixture.database(), &["older", "--accept-base"]);
     live(&rested).put(&fixture.database());
-    refused(&subject, &fixture.database(), &["-plait"]);
+    put_aside(&subject, &fixture, 0);
     newest.put(&fixture.database());
     whole(&subject, &fixture.database(), &acknowledged);
 }
@@ -218,11 +234,12 @@ fn a_database_replaced_by_another_file_does_not_swallow_the_log() {
     replacement.with("-plait", &newest).with("-plait-shm", &newest).put(&fixture.database());
     let connection = open(&subject, &fixture.database()).expect("a plain database opens");
     assert_eq!(connection.integer("SELECT count(*) FROM entry"), Ok(0));
-    let error =
-        subject.convert(&connection).expect_err("the log holds commits of another database");
-    assert!(error.message.contains("-plait"), "{error}");
-    drop(connection);
     assert_eq!(Image::of(&fixture.database()).bytes("-plait"), newest.clone().bytes("-plait"));
+    subject.convert(&connection).expect("the log is put aside");
+    connection.execute("BEGIN CONCURRENT; UPDATE clock SET tick=tick; COMMIT").expect("it works");
+    drop(connection);
+    let kept = std::fs::read(fixture.side_file("-plait-given-up-1")).expect("it is kept");
+    assert_eq!(&kept, newest.clone().bytes("-plait"));
     std::fs::remove_file(fixture.database()).expect("it can be removed");
     newest.put(&fixture.database());
     whole(&subject, &fixture.database(), &acknowledged);
@@ -239,12 +256,11 @@ fn a_database_that_stock_vacuumed_at_rest_does_not_take_an_old_log() {
     stock.close().expect("it closes");
     Image::of(&fixture.database()).with("-plait", &old_log).put(&fixture.database());
     let connection = open(&subject, &fixture.database()).expect("a plain database opens");
-    subject.convert(&connection).expect_err("the old log is in the way");
+    subject.convert(&connection).expect("the old log is put aside");
     audit(&connection, &acknowledged, Demand::Everything)
         .unwrap_or_else(|error| panic!("{error:#}"));
-    std::fs::remove_file(fixture.side_file("-plait")).expect("the log can be removed");
-    subject.convert(&connection).expect("now it converts");
     connection.close().expect("it closes");
+    assert!(fixture.side_file("-plait-given-up-1").exists(), "and kept");
     whole(&subject, &fixture.database(), &acknowledged);
 }
 

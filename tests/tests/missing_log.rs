@@ -320,9 +320,10 @@ fn a_second_loss_is_survived_as_the_first_was() {
                 _ => {
                     Harm::Removed.to(&log);
                     std::fs::write(&log, &old_logs[round - 1]).expect("an old log");
-                    let refused = subject.open(&database).and_then(|db| db.query(CONTENT));
-                    assert_eq!(refused.expect_err(&what).code, CANTOPEN, "{what}: it is foreign");
-                    std::fs::remove_file(&log).expect("by hand");
+                    is_whole(&subject, &database, &rows, &what);
+                    // It is foreign, and kept.
+                    let kept = fixture.side_file(&format!("-plait-given-up-{}", round / 2));
+                    assert!(std::fs::read(kept).expect("kept") == old_logs[round - 1], "{what}");
                 }
             }
             is_whole(&subject, &database, &rows, &what);

@@ -5,8 +5,9 @@ use plait_tests::jobs::pairs::{Acknowledged, Pairs, SCHEMA, verify};
 use plait_tests::os::can_have_own_pid_namespace;
 use plait_tests::paths;
 use plait_tests::planted::must_be_reported;
-use plait_tests::subject::{Fixture, real_plait};
+use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,39 @@ fn two_processes_with_the_same_id_share_a_database() {
     }
     assert_eq!(acknowledged, BTreeMap::from([(1, 400), (2, 400)]));
     check(&fixture, &acknowledged);
+}
+
+/// As a container gets it that mounts the database alone: what stands beside it there goes with the container.
+#[test]
+fn a_file_that_is_mounted_without_its_folder_is_left_in_the_mode_that_it_has() {
+    const NO_MOUNTS: i32 = 77;
+    let Some(subject) = real_plait("namespaces") else { return };
+    let Some(command) = subject.command() else { return };
+    let fixture = Fixture::new(Subject::plait_in_wal_mode(), SCHEMA);
+    let inside = fixture.path("inside");
+    std::fs::create_dir(&inside).expect("the container's folder");
+    std::fs::write(inside.join("app.db"), "").expect("what is mounted over");
+    let script = format!(
+        "mount --bind \"$1\" \"$2\" || exit {NO_MOUNTS}; ! \"$3\" enable \"$2\" && \
+         \"$3\" run --concurrent -- \"$4\" \"$2\" 'PRAGMA journal_mode=wal'"
+    );
+    let shell = Path::new(command.get_program()).with_file_name("sqlite3");
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script, "sh"])
+        .args([&fixture.database(), &inside.join("app.db")])
+        .args([command.get_program(), shell.as_os_str()])
+        .output();
+    let Ok(output) = output else { return };
+    let [said, why] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    if output.status.code() == Some(NO_MOUNTS) || why.contains("unshare") {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    assert!(output.status.success(), "{said}{why}");
+    assert!(why.contains("is mounted by itself") && why.contains("mount the folder"), "{why}");
+    assert_eq!(said.trim(), "wal", "{why}");
+    let db = fixture.open();
+    assert_eq!(db.text("PRAGMA journal_mode").as_deref(), Ok("wal"));
 }
 
 #[test]

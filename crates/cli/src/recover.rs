@@ -109,6 +109,9 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
                 .to_owned()
         }
         Outlook::GoesOn => "everything in shared memory and log merged".to_owned(),
+        Outlook::SetsAside { .. } => {
+            "a log that does not belong to the file was put aside, and is kept".to_owned()
+        }
         _ => "there was nothing to recover".to_owned(),
     };
     let after = at_rest(&state.path, &args.file).map_err(|e| match state.outlook() {

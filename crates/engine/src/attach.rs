@@ -40,6 +40,8 @@ use crate::txn::Conn;
 const LIFECYCLE_NAP_MAX: Duration = Duration::from_millis(10);
 /// How long the last connection of a process waits for others who open or close.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long who finds another WAL-index than the members have waits for these: one that has closed its own may be about to leave.
+const STRANGE_PATIENCE: Duration = Duration::from_millis(200);
 /// How long accepting the base waits for them.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 fn nonce() -> u64 {
@@ -52,17 +54,26 @@ fn nonce() -> u64 {
     *NONCE.get_or_init(|| number)
 }
 
-/// Attaches a connection to the database at `path`, which is in concurrent mode.
+/// Attaches a connection to the database at `path`, which is in concurrent mode. `wal_index`: the inode of the WAL-index that it has open, 0 if
+/// it has none.
 ///
 /// # Errors
 /// Busy while another process opens, recovers or closes the database for longer than `wait` lasts; Interrupted; `CantOpen` and
 /// `Corrupt` from recovery, `Misuse` for a second copy of the library, I/O errors.
-pub fn attach(path: &Path, opener: &Arc<dyn BaseOpener>, wait: &mut Wait<'_>) -> Result<Conn> {
+pub fn attach(
+    path: &Path,
+    wal_index: u64,
+    opener: &Arc<dyn BaseOpener>,
+    wait: &mut Wait<'_>,
+) -> Result<Conn> {
     let mut patience = Patience::of_those_who_expect_no_wait(wait);
     for looks in 1u32.. {
         // In a busy handler this thread may want the same database.
-        if let Some(conn) = caller::unasked(|| registry::try_attach(path, opener))? {
-            return Ok(conn);
+        match caller::unasked(|| registry::try_attach(path, wal_index, opener)) {
+            Err(Error::StrangeIndex(_)) if patience.elapsed() < STRANGE_PATIENCE => {}
+            Err(e) => return Err(e),
+            Ok(Some(conn)) => return Ok(conn),
+            Ok(None) => {}
         }
         if patience.is_over() {
             return Err(being_opened_or_closed(path, patience.elapsed()));
@@ -240,10 +251,11 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Opens it for this process; `None` if another process has the lifecycle lock.
+/// Opens it for this process; `None` if it is to be tried again: another process has the lifecycle lock, or something was put aside.
 pub(crate) fn open(
     path: &Path,
     identity: BaseIdentity,
+    wal_index: u64,
     opener: Arc<dyn BaseOpener>,
     forks: u64,
 ) -> Result<Option<Database>> {
@@ -252,8 +264,10 @@ pub(crate) fn open(
     let created = file.metadata().is_ok_and(|m| m.len() == 0);
     // Shares the lock: it is held until this, too, is closed.
     let locked = file.clone();
-    match open_in(file, path, identity, opener, forks) {
-        Ok(database) => {
+    match open_in(file, path, identity, wal_index, opener, forks) {
+        // What was in the way has another name now: whoever looks again finds none of it.
+        Ok(None) => Ok(None),
+        Ok(Some(database)) => {
             locks::unlock(&locked, LIFECYCLE_LOCK)
                 .map_err(|e| Error::io("cannot release the lifecycle lock", &e))?;
             if let Err(e) = database.reap_dead() {
@@ -276,9 +290,10 @@ fn open_in(
     file: Arc<LockFile>,
     path: &Path,
     identity: BaseIdentity,
+    wal_index: u64,
     opener: Arc<dyn BaseOpener>,
     forks: u64,
-) -> Result<Database> {
+) -> Result<Option<Database>> {
     let region = Arc::new(Region::map(file, &shm_path(path))?);
     let trusted = region.is_trusted(identity);
     let alive = process::any_alive(&region, trusted);
@@ -292,15 +307,23 @@ fn open_in(
     let begins = !alive;
     if begins {
         let mut opened = opener.open(path)?;
-        session::begin(&region, identity, path, opened.as_mut(), trusted)?;
+        if let Some(salt) = session::begin(&region, identity, path, opened.as_mut(), trusted)? {
+            opener.tell(&session::aside::put(path, &region, salt)?);
+            return Ok(None);
+        }
         base = Some(opened);
+    } else if !region.is_wal_index(wal_index) && process::any_connected(&region) {
+        return Err(Error::StrangeIndex(path.to_owned()));
+    }
+    if wal_index != 0 || !alive {
+        region.set_wal_index(wal_index);
     }
     let me = process::register(&region, nonce())?;
     let database = Database::new(region, me, path, identity, opener, base, forks);
     if begins {
         database.recall_learned();
     }
-    Ok(database)
+    Ok(Some(database))
 }
 
 /// The last connection of this process is gone.
@@ -316,6 +339,10 @@ pub(crate) fn close(db: &Database) {
     let _leaving = Leaving(db);
     // Failures leave a consistent session behind, which the next to attach continues.
     let last = process::live_others(db.region(), db.process()) == 0;
+    if last {
+        // With the application's last connection its WAL-index may have gone: that of the hidden one is as good.
+        db.region().set_wal_index(0);
+    }
     // Whoever has deleted the database wants nothing of it; what another file was put in place of stays.
     let may_end = last && (!db.path().exists() || db.check_place().is_ok());
     let may_end = may_end && db.reap_dead().is_ok();

@@ -112,4 +112,6 @@ pub trait Base: Send {
 pub trait BaseOpener: Send + Sync {
     /// Opens one to the database at `path`.
     fn open(&self, path: &Path) -> Result<Box<dyn Base>>;
+    /// Tells the error log what nobody has asked for.
+    fn tell(&self, _text: &str) {}
 }

@@ -21,6 +21,7 @@ macro_rules! crash_point {
 
 /// Every crash point of the sources, in alphabetical order.
 pub const CRASH_POINTS: &[&str] = &[
+    "aside.renamed",
     "close.log_removed",
     "close.merged",
     "close.unfenced",

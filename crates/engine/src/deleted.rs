@@ -8,28 +8,24 @@
 //! |---|---|
 //! | a log that this process uses for a file without any name | the names beside it are let go of |
 //! | a log that others use | refused (`session::refuse_used_log`) |
-//! | a log that nobody uses, when the new file is to be concurrent | it gets another name |
+//! | a log that nobody uses, when the new file is to be concurrent | it gets another name (`session/aside.rs`) |
 //!
 //! Invariants
 //! - H1 Names are let go of only while the file at the path is empty, which the caller keeps so by a lock on it: then nothing
 //!   beside it is its own. SQLite concludes the same.
 //! - H2 And only if the database that they are of has no name left, by the count in its inode: nobody comes to need them any more. Who has it open goes on
 //!   with the files that they were names of, to read and to copy what is there; nothing is opened, claimed or removed by the path any more (`Database::check_place`).
-//! - H3 A log of which that is not known is never removed. It gets another name, by one who has claimed it.
+//! - H3 A log of which that is not known is never removed. It gets another name, by one who has claimed it (B1 in `session/aside.rs`).
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::session;
 use crate::storage::Storage as _;
-use crate::storage::names::{log_path, suffixed};
+use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
-use crate::storage::side;
 
 /// A descriptor for nothing but looking at the file: closing it gives up no lock that SQLite has on it.
 pub(crate) fn open_to_look(path: &Path) -> Option<File> {
@@ -73,34 +69,4 @@ pub(crate) fn remove_wal(path: &Path) -> Result<()> {
     OsStorage
         .sync_dir_of(path)
         .map_err(|e| Error::io(format!("cannot sync the folder of {}", path.display()), &e))
-}
-
-/// Gives the log beside `path` another name, if the file there is empty. False if it is not.
-///
-/// # Errors
-/// `CantOpen` if the log is in use, I/O errors.
-pub(crate) fn set_aside_log(path: &Path) -> Result<bool> {
-    if !is_empty(path) {
-        return Ok(false);
-    }
-    let log = log_path(path);
-    let Some(claim) = session::claim_log(path, true)? else { return Ok(true) };
-    let say = |e: &std::io::Error| Error::io(format!("cannot rename {}", log.display()), e);
-    for n in 1u32.. {
-        // Only who has the claim renames it, or removes it.
-        if !side::is_named(&claim, &log) {
-            return Ok(true);
-        }
-        match renameat_with(CWD, &log, CWD, set_aside_name(&log, n), RenameFlags::NOREPLACE) {
-            Err(Errno::EXIST) => {}
-            Err(e) => return Err(say(&e.into())),
-            Ok(()) => break,
-        }
-    }
-    OsStorage.sync_dir_of(&log).map_err(|e| say(&e))?;
-    Ok(true)
-}
-
-fn set_aside_name(log: &Path, n: u32) -> PathBuf {
-    suffixed(log, &format!("-given-up-{n}"))
 }

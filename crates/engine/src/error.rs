@@ -72,6 +72,12 @@ pub enum Error {
     /// The database file at this path is not the one that the files beside it belong to.
     #[error("{}", replaced(.0))]
     Replaced(std::path::PathBuf),
+    /// The WAL-index at its place is not the one that the members of the session have.
+    #[error(
+        "{}-shm was removed or replaced while processes have the database open, and this connection has found another one than theirs: close \
+         every connection to the database, in all programs, then open it again; never remove that file while one of them runs", .0.display()
+    )]
+    StrangeIndex(std::path::PathBuf),
     /// A stock program, or another connection, has taken the file out of concurrent mode since the transaction began; roll back and retry.
     #[error(
         "the database has left concurrent mode since this transaction began; roll back and retry"

@@ -1,9 +1,12 @@
 //! Which file systems concurrent mode accepts.
 //!
 //! Shared memory mappings, futexes and open-file locks mean nothing
-//! between machines, so network file systems are refused by name.
+//! between machines, so network file systems are refused by name. And a file that is a mount of its own, as containers get one, has none
+//! beside it that lasts as long: the log would be lost with the container.
 
 use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::error::{Error, Result};
 
@@ -35,5 +38,23 @@ pub fn refuse_network(path: &Path) -> Result<()> {
              use a local disk, or another journal mode",
             path.display()
         ))),
+    }
+}
+
+/// Fails if the file at `path` is mounted by itself, apart from its folder.
+pub fn refuse_lone_mount(path: &Path) -> Result<()> {
+    let mount = |path: &Path| {
+        let is = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        // Before Linux 5.8 it is not told.
+        (is.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(is.stx_mnt_id)
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match (mount(path), mount(folder.unwrap_or(Path::new(".")))) {
+        (Some(file), Some(folder)) if file != folder => Err(Error::CantOpen(format!(
+            "{} is mounted by itself, as a single file, and its folder is another file system or goes with the container: concurrent mode keeps \
+             commits in files beside it, which would be lost; mount the folder",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }

@@ -86,7 +86,11 @@ impl Drop for Change {
 }
 
 /// One look; `None` if somebody opens or closes the database, in this process or in another one.
-pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Option<Conn>> {
+pub(crate) fn try_attach(
+    path: &Path,
+    wal_index: u64,
+    opener: &Arc<dyn BaseOpener>,
+) -> Result<Option<Conn>> {
     let fork_generation = fork::fork_generation();
     let identity = BaseIdentity::of(path)?;
     let mut registry = lock();
@@ -101,7 +105,7 @@ pub(crate) fn try_attach(path: &Path, opener: &Arc<dyn BaseOpener>) -> Result<Op
         None => {
             registry.insert(identity, Entry::Changing);
             drop(registry);
-            open(Change(identity), path, opener, fork_generation)
+            open(Change(identity), path, wal_index, opener, fork_generation)
         }
     }
 }
@@ -134,10 +138,12 @@ fn join(database: &Arc<Database>, path: &Path) -> Result<Conn> {
 fn open(
     change: Change,
     path: &Path,
+    wal_index: u64,
     opener: &Arc<dyn BaseOpener>,
     fork_generation: u64,
 ) -> Result<Option<Conn>> {
-    let Some(database) = attach::open(path, change.0, opener.clone(), fork_generation)? else {
+    let opened = attach::open(path, change.0, wal_index, opener.clone(), fork_generation)?;
+    let Some(database) = opened else {
         return Ok(None);
     };
     let database = Arc::new(database);

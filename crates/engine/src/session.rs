@@ -13,7 +13,7 @@
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
 //! | resting | not trusted | newer frames, same salt | error: the base was unfenced by someone else |
-//! | resting | not trusted | frames, other salt | error: foreign log (F3) |
+//! | resting | not trusted | frames, other salt | it is put aside, with memory that is its own, and the opening begun anew (aside.rs, F3) |
 //! | fenced | not trusted | absent | error naming `plait recover --accept-base` (F3) |
 //! | fenced | not trusted | other salt | error: foreign log (F3) |
 //! | fenced | not trusted | damaged before something synced | error: corrupt (F5) |
@@ -70,7 +70,6 @@ use std::time::Duration;
 use crate::base::{Base, BaseHeader, Checkpoint};
 use crate::crash_point;
 
-use crate::deleted;
 use crate::error::{Error, Result, leaves_doubt};
 use crate::fault;
 use crate::ids::{Generation, Root};
@@ -93,6 +92,7 @@ use crate::storage::{FileIdentity, Storage as _, side};
 use crate::sync::clock::unix_ms;
 use crate::sync::wait;
 
+pub mod aside;
 pub mod moment;
 pub(crate) mod restore;
 
@@ -106,14 +106,15 @@ const DEATH_NAP: Duration = Duration::from_millis(5);
 const FIRST_LOG_BYTES: u64 = 128 << 10;
 
 /// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process is alive.
-/// `trusted`: the shared memory was left by processes of this boot that all died.
+/// `trusted`: the shared memory was left by processes of this boot that all died. Answers with the salt of a base at rest that is none of what
+/// stands beside it, which is to be put aside before ([`aside::put`]).
 pub(crate) fn begin(
     region: &Region,
     identity: BaseIdentity,
     path: &Path,
     base: &mut dyn Base,
     trusted: bool,
-) -> Result<()> {
+) -> Result<Option<u32>> {
     let header = base.header()?;
     let is_fenced = region.control().fence.load(Acquire) == fence::FENCED;
     if trusted && is_fenced && header.fence_in_wal_alone {
@@ -128,7 +129,7 @@ pub(crate) fn begin(
     if trusted && continues(region, base, &header)? {
         bury_or_leave(region, base)?;
         if moment::has_its_log(layout, &log, header.generation) {
-            return Ok(());
+            return Ok(None);
         }
         restore::restore(region, path, base)?;
         header = base.header()?;
@@ -142,9 +143,15 @@ pub(crate) fn begin(
     }
     check_generation(path, header.generation)?;
     let tail = if header.fenced { region.tail(header.salt) } else { None };
-    let header = bring_to_rest(path, base, header, tail)?;
-    set_up(region, &header)?;
-    region.publish(identity)
+    let is_alone = !aside::is_of_another(region, &header);
+    let Some(at_rest) = (if is_alone { bring_to_rest(path, base, header, tail)? } else { None })
+    else {
+        refuse_used_log(path)?;
+        return Ok(Some(header.salt));
+    };
+    set_up(region, &at_rest)?;
+    region.publish(identity)?;
+    Ok(None)
 }
 
 /// No file grows this old: such a number was put there, and others are counted on from it.
@@ -191,13 +198,14 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     Ok(false)
 }
 
-/// Brings base and log to rest: what the table says for shared memory that is not trusted.
+/// Brings base and log to rest: what the table says for shared memory that is not trusted. `None`: the base is, and the log, which has
+/// commits, is not its own.
 fn bring_to_rest(
     path: &Path,
     base: &mut dyn Base,
     header: BaseHeader,
     tail: Option<Tail>,
-) -> Result<BaseHeader> {
+) -> Result<Option<BaseHeader>> {
     if header.fenced {
         let alone = claim_log(path, true)?;
         let header = replay(path, base, header, tail)?;
@@ -209,7 +217,7 @@ fn bring_to_rest(
         crash_point!("recovery.unfenced");
         remove_log(path, alone.as_ref().and_then(identity_of))?;
         crash_point!("recovery.log_removed");
-        return Ok(BaseHeader { fenced: false, ..header });
+        return Ok(Some(BaseHeader { fenced: false, ..header }));
     }
     let log = log_path(path);
     refuse_used_log(path)?;
@@ -218,6 +226,7 @@ fn bring_to_rest(
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {}
         // Nothing is lost with it.
         Err(LogError::NotALog { .. }) if is_empty(&log) => {}
+        Err(LogError::Foreign { .. }) => return Ok(None),
         Err(e) => return Err(e.into()),
         Ok(mut scan) => {
             let mut newer = 0u64;
@@ -236,7 +245,7 @@ fn bring_to_rest(
     }
     bury_unseen(base)?;
     remove_log(path, there)?;
-    Ok(header)
+    Ok(Some(header))
 }
 
 /// A file without a byte stands there, of somebody who may write the database.
@@ -315,6 +324,24 @@ pub fn refuse_used_log(path: &Path) -> Result<()> {
     )))
 }
 
+fn say_missing(path: &Path, log: &Path, salt: u32) -> Error {
+    let (log, path_shown) = (log.display(), path.display());
+    if let Some(aside) = aside::of_salt(path, salt) {
+        return Error::CantOpen(format!(
+            "{log} is missing: it was put aside as {} when another file stood here, and holds commits that are not in the database file \
+             yet; give it its name back, and what was put aside with it, or accept the database as it is with `plait recover \
+             --accept-base {path_shown}`",
+            aside.display()
+        ));
+    }
+    Error::CantOpen(format!(
+        "{log} is missing: it holds commits that are not in the database file yet; put it back, or accept the \
+         database as it is with `plait recover --accept-base {path_shown}`. If the file is a copy or a second name of a database in \
+         use: use the database under its first name, and copy it with .backup or VACUUM INTO, or with its -wal and -plait \
+         from one snapshot"
+    ))
+}
+
 /// Merges the log's newer frames into the fenced base, and those that continue it.
 fn replay(
     path: &Path,
@@ -325,16 +352,7 @@ fn replay(
     let log = log_path(path);
     let (salt, merged) = (header.salt, header.generation);
     let mut scan = match LogScan::open_continued(&OsStorage, &log, salt, merged, tail) {
-        Err(LogError::Missing { .. }) => {
-            return Err(Error::CantOpen(format!(
-                "{} is missing: it holds commits that are not in the database file yet; put it back, or accept the \
-                 database as it is with `plait recover --accept-base {}`. If the file is a copy or a second name of a database in \
-                 use: use the database under its first name, and copy it with .backup or VACUUM INTO, or with its -wal and -plait \
-                 from one snapshot",
-                log.display(),
-                path.display()
-            )));
-        }
+        Err(LogError::Missing { .. }) => return Err(say_missing(path, &log, salt)),
         other => other?,
     };
     // Y3: before anything was committed the fence stood in the file.
@@ -638,9 +656,10 @@ pub fn refuse_network(path: &Path) -> Result<()> {
 }
 
 /// Fails if no session can be had beside `path`, which one who works alone at first would hear of when somebody comes: on a network file
-/// system, for the length of the name, for the limits of this process, without /proc.
+/// system, for a file that is mounted without its folder, for the length of the name, for the limits of this process, without /proc.
 pub fn refuse_place(path: &Path) -> Result<()> {
     crate::filesystem::refuse_network(path)?;
+    crate::filesystem::refuse_lone_mount(path)?;
     if path.file_name().is_some_and(|name| name.len() > NAME_BYTES_MAX) {
         return Err(Error::CantOpen(format!(
             "the name of {} has more than {NAME_BYTES_MAX} bytes: those of the files beside it would be too long",
@@ -669,14 +688,8 @@ pub fn enable_check(path: &Path) -> Result<u32> {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {
             Ok(random::salt())
         }
-        Err(LogError::Foreign { .. }) | Ok(_) if deleted::set_aside_log(path)? => {
-            Ok(random::salt())
-        }
-        Err(LogError::Foreign { .. }) | Ok(_) => Err(Error::CantOpen(format!(
-            "{} holds commits of another database file, or of this one from before it left concurrent mode by other means; \
-             if they are not wanted, remove it, else find the database they belong to",
-            log.display()
-        ))),
+        // Of another database file, or of this one from before it left the mode by other means: it is put aside as the session begins.
+        Err(LogError::Foreign { .. }) | Ok(_) => Ok(random::salt()),
         Err(e) => Err(e.into()),
     }
 }

@@ -235,6 +235,12 @@ fn named_by(file: &File) -> Option<PathBuf> {
     (sum_of(&name) == number(4) && is_super_name(&path)).then_some(path)
 }
 
+/// The super-journal that the reference beside `base` names, if it is there: a transaction of its log may be undecided.
+pub(crate) fn named_beside(base: &Path) -> Option<PathBuf> {
+    let file = side::open(&reference_path(base), false).ok()?;
+    named_by(&file).filter(|super_journal| super_journal.exists())
+}
+
 /// What the log of `base` had prepared is resolved on disk: removes its pages and the reference, and the super-journal if it was the
 /// last that named it. A failure leaves files behind, which the next call finds.
 pub(crate) fn forget(base: &Path) {

@@ -165,7 +165,6 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_READS ) return 0;
   if( db->nDb>2 || (db->mDbFlags & (DBFLAG_PlConcurrent|DBFLAG_PlPages|DBFLAG_Vacuum)) ) return 0;
   if( !wrflag && !db->autoCommit ) return 0;
-  if( pPager->exclusiveMode ) return 0;
   if( pl_joins_always()==SQLITE_OK ) return 0;
   if( pPl->nVisit>0 && pPl->nVisit<PL_VISITS && !bBusy ){
     /* Whether those others are still there, and still in no session, matters to nobody but this handle (L1). */
@@ -198,6 +197,27 @@ static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   }
   plStashClear(p);
   return SQLITE_OK;
+}
+
+/* Another WAL-index stands in the place of the one that a handle has (plIndexGone()). Where there is a session, its members know which one counts
+** (plAttach()). Else the transaction that has just begun begins again with that one, whose frames the old one does not know; not while other handles
+** of this process have the old one open: it is theirs as well then. */
+static int plFollowIndex(Btree *p, int wrflag, int *pSchemaVersion){
+  int rc;
+  if( plHasSession(p->pBt->pPager) ){
+    p->pPl->bJoin = 1;
+    return SQLITE_OK;
+  }
+  plBaseEnd(p);
+  plForgetWal(p);
+  p->bPlLooked = 0;
+  rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+  if( rc==SQLITE_OK && plIndexGone(p->pBt->pPager) ){
+    plBaseEnd(p);
+    plForgetWal(p);
+    rc = plStash(p, SQLITE_CANTOPEN, plSayStrange(p->pBt->pPager));
+  }
+  return rc;
 }
 
 /* L3. Member or not, OFF costs no more than the newest commits. */

@@ -175,7 +175,7 @@ static int plAttach(Btree *p){
   if( sqlite3GlobalConfig.bCoreMutex ) flags |= PL_ATTACH_THREADS;
   if( plPlace(p, 0)==PLW_LOCAL ) flags |= PL_ATTACH_LOCAL;
   plMarkInode(p);
-  rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
+  rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), plIndexInode(pPager), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);
     int eWhat = rc & 0xff;
@@ -229,17 +229,30 @@ static int plMayNotJoin(Btree *p){
 ** writes has kept from beginning. */
 static int plStaysStock(Btree *p, int wrflag, int bBusy){
   if( PL_FENCED(p->pBt->pPage1->aData) ) return 0;
+  if( p->pBt->pPager->exclusiveMode ) return 1;
   return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag, bBusy) || plMayNotJoin(p);
 }
 
-/* Told PRAGMA locking_mode=exclusive before it looked at the file, the handle holds locks that shut everybody else out, the
-** session's own connection too, and perhaps a WAL-index of its own. It gives all of it back. No transaction is open. */
-static void plUnlockForOthers(Btree *p){
+/* A handle that wants the file for itself (PRAGMA locking_mode=exclusive) finds it fenced: by members of a session, or by ones that were
+** killed. It joins, without its locks, which would shut out the session's own connection too, and leaves: if nobody else is there the file is at rest
+** then. Else it waits for their end, as for a lock. No transaction is open. */
+static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *pSchemaVersion){
   Pager *pPager = p->pBt->pPager;
-  if( !pPager->exclusiveMode ) return;
-  pPager->exclusiveMode = PAGER_LOCKINGMODE_NORMAL;
-  if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
+  int rc;
+  p->db->busyHandler.nBusy = 0;
+  do{
+    plForgetWal(p);
+    pPager->exclusiveMode = PAGER_LOCKINGMODE_NORMAL;
+    rc = plAttach(p);
+    plForgetWal(p);
+    if( rc==SQLITE_OK ) plDetach(p);
+    pPager->exclusiveMode = PAGER_LOCKINGMODE_EXCLUSIVE;
+    if( rc==SQLITE_OK ) rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
+    if( rc || !plMarked(p->pBt) || !PL_FENCED(p->pBt->pPage1->aData) ) return rc ? rc : plLookOnce(p);
+    plBaseEnd(p);
+  }while( sqlite3InvokeBusyHandler(&p->db->busyHandler) );
   plForgetWal(p);
+  return plStash(p, SQLITE_BUSY, sqlite3_mprintf("database is locked: others work in it, and locking_mode=exclusive wants it for this connection alone"));
 }
 
 #define PL_ATTACH_TRIES 10         /* marks that come and go while one is being joined */
@@ -251,6 +264,10 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   int rcFits, bFenced, nTry;
   if( p->db->openFlags & PL_OPEN_BASE ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
+  if( rc==SQLITE_OK && p->pPl && p->pPl->bAsksLocks && plIndexGone(p->pBt->pPager) ){
+    rc = plFollowIndex(p, wrflag, pSchemaVersion);
+    if( rc!=SQLITE_OK && (rc & 0xff)!=SQLITE_BUSY ) return rc;
+  }
   if( rc==SQLITE_OK && !plMarked(p->pBt) ) return plUnmarked(p);
   if( plInherited(p) ){
     /* From before the file became a concurrent one. */
@@ -283,7 +300,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   cookie = plContentCookie(p->pBt->pPager);
   bFenced = PL_FENCED(p->pBt->pPage1->aData);
   plBaseEnd(p);
-  if( plUnsuitable(p)==0 ) plUnlockForOthers(p);
+  if( p->pBt->pPager->exclusiveMode && plUnsuitable(p)==0 ) return plBeginForItself(p, wrflag, pSchemaVersion);
   rc = plAttach(p);
   for(nTry=0; rc==SQLITE_BUSY_SNAPSHOT && nTry<PL_ATTACH_TRIES; nTry++){
     /* The mark was taken away in between, and perhaps another one made since. */

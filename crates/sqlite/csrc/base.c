@@ -13,6 +13,7 @@
 typedef struct PlBase {
   sqlite3 *db;
   const PlMarks *pMarks;  /* of the session, or 0 before it has begun */
+  int bStrange;           /* it has another WAL-index than the session */
   int bMerged;            /* the open write transaction has put or deleted entries */
   char *zMsg;             /* what plBaseErrmsg() has answered last, or 0 */
   PlApply apply;
@@ -84,13 +85,14 @@ static void plBaseReadMarks(void *p, const PlMarks *pMarks){
   ((PlBase*)p)->pMarks = pMarks;
 }
 static void plBaseUseMarks(PlBase *pBase){
+  pBase->bStrange = 0;
   plUseMarks(plBaseBtree(pBase)->pBt->pPager, pBase->pMarks);
 }
 
 static const char *plBaseErrmsg(void *p){
   PlBase *pBase = (PlBase*)p;
   sqlite3_free(pBase->zMsg);
-  pBase->zMsg = plBaseSay(pBase->db);
+  pBase->zMsg = pBase->bStrange ? plSayStrange(plBaseBtree(pBase)->pBt->pPager) : plBaseSay(pBase->db);
   return pBase->zMsg;
 }
 
@@ -107,6 +109,14 @@ static void plBaseEnter(PlBase *pBase){
   if( pBase->db->mallocFailed ) sqlite3OomClear(pBase->db);
 }
 
+/* In a transaction that has just begun, or behind one: is all as the session has it? */
+static int plBaseFits(PlBase *pBase, u8 *pbFenced){
+  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
+  int rc = plIndexStrange(pPager, pBase->pMarks);
+  pBase->bStrange = rc==SQLITE_CANTOPEN;
+  return rc ? rc : plFits(pPager, pbFenced);
+}
+
 static int plBaseHeader(void *p, PlHeader *pOut){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
@@ -121,7 +131,7 @@ static int plBaseHeader(void *p, PlHeader *pOut){
     if( bOwn ){
       u8 bFenced;
       plHold(pBt);
-      rc = plFits(pBt->pBt->pPager, &bFenced);
+      rc = plBaseFits(pBase, &bFenced);
       pOut->fenceInWalAlone = pOut->fenced && !bFenced;
       if( rc ){
         plBaseRefuse(pBase);
@@ -173,7 +183,7 @@ static int plBaseBeginWrite(void *p){
   rc = sqlite3StockBtreeBeginTrans(pBt, 1, 0);
   iWriter = (rc & 0xff)==SQLITE_BUSY ? plShmHolder(pBt->pBt->pPager, UNIX_SHM_BASE+WAL_WRITE_LOCK) : 0;
   if( rc==SQLITE_OK ){
-    rc = plFits(pBt->pBt->pPager, 0);
+    rc = plBaseFits(pBase, 0);
     if( rc ) plBaseRefuse(pBase);
   }
   if( rc==SQLITE_OK ){
@@ -296,6 +306,10 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   rc = plFitsNow(plBaseBtree(pBase));
+  if( rc==SQLITE_OK ){
+    rc = plIndexStrange(plBaseBtree(pBase)->pBt->pPager, pBase->pMarks);
+    pBase->bStrange = rc==SQLITE_CANTOPEN;
+  }
   if( rc ){
     plForgetWal(plBaseBtree(pBase));
   }else{
@@ -374,10 +388,14 @@ static int plBaseHasUnseen(void *p, int *pbUnseen){
   return rc;
 }
 
+static void plBaseTell(const char *zText){
+  sqlite3_log(SQLITE_WARNING, "plait: %s", zText);
+}
+
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
   plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
-  plBaseRaiseFence, plBaseCheckpoint
+  plBaseRaiseFence, plBaseCheckpoint, plBaseTell
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

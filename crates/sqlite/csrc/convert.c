@@ -114,13 +114,22 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   return rc;
 }
 
+/* Could a session be had beside the file? Where it could not, who has set PLAIT_JOURNAL_MODE is told in the error log. */
+static int plPlaceWillDo(const char *zPath){
+  char *zErr = 0;
+  int bWillDo = pl_check_place(zPath, &zErr)!=SQLITE_CANTOPEN;
+  if( !bWillDo ) sqlite3_log(SQLITE_WARNING, "plait: %s stays out of concurrent mode: %s", zPath, zErr ? zErr : "");
+  pl_free(zErr);
+  return bWillDo;
+}
+
 /* PLAIT_JOURNAL_MODE=concurrent: a program asks for WAL. Is concurrent mode possible, or is it to get what SQLite gives? */
 static int plWalIsConcurrent(Btree *p){
   Pager *pPager = p->pBt->pPager;
   return pl_wal_is_concurrent()==SQLITE_OK && plUnsuitable(p)==0 && !sqlite3BtreeIsReadonly(p)
       && p->db->autoCommit && p->db->nVdbeRead<=1
       && !pPager->exclusiveMode && sqlite3PagerWalSupported(pPager)
-      && pl_check_place(sqlite3PagerFilename(pPager, 0))!=SQLITE_CANTOPEN;
+      && plPlaceWillDo(sqlite3PagerFilename(pPager, 0));
 }
 
 static int plDisable(Vdbe *pVdbe, Btree *p){

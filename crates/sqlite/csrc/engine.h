@@ -88,6 +88,7 @@ typedef struct PlBaseOps {
   int  (*xRaiseFence)(void *pBase);                  /* bytes 18 and 19 of the database file itself become 3, on disk */
   /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
+  void (*xTell)(const char *zText);                  /* to the error log */
 } PlBaseOps;
 
 /* ---- plait run (report.rs) ------------------------------------------------- */
@@ -99,8 +100,8 @@ struct PlWait;
 #define PL_ATTACH_THREADS 0x01   /* the engine may start threads of its own */
 #define PL_ATTACH_LOCAL 0x02     /* the file is known to be on a file system of this machine */
 /* Join the live session of zPath (full path), starting or recovering it when this
-** is the first process.  SQLITE_BUSY when another process is at that for longer than the wait allows.  *pzErr is a malloc'ed sentence (free with pl_free). */
-int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
+** is the first process.  iIndex: the inode of the WAL-index that the handle has open, or 0.  SQLITE_BUSY when another process is at that for longer than the wait allows.  *pzErr is a malloc'ed sentence (free with pl_free). */
+int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint64_t iIndex, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
 /* Leave.  The last one out merges, unfences and removes the side files; a failure
 ** there leaves everything for the next recovery and is not an error. */
 void pl_detach(PlConn *);
@@ -115,10 +116,10 @@ int  pl_check_fork(PlConn *);            /* SQLITE_MISUSE in a child made by for
 void pl_free(void *);
 
 /* Conversion.  Enable: the shim has put the base in WAL mode; this checks that the file system and the
-** directory will do and that no foreign log is in the way; then the shim stamps salt (returned) and generation 0. */
+** directory will do and that nothing but a log is in the way; then the shim stamps salt (returned) and generation 0. */
 int  pl_enable_check(const char *zPath, uint32_t *pSalt, char **pzErr);
 int  pl_check_network(const char *zPath, char **pzErr);   /* SQLITE_CANTOPEN on a file system that is refused */
-int  pl_check_place(const char *zPath);     /* the same, and for a name that is too long, or where this process could not join */
+int  pl_check_place(const char *zPath, char **pzErr);     /* the same, and for a file mounted without its folder, a name that is too long, or where this process could not join */
 /* Claims the database for this process, by the descriptor of its WAL-index. SQLITE_OK: nobody else has; SQLITE_BUSY: somebody has;
 ** SQLITE_IOERR: it cannot be told; SQLITE_MISUSE: another copy of the library in this process has. */
 int  pl_claim(int hShm);
@@ -144,6 +145,8 @@ void pl_disabled(PlConn *);
 /* ---- read marks (read_marks.rs) ------------------------------------------ */
 /* Valid until pl_detach; 0 while they are only locked by fcntl. */
 int  pl_read_marks(PlConn *, const PlMarks **ppMarks);
+/* Has the session this WAL-index, by its inode? SQLITE_BUSY: another one. */
+int  pl_marks_index(const PlMarks *, uint64_t iInode);
 int  pl_mark_lock_shared(const PlMarks *, int iMark);              /* SQLITE_BUSY: somebody has it exclusively */
 void pl_mark_unlock_shared(const PlMarks *, int iMark);
 int  pl_mark_lock_exclusive(const PlMarks *, int iFirst, int n);   /* all or, with SQLITE_BUSY, none */

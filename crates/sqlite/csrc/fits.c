@@ -12,6 +12,7 @@
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
 **   plLocksLost()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
+**   plIndexGone()    the WAL-index of such a handle; plIndexStrange() that of a member of a session.
 **   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (deleted.rs).
 **
 ** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
@@ -313,6 +314,35 @@ static int plRefuseUnlocked(Btree *p){
       sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
+/* The inode of a handle's WAL-index; 0 if it has none that is a file. */
+static u64 plIndexInode(Pager *pPager){
+  struct stat st;
+  int hShm = plShmFile(pPager);
+  return hShm>=0 && osFstat(hShm, &st)==0 ? (u64)st.st_ino : 0;
+}
+
+/* SQLITE_CANTOPEN: this handle has another WAL-index than the session. Somebody has removed the file while processes have it open, and who comes later makes a
+** new one: with two of them two would write frames over each other's, and a checkpoint would bring a part. Otherwise SQLITE_OK, or a failure. */
+static int plIndexStrange(Pager *pPager, const PlMarks *pMarks){
+  u64 iInode = pMarks ? plIndexInode(pPager) : 0;
+  int rc = iInode ? pl_marks_index(pMarks, iInode) : SQLITE_OK;
+  return rc==SQLITE_BUSY ? SQLITE_CANTOPEN : rc;
+}
+static char *plSayStrange(Pager *pPager){
+  return sqlite3_mprintf("%s-shm was removed or replaced while processes have the database open, and this connection has found another one than "
+      "theirs: close every connection to the database, in all programs, then open it again; never remove that file while one of them runs",
+      sqlite3PagerFilename(pPager, 0));
+}
+
+/* Has the WAL-index of a handle that works alone lost its name, and somebody has made another one since? As long as nobody has, nobody has
+** come, and the handle goes on. */
+static int plIndexGone(Pager *pPager){
+  struct stat st;
+  int hShm = plShmFile(pPager);
+  return hShm>=0 && osFstat(hShm, &st)==0 && st.st_nlink==0
+      && osStat(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, &st)==0;
+}
+
 /* A stock handle has begun a transaction on a marked file: does it go with its WAL, and is it still locked? That it fits one that works
 ** alone on a resting file has only to know once. */
 static int plLookOnce(Btree *p){
@@ -338,10 +368,10 @@ static int plClosesMisfit(Wal *pWal){
   return plWalFenced(pWal) && plWalFits(pWal, &bFenced)==PL_MISFIT;
 }
 
-/* Without its locks a handle that works alone cannot know that it is the last (L4). */
+/* Without its locks a handle that works alone cannot know that it is the last (L4), nor with a WAL-index in whose place there is another. */
 static void plBeforeClose(Btree *p){
-  if( p->inTrans!=TRANS_NONE ) return;
-  if( plLocksLost(p) ) plForgetWal(p);
+  if( p->inTrans!=TRANS_NONE || p->pPl==0 || !p->pPl->bAsksLocks ) return;
+  if( plLocksLost(p) || plIndexGone(p->pBt->pPager) ) plForgetWal(p);
 }
 
 /* A stock handle has begun a transaction on a file without a mark: is there a reason to look closer? */

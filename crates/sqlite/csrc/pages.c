@@ -290,20 +290,18 @@ static int plStatLook(sqlite3 *db, int iDb){
   return plWholeView(p, PLV_LOOK);
 }
 
-/* Is the file marked, as far as it shows without locks and without its WAL? */
-static int plLooksMarked(Pager *pPager){
-  u8 a[100];
-  return isOpen(pPager->fd) && sqlite3OsRead(pPager->fd, a, sizeof(a), 0)==SQLITE_OK && PL_MARKED(a);
-}
-
-/* PRAGMA locking_mode: a concurrent file must not be locked for long, so it says "normal". An application may say it before
-** anything has looked at the file; what is missed here plUnlockForOthers() makes good. */
+/* PRAGMA locking_mode=exclusive: the handle wants the file for itself, and has it as in WAL mode, from its next transaction on, by SQLite's own locks
+** and code (plStaysStock()). A member of a session leaves that; in a transaction it cannot, and says so. */
 static int plPagerLockingMode(Pager *pPager, int eMode){
   Btree *p = plHandle(pPager);
-  if( eMode==PAGER_LOCKINGMODE_EXCLUSIVE && p && !PL_BT(p) && !pPager->tempFile && plLooksMarked(pPager) ) (void)plJoin(p);
-  if( p && PL_BT(p) ){
-    eMode = PAGER_LOCKINGMODE_NORMAL;
-    if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
+  if( eMode==PAGER_LOCKINGMODE_EXCLUSIVE && p && PL_BT(p) ){
+    if( p->inTrans!=TRANS_NONE ){
+      eMode = PAGER_LOCKINGMODE_NORMAL;
+      if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
+    }else{
+      plForgetWal(p);
+      plDetach(p);
+    }
   }
   return sqlite3PagerLockingMode(pPager, eMode);
 }
@@ -416,6 +414,8 @@ static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   int rc;
   pTry->bTried = 1;
   plUseMarks(pTry->p->pBt->pPager, pMarks);
+  rc = plIndexStrange(pTry->p->pBt->pPager, pMarks);
+  if( rc ) return rc==SQLITE_CANTOPEN ? plStash(pTry->p, rc, plSayStrange(pTry->p->pBt->pPager)) : rc;
   db->busyHandler.xBusyHandler = 0;
   rc = plFitsNow(pTry->p);
   if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);

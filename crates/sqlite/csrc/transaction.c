@@ -75,9 +75,11 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
   int bAsk = plAsksHandler(p->db);
   const PlMarks *pMarks;
-  int nWaited = 0;
+  int nWaited = 0, bFirst;
   int rc = plFail(p, pl_read_marks(p->pPl->pConn, &pMarks));
   if( rc ) return rc;
+  /* Of a WAL that is opened anew it is asked once whether its index is that of the session. */
+  bFirst = pMarks!=0 && (p->pBt->pPager->pWal==0 || p->pBt->pPager->pWal->pPlMarks==0);
   p->db->busyHandler.xBusyHandler = 0;
   plUseMarks(p->pBt->pPager, pMarks);
   for(;;){
@@ -90,6 +92,14 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
     break;
   }
   p->db->busyHandler = saved;
+  if( PL_UNLIKELY(bFirst) && rc==SQLITE_OK ){
+    rc = plIndexStrange(p->pBt->pPager, pMarks);
+    if( rc ){
+      plBaseEnd(p);
+      plForgetWal(p);
+      rc = rc==SQLITE_CANTOPEN ? plStash(p, rc, plSayStrange(p->pBt->pPager)) : plFail(p, rc);
+    }
+  }
   return rc;
 }
 

@@ -104,6 +104,7 @@ fn place(state: &Inspection) -> Place {
             Place::Here(OpenFlags::ReadOnly)
         }
         Outlook::Starts { stale_log: true }
+        | Outlook::SetsAside { .. }
         | Outlook::Recovers { .. }
         | Outlook::Restores(Instead::Copy) => Place::Copy,
         Outlook::Joins(_) => Place::Here(OpenFlags::ReadWrite),

@@ -96,6 +96,9 @@ fn log(state: &Inspection) -> Line {
         Log::Foreign { has_frames: false, text } => {
             Line::new("log", Verdict::Notice, format!("{text}; it holds nothing"))
         }
+        Log::Foreign { text, .. } if matches!(state.outlook(), Outlook::SetsAside { .. }) => {
+            Line::new("log", Verdict::Notice, text.clone())
+        }
         Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
             Line::new("log", Verdict::Damage, text.clone())
         }
@@ -219,6 +222,13 @@ fn opening(state: &Inspection) -> Line {
             let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
             (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))
         }
+        Outlook::SetsAside { why } => (
+            Verdict::Notice,
+            format!(
+                "starts a new session with the file as it is, and gives what it does without another name first, {shown}-plait-given-up-1 or the \
+                 like: {why}; if that is what you want, put back the database file that it belongs to"
+            ),
+        ),
         Outlook::Recovers { frames } => (
             Verdict::Notice,
             format!(

@@ -26,6 +26,8 @@ use super::base::Header;
 pub struct Memory {
     /// Why its content counts for nothing; `None` when it may be trusted.
     pub distrust: Option<String>,
+    /// A session has left its content there, whether it may be trusted or not.
+    pub is_left: bool,
     /// Living processes use it.
     pub in_use: bool,
     /// Those of them that can be told apart: none when another version of the library made the file. An id of another pid
@@ -87,6 +89,7 @@ impl Memory {
                     && moment::is_outdated(layout, log, header.salt, merged);
                 is_outdated.then(|| "it is an older copy: the log or the file is newer".to_owned())
             }),
+            is_left: has_our_layout(layout) && layout.header.state.load(Relaxed) == session::LIVE,
             in_use,
             alive,
             is_fenced: control.fence.load(Relaxed) == fence::FENCED,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
 use plait_engine::ids::Generation;
-use plait_engine::session::DEATH_MAX;
+use plait_engine::session::{DEATH_MAX, aside};
 use plait_engine::shm::claim;
 use plait_engine::storage::side;
 
@@ -60,6 +60,8 @@ pub struct Inspection {
     pub log: Log,
     /// A connection of ours has it open, alone or in a session.
     pub is_claimed: bool,
+    /// Logs that were put aside, oldest first.
+    pub put_aside: Vec<PathBuf>,
     /// What stands in the way of some transactions, in words.
     pub spare_strangers: Vec<String>,
     /// Size of `-plait-pages`, if it is there.
@@ -148,8 +150,11 @@ impl Inspection {
                 && m.salt == header.salt
                 && m.base_generation.max(m.newest_unmerged) <= header.generation
         };
-        let is_fenced =
-            memory.as_ref().is_some_and(|m| m.is_trusted() && m.is_fenced && !has_ended(m));
+        let is_fenced = memory.as_ref().is_some_and(|m| {
+            // Of another session, which is over, memory says nothing about this file.
+            let is_its = m.in_use || header.is_fenced() || m.salt == header.salt;
+            m.is_trusted() && m.is_fenced && is_its && !has_ended(m)
+        });
         // Once more: its session may have raised the fence since the file was looked at.
         let lost_fence = is_fenced
             && !BaseFile::read(&path)
@@ -170,6 +175,7 @@ impl Inspection {
         let is_replaced = header.is_concurrent() && lost_fence
             || !in_use && (misses_fence || !belongs(base.first_page, in_wal, false));
         let index = beside(&path, "-shm");
+        let put_aside = aside::logs(&path);
         let is_claimed = is_claimed(&index).map_err(|e| Failure::io("read", &index, &e))?;
         Ok(Inspection {
             path,
@@ -181,6 +187,7 @@ impl Inspection {
             memory,
             log,
             is_claimed,
+            put_aside,
             spare_strangers,
             prepared_pages_bytes,
             is_settled: true,
@@ -199,6 +206,7 @@ impl Inspection {
             Outlook::Ordinary | Outlook::Joins(_) | Outlook::Starts { .. } => true,
             Outlook::GoesOn
             | Outlook::Restores(_)
+            | Outlook::SetsAside { .. }
             | Outlook::Recovers { .. }
             | Outlook::Refuses { .. } => false,
         };
@@ -237,7 +245,7 @@ impl Inspection {
         let wal = wal.map(|wal| {
             format!("; SQLite removes the WAL, with {}", of(wal.commits, "commit", "commits"))
         });
-        let log = has_log.then_some("; the log beside it stays, of no use without the file");
+        let log = has_log.then_some("; the log beside it is of no use without the file");
         Some(wal.unwrap_or_default() + log.unwrap_or_default())
     }
 

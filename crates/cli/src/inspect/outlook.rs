@@ -22,6 +22,11 @@ pub enum Outlook {
         /// Whether there is such a log.
         stale_log: bool,
     },
+    /// It gives the log beside the file at rest, which is not its own, another name, and starts a new session.
+    SetsAside {
+        /// How that is known.
+        why: String,
+    },
     /// It merges this many commits from the log into the database file first.
     Recovers {
         /// Commits.
@@ -102,7 +107,17 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
     {
         return outlook;
     }
-    if header.is_fenced() { recovers(log) } else { starts(log) }
+    if header.is_fenced() {
+        return recovers(log);
+    }
+    let of_another = memory
+        .is_some_and(|m| m.is_left && m.salt != header.salt && m.has_unmerged(m.base_generation));
+    match starts(log) {
+        Outlook::Starts { .. } if of_another => Outlook::SetsAside {
+            why: "shared memory holds commits of another session than that of the file".into(),
+        },
+        other => other,
+    }
 }
 
 /// What surviving shared memory leads to; `None` when it does not go with the database file.
@@ -135,9 +150,7 @@ fn continues(header: Header, memory: &Memory, log: &Log) -> Option<Outlook> {
 /// What the log's name is for when memory has been brought into the file, which is at rest then.
 fn instead(memory: &Memory, log: &Log) -> Instead {
     match log {
-        Log::Foreign { has_frames: true, text } | Log::Damaged(text) => {
-            Instead::InTheWay(text.clone())
-        }
+        Log::Damaged(text) => Instead::InTheWay(text.clone()),
         Log::Sound(_) if memory.poisoned.is_some() && !memory.is_lost => Instead::Failed,
         Log::Sound(_) if memory.has_copy => Instead::Copy,
         _ => Instead::Nothing,
@@ -170,9 +183,8 @@ fn starts(log: &Log) -> Outlook {
             ),
             Advice::RestoreOrAccept,
         ),
-        Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
-            refuse(text, Advice::RestoreOrAccept)
-        }
+        Log::Foreign { text, .. } => Outlook::SetsAside { why: text.clone() },
+        Log::Ahead(text) | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
         Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
     }
 }
@@ -246,14 +258,12 @@ mod tests {
     #[test]
     fn memory_of_dead_processes_without_their_log_is_restored_from() {
         let alone = Memory { has_log: false, newest_unmerged: 5, ..memory() };
-        for log in [Log::Absent, foreign(false), sound(1)] {
+        for log in [Log::Absent, foreign(false), foreign(true), sound(1)] {
             let restores = Outlook::Restores(Instead::Nothing);
             assert_eq!(outlook(FENCED, true, Some(&alone), &log), restores);
         }
-        for log in [foreign(true), Log::Damaged("x".into())] {
-            let outlook = outlook(FENCED, true, Some(&alone), &log);
-            assert!(matches!(outlook, Outlook::Restores(Instead::InTheWay(_))), "{outlook:?}");
-        }
+        let outlook_of_damaged = outlook(FENCED, true, Some(&alone), &Log::Damaged("x".into()));
+        assert_eq!(outlook_of_damaged, Outlook::Restores(Instead::InTheWay("x".into())));
         let copied = Memory { has_copy: true, ..alone };
         let restores = Outlook::Restores(Instead::Copy);
         assert_eq!(outlook(FENCED, true, Some(&copied), &sound(1)), restores);
@@ -338,8 +348,22 @@ mod tests {
             outlook(RESTING, true, None, &foreign(false)),
             Outlook::Starts { stale_log: true }
         );
-        for log in [sound(1), foreign(true), Log::Damaged("x".into())] {
+        for log in [sound(1), Log::Damaged("x".into())] {
             assert!(refused(&outlook(RESTING, true, None, &log)), "{log:?}");
         }
+    }
+
+    #[test]
+    fn beside_a_resting_file_what_holds_commits_of_another_is_set_aside() {
+        let is_set_aside = |memory: Option<&Memory>, log: &Log| {
+            matches!(outlook(RESTING, true, memory, log), Outlook::SetsAside { .. })
+        };
+        assert!(is_set_aside(None, &foreign(true)));
+        let left = Memory { is_left: true, salt: 1, newest_unmerged: 5, ..memory() };
+        for log in [Log::Absent, foreign(false), foreign(true)] {
+            assert!(is_set_aside(Some(&left), &log), "{log:?}");
+        }
+        assert!(!is_set_aside(Some(&Memory { newest_unmerged: 4, ..left.clone() }), &Log::Absent));
+        assert!(!is_set_aside(Some(&Memory { is_left: false, ..left }), &Log::Absent));
     }
 }

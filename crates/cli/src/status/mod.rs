@@ -114,6 +114,10 @@ fn as_json(file: &Path, look: &Look) -> Json {
     if let Some(size) = look.outside.prepared_pages_bytes {
         out["prepared_pages_bytes"] = json!(size);
     }
+    if !look.outside.put_aside.is_empty() {
+        let logs = look.outside.put_aside.iter();
+        out["put_aside"] = logs.map(|log| json!(log.to_string_lossy())).collect();
+    }
     if let Some(session) = &look.session {
         out["status"] =
             session.status.iter().map(|(name, value)| (name.clone(), json!(value))).collect();

@@ -26,7 +26,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let head = styled(HEADING, file.display());
     let Some(session) = &look.session else {
         let _ = write!(out, "{head}: {}", at_rest(file, look));
-        if let Some((name, value)) = prepared_pages(look) {
+        for (name, value) in prepared_pages(look).into_iter().chain(put_aside(look)) {
             let _ = write!(out, "\n  {name:<14}{value}");
         }
         return out;
@@ -38,7 +38,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
         of(session.value("connections"), "connection", "connections")
     );
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
-    let pages = prepared_pages(look).into_iter().collect();
+    let pages = prepared_pages(look).into_iter().chain(put_aside(look)).collect();
     let hot = hot_row(&session.conflicts).into_iter().collect();
     let lines = [traffic(session, rates), sizes(session), pages, hot, trouble(session)].concat();
     for (name, value) in lines {
@@ -69,6 +69,10 @@ fn at_rest(file: &Path, look: &Look) -> String {
             };
             format!("concurrent mode, {}; {who}", styled(GOOD, "at rest"))
         }
+        Outlook::SetsAside { why } => format!(
+            "concurrent mode, {}; the log beside it is not its own, and the next program to open it puts that aside: {why}; {check}",
+            styled(GOOD, "at rest")
+        ),
         Outlook::Recovers { frames } => format!(
             "concurrent mode, {}: {} in the log, which the next program to open it merges; {check}",
             styled(NOTICE, "left by programs that were killed"),
@@ -95,6 +99,18 @@ fn at_rest(file: &Path, look: &Look) -> String {
 }
 
 type Line = (&'static str, String);
+
+/// Logs that another file than their own was found beside.
+fn put_aside(look: &Look) -> Option<Line> {
+    let logs = &look.outside.put_aside;
+    let last = logs.last()?;
+    let more = if logs.len() > 1 { format!(" and {} more", logs.len() - 1) } else { String::new() };
+    let text = format!(
+        "{}{more}: commits of another database file, or of a later state of this one; remove it when nobody wants them",
+        last.display()
+    );
+    Some(("put aside", styled(NOTICE, text)))
+}
 
 /// The process in a value of `plait_status`, which has another value that says where its number counts.
 fn who(now: &Session, name: &str) -> String {

@@ -90,6 +90,10 @@ pub struct Header {
     pub base_ino: AtomicU64,
     /// `size_of::<Layout>()` and the size of the file, as a cross-check.
     pub total_bytes: AtomicU64,
+    /// Inode of the base's WAL-index, which stands in the same folder; 0 if that is not known ([`Region::is_wal_index`]).
+    ///
+    /// [`Region::is_wal_index`]: super::region::Region::is_wal_index
+    pub wal_index_ino: AtomicU64,
 }
 
 /// States of a generation slot, in [`GenSlot::state`].

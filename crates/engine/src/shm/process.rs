@@ -169,6 +169,13 @@ fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
         .filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
 }
 
+/// Whether a living process has connections, asked before this one has a slot. One that is closing has none.
+pub fn any_connected(region: &Region) -> bool {
+    let connections =
+        |i: &ProcessIndex| region.layout().processes[i.0 as usize].connections.load(Acquire);
+    used(region).any(|i| connections(&i) != 0 && is_other_alive(region, i))
+}
+
 /// Attached connections of all processes.
 pub fn connections(region: &Region) -> u32 {
     used(region).map(|i| region.layout().processes[i.0 as usize].connections.load(Relaxed)).sum()

@@ -85,6 +85,11 @@ impl ReadMarks {
         self.region.log().set_broken();
     }
 
+    /// See [`Region::is_wal_index`].
+    pub fn is_wal_index(&self, inode: u64) -> bool {
+        self.region.is_wal_index(inode)
+    }
+
     /// Locks `mark` shared; false if somebody has it exclusively.
     pub fn lock_shared(&self, mark: usize) -> bool {
         if self.is_forked() {

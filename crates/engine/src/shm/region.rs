@@ -317,6 +317,13 @@ impl Region {
                 .is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
     }
 
+    /// True if a session has left its content there, whatever has become of the machine or the base since.
+    pub fn was_left(&self) -> bool {
+        let h = self.header();
+        // Acquire pairs with the Release in `publish`.
+        h.state.load(Acquire) == session::LIVE && h.magic.load(Relaxed) == MAGIC
+    }
+
     fn is_of_this_version(&self) -> bool {
         let h = self.header();
         // Acquire pairs with the Release in `publish`: a LIVE header is complete.
@@ -352,6 +359,19 @@ impl Region {
     pub fn identity(&self) -> (u64, u64) {
         let h = self.header();
         (h.base_dev.load(Relaxed), h.base_ino.load(Relaxed))
+    }
+
+    /// Whether this is the inode of the WAL-index that the members of the session have open. Who has another one, since the file was removed and
+    /// made anew under them, must not write to the WAL, nor checkpoint it.
+    pub fn is_wal_index(&self, inode: u64) -> bool {
+        // Relaxed: the number is all that is told.
+        let known = self.header().wal_index_ino.load(Relaxed);
+        known == inode || known == 0 || inode == 0
+    }
+
+    /// It is this one: whoever has another is in nobody's way. The caller has the lifecycle lock.
+    pub(crate) fn set_wal_index(&self, inode: u64) {
+        self.header().wal_index_ino.store(inode, Relaxed);
     }
 
     /// Marks the content as complete and belonging to `base`.

@@ -101,6 +101,15 @@ const INDEX_VERSION: Concern = Concern {
             text: "          if( iDbpage==1 ) plKeepFence(pWal, zBuf); /* [plait] */",
             why: "a checkpoint that a reader holds back does not take the fence from the file",
         },
+        Edit {
+            section: "wal.c",
+            anchor: "          rc = sqlite3OsTruncate(pWal->pWalFd, 0);",
+            place: Replace,
+            text: "          rc = sqlite3OsTruncate(pWal->pWalFd, pWal->hdr.iVersion==PL_WALINDEX_VERSION ? WAL_HDRSIZE : 0); /* [plait] */",
+            why: "a WAL that is emptied under the fence keeps its header: where the WAL is empty stock \
+                  SQLite looks for no WAL-index, and tells of the fence as of a file that is no \
+                  database",
+        },
     ],
 };
 

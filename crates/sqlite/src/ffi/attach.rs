@@ -78,6 +78,7 @@ pub(super) unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
 pub unsafe extern "C" fn pl_attach(
     ops: &'static PlBaseOps,
     path: *const c_char,
+    wal_index: u64,
     flags: u32,
     wait: *const PlWait,
     out: *mut *mut PlConn,
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn pl_attach(
                 session::refuse_network(path)?;
             }
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
-            let mut conn = with_wait(wait, |w| attach::attach(path, &opener, w))?;
+            let mut conn = with_wait(wait, |w| attach::attach(path, wal_index, &opener, w))?;
             if flags & ATTACH_THREADS != 0 {
                 conn.allow_threads();
             }
@@ -182,11 +183,11 @@ pub unsafe extern "C" fn pl_check_network(path: *const c_char, message: *mut *mu
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_check_place(path: *const c_char) -> c_int {
+pub unsafe extern "C" fn pl_check_place(path: *const c_char, message: *mut *mut c_char) -> c_int {
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    let checked = told("pl_check_place", || session::refuse_place(path));
-    checked.map_or_else(|e| codes::of(&e), |()| SQLITE_OK)
+    // SAFETY: the result is writable by contract.
+    unsafe { without_conn(message, "pl_check_place", || session::refuse_place(path)) }
 }
 
 /// See engine.h.

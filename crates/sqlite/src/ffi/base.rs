@@ -62,6 +62,12 @@ impl BaseOpener for Opener {
         }
         Err(Error::Base { code, text })
     }
+
+    fn tell(&self, text: &str) {
+        let text = super::text(text);
+        // SAFETY: a C string, which the shim reads.
+        unsafe { (self.ops.x_tell)(text.as_ptr()) };
+    }
 }
 
 impl CBase {

@@ -34,7 +34,7 @@ pub fn of(e: &Error) -> c_int {
         Error::NoMemory => SQLITE_NOMEM,
         Error::Io { .. } => SQLITE_IOERR,
         Error::Corrupt(_) => SQLITE_CORRUPT,
-        Error::CantOpen(_) | Error::Replaced(_) => SQLITE_CANTOPEN,
+        Error::CantOpen(_) | Error::Replaced(_) | Error::StrangeIndex(_) => SQLITE_CANTOPEN,
         Error::Misuse(_) => SQLITE_MISUSE,
         Error::Escalate => PL_ESCALATE,
         Error::RenewSnapshot => PL_RETRY,

@@ -55,6 +55,16 @@ pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn, out: *mut *const ReadM
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_marks_index(marks: *const ReadMarks, inode: u64) -> c_int {
+    // SAFETY: engine.h.
+    unsafe { on(marks, "pl_marks_index", |m| m.is_wal_index(inode)) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_mark_lock_shared(marks: *const ReadMarks, mark: c_int) -> c_int {
     // SAFETY: engine.h.
     unsafe { on(marks, "pl_mark_lock_shared", |m| m.lock_shared(mark as usize)) }

@@ -188,6 +188,7 @@ pub struct PlBaseOps {
     pub x_raise_fence: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_checkpoint:
         unsafe extern "C" fn(*mut c_void, c_int, *mut u32, *mut u32, *mut u32) -> c_int,
+    pub x_tell: unsafe extern "C" fn(*const c_char),
 }
 
 /// See engine.h.

@@ -1,0 +1,129 @@
+//! SQLite's WAL-index (`-shm`) of a database in use: removed by somebody who takes it for a temporary file, and met by stock programs.
+
+use plait_tests::actor::Actor;
+use plait_tests::os;
+use plait_tests::place::Place;
+use plait_tests::sqlite::CANTOPEN;
+use plait_tests::subject::{Fixture, Subject, real_plait};
+
+const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
+const COUNT: &str = "SELECT count(*) FROM t";
+const JOIN: &str = "BEGIN CONCURRENT; INSERT INTO t(val) VALUES('member'); COMMIT";
+
+fn actor(name: &str, subject: &Subject, fixture: &Fixture) -> Actor {
+    Actor::start(Place::Processes, name, subject, &fixture.database())
+}
+
+#[test]
+fn beside_members_whose_index_was_removed_nobody_comes_and_they_go_on() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed -shm") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let [mut a, mut b] = ["a", "b"].map(|name| actor(name, &subject, &fixture));
+    a.ok(JOIN);
+    b.ok(JOIN);
+    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    for round in 0..3 {
+        let mut newcomer = Actor::idle(Place::Processes, "newcomer", &subject);
+        let opened = newcomer.open(&fixture.database());
+        let error = opened.err().or_else(|| newcomer.run(COUNT).error).expect("it is refused");
+        assert_eq!(error.code, CANTOPEN, "{error}");
+        assert!(error.message.contains("-shm was removed"), "{error}");
+        for sql in ["PRAGMA wal_checkpoint(TRUNCATE)", "INSERT INTO t(val) VALUES('no')"] {
+            assert!(newcomer.run(sql).error.is_some(), "{sql}");
+        }
+        for member in [&mut a, &mut b] {
+            member.ok("INSERT INTO t(val) VALUES('it goes on')");
+            member.ok(&format!("CREATE TABLE more{round}(a); DROP TABLE more{round}"));
+            member.ok("PRAGMA wal_checkpoint(TRUNCATE); INSERT INTO t(val) VALUES('and on')");
+        }
+        drop(newcomer);
+    }
+    assert_eq!(a.integer(COUNT), 514);
+    a.close().expect("it closes");
+    b.close().expect("it closes");
+    let mut later = actor("later", &subject, &fixture);
+    assert_eq!(later.integer(COUNT), 514, "when all have closed it opens as ever");
+    assert_eq!(later.ok("PRAGMA integrity_check"), [["ok".into()]]);
+    later.close().expect("it closes");
+    let stock = Subject::stock().open(&fixture.database()).expect("a plain file");
+    assert_eq!(stock.integer(COUNT), Ok(514));
+}
+
+#[test]
+fn members_whose_index_was_removed_may_all_be_killed() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed -shm") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let [mut a, mut b] = ["a", "b"].map(|name| actor(name, &subject, &fixture));
+    a.ok(JOIN);
+    b.ok(JOIN);
+    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    let mut newcomer = Actor::idle(Place::Processes, "newcomer", &subject);
+    let _ = newcomer.open(&fixture.database());
+    b.ok("INSERT INTO t(val) VALUES('after it'); CREATE TABLE more(a)");
+    a.ok("INSERT INTO t(val) VALUES('in the log')");
+    a.kill();
+    b.kill();
+    // It has made an index, which lacks what came later, and may be the last.
+    let _ = newcomer.close();
+    let db = fixture.open();
+    assert_eq!(db.integer(COUNT), Ok(504));
+    db.execute("INSERT INTO more VALUES(1)").expect("the table is there");
+    assert_eq!(db.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+#[test]
+fn a_connection_that_works_alone_follows_who_has_made_another_index() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed -shm") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let mut lone = actor("lone", &subject, &fixture);
+    lone.ok("INSERT INTO t(val) VALUES('alone')");
+    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    lone.ok("INSERT INTO t(val) VALUES('nobody has come')");
+    let mut second = actor("second", &subject, &fixture);
+    for _ in 0..5 {
+        second.ok("INSERT INTO t(val) VALUES('second')");
+        lone.ok("INSERT INTO t(val) VALUES('lone')");
+    }
+    assert_eq!(second.integer(COUNT), 512);
+    lone.close().expect("it closes");
+    second.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+    second.close().expect("it closes");
+    let db = fixture.open();
+    assert_eq!(db.integer(COUNT), Ok(512));
+    assert_eq!(db.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+}
+
+/// Programs that are told that a file is no database move it away, or delete it.
+#[test]
+fn stock_programs_beside_a_session_are_never_told_that_the_file_is_no_database() {
+    os::allow_alone();
+    let Some(subject) = real_plait("stock programs") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let [mut a, mut b] = ["a", "b"].map(|name| actor(name, &subject, &fixture));
+    let looks = |what: &str| {
+        let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
+        let opened = stock.open(&fixture.database());
+        let error = opened.err().or_else(|| stock.run(COUNT).error);
+        assert!(error.as_ref().is_none_or(|e| e.code == CANTOPEN), "{what}: {error:?}");
+    };
+    a.ok(JOIN);
+    b.ok(JOIN);
+    looks("fenced");
+    for checkpoint in ["PASSIVE", "FULL", "RESTART", "TRUNCATE", "TRUNCATE"] {
+        a.ok(&format!("PRAGMA wal_checkpoint({checkpoint})"));
+        looks(checkpoint);
+        b.ok("INSERT INTO t(val) VALUES('more')");
+        looks("a commit after it");
+    }
+    a.ok("CREATE TABLE more(a); PRAGMA wal_checkpoint(TRUNCATE)");
+    looks("a change of the schema, and a checkpoint");
+    a.close().expect("it closes");
+    looks("one has left");
+    b.close().expect("it closes");
+    let stock = Subject::stock().open(&fixture.database()).expect("at rest");
+    assert_eq!(stock.integer(COUNT), Ok(507));
+}
