@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use plait_engine::session::aside;
 
-use crate::console::{FAINT, GOOD, styled};
+use crate::console::{FAINT, GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result};
 use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
@@ -66,6 +67,18 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
         styled(GOOD, args.file.display()),
         before.header.mode()
     );
+    for log in aside::logs(&before.path).iter().filter(|log| !before.put_aside.contains(log)) {
+        anstream::println!(
+            "{}",
+            styled(
+                NOTICE,
+                format_args!(
+                    "the log beside it, with commits of another database file, has another name now: {}",
+                    log.display()
+                )
+            )
+        );
+    }
     anstream::println!(
         "{}",
         styled(

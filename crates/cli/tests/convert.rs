@@ -63,12 +63,17 @@ fn a_database_that_stock_sqlite_is_writing_is_not_converted() {
 }
 
 #[test]
-fn a_log_of_another_database_is_not_overwritten() {
+fn a_log_of_another_database_is_kept_under_another_name() {
     let Some(other) = Scene::killed(3) else { return };
     let Some(scene) = Scene::empty() else { return };
     scene.stock("CREATE TABLE t(x)").done();
     std::fs::copy(other.beside("-plait"), scene.beside("-plait")).unwrap();
-    let before = scene.contents();
-    scene.plait(&["enable"]).failed().says(&["app.db-plait", "another database"]);
-    assert_eq!(scene.contents(), before);
+    let log = std::fs::read(scene.beside("-plait")).unwrap();
+    scene.plait(&["enable"]).done().says(&["app.db-plait-given-up-1", "another database"]);
+    assert_eq!(std::fs::read(scene.beside("-plait-given-up-1")).unwrap(), log);
+    assert_eq!(scene.contents().len(), 2, "nothing else stays beside the file");
+    scene.plait(&["status"]).done().says(&["at rest", "app.db-plait-given-up-1"]);
+    scene.plait(&["disable"]).done();
+    let enabled_again = scene.plait(&["enable"]).done();
+    assert!(!enabled_again.out.contains("given-up"), "{enabled_again:?}: it is told once");
 }

@@ -1,5 +1,7 @@
 //! What was found beside and in the database file, as lines.
 
+use std::path::Display;
+
 use super::report::{Line, Verdict};
 use crate::failure;
 use crate::inspect::Inspection;
@@ -195,29 +197,7 @@ fn opening(state: &Inspection) -> Line {
         Outlook::GoesOn => {
             (Verdict::Notice, "goes on where killed programs stopped; no commit is lost".to_owned())
         }
-        Outlook::Restores(Instead::Copy) => (
-            Verdict::Notice,
-            "brings what shared memory holds into the file first, since its log is a copy; no commit is lost".to_owned(),
-        ),
-        Outlook::Restores(Instead::Failed) => (
-            Verdict::Damage,
-            format!(
-                "brings what shared memory holds into the file first, since its log has failed; do it now: `plait recover {shown}`"
-            ),
-        ),
-        Outlook::Restores(Instead::Nothing) => (
-            Verdict::Damage,
-            format!(
-                "brings what shared memory holds into the file, since the log is not there; do it now: `plait recover {shown}`"
-            ),
-        ),
-        Outlook::Restores(Instead::InTheWay(why)) => (
-            Verdict::Damage,
-            format!(
-                "brings what shared memory holds into the file, since the log is not there, and then fails: {why}; put that file away, \
-                 and open the database, or run `plait recover {shown}`, before the machine is restarted"
-            ),
-        ),
+        Outlook::Restores(instead) => restores(shown, instead),
         Outlook::Starts { stale_log } => {
             let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
             (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))
@@ -241,6 +221,35 @@ fn opening(state: &Inspection) -> Line {
         }
     };
     Line::new("opening", verdict, text)
+}
+
+/// What shared memory holds is brought into the file.
+fn restores(shown: Display<'_>, instead: Instead) -> (Verdict, String) {
+    match instead {
+        Instead::Copy => (
+            Verdict::Notice,
+            "brings what shared memory holds into the file first, since its log is a copy; no commit is lost".to_owned(),
+        ),
+        Instead::Failed => (
+            Verdict::Damage,
+            format!(
+                "brings what shared memory holds into the file first, since its log has failed; do it now: `plait recover {shown}`"
+            ),
+        ),
+        Instead::Nothing => (
+            Verdict::Damage,
+            format!(
+                "brings what shared memory holds into the file, since the log is not there; do it now: `plait recover {shown}`"
+            ),
+        ),
+        Instead::InTheWay(why) => (
+            Verdict::Damage,
+            format!(
+                "brings what shared memory holds into the file, since the log is not there, and then fails: {why}; put that file away, \
+                 and open the database, or run `plait recover {shown}`, before the machine is restarted"
+            ),
+        ),
+    }
 }
 
 fn what_to_do(state: &Inspection, advice: Advice) -> String {

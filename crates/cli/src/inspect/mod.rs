@@ -143,18 +143,7 @@ impl Inspection {
         let memory = Memory::read(&shm, base.identity, header, &log_path(&path))
             .map_err(|e| Failure::io("read", &shm, &e))?;
         let in_use = memory.as_ref().is_some_and(|m| m.in_use);
-        // A session that was killed at its end, behind its last commit to the base, has taken the fence away itself.
-        let has_ended = |m: &Memory| {
-            !m.in_use
-                && !header.is_fenced()
-                && m.salt == header.salt
-                && m.base_generation.max(m.newest_unmerged) <= header.generation
-        };
-        let is_fenced = memory.as_ref().is_some_and(|m| {
-            // Of another session, which is over, memory says nothing about this file.
-            let is_its = m.in_use || header.is_fenced() || m.salt == header.salt;
-            m.is_trusted() && m.is_fenced && is_its && !has_ended(m)
-        });
+        let is_fenced = memory.as_ref().is_some_and(|m| says_fenced(m, header));
         // Once more: its session may have raised the fence since the file was looked at.
         let lost_fence = is_fenced
             && !BaseFile::read(&path)
@@ -275,6 +264,18 @@ pub fn unsettled(shown: &Path) -> Failure {
 }
 
 /// None: there is no file of that name.
+/// Whether the file with this header has the fence, by what memory says.
+fn says_fenced(memory: &Memory, header: Header) -> bool {
+    // Of another session, which is over, memory says nothing about this file.
+    let is_its = memory.in_use || header.is_fenced() || memory.salt == header.salt;
+    // A session that was killed at its end, behind its last commit to the base, has taken the fence away itself.
+    let has_ended = !memory.in_use
+        && !header.is_fenced()
+        && memory.salt == header.salt
+        && memory.base_generation.max(memory.newest_unmerged) <= header.generation;
+    memory.is_trusted() && memory.is_fenced && is_its && !has_ended
+}
+
 fn bytes_of_file(path: &Path) -> Option<u64> {
     let there = std::fs::symlink_metadata(path).ok()?;
     there.is_file().then_some(there.len())
