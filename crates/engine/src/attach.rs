@@ -29,7 +29,7 @@ use crate::session;
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{LIFECYCLE_LOCK, fence, generation};
 use crate::shm::region::{BaseIdentity, Region};
-use crate::shm::{locks, process};
+use crate::shm::{locks, process, wal_index};
 use crate::storage::names::{log_path, shm_path};
 use crate::storage::side;
 use crate::sync::caller;
@@ -40,8 +40,6 @@ use crate::txn::Conn;
 const LIFECYCLE_NAP_MAX: Duration = Duration::from_millis(10);
 /// How long the last connection of a process waits for others who open or close.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long who finds another WAL-index than the members have waits for these: one that has closed its own may be about to leave.
-const STRANGE_PATIENCE: Duration = Duration::from_millis(200);
 /// How long accepting the base waits for them.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 fn nonce() -> u64 {
@@ -70,7 +68,8 @@ pub fn attach(
     for looks in 1u32.. {
         // In a busy handler this thread may want the same database.
         match caller::unasked(|| registry::try_attach(path, wal_index, opener)) {
-            Err(Error::StrangeIndex(_)) if patience.elapsed() < STRANGE_PATIENCE => {}
+            // Who seems to have it may be dying.
+            Err(Error::StrangeIndex(_)) if patience.elapsed() < session::DEATH_MAX => {}
             Err(e) => return Err(e),
             Ok(Some(conn)) => return Ok(conn),
             Ok(None) => {}
@@ -92,11 +91,19 @@ fn being_opened_or_closed(path: &Path, waited: Duration) -> Error {
     ))
 }
 
-/// Detaches a connection. The last one of the last process leaves a plain SQLite file behind (F1); if that
-/// fails, everything stays for the next to attach.
+/// Detaches a connection whose handle keeps its WAL open for as long.
 pub fn detach(conn: Conn) {
-    let database = conn.db.clone();
-    drop(conn);
+    leave(end(conn));
+}
+
+/// Ends a connection: it is not counted any more, and its handle may close its WAL (I1 in shm/wal_index.rs). [`leave`] has to follow.
+pub fn end(conn: Conn) -> Arc<Database> {
+    conn.db.clone()
+}
+
+/// What is left to do for one that has ended. The last one of the last process leaves a plain SQLite file behind (F1); if that
+/// fails, everything stays for the next to attach.
+pub fn leave(database: Arc<Database>) {
     if database.check_fork().is_err() {
         std::mem::forget(database);
         return;
@@ -312,12 +319,8 @@ fn open_in(
             return Ok(None);
         }
         base = Some(opened);
-    } else if !region.is_wal_index(wal_index) && process::any_connected(&region) {
-        return Err(Error::StrangeIndex(path.to_owned()));
     }
-    if wal_index != 0 || !alive {
-        region.set_wal_index(wal_index);
-    }
+    wal_index::agree(&region, None, wal_index, path)?;
     let me = process::register(&region, nonce())?;
     let database = Database::new(region, me, path, identity, opener, base, forks);
     if begins {
@@ -339,10 +342,6 @@ pub(crate) fn close(db: &Database) {
     let _leaving = Leaving(db);
     // Failures leave a consistent session behind, which the next to attach continues.
     let last = process::live_others(db.region(), db.process()) == 0;
-    if last {
-        // With the application's last connection its WAL-index may have gone: that of the hidden one is as good.
-        db.region().set_wal_index(0);
-    }
     // Whoever has deleted the database wants nothing of it; what another file was put in place of stays.
     let may_end = last && (!db.path().exists() || db.check_place().is_ok());
     let may_end = may_end && db.reap_dead().is_ok();

@@ -26,6 +26,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::fork;
 use crate::shm::region::BaseIdentity;
+use crate::shm::wal_index;
 use crate::txn::Conn;
 
 enum Entry {
@@ -100,7 +101,7 @@ pub(crate) fn try_attach(
             *connections += 1;
             let database = database.clone();
             drop(registry);
-            join(&database, path).map(Some)
+            join(&database, path, wal_index).map(Some)
         }
         None => {
             registry.insert(identity, Entry::Changing);
@@ -126,9 +127,11 @@ fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
 }
 
 /// Another connection to a database, for which it is counted already.
-fn join(database: &Arc<Database>, path: &Path) -> Result<Conn> {
-    let joined =
-        refuse_second_name(database.path(), path).and_then(|()| Conn::new(database.clone()));
+fn join(database: &Arc<Database>, path: &Path, wal_index: u64) -> Result<Conn> {
+    let own = Some(database.process());
+    let joined = refuse_second_name(database.path(), path)
+        .and_then(|()| wal_index::agree(database.region(), own, wal_index, path))
+        .and_then(|()| Conn::new(database.clone()));
     if joined.is_err() {
         release(database);
     }

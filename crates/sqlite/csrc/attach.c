@@ -443,18 +443,18 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
 ** that it removes the WAL. What a child has inherited is left as it is (F2). */
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   PlBtree *pPl = p->pPl;
-  PlConn *pConn;
+  PlLeaving *pLeaving = 0;
   int rc;
   if( plInherited(p) ) return SQLITE_OK;
   if( pPl==0 ) return sqlite3StockBtreeClose(p);
   if( pPl->pConn ) sqlite3BtreeRollback(p, SQLITE_OK, 0);
-  plBeforeClose(p);
-  pConn = pPl->pConn;
-  pPl->pConn = 0;
-  p->pPl = 0;
   plFreePool(pPl);
+  if( pPl->pConn ) pLeaving = pl_end(pPl->pConn);
+  pPl->pConn = 0;
+  plBeforeClose(p);
+  p->pPl = 0;
   rc = sqlite3StockBtreeClose(p);
-  if( pConn ) pl_detach(pConn);
+  if( pLeaving ) pl_leave(pLeaving);
   sqlite3_free(pPl->zStash);
   sqlite3_free(pPl->zReference);
   sqlite3_free(pPl->aCoarse);

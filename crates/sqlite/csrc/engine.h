@@ -105,6 +105,10 @@ int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint64_t iIndex, uint32
 /* Leave.  The last one out merges, unfences and removes the side files; a failure
 ** there leaves everything for the next recovery and is not an error. */
 void pl_detach(PlConn *);
+/* The same of a handle that closes: to end, to close the WAL, and to leave, in this order (shm/wal_index.rs, I1). */
+typedef struct PlLeaving PlLeaving;
+PlLeaving *pl_end(PlConn *);
+void pl_leave(PlLeaving *);
 /* Does the file with this page 1 go with the WAL, in which these were committed, oldest first, the newest of them brought into the
 ** file if bBrought? 100 bytes of each. SQLITE_OK or PL_MISFIT. */
 #define PL_FIRST_BYTES 100
@@ -143,7 +147,7 @@ int  pl_disable_begin(PlConn *, const struct PlWait *);
 void pl_disabled(PlConn *);
 
 /* ---- read marks (read_marks.rs) ------------------------------------------ */
-/* Valid until pl_detach; 0 while they are only locked by fcntl. */
+/* Valid until pl_detach, or pl_leave; 0 while they are only locked by fcntl. */
 int  pl_read_marks(PlConn *, const PlMarks **ppMarks);
 /* Has the session this WAL-index, by its inode? SQLITE_BUSY: another one. */
 int  pl_marks_index(const PlMarks *, uint64_t iInode);

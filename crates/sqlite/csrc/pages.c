@@ -299,8 +299,8 @@ static int plPagerLockingMode(Pager *pPager, int eMode){
       eMode = PAGER_LOCKINGMODE_NORMAL;
       if( p==p->db->aDb[0].pBt ) p->db->dfltLockMode = PAGER_LOCKINGMODE_NORMAL;
     }else{
-      plForgetWal(p);
       plDetach(p);
+      plForgetWal(p);
     }
   }
   return sqlite3PagerLockingMode(pPager, eMode);

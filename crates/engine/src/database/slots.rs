@@ -57,7 +57,7 @@ impl Slots {
         &self.region.layout().slots[index.0 as usize]
     }
 
-    /// Claims a slot for a new connection.
+    /// Claims a slot.
     pub(crate) fn claim(&self) -> Result<SlotIndex> {
         let mine = self.process.0 + 1;
         for (i, slot) in self.region.layout().slots.iter().enumerate() {
@@ -67,18 +67,23 @@ impl Slots {
             {
                 slot.clear();
                 self.region.control().slots_high_water.fetch_max(i as u32 + 1, AcqRel);
-                process::count_connection(&self.region, self.process, 1);
                 return Ok(SlotIndex(i as u32));
             }
         }
         Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
     }
 
-    /// Gives a slot back; the connection holds nothing any more (L2).
+    /// The same for a connection of a handle, which is counted: others go by that (I1 in shm/wal_index.rs).
+    pub(crate) fn claim_counted(&self) -> Result<SlotIndex> {
+        let index = self.claim()?;
+        process::count_connection(&self.region, self.process, 1);
+        Ok(index)
+    }
+
+    /// Gives a slot back; who had it holds nothing any more (L2).
     pub(crate) fn free(&self, index: SlotIndex) {
         let slot = self.at(index);
         slot.clear();
-        process::count_connection(&self.region, self.process, -1);
         // What it owes stands in words that name it (Z3 in owed.rs).
         if !self.owe_slot(index) {
             slot.process.store(0, Release);
@@ -160,10 +165,11 @@ pub(crate) fn say_oldest(oldest: Option<(Who, u64)>) -> String {
     })
 }
 
-/// A slot without a connection; dropped, by an error or a panic too, it is given back with whatever it holds (L2).
+/// A slot whose connection has ended, or never was; dropped, by an error or a panic too, it is given back with whatever it holds (L2).
 pub(crate) struct BorrowedSlot<'a> {
     db: &'a Database,
     index: SlotIndex,
+    is_counted: bool,
 }
 
 impl BorrowedSlot<'_> {
@@ -180,18 +186,21 @@ impl Drop for BorrowedSlot<'_> {
         self.db.disown_merge(self.index);
         self.db.release_right(self.index);
         self.db.slots.free(self.index);
+        if self.is_counted {
+            process::count_connection(self.db.region(), self.db.process(), -1);
+        }
     }
 }
 
 impl Database {
     /// Claims a slot for work of the engine's own.
     pub(crate) fn borrow_slot(&self) -> Result<BorrowedSlot<'_>> {
-        self.slots.claim().map(|index| self.give_back_later(index))
+        self.slots.claim().map(|index| BorrowedSlot { db: self, index, is_counted: false })
     }
 
-    /// Gives `index` back when the result is dropped.
+    /// Gives `index`, which a connection has claimed, back when the result is dropped.
     pub(crate) fn give_back_later(&self, index: SlotIndex) -> BorrowedSlot<'_> {
-        BorrowedSlot { db: self, index }
+        BorrowedSlot { db: self, index, is_counted: true }
     }
 
     /// Cleans up after processes that died, so that nobody waits for them (C5, S3). Returns how many.

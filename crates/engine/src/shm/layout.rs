@@ -25,7 +25,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 17;
+pub const LAYOUT_VERSION: u32 = 18;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -90,9 +90,7 @@ pub struct Header {
     pub base_ino: AtomicU64,
     /// `size_of::<Layout>()` and the size of the file, as a cross-check.
     pub total_bytes: AtomicU64,
-    /// Inode of the base's WAL-index, which stands in the same folder; 0 if that is not known ([`Region::is_wal_index`]).
-    ///
-    /// [`Region::is_wal_index`]: super::region::Region::is_wal_index
+    /// Inode of the base's WAL-index, which stands in the same folder; 0 if that is not known (wal_index.rs).
     pub wal_index_ino: AtomicU64,
 }
 
@@ -394,7 +392,7 @@ impl Control {
 pub struct ProcessSlot {
     /// Process id; 0 when the slot is free.
     pub pid: AtomicU32,
-    /// Attached connections.
+    /// Attached connections, of handles that have their WAL open (I1 in wal_index.rs).
     pub connections: AtomicU32,
     /// Inode of its pid namespace, in which its pid is one; 0 when unknown.
     pub pid_namespace: AtomicU64,

@@ -8,5 +8,6 @@ pub mod locks;
 pub mod process;
 pub mod read_marks;
 pub mod region;
+pub mod wal_index;
 pub mod witness;
 pub(crate) mod write_out;

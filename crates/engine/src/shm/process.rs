@@ -169,11 +169,12 @@ fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
         .filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
 }
 
-/// Whether a living process has connections, asked before this one has a slot. One that is closing has none.
-pub fn any_connected(region: &Region) -> bool {
+/// Whether a living process has connections. `own`: the slot of this one, if it has one.
+pub fn any_connected(region: &Region, own: Option<ProcessIndex>) -> bool {
     let connections =
-        |i: &ProcessIndex| region.layout().processes[i.0 as usize].connections.load(Acquire);
-    used(region).any(|i| connections(&i) != 0 && is_other_alive(region, i))
+        |i: ProcessIndex| region.layout().processes[i.0 as usize].connections.load(Acquire);
+    let is_alive = |i| own == Some(i) || is_other_alive(region, i);
+    used(region).any(|i| connections(i) != 0 && is_alive(i))
 }
 
 /// Attached connections of all processes.

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering::{Release, SeqCst};
 
 use super::layout::{ProcessSlot, READ_MARKS};
 use super::region::Region;
-use super::{fork, process};
+use super::{fork, process, wal_index};
 use crate::ids::ProcessIndex;
 use crate::sync::yielding::Yielding;
 
@@ -85,9 +85,9 @@ impl ReadMarks {
         self.region.log().set_broken();
     }
 
-    /// See [`Region::is_wal_index`].
-    pub fn is_wal_index(&self, inode: u64) -> bool {
-        self.region.is_wal_index(inode)
+    /// Whether the session has another WAL-index than this one: see [`wal_index`].
+    pub fn is_strange_index(&self, inode: u64) -> bool {
+        wal_index::is_strange(&self.region, Some(self.process), inode)
     }
 
     /// Locks `mark` shared; false if somebody has it exclusively.

@@ -361,19 +361,6 @@ impl Region {
         (h.base_dev.load(Relaxed), h.base_ino.load(Relaxed))
     }
 
-    /// Whether this is the inode of the WAL-index that the members of the session have open. Who has another one, since the file was removed and
-    /// made anew under them, must not write to the WAL, nor checkpoint it.
-    pub fn is_wal_index(&self, inode: u64) -> bool {
-        // Relaxed: the number is all that is told.
-        let known = self.header().wal_index_ino.load(Relaxed);
-        known == inode || known == 0 || inode == 0
-    }
-
-    /// It is this one: whoever has another is in nobody's way. The caller has the lifecycle lock.
-    pub(crate) fn set_wal_index(&self, inode: u64) {
-        self.header().wal_index_ino.store(inode, Relaxed);
-    }
-
     /// Marks the content as complete and belonging to `base`.
     pub fn publish(&self, base: BaseIdentity) -> Result<()> {
         let h = self.header();

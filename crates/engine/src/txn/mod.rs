@@ -141,7 +141,7 @@ pub struct Conn {
 impl Conn {
     /// A new connection to `db`.
     pub fn new(db: Arc<Database>) -> Result<Conn> {
-        let slot = db.slots.claim()?;
+        let slot = db.slots.claim_counted()?;
         let last_commit = tickets::LastCommit::of_others(&db);
         let begun_by_others = bulk::begun_in(&db, slot);
         Ok(Conn {

@@ -124,6 +124,39 @@ pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
     }
 }
 
+/// A database that this process leaves, for a connection that has ended.
+pub struct PlLeaving(Arc<Database>);
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; `conn` is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_end(conn: *mut PlConn) -> *mut PlLeaving {
+    let _uncancelled = Uncancelled::begin();
+    // SAFETY: it came from Box::into_raw in pl_attach and is not used again.
+    let conn = unsafe { Box::from_raw(conn) };
+    let database = conn.conn.database().clone();
+    if unwound(|| attach::end(conn.conn)).is_none() {
+        database.poison();
+    }
+    Box::into_raw(Box::new(PlLeaving(database)))
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says; `leaving` is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_leave(leaving: *mut PlLeaving) {
+    let _uncancelled = Uncancelled::begin();
+    // SAFETY: it came from Box::into_raw in pl_end and is not used again.
+    let PlLeaving(database) = *unsafe { Box::from_raw(leaving) };
+    if unwound(|| attach::leave(database.clone())).is_none() {
+        database.poison();
+    }
+}
+
 /// See engine.h.
 ///
 /// # Safety

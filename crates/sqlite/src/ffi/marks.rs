@@ -57,7 +57,7 @@ pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn, out: *mut *const ReadM
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_marks_index(marks: *const ReadMarks, inode: u64) -> c_int {
     // SAFETY: engine.h.
-    unsafe { on(marks, "pl_marks_index", |m| m.is_wal_index(inode)) }
+    unsafe { on(marks, "pl_marks_index", |m| !m.is_strange_index(inode)) }
 }
 
 /// See engine.h.
