@@ -226,7 +226,7 @@ fn a_refusal_that_a_function_has_swallowed_is_none_of_the_statement_that_called_
         let refused = within.execute("INSERT INTO log VALUES(2)").expect_err("the right is taken");
         assert_eq!(refused.code, BUSY, "{refused}");
     });
-    let twice = "INSERT INTO words(rowid, word) SELECT 1, 'again' WHERE 'a' < 'b' COLLATE called";
+    let twice = "INSERT INTO words(rowid, word) VALUES(1, 'a' < 'b' COLLATE called)";
     let refused = scene.own.execute(twice).expect_err("a row twice");
     assert_eq!(refused.code, CONSTRAINT, "{refused}");
     writer.execute("COMMIT").expect("a commit");
