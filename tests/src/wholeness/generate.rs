@@ -1,6 +1,7 @@
 //! Turns a seed into a case.
 
-use super::tables::{ALWAYS, KINDS, Kind};
+use super::inside::Inside;
+use super::tables::{ALWAYS, CALLING, KINDS, Kind, inside};
 use super::{Act, Beside, Case};
 use crate::differential::dice::Dice;
 use crate::subject::Begin;
@@ -12,7 +13,7 @@ const BUDGET_BYTES: usize = 7 << 20;
 #[must_use]
 pub fn generate(seed: u64) -> Case {
     let mut dice = Dice::new(seed);
-    let kinds = pick_kinds(&mut dice);
+    let kinds = pick_kinds(&mut dice, seed);
     let all = || std::iter::once(&ALWAYS).chain(kinds.iter().copied());
     let strings = |of: fn(&Kind) -> &'static [&'static str]| {
         all().flat_map(of).map(|sql| (*sql).to_owned()).collect::<Vec<String>>()
@@ -27,6 +28,9 @@ pub fn generate(seed: u64) -> Case {
     ]);
     let begin = pick_begin(&mut dice, beside);
     let before = if begin.is_some() { before(&mut dice, &kinds, beside) } else { Vec::new() };
+    let act = act(&mut dice, &kinds, begin.is_some());
+    let is_called = matches!(&act, Act::Sql(sql) if sql.contains("COLLATE called"));
+    let inside = if is_called { inside_of(&mut dice) } else { Vec::new() };
     let mut shown = strings(|kind| kind.shown);
     shown.sort();
     shown.dedup();
@@ -39,7 +43,8 @@ pub fn generate(seed: u64) -> Case {
         recent: some_rows(&mut dice, &kinds),
         begin,
         before,
-        act: act(&mut dice, &kinds, begin.is_some()),
+        act,
+        inside,
         counted: !kinds.iter().any(|kind| kind.virtual_table || kind.programs),
         virtual_tables: kinds.iter().any(|kind| kind.virtual_table),
         beside,
@@ -48,7 +53,10 @@ pub fn generate(seed: u64) -> Case {
     }
 }
 
-fn pick_kinds(dice: &mut Dice) -> Vec<&'static Kind> {
+fn pick_kinds(dice: &mut Dice, seed: u64) -> Vec<&'static Kind> {
+    if seed % 8 == 4 {
+        return vec![&CALLING];
+    }
     let first = dice.roll(KINDS.len());
     let second = dice.roll(KINDS.len());
     if first == second || dice.one_in(2) {
@@ -96,6 +104,15 @@ fn before(dice: &mut Dice, kinds: &[&Kind], beside: Beside) -> Vec<Act> {
         _ => {}
     }
     acts
+}
+
+fn inside_of(dice: &mut Dice) -> Vec<Inside> {
+    let mut steps: Vec<Inside> = (0..1 + dice.roll(4)).map(|_| inside(dice)).collect();
+    // What is left open is to end sometimes.
+    if dice.one_in(2) {
+        steps.push(Inside::End);
+    }
+    steps
 }
 
 fn act(dice: &mut Dice, kinds: &[&Kind], in_transaction: bool) -> Act {

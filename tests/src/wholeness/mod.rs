@@ -11,6 +11,7 @@
 //! files behind the first that is committed (`conflicts.rs`, `panics.rs`, `several_files_killed.rs`).
 
 pub mod generate;
+pub mod inside;
 pub mod model;
 pub mod search;
 pub mod side;
@@ -105,6 +106,8 @@ pub struct Case {
     pub before: Vec<Act>,
     /// The act.
     pub act: Act,
+    /// What runs in its middle.
+    pub inside: Vec<inside::Inside>,
     /// Counters of changes are compared: nothing hangs on its tables that counts by itself.
     pub counted: bool,
     /// There are virtual tables.
@@ -156,6 +159,9 @@ impl Case {
                 Act::Sql(sql) => writeln!(text, "{sql};"),
                 other => writeln!(text, "-- {other:?}"),
             };
+        }
+        for step in &self.inside {
+            let _ = writeln!(text, "-- inside: {step:?}");
         }
         text
     }

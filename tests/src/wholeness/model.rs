@@ -3,7 +3,7 @@
 use super::side::{Content, Outcome, Side, content, make_files, perform};
 use super::switch::Switch;
 use super::{Act, Case};
-use crate::sqlite::{CONSTRAINT, Connection, ERROR, SqlError};
+use crate::sqlite::{CONSTRAINT, ERROR, SqlError};
 use crate::subject::Subject;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use std::path::Path;
@@ -42,10 +42,10 @@ pub struct Bench<'a> {
 pub fn do_before(
     subject: &Subject,
     case: &Case,
-    main: &Connection,
+    side: &Side,
     at: &mut dyn FnMut(&Act) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let by_sql = !subject.is_concurrent();
+    let (by_sql, main) = (!subject.is_concurrent(), &side.main);
     if let Some(begin) = case.begin {
         main.execute(subject.begin(begin)).context("begin")?;
     }
@@ -58,6 +58,7 @@ pub fn do_before(
         }
         at(act)?;
     }
+    side.script.begin(main, &case.inside);
     Ok(())
 }
 
@@ -80,9 +81,9 @@ impl Bench<'_> {
             }
         }
         let side = Side::open(self.plait, case, files, self.scratch)?;
-        do_before(self.plait, case, &side.main, &mut |_| Ok(()))?;
+        do_before(self.plait, case, &side, &mut |_| Ok(()))?;
         self.switch.arm(None);
-        let _ = perform(&side.main, &case.act, false);
+        let _ = side.act(case, false);
         model.calls = self.switch.disarm().0;
         Ok(Some(model))
     }
@@ -92,14 +93,14 @@ impl Bench<'_> {
         let main = &side.main;
         let start = content(main, case)?;
         let mut savepoint = None;
-        do_before(subject, case, main, &mut |act| {
+        do_before(subject, case, &side, &mut |act| {
             if act.is("SAVEPOINT s") {
                 savepoint = Some(content(main, case)?);
             }
             Ok(())
         })?;
         let before = content(main, case)?;
-        let outcome = perform(main, &case.act, !subject.is_concurrent());
+        let outcome = side.act(case, !subject.is_concurrent());
         let after = content(main, case)?;
         let is_open = !main.autocommit();
         Ok(Model { start, savepoint, before, after, outcome, is_open, calls: 0 })
@@ -137,13 +138,18 @@ impl Bench<'_> {
         wanted: &Content,
     ) -> anyhow::Result<bool> {
         let side = Side::open(self.plait, case, files, self.scratch)?;
-        do_before(self.plait, case, &side.main, &mut |_| Ok(()))?;
+        do_before(self.plait, case, &side, &mut |_| Ok(()))?;
         for step in ending {
-            let act = if *step == "act" { case.act.clone() } else { Act::sql(*step) };
             if side.main.autocommit() {
                 break;
             }
-            if let Some(error) = perform(&side.main, &act, false).error {
+            let outcome = if *step == "act" {
+                side.act(case, false)
+            } else {
+                side.script.end();
+                perform(&side.main, &Act::sql(*step), false)
+            };
+            if let Some(error) = outcome.error {
                 if error.code == CONSTRAINT && *step != "act" {
                     return Ok(false);
                 }

@@ -1,5 +1,6 @@
 //! A database with the connections of a case.
 
+use super::inside::{Inside, Script};
 use super::{Act, Case, MapCall};
 use crate::sqlite::{Bound, Connection, Item, Map, Range, SqlError};
 use crate::subject::Subject;
@@ -33,6 +34,8 @@ pub struct Outcome {
 pub struct Side {
     /// The connection that acts.
     pub main: Connection,
+    /// What runs in the middle of its act.
+    pub script: Script,
     /// One that looks on.
     pub other: Connection,
     directory: tempfile::TempDir,
@@ -83,11 +86,26 @@ impl Side {
         }
         let main = connect(subject, case, directory.path())?;
         let other = connect(subject, case, directory.path())?;
+        let script = Script::of(&main)?;
         for sql in case.temporary.iter().chain(&case.recent) {
             main.execute(sql).with_context(|| format!("prepare: {sql}"))?;
         }
         other.execute("SELECT * FROM beside")?;
-        Ok(Self { main, other, directory })
+        Ok(Self { main, script, other, directory })
+    }
+
+    /// The act, and what runs in its middle, which ends with it.
+    pub fn act(&self, case: &Case, by_sql: bool) -> Outcome {
+        let outcome = perform(&self.main, &case.act, by_sql);
+        self.script.end();
+        outcome
+    }
+
+    /// The act once more.
+    pub fn act_again(&self, case: &Case) -> Outcome {
+        let steps = case.inside.iter().filter(|step| !matches!(step, Inside::Before(_)));
+        self.script.begin(&self.main, &steps.cloned().collect::<Vec<_>>());
+        self.act(case, false)
     }
 
     /// Another connection.

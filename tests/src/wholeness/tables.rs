@@ -1,5 +1,6 @@
 //! Kinds of tables: their schema, random rows, random acts on them, and queries that show all of them.
 
+use super::inside::Inside;
 use super::{Act, MapCall};
 use crate::differential::dice::Dice;
 use crate::value::Value;
@@ -538,3 +539,57 @@ const SCHEMA: Kind = Kind {
     },
     ..PLAIN
 };
+
+/// Acts in whose middle other statements run (`inside.rs`).
+pub const CALLING: Kind = Kind {
+    schema: &[
+        "CREATE TABLE o(a UNIQUE, b)",
+        "CREATE TABLE i(x UNIQUE)",
+        "CREATE VIRTUAL TABLE g USING fts5(w)",
+        "INSERT INTO o VALUES(101, 1), (102, 1), (103, 1)",
+    ],
+    shown: &[
+        "SELECT rowid, * FROM o NOT INDEXED ORDER BY rowid",
+        "SELECT a, rowid FROM o INDEXED BY sqlite_autoindex_o_1 ORDER BY a, rowid",
+        "SELECT rowid, * FROM i NOT INDEXED ORDER BY rowid",
+        "SELECT x, rowid FROM i INDEXED BY sqlite_autoindex_i_1 ORDER BY x, rowid",
+        "SELECT rowid, w FROM g ORDER BY rowid",
+        "SELECT rowid FROM g WHERE g MATCH 'v OR w1 OR w0' ORDER BY rowid",
+    ],
+    virtual_table: true,
+    programs: true,
+    row: |dice| format!("INSERT OR IGNORE INTO i VALUES({})", small(dice)),
+    act: |dice| {
+        let n = small(dice);
+        Act::Sql(match dice.roll(9) {
+            0 | 1 => format!(
+                "INSERT INTO o SELECT value+{n}, ('a'||value) < 'b' COLLATE called FROM json_each('[1,2,3]')"
+            ),
+            2 => "UPDATE o SET b = (b||'x') < 'y' COLLATE called".to_owned(),
+            3 => "UPDATE o SET a = a+100 WHERE (a||'') < 'z' COLLATE called".to_owned(),
+            4 => "DELETE FROM o WHERE (a||'') < 'z' COLLATE called".to_owned(),
+            5 => "INSERT INTO g SELECT 'w'||(('a'||value) < 'b' COLLATE called) FROM json_each('[1,2,3]')".to_owned(),
+            6 => format!("INSERT INTO o VALUES({n}, 'a' < 'b' COLLATE called)"),
+            7 => "INSERT INTO g VALUES('w'||('a' < 'b' COLLATE called))".to_owned(),
+            _ => "SELECT a, (a||'') < 'z' COLLATE called FROM o".to_owned(),
+        })
+    },
+    ..PLAIN
+};
+
+/// Something in the middle of one of these acts.
+pub fn inside(dice: &mut Dice) -> Inside {
+    let n = dice.between(10, 99);
+    let half = format!("INSERT INTO i VALUES({n}), ({n}+100) RETURNING x");
+    match dice.roll(12) {
+        0 | 1 => Inside::Before(half),
+        2 | 3 => Inside::Half(half),
+        4 | 5 => Inside::End,
+        6 => Inside::Run(format!("INSERT INTO i VALUES({n})")),
+        7 => Inside::Run(format!("INSERT INTO i VALUES({n}), ({n})")),
+        8 => Inside::Run("INSERT INTO g VALUES('v w')".to_owned()),
+        9 => Inside::Run(format!("DELETE FROM i WHERE x<{n}")),
+        10 => Inside::Run("SELECT count(*) FROM i; SELECT count(*) FROM g".to_owned()),
+        _ => Inside::Run(format!("UPDATE i SET x=x+1000 WHERE x<{n}")),
+    }
+}
