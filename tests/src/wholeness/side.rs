@@ -145,7 +145,14 @@ impl Content {
     /// The first query that shows something else, and what.
     #[must_use]
     pub fn difference(&self, wanted: &Self, case: &Case) -> Option<String> {
-        let place = self.0.iter().zip(&wanted.0).position(|(a, b)| a != b)?;
+        self.difference_of(wanted, case, "")
+    }
+
+    /// The same of the queries in whose text this is.
+    #[must_use]
+    pub fn difference_of(&self, wanted: &Self, case: &Case, part: &str) -> Option<String> {
+        let differs = |i: usize| self.0[i] != wanted.0[i] && case.shown[i].contains(part);
+        let place = (0..self.0.len()).find(|&i| differs(i))?;
         let sql = &case.shown[place];
         Some(format!("{sql}\nis     {:?}\nshould be {:?}", self.0[place], wanted.0[place]))
     }
