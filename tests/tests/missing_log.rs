@@ -415,3 +415,29 @@ fn a_full_disk_while_restoring_loses_nothing_and_it_is_done_when_there_is_space(
     }
     is_whole(&subject, &database, &rows, "with space");
 }
+
+/// An opening that is refused leaves shared memory with its full size: what is behind the cut reads as zeros then.
+#[test]
+fn memory_that_was_cut_short_is_used_by_nobody_however_often_the_database_is_opened() {
+    let Some(subject) = real_plait("a missing log") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let mut writer = actor(Place::Processes, &fixture.subject, &fixture.database());
+    let mut other = actor(Place::Processes, &fixture.subject, &fixture.database());
+    other.ok("SELECT count(*) FROM t");
+    writer.ok("INSERT INTO t(val) SELECT hex(zeroblob(1500)) FROM t");
+    change(&mut writer);
+    let content = writer.ok(CONTENT);
+    writer.kill();
+    other.kill();
+    let log = fixture.side_file("-plait");
+    let aside = log.with_extension("aside");
+    std::fs::rename(&log, &aside).expect("the log is moved away");
+    let memory = std::fs::File::options().write(true).open(fixture.side_file("-plait-shm"));
+    memory.and_then(|memory| memory.set_len(26 << 20)).expect("cut short");
+    for _ in 0..3 {
+        let refused = fixture.open().query(CONTENT).expect_err("its log is missing");
+        assert_eq!(refused.code, CANTOPEN, "{refused}");
+    }
+    std::fs::rename(&aside, &log).expect("the log is put back");
+    assert_eq!(fixture.open().query(CONTENT), Ok(content));
+}

@@ -21,6 +21,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::mem::offset_of;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -85,6 +86,8 @@ pub struct Region {
     is_new: bool,
 }
 
+const MAGIC_OFFSET: u64 = (offset_of!(Layout, header) + offset_of!(Header, magic)) as u64;
+
 impl Region {
     /// Maps `file`, giving it its full size. The content is not checked.
     ///
@@ -105,6 +108,10 @@ impl Region {
         }
         let was_whole = len >= TOTAL_BYTES as u64;
         if !was_whole {
+            if len > 0 {
+                // It was cut short. With its full size it would look whole to the next who comes, should this opening be refused.
+                file.write_all_at(&[0; size_of::<u64>()], MAGIC_OFFSET).map_err(|e| say(&e))?;
+            }
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
         let shared = file.reopen().map_err(|e| match e.kind() {

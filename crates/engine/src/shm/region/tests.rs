@@ -183,3 +183,22 @@ fn an_allocation_that_fails_says_what_is_full_and_leaves_the_arena_to_the_next()
     assert!(rich.allocate_arena(2).expect("allocated"), "nobody holds the lock");
     assert!(poor.allocate_arena(2).expect("it is there"));
 }
+
+/// Whoever opens next finds the full size, whatever becomes of this opening.
+#[test]
+fn a_file_that_was_cut_short_counts_for_nothing_when_it_has_its_size_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let whole = mapped(&path, fallocate);
+    whole.header().magic.store(MAGIC, Relaxed);
+    whole.header().state.store(session::LIVE, Release);
+    assert!(whole.was_left());
+    drop(whole);
+    for len in [0, 5, 4096, 26 << 20, TOTAL_BYTES as u64 - 1] {
+        mapped(&path, fallocate).header().magic.store(MAGIC, Relaxed);
+        File::options().write(true).open(&path).expect("it opens").set_len(len).expect("cut");
+        for _ in 0..2 {
+            assert!(!mapped(&path, fallocate).was_left(), "{len} bytes");
+        }
+    }
+}
