@@ -127,3 +127,51 @@ fn stock_programs_beside_a_session_are_never_told_that_the_file_is_no_database()
     let stock = Subject::stock().open(&fixture.database()).expect("at rest");
     assert_eq!(stock.integer(COUNT), Ok(507));
 }
+
+/// Processes with a connection each, of which none has a transaction open when the index is removed (`rm`) or renamed (`mv`).
+#[test]
+fn what_connections_that_work_alone_have_committed_stays_whatever_becomes_of_the_index() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed WAL-index") else { return };
+    for steps in [
+        "a.write mv b.write b.write a.write",
+        "a.write rm b.write b.write a.write",
+        "a.write rm c.write c.write a.checkpoint",
+        "a.write mv c.write c.write a.checkpoint",
+        "a.write b.read rm c.write a.checkpoint",
+        "a.write rm b.write rm a.write b.write",
+        "a.write rm b.write mv a.write b.write a.checkpoint",
+        "a.write rm a.write a.write b.write",
+    ] {
+        let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
+        let mut actors = ["a", "b", "c"].map(|name| actor(name, &subject, &fixture));
+        let (index, mut written) = (fixture.side_file("-shm"), 0);
+        for step in steps.split(' ') {
+            let aside = index.with_extension(format!("aside{written}"));
+            let Some((name, what)) = step.split_once('.') else {
+                let gone = match step {
+                    "rm" => std::fs::remove_file(&index),
+                    _ => std::fs::rename(&index, aside),
+                };
+                gone.expect("it was there");
+                continue;
+            };
+            let who = &mut actors[usize::from(name.as_bytes()[0] - b'a')];
+            match what {
+                "read" => drop(who.ok("SELECT count(*) FROM t")),
+                "checkpoint" => drop(who.run("PRAGMA wal_checkpoint(TRUNCATE)")),
+                _ => {
+                    // One that is told of it has done nothing.
+                    let refused = who.run("INSERT INTO t VALUES(1)").error;
+                    written += i64::from(refused.is_none());
+                }
+            }
+        }
+        for mut actor in actors {
+            actor.close().expect("it closes");
+        }
+        let connection = fixture.open();
+        assert_eq!(connection.integer("SELECT count(*) FROM t"), Ok(written), "{steps}");
+        assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{steps}");
+    }
+}

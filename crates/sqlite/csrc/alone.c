@@ -199,7 +199,7 @@ static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   return SQLITE_OK;
 }
 
-/* Another WAL-index stands in the place of the one that a handle has (plIndexGone()). Where there is a session, its members know which one counts
+/* The WAL-index that a handle has is not under its name any more (plIndexGone()). Where there is a session, its members know which one counts
 ** (plAttach()). Else the transaction that has just begun begins again with that one, whose frames the old one does not know; not while other handles
 ** of this process have the old one open: it is theirs as well then. */
 static int plFollowIndex(Btree *p, int wrflag, int *pSchemaVersion){

@@ -334,13 +334,14 @@ static char *plSayStrange(Pager *pPager){
       sqlite3PagerFilename(pPager, 0));
 }
 
-/* Has the WAL-index of a handle that works alone lost its name, and somebody has made another one since? As long as nobody has, nobody has
-** come, and the handle goes on. */
+/* Has the WAL-index of a handle that works alone lost its name? Others may have made another one since, and written to the WAL by that, though it
+** is gone as well by now. */
 static int plIndexGone(Pager *pPager){
-  struct stat st;
+  struct stat own, named;
   int hShm = plShmFile(pPager);
-  return hShm>=0 && osFstat(hShm, &st)==0 && st.st_nlink==0
-      && osStat(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, &st)==0;
+  if( hShm<0 || osFstat(hShm, &own) ) return 0;
+  return own.st_nlink==0 || osStat(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, &named)!=0
+      || named.st_ino!=own.st_ino || named.st_dev!=own.st_dev;
 }
 
 /* A stock handle has begun a transaction on a marked file: does it go with its WAL, and is it still locked? That it fits one that works

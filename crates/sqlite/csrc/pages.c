@@ -473,8 +473,10 @@ static int plCheckpointUnjoined(Btree *p, int eMode, int *pnLog, int *pnCkpt){
 SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   if( p==0 ) return SQLITE_OK;
   if( plInherited(p) ) return plRefuseInherited(p);
-  if( !PL_BT(p) && eMode>SQLITE_CHECKPOINT_PASSIVE && p->inTrans==TRANS_NONE && (p->db->openFlags & PL_OPEN_BASE)==0 && plFileFenced(p) ){
-    /* Others have committed since this handle has looked last. Read marks of members are no locks that stock code could take. */
+  if( !PL_BT(p) && p->inTrans==TRANS_NONE && (p->db->openFlags & PL_OPEN_BASE)==0
+   && ((eMode>SQLITE_CHECKPOINT_PASSIVE && plFileFenced(p)) || (p->pPl && p->pPl->bAsksLocks && plIndexGone(p->pBt->pPager))) ){
+    /* Others have committed since this handle has looked last. Read marks of members are no locks that stock code could take; and what
+    ** others have written by another WAL-index, this one does not know. */
     int rc = plLook(p);
     if( rc ) return rc;
   }
