@@ -254,6 +254,7 @@ static int plStepStatement(Vdbe *v){
 static int plRunStatement(Vdbe *v){
   int rc;
   if( PL_UNLIKELY((v->bPlMiddle | v->bPlEnded)!=0) && v->eVdbeState!=VDBE_RUN_STATE ) plWholeForget(v);
+  if( PL_UNLIKELY(v->db->bPlCommitting!=0) && plEndsSomething(v) ) return plRefuseEnd(v);
   rc = plStepStatement(v);
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
   return rc;

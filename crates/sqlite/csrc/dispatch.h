@@ -75,6 +75,7 @@ struct PlBtree {
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
   u8 bStayed;             /* the first look came behind a read, and moved nothing: pages may lack what is not merged */
+  u32 iTorn;              /* when its transaction was torn, or 0: W2 in whole.c */
   u8 eCounted;            /* PLN_x: were pages of the base counted in it? */
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
@@ -273,9 +274,15 @@ struct PlFacade {
 static void plMapLetGo(sqlite3 *db);
 #define PL_LET_GO(DB) do{ if( PL_UNLIKELY((DB)->pPlSeen!=0) ) plMapLetGo(DB); }while(0)
 
+/* sqlite3.bPlCommitting */
+#define PL_UNDERWAY 1    /* a COMMIT is under way */
+#define PL_LOST     2    /* and was rolled back in its middle */
+#define PL_IN_COMMIT "this connection is in the middle of a COMMIT: a busy handler or a hook may read on it, and do nothing else; use another connection"
+
 /* The engine refuses something to whatever statement runs (whole.c). */
 static SQLITE_INLINE void plRefused(sqlite3 *db, int rc){
-  db->aPlRefused[db->nPlRefused++ % ArraySize(db->aPlRefused)] = (u8)rc;
+  db->aPlRefused[rc & 31] = ++db->nPlRefused;
+  db->rcPlRefused = (u8)rc;
   if( db->nPlUpdate ) db->nPlVtab++;
 }
 

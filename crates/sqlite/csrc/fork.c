@@ -134,7 +134,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCommitPhaseTwo(Btree *p, int bClean
 SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int tripCode, int writeOnly){
   if( p->pPl==0 ) return sqlite3StockBtreeRollback(p, tripCode, writeOnly);
   if( plInherited(p) ) return SQLITE_OK;
-  p->db->mPlTorn = 0;
+  plWholeRolledBack(p);
   if( tripCode==SQLITE_ABORT_ROLLBACK ) plEndWriters(p->db);
   return PL_BT(p) ? plBtreeRollback(p, tripCode, writeOnly) : sqlite3StockBtreeRollback(p, tripCode, writeOnly);
 }

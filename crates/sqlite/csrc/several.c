@@ -247,7 +247,7 @@ static int plTakeRights(sqlite3 *db){
   Btree *aPart[SQLITE_MAX_ATTACHED+2];
   int nPart = 0, nFile = 0;
   int i, j, rc = SQLITE_OK;
-  if( db->mPlTorn ) return SQLITE_ABORT_ROLLBACK;      /* W2 in whole.c */
+  if( plIsTorn(db, 0) ) return SQLITE_ABORT_ROLLBACK;      /* W2 in whole.c */
   if( db->nDb<=2 ) return SQLITE_OK;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
@@ -256,6 +256,13 @@ static int plTakeRights(sqlite3 *db){
     if( !PL_BT(p) ) continue;
     for(j=nPart++; j>0 && plComesBefore(p, aPart[j-1]); j--) aPart[j] = aPart[j-1];
     aPart[j] = p;
+  }
+  /* Behind the first file's commit point nothing may fail (Q2 in transaction.c). */
+  for(i=0; nFile>0 && i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( i==1 || p==0 || !PL_BT(p) || p->inTrans==TRANS_NONE || plChangedFile(p) ) continue;
+    rc = plFail(p, pl_settle_shown(p->pPl->pConn));
+    if( rc ) return rc;
   }
   if( nFile<2 ) return SQLITE_OK;
   for(i=0; i<nPart && rc==SQLITE_OK; i++) rc = plPartBegin(aPart[i]);
@@ -305,8 +312,24 @@ static void plCommitBegins(sqlite3 *db){
   int i;
   plStashClearAll(db);
   for(i=0; i<db->nDb; i++){
-    if( db->aDb[i].pBt && PL_BT(db->aDb[i].pBt) ) db->bPlCommitting = 1;
+    if( db->aDb[i].pBt && PL_BT(db->aDb[i].pBt) ) db->bPlCommitting = PL_UNDERWAY;
   }
+}
+
+/* Is this statement, on the connection that commits, one that begins or ends something? What writes is refused by plBeginTrans(). */
+static int plEndsSomething(const Vdbe *v){
+  int i;
+  if( v->db->bPlCommitting==0 || sqlite3VtabInSync(v->db) || v->eVdbeState!=VDBE_READY_STATE ) return 0;
+  for(i=0; i<v->nOp; i++){
+    if( v->aOp[i].opcode==OP_AutoCommit || v->aOp[i].opcode==OP_Savepoint ) return 1;
+  }
+  return 0;
+}
+
+static SQLITE_NOINLINE int plRefuseEnd(Vdbe *v){
+  sqlite3VdbeError(v, "%s", PL_IN_COMMIT);
+  v->rc = SQLITE_LOCKED;
+  return sqlite3VdbeTransferError(v);
 }
 
 /* Is a COMMIT under way, or are virtual tables asked to take part in one? A statement in its middle ends no transaction. */
@@ -316,9 +339,11 @@ static int plCommitting(sqlite3 *db){
 
 /* vdbeCommit() returned rc for v: the table at the head of transaction.c. */
 static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
-  int bMade = rc==SQLITE_OK;
-  int i;
+  int bMade, i;
+  if( rc==SQLITE_OK && db->bPlCommitting==PL_LOST ) rc = SQLITE_ABORT_ROLLBACK;
+  bMade = rc==SQLITE_OK;
   db->bPlCommitting = 0;
+  if( bMade ) db->bPlCrossed = 0;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     PlBtree *pPl = p ? p->pPl : 0;
@@ -329,7 +354,7 @@ static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
     if( !pPl->bPrepared ) pPl->bPart = 0;
     if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY ) rc = plSayBroken(p);
   }
-  if( rc && db->mPlTorn ) return plSayTorn(v);
+  if( rc && plIsTorn(db, 0) ) return plSayTorn(v, v->rc);
   /* OP_AutoCommit and OP_Savepoint are told SQLITE_BUSY by sqlite3VdbeHalt(), and look here which it is. */
   if( (rc & 0xff)==SQLITE_BUSY && v->readOnly ) v->rc = rc;
   return rc;

@@ -443,6 +443,9 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   if( pPl->rcBroken ) return pPl->rcBroken;
   rc = pl_check_fork(pPl->pConn);
   if( PL_UNLIKELY(rc) ) return plFail(p, rc);
+  if( wrflag && PL_UNLIKELY(p->db->bPlCommitting!=0) && !sqlite3VtabInSync(p->db) ){
+    return plStash(p, SQLITE_LOCKED, sqlite3_mprintf("%s", PL_IN_COMMIT));
+  }
   if( p->db->autoCommit && !p->db->bPlCommitting ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = PL_UNLIKELY(p->db->pPlFirst!=0) ? plBeginEarly(p) : SQLITE_DONE;
@@ -626,7 +629,7 @@ static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
   if( op==SAVEPOINT_RELEASE ){
     return plFail(p, pl_savepoint_release(pPl->pConn, iSavepoint));
   }
-  if( p->db->bPlTaken ) return SQLITE_OK;      /* W1 in whole.c */
+  if( p->db->nPlTaken==p->db->nVdbeExec+1 ) return SQLITE_OK;      /* W1 in whole.c */
   rc = plSaveAll(pPl, 0, 0);
   if( rc==SQLITE_OK ) rc = plFail(p, pl_savepoint_rollback(pPl->pConn, iSavepoint));
   return rc;

@@ -28,13 +28,15 @@
 **  W1 Every change of a statement to a concurrent file is behind its savepoint, or the transaction is exclusive and the change behind
 **     SQLite's journal, or the statement is all that its transaction has changed (autocommit). Where neither is so at its end, since it
 **     did not stay in autocommit or was not alone there, it is torn. SQLite's number of a statement is no name for its savepoint: one that
-**     ends before another one that began later leaves numbers behind that are not whose they seem to be. A statement that writes to
+**     ends before another one that began later leaves numbers behind that are not whose they seem to be (bPlCrossed): until that transaction
+**     ends no refused statement goes back to a journal. A statement that writes to
 **     several files, TEMP among them, has SQLite's journal: one of them may be refused beside the others (several.c).
 **  W2 Torn, a file of the connection: what a refused statement has left in it cannot be taken back by itself. Virtual tables that have
 **     xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints alone. So a refusal is torn
 **     if it was of a statement inside of another one, while such a table takes part in the transaction, or if the refused statement has
 **     had other statements run, or has written to a virtual table, and has no journal. And where a refusal was met in an exclusive
-**     transaction behind the statement's first change.
+**     transaction behind the statement's first change, or a statement that was run in its middle may have changed another file, and virtual
+**     tables or deferred constraints know of it.
 **     A statement that fails makes good what was torn while it ran, in each file that it takes back whole, with its virtual tables. What was
 **     torn before it began it does not, nor in files that it does not write. Whoever caught the error of a torn statement inside of his
 **     cannot make it good: the outermost statement, or the COMMIT, fails.
@@ -50,10 +52,33 @@
 /* Vdbe.bPlMiddle */
 #define PL_WRITES  1    /* it writes to a concurrent file */
 #define PL_UNHEARD 2    /* virtual tables do not know of its journal */
-#define PL_STALE   4    /* a savepoint was open under the number of its journal */
 
-static u32 plFileBit(int iDb){
-  return iDb<32 ? (u32)1<<iDb : (u32)1<<31;
+/* W2 */
+static void plTear(Btree *p){
+  p->pPl->iTorn = ++p->db->nPlTear;
+  p->db->bPlTorn = 1;
+}
+
+/* Was a file of the transaction torn since nTear was counted, and not made good? */
+static int plIsTorn(sqlite3 *db, u32 nTear){
+  int i, nTorn = 0;
+  for(i=0; db->bPlTorn && i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p==0 || p->pPl==0 || p->pPl->iTorn==0 ) continue;
+    if( p->pPl->iTorn>nTear ) return 1;
+    nTorn++;
+  }
+  if( nTorn==0 ) db->bPlTorn = 0;
+  return 0;
+}
+
+/* The file's transaction is rolled back, and nothing is left of it. */
+static void plWholeRolledBack(Btree *p){
+  sqlite3 *db = p->db;
+  if( !PL_BT(p) || p->pPl->eWrite==0 ) return;
+  p->pPl->iTorn = 0;
+  db->bPlCrossed = 0;
+  if( db->bPlCommitting ) db->bPlCommitting = PL_LOST;
 }
 
 static int plWholeOpen(Btree *p, u64 iStatement){
@@ -74,12 +99,11 @@ static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
     v->nPlInner = db->nPlInner;
     v->nPlDefCons = db->nDeferredCons;
     v->nPlDefImmCons = db->nDeferredImmCons;
-    v->mPlTorn = db->mPlTorn;
+    v->nPlTear = db->nPlTear;
     v->iPlStatement = 0;
   }
   v->nPlPass = (u32)pPl->nPassWrite;
-  if( pPl->nSavepoint>db->nSavepoint+db->nStatement ) v->bPlMiddle |= PL_STALE;
-  if( db->autoCommit && db->nVdbeRead<=1 ) return SQLITE_OK;
+  if( !PL_BT(p) || pPl->bExcl || (db->autoCommit && db->nVdbeRead<=1) ) return SQLITE_OK;
   if( v->iPlStatement==0 ) v->iPlStatement = ++db->iPlStatement;
   return v->usesStmtJournal ? SQLITE_OK : plWholeOpen(p, v->iPlStatement);
 }
@@ -117,6 +141,13 @@ static int plVtabBegins(Vdbe *v){
   return rc;
 }
 
+/* sqlite3VdbeCloseStatement(). W1: is this the last of the journals that are open? */
+static int plCloseJournal(Vdbe *v, int eOp){
+  sqlite3 *db = v->db;
+  if( v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
+  return sqlite3VdbeCloseStatement(v, eOp);
+}
+
 /* What the statement was in when it was run last is forgotten. */
 static void plWholeForget(Vdbe *v){
   v->bPlMiddle = v->bPlEnded = 0;
@@ -140,13 +171,13 @@ static SQLITE_NOINLINE int plWholeRow(Vdbe *v){
   return plWholeClose(v);
 }
 
-/* BUSY at the OP_Transaction at iPc: where to go on. */
+/* BUSY at the OP_Transaction at iPc: where to go on. BEGIN IMMEDIATE, which has no such beginning, writes nothing behind it. */
 static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
   int iFirst = v->aOp[0].p2;
-  if( v->bPlMiddle==0 || v->aOp[0].opcode!=OP_Init || v->aOp[iFirst].opcode!=OP_Transaction ) return iPc;
-  (void)sqlite3VdbeCloseStatement(v, SAVEPOINT_RELEASE);
+  if( v->bPlMiddle==0 ) return iPc;
+  (void)plCloseJournal(v, SAVEPOINT_RELEASE);
   (void)plWholeClose(v);                  /* a failure is one of the next call, too */
-  return iFirst;
+  return v->aOp[0].opcode==OP_Init && v->aOp[iFirst].opcode==OP_Transaction ? iFirst : iPc;
 }
 
 /* Has a virtual table of the open transaction a memory of its own (W2)? While they are asked to write what they remember, at COMMIT, the list
@@ -173,61 +204,75 @@ static int plBroken(sqlite3 *db){
 /* W5 */
 static int plWasRefused(const Vdbe *v){
   const sqlite3 *db = v->db;
-  u32 n = db->nPlRefused - v->nPlRefused;
-  if( v->nPlVtab!=db->nPlVtab || n>ArraySize(db->aPlRefused) ) return 1;
-  while( n>0 && db->aPlRefused[(db->nPlRefused-n) % ArraySize(db->aPlRefused)]!=(u8)v->rc ) n--;
-  return n>0;
+  return v->nPlVtab!=db->nPlVtab || db->aPlRefused[v->rc & 31]>v->nPlRefused;
 }
 
-/* Does SQLite's journal of this statement have all that it has changed in an exclusive transaction? */
-static int plJournalled(const Vdbe *v){
-  return v->iStatement!=0 && (v->bPlMiddle & PL_STALE)==0 && v->iStatement==v->db->nSavepoint+v->db->nStatement;
+/* Does the statement write to a file that goes back to nothing but SQLite's journal? */
+static int plWritesOther(const Vdbe *v){
+  sqlite3 *db = v->db;
+  int i;
+  for(i=0; i<db->nDb; i++){
+    Btree *p = db->aDb[i].pBt;
+    if( p && !PL_BT(p) && DbMaskTest(v->btreeMask, i) && sqlite3BtreeTxnState(p)==SQLITE_TXN_WRITE ) return 1;
+  }
+  return 0;
+}
+
+/* What a refused statement has done in one file: 1 if it was taken back, 0 if it has done nothing there, -1 if it cannot be taken back. */
+static int plTakeBackFile(Vdbe *v, int iDb, int bJournal){
+  PlBtree *pPl = v->db->aDb[iDb].pBt->pPl;
+  int bIn = DbMaskTest(v->btreeMask, iDb)!=0;
+  int rc;
+  if( pPl->bExcl ){
+    /* It was exclusive when the statement began, and is as it was then. */
+    if( !bIn || (v->iPlStatement==0 && (u32)pPl->nPassWrite==v->nPlPass) ) return 0;
+    return bJournal ? 1 : -1;
+  }
+  if( v->iPlStatement==0 ) return bIn ? -1 : 0;
+  rc = plSaveAll(pPl, 0, 0);
+  if( rc==SQLITE_OK ) rc = pl_statement_rollback(pPl->pConn, v->iPlStatement);
+  return rc==SQLITE_OK ? 1 : rc==SQLITE_DONE ? 0 : -1;
 }
 
 /* What a refused statement has done is taken back, or torn. A broken transaction (rcBroken) has nothing left to take back. */
 static void plTakeBack(Vdbe *v){
   sqlite3 *db = v->db;
+  int bInner = v->nPlInner!=db->nPlInner;
+  int bVtab = plVtabRemembers(db);
+  int bFk = v->nPlDefCons!=db->nDeferredCons || v->nPlDefImmCons!=db->nDeferredImmCons;
+  int bJournal = v->iStatement!=0 && !db->bPlCrossed;
   /* Virtual tables go back to a journal that they have heard of. */
-  int bVtab = v->iStatement!=0 && (v->bPlMiddle & PL_UNHEARD)==0;
-  int bTorn = !bVtab && (v->nPlInner!=db->nPlInner || db->nVdbeExec>1) && plVtabRemembers(db);
+  int bTorn = (!bJournal || (v->bPlMiddle & PL_UNHEARD)) && (bInner || db->nVdbeExec>1) && bVtab;
   int i;
+  if( v->bPlEnded ) return;
+  if( !bJournal && plWritesOther(v) ) bTorn = 1;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
-    u32 mFile = plFileBit(i);
-    int bBack = 0;
-    if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 || v->bPlEnded ) continue;
-    if( p->pPl->bExcl ){
-      bBack = plJournalled(v);
-      if( !DbMaskTest(v->btreeMask, i) || (v->iPlStatement==0 && (u32)p->pPl->nPassWrite==v->nPlPass) ) mFile = 0;
-    }else if( v->iPlStatement ){
-      int rc = plSaveAll(p->pPl, 0, 0);
-      if( rc==SQLITE_OK ) rc = pl_statement_rollback(p->pPl->pConn, v->iPlStatement);
-      bBack = rc==SQLITE_OK;
-      /* It has not written to this file. */
-      if( rc==SQLITE_DONE ) mFile = 0;
-    }else if( !DbMaskTest(v->btreeMask, i) ){
-      mFile = 0;
-    }
-    if( bTorn && DbMaskTest(v->btreeMask, i) ) db->mPlTorn |= plFileBit(i);
-    else if( !bBack ) db->mPlTorn |= mFile;
-    else db->mPlTorn &= ~mFile | v->mPlTorn;
-    if( bBack ){
-      db->nDeferredCons = v->nPlDefCons;
-      db->nDeferredImmCons = v->nPlDefImmCons;
+    int eBack;
+    if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 ) continue;
+    eBack = plTakeBackFile(v, i, bJournal);
+    if( eBack<0 || (bTorn && DbMaskTest(v->btreeMask, i)) ){
+      plTear(p);
+    }else if( eBack>0 ){
+      if( p->pPl->iTorn>v->nPlTear ) p->pPl->iTorn = 0;
+    }else if( bInner && (bVtab || bFk) ){
+      plTear(p);                  /* a statement inside of it may have changed this one, too */
     }
   }
+  if( plIsTorn(db, v->nPlTear) ) return;
+  db->nDeferredCons = v->nPlDefCons;
+  db->nDeferredImmCons = v->nPlDefImmCons;
+  /* Made good: it is none of the statement that has run this one. */
+  if( db->nVdbeExec>1 && db->nPlUpdate==0 ) db->aPlRefused[v->rc & 31] = v->nPlRefused;
 }
 
 /* Nothing torn is committed: the code, and its text. */
-static SQLITE_NOINLINE int plSayTorn(Vdbe *v){
-  const sqlite3 *db = v->db;
-  int rcLast = db->aPlRefused[(db->nPlRefused-1) % ArraySize(db->aPlRefused)];
-  const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, v->rc ? v->rc : rcLast);
+static SQLITE_NOINLINE int plSayTorn(Vdbe *v, int rc){
+  const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, rc ? rc : v->db->rcPlRefused);
   char *z = sqlite3_mprintf("a statement failed (%s) and what it had done could not be taken back by itself; the transaction was rolled back; "
       "begin it again", zWhy);
   sqlite3VdbeError(v, "%s", z ? z : sqlite3ErrStr(SQLITE_ABORT_ROLLBACK));
   sqlite3_free(z);
-  v->db->mPlTorn = 0;
   return v->rc = SQLITE_ABORT_ROLLBACK;
 }
 
@@ -238,23 +283,26 @@ static int plWholeEnds(Vdbe *v, int eOp){
   /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
   int bOutermost = db->nVdbeExec<=1 && (bWrites || v->rc!=SQLITE_OK);
   int rc, rcClose = SQLITE_OK;
-  if( bWrites && !plBroken(db) ){
-    if( eOp==SAVEPOINT_ROLLBACK && (plWasRefused(v) || (db->mPlTorn & ~v->mPlTorn)!=0) ){
-      plTakeBack(v);
-      db->bPlTaken = 1;           /* of concurrent files nothing is left for SQLite's journal (W1) */
-    }
-    if( eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
-  }
-  rc = sqlite3VdbeCloseStatement(v, eOp);
-  db->bPlTaken = 0;
-  if( !bWrites && db->mPlTorn==0 ) return rc;
   if( plBroken(db) ){
+    (void)plCloseJournal(v, eOp);
     (void)plWholeClose(v);
     return SQLITE_OK;
   }
+  if( v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
+  if( bWrites && eOp==SAVEPOINT_ROLLBACK && (plWasRefused(v) || plIsTorn(db, v->nPlTear)) ){
+    plTakeBack(v);
+    db->nPlTaken = db->nVdbeExec + 1;   /* of concurrent files nothing is left for SQLite's journal (W1) */
+  }
+  if( bWrites && eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
+  /* W4: its journal went with the transaction, and may be another one's number by now. */
+  rc = plCloseJournal(v, v->bPlEnded ? SAVEPOINT_RELEASE : eOp);
+  db->nPlTaken = 0;
+  /* A virtual table that writes what it remembers at the end of a journal was refused. */
+  if( (rc & 0xff)==SQLITE_BUSY ) return plSayTorn(v, rc);
+  if( !bWrites && !plIsTorn(db, 0) ) return rc;
   if( rcClose==SQLITE_OK ) rcClose = plWholeClose(v);
   if( rc==SQLITE_OK ) rc = rcClose;
-  return rc==SQLITE_OK && db->mPlTorn && bOutermost ? plSayTorn(v) : rc;
+  return rc==SQLITE_OK && bOutermost && plIsTorn(db, 0) ? plSayTorn(v, v->rc) : rc;
 }
 
 /* W4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */

@@ -28,6 +28,7 @@ pub fn generate(seed: u64) -> Case {
     ]);
     let begin = pick_begin(&mut dice, beside);
     let before = if begin.is_some() { before(&mut dice, &kinds, beside) } else { Vec::new() };
+    let (merged, recent) = (some_rows(&mut dice, &kinds), some_rows(&mut dice, &kinds));
     let act = act(&mut dice, &kinds, begin.is_some());
     let is_called = matches!(&act, Act::Sql(sql) if sql.contains("COLLATE called"));
     let inside = if is_called { inside_of(&mut dice) } else { Vec::new() };
@@ -39,8 +40,8 @@ pub fn generate(seed: u64) -> Case {
         attached: kinds.iter().any(|kind| kind.attached),
         schema: strings(|kind| kind.schema),
         temporary: strings(|kind| kind.temporary),
-        merged: some_rows(&mut dice, &kinds),
-        recent: some_rows(&mut dice, &kinds),
+        merged,
+        recent,
         begin,
         before,
         act,
