@@ -63,6 +63,15 @@ impl Scene {
         self.own.execute(check).expect("the index is sound");
     }
 
+    /// Attaches another concurrent database as `x`; a connection to it.
+    fn attach(&self, schema: &str) -> Connection {
+        let path = self.fixture.path("x.db");
+        let there = self.fixture.subject.open(&path).expect("it opens");
+        there.execute(&format!("PRAGMA journal_mode=concurrent; {schema}")).expect("a file");
+        self.own.execute(&format!("ATTACH '{}' AS x", path.display())).expect("attached");
+        there
+    }
+
     fn numbers(&self, sql: &str) -> Vec<Value> {
         self.other.query(sql).expect(sql).concat()
     }
@@ -234,4 +243,97 @@ fn a_refusal_that_a_function_has_swallowed_is_none_of_the_statement_that_called_
     let found = scene.other.integer("SELECT count(*) FROM words WHERE words MATCH 'second'");
     assert_eq!(found, Ok(1));
     scene.is_sound();
+}
+
+#[test]
+fn what_was_torn_stays_so_when_another_file_is_closed() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    for close in ["DETACH x", "ATTACH ':memory:' AS y; DETACH y"] {
+        let mut codes = Vec::new();
+        for left in [200, 300, 400, 600, 800] {
+            let scene = Scene::new(&subject);
+            let _there = scene.attach("CREATE TABLE y(a)");
+            scene.nearly_full("BEGIN CONCURRENT", left);
+            let within = scene.own.clone();
+            scene.then(move || drop(within.execute(MANY)));
+            scene.own.query("SELECT 'a' < 'b' COLLATE called").expect("it swallows the error");
+            scene.own.execute(close).expect(close);
+            scene.other.execute("COMMIT").expect("a commit");
+            codes.extend(scene.own.execute("COMMIT").err().map(|error| error.extended));
+            assert!(scene.own.autocommit(), "{close}: {left}");
+            scene.is_sound();
+        }
+        assert!(codes.contains(&ABORT_ROLLBACK), "{close}: {codes:?}");
+    }
+}
+
+#[test]
+fn a_full_text_index_goes_back_to_no_journal_that_has_ended_out_of_order() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    for is_crossed in [false, true] {
+        let scene = Scene::new(&subject);
+        scene.nearly_full("BEGIN CONCURRENT", 600_000);
+        let half = begun(&scene.own, "INSERT INTO u VALUES(1), (2) RETURNING x");
+        if is_crossed {
+            scene.then(move || drop(half));
+        } else {
+            drop(half);
+        }
+        let sql = format!(
+            "INSERT INTO words SELECT 'w'||value||' '||hex(zeroblob(150000)) FROM json_each('[1,2,3,4]') WHERE {CALLS}"
+        );
+        let refused = scene.own.execute(&sql).expect_err("the right is taken");
+        assert!([BUSY, ABORT_ROLLBACK].contains(&refused.extended), "{refused}");
+        scene.other.execute("COMMIT").expect("a commit");
+        if !scene.own.autocommit() {
+            scene.own.execute("COMMIT").expect("a commit");
+        }
+        scene.is_sound();
+        let found = scene.other.integer("SELECT count(*) FROM words WHERE words MATCH 'w1 OR w2'");
+        assert_eq!(found, Ok(0), "crossed: {is_crossed}");
+    }
+}
+
+#[test]
+fn a_begin_that_waits_for_its_second_file_takes_nothing_back_of_others() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let scene = Scene::new(&subject);
+    let there = scene.attach("CREATE TABLE y(a)");
+    there.execute("BEGIN IMMEDIATE").expect("the right");
+    scene.own.execute("INSERT INTO u VALUES(100)").expect("a row");
+    let _reader = begun(&scene.own, "SELECT x FROM u");
+    let mut begin = scene.own.prepare("BEGIN IMMEDIATE").expect("a statement");
+    assert_eq!(begin.step().expect_err("the right is taken").code, BUSY);
+    let rows = begun(&scene.own, "INSERT INTO u VALUES(1), (2) RETURNING x");
+    begin.reset();
+    drop(rows);
+    drop(begin);
+    assert_eq!(scene.own.integer("SELECT count(*) FROM u"), Ok(3));
+    drop(_reader);
+    there.execute("COMMIT").expect("a commit");
+    assert_eq!(scene.other.integer("SELECT count(*) FROM u"), Ok(3));
+}
+
+#[test]
+fn a_deferred_constraint_of_another_file_is_not_forgotten_with_a_refused_statement() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let scene = Scene::new(&subject);
+    let there = scene.attach(
+        "CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(up REFERENCES p DEFERRABLE INITIALLY DEFERRED)",
+    );
+    scene.own.execute("PRAGMA foreign_keys=1").expect("a setting");
+    scene.nearly_full("BEGIN CONCURRENT", 250_000);
+    let within = scene.own.clone();
+    scene.then(move || within.execute("INSERT INTO c VALUES(7)").expect("an orphan for now"));
+    let one = "INSERT INTO t VALUES('a' < 'b' COLLATE called, zeroblob(300000))";
+    let refused = scene.own.execute(one).expect_err("the right is taken");
+    assert!([BUSY, ABORT_ROLLBACK].contains(&refused.extended), "{refused}");
+    scene.other.execute("COMMIT").expect("a commit");
+    if !scene.own.autocommit() {
+        let refused = scene.own.execute("COMMIT").expect_err("an orphan");
+        assert_eq!(refused.code, CONSTRAINT, "{refused}");
+        scene.own.execute("ROLLBACK").expect("it ends");
+    }
+    let orphans = there.query("PRAGMA foreign_key_check").expect("a check");
+    assert_eq!(orphans, Vec::<Vec<Value>>::new());
 }
