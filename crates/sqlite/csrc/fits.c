@@ -335,13 +335,14 @@ static char *plSayStrange(Pager *pPager){
 }
 
 /* Has the WAL-index of a handle that works alone lost its name? Others may have made another one since, and written to the WAL by that, though it
-** is gone as well by now. */
+** is gone as well by now. That nothing is found under the name says nothing: the process may have changed its root directory. */
 static int plIndexGone(Pager *pPager){
   struct stat own, named;
   int hShm = plShmFile(pPager);
   if( hShm<0 || osFstat(hShm, &own) ) return 0;
-  return own.st_nlink==0 || osStat(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, &named)!=0
-      || named.st_ino!=own.st_ino || named.st_dev!=own.st_dev;
+  if( own.st_nlink==0 ) return 1;
+  return osStat(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, &named)==0
+      && (named.st_ino!=own.st_ino || named.st_dev!=own.st_dev);
 }
 
 /* A stock handle has begun a transaction on a marked file: does it go with its WAL, and is it still locked? That it fits one that works
