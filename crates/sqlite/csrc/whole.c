@@ -245,7 +245,7 @@ static void plTakeBack(Vdbe *v){
   int bTorn = (!bJournal || (v->bPlMiddle & PL_UNHEARD)) && (bInner || db->nVdbeExec>1) && bVtab;
   int i;
   if( v->bPlEnded ) return;
-  if( !bJournal && plWritesOther(v) ) bTorn = 1;
+  if( db->bPlCrossed && plWritesOther(v) ) bTorn = 1;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     int eBack;
