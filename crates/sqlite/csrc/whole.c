@@ -100,8 +100,10 @@ static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
     v->nPlDefCons = db->nDeferredCons;
     v->nPlDefImmCons = db->nDeferredImmCons;
     v->nPlTear = db->nPlTear;
+    v->mPlFiles = 0;
     v->iPlStatement = 0;
   }
+  v->mPlFiles |= (u32)1 << plDbIndex(p);  /* there are no more than 12 */
   v->nPlPass = (u32)pPl->nPassWrite;
   if( !PL_BT(p) || pPl->bExcl || (db->autoCommit && db->nVdbeRead<=1) ) return SQLITE_OK;
   if( v->iPlStatement==0 ) v->iPlStatement = ++db->iPlStatement;
@@ -221,7 +223,7 @@ static int plWritesOther(const Vdbe *v){
 /* What a refused statement has done in one file: 1 if it was taken back, 0 if it has done nothing there, -1 if it cannot be taken back. */
 static int plTakeBackFile(Vdbe *v, int iDb, int bJournal){
   PlBtree *pPl = v->db->aDb[iDb].pBt->pPl;
-  int bIn = DbMaskTest(v->btreeMask, iDb)!=0;
+  int bIn = (v->mPlFiles>>iDb) & 1;       /* DDL has each file in its btreeMask */
   int rc;
   if( pPl->bExcl ){
     /* It was exclusive when the statement began, and is as it was then. */
@@ -251,7 +253,7 @@ static void plTakeBack(Vdbe *v){
     int eBack;
     if( p==0 || !PL_BT(p) || p->pPl->eWrite==0 ) continue;
     eBack = plTakeBackFile(v, i, bJournal);
-    if( eBack<0 || (bTorn && DbMaskTest(v->btreeMask, i)) ){
+    if( eBack<0 || (bTorn && ((v->mPlFiles>>i) & 1)) ){
       plTear(p);
     }else if( eBack>0 ){
       if( p->pPl->iTorn>v->nPlTear ) p->pPl->iTorn = 0;
