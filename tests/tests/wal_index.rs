@@ -15,15 +15,22 @@ fn actor(name: &str, subject: &Subject, fixture: &Fixture) -> Actor {
     Actor::start(Place::Processes, name, subject, &fixture.database())
 }
 
+/// Two members of a session whose index somebody has removed.
+fn members_without_index(subject: &Subject) -> (Fixture, [Actor; 2]) {
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let mut members = ["a", "b"].map(|name| actor(name, subject, &fixture));
+    for member in &mut members {
+        member.ok(JOIN);
+    }
+    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    (fixture, members)
+}
+
 #[test]
 fn beside_members_whose_index_was_removed_nobody_comes_and_they_go_on() {
     os::allow_alone();
     let Some(subject) = real_plait("a removed -shm") else { return };
-    let fixture = Fixture::new(subject.clone(), ROWS);
-    let [mut a, mut b] = ["a", "b"].map(|name| actor(name, &subject, &fixture));
-    a.ok(JOIN);
-    b.ok(JOIN);
-    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    let (fixture, [mut a, mut b]) = members_without_index(&subject);
     for round in 0..3 {
         let mut newcomer = Actor::idle(Place::Processes, "newcomer", &subject);
         let opened = newcomer.open(&fixture.database());
@@ -55,11 +62,7 @@ fn beside_members_whose_index_was_removed_nobody_comes_and_they_go_on() {
 fn members_whose_index_was_removed_may_all_be_killed() {
     os::allow_alone();
     let Some(subject) = real_plait("a removed -shm") else { return };
-    let fixture = Fixture::new(subject.clone(), ROWS);
-    let [mut a, mut b] = ["a", "b"].map(|name| actor(name, &subject, &fixture));
-    a.ok(JOIN);
-    b.ok(JOIN);
-    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    let (fixture, [mut a, mut b]) = members_without_index(&subject);
     let mut newcomer = Actor::idle(Place::Processes, "newcomer", &subject);
     let _ = newcomer.open(&fixture.database());
     b.ok("INSERT INTO t(val) VALUES('after it'); CREATE TABLE more(a)");

@@ -393,18 +393,23 @@ fn what_a_full_text_index_has_gathered_before_a_refused_statement_stays() {
     }
 }
 
+/// Transactions that have written to a full-text index, with so much room left that for some of them it is too little for what the index has
+/// gathered, and not for the row.
+fn gathered(subject: &Subject) -> impl Iterator<Item = (Fixture, Connection, Connection)> {
+    [400, 600, 800, 1000].into_iter().filter_map(|room| {
+        let tables = "CREATE VIRTUAL TABLE words USING fts5(word); CREATE TABLE t(x UNIQUE)";
+        let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - room);
+        let made = scene(subject, tables, "BEGIN CONCURRENT", &full);
+        let many = "INSERT INTO words VALUES('one two three four five six seven eight nine ten')";
+        made.1.execute(many).is_ok().then_some(made)
+    })
+}
+
 #[test]
 fn a_full_text_index_that_cannot_be_written_before_a_statement_takes_the_transaction_back() {
     let Some(subject) = real_plait("FTS5") else { return };
-    let tables = "CREATE VIRTUAL TABLE words USING fts5(word); CREATE TABLE t(x UNIQUE)";
     let mut codes = Vec::new();
-    for room in [400, 600, 800, 1000] {
-        let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - room);
-        let (_fixture, connection, other) = scene(&subject, tables, "BEGIN CONCURRENT", &full);
-        let many = "INSERT INTO words VALUES('one two three four five six seven eight nine ten')";
-        if connection.execute(many).is_err() {
-            continue;
-        }
+    for (_fixture, connection, other) in gathered(&subject) {
         let refused = connection.execute("INSERT INTO t SELECT 1 UNION ALL SELECT 2");
         codes.extend(refused.err().map(|error| error.extended));
         other.execute("COMMIT").expect("a commit");
@@ -420,16 +425,8 @@ fn a_full_text_index_that_cannot_be_written_before_a_statement_takes_the_transac
 #[test]
 fn a_full_text_index_that_cannot_be_written_at_commit_takes_the_transaction_back() {
     let Some(subject) = real_plait("FTS5") else { return };
-    let tables = "CREATE VIRTUAL TABLE words USING fts5(word)";
-    // How much is left for what the index writes at COMMIT: for some of them it is too little, and not for the rows.
     let mut codes = Vec::new();
-    for room in [400, 600, 800, 1000] {
-        let full = format!("INSERT INTO pad VALUES(zeroblob({}))", (7 << 20) - room);
-        let (_fixture, connection, other) = scene(&subject, tables, "BEGIN CONCURRENT", &full);
-        let many = "INSERT INTO words VALUES('one two three four five six seven eight nine ten')";
-        if connection.execute(many).is_err() {
-            continue;
-        }
+    for (_fixture, connection, other) in gathered(&subject) {
         let error = connection.execute("COMMIT").expect_err("the right is taken");
         other.execute("COMMIT").expect("a commit");
         codes.push(error.extended);

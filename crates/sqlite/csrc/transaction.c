@@ -20,7 +20,8 @@
 ** takes and gives back within a call: txn/commit.rs.
 **
 **   exit                                   has been taken                       given back by           the caller
-**   plTakeRights    OK, several files      each one's right and room (bPart)    plCommitEnded           -
+**   plTakeRights    OK, several files      each one's right and room (bPart);   plCommitEnded           -
+**                                          what the unchanged ones were shown is settled
 **                   anything else          those of the files before            plCommitEnded           as of the code
 **   plCommitPrepare OK, there is a hook    the right; the snapshot is at now    plCommitEnded           -
 **                   OK, pages are short    both rights: it runs exclusively     the transaction's end   -
@@ -486,8 +487,7 @@ static int plCommitPrepare(Btree *p, Pager *pPager){
   if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
   rc = pl_doomed(pPl->pConn);
   if( rc ) return plFail(p, rc);
-  /* While the other files can still be kept from committing. */
-  if( !pPl->bWrote && p->db->nDb>2 ) return plFail(p, pl_settle_shown(pPl->pConn));
+  if( !pPl->bWrote && p->db->nDb>2 ) return SQLITE_OK;      /* it was settled by plTakeRights() */
   /* What others have committed since the last write takes pages as well. */
   if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bPart && plNeedsPages(p, 0) ) return plEscalate(p);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;

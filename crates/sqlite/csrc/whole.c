@@ -143,11 +143,10 @@ static int plVtabBegins(Vdbe *v){
   return rc;
 }
 
-/* sqlite3VdbeCloseStatement(). W1: is this the last of the journals that are open? */
-static int plCloseJournal(Vdbe *v, int eOp){
+/* A statement ends. W1: is its journal the last of those that are open? */
+static void plMindOrder(Vdbe *v){
   sqlite3 *db = v->db;
   if( v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
-  return sqlite3VdbeCloseStatement(v, eOp);
 }
 
 /* What the statement was in when it was run last is forgotten. */
@@ -177,7 +176,8 @@ static SQLITE_NOINLINE int plWholeRow(Vdbe *v){
 static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
   int iFirst = v->aOp[0].p2;
   if( v->bPlMiddle==0 ) return iPc;
-  (void)plCloseJournal(v, SAVEPOINT_RELEASE);
+  plMindOrder(v);
+  (void)sqlite3VdbeCloseStatement(v, SAVEPOINT_RELEASE);
   (void)plWholeClose(v);                  /* a failure is one of the next call, too */
   return v->aOp[0].opcode==OP_Init && v->aOp[iFirst].opcode==OP_Transaction ? iFirst : iPc;
 }
@@ -285,22 +285,22 @@ static int plWholeEnds(Vdbe *v, int eOp){
   /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
   int bOutermost = db->nVdbeExec<=1 && (bWrites || v->rc!=SQLITE_OK);
   int rc, rcClose = SQLITE_OK;
+  plMindOrder(v);
   if( plBroken(db) ){
-    (void)plCloseJournal(v, eOp);
+    (void)sqlite3VdbeCloseStatement(v, eOp);
     (void)plWholeClose(v);
     return SQLITE_OK;
   }
-  if( v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
   if( bWrites && eOp==SAVEPOINT_ROLLBACK && (plWasRefused(v) || plIsTorn(db, v->nPlTear)) ){
     plTakeBack(v);
     db->nPlTaken = db->nVdbeExec + 1;   /* of concurrent files nothing is left for SQLite's journal (W1) */
   }
   if( bWrites && eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
   /* W4: its journal went with the transaction, and may be another one's number by now. */
-  rc = plCloseJournal(v, v->bPlEnded ? SAVEPOINT_RELEASE : eOp);
+  rc = sqlite3VdbeCloseStatement(v, v->bPlEnded ? SAVEPOINT_RELEASE : eOp);
   db->nPlTaken = 0;
-  /* A virtual table that writes what it remembers at the end of a journal was refused. */
-  if( (rc & 0xff)==SQLITE_BUSY ) return plSayTorn(v, rc);
+  /* The engine has refused what a virtual table, which remembers, writes at the end of a journal. */
+  if( (rc & 0xff)==SQLITE_BUSY && db->nPlRefused>0 ) return plSayTorn(v, rc);
   if( !bWrites && !plIsTorn(db, 0) ) return rc;
   if( rcClose==SQLITE_OK ) rcClose = plWholeClose(v);
   if( rc==SQLITE_OK ) rc = rcClose;
