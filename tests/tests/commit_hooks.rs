@@ -2,7 +2,7 @@
 //! COMMIT says is what has come of it, and nobody else waits for it afterwards. A full-text index has the COMMIT write rows, of which the
 //! hooks for rows and for progress hear.
 
-use plait_tests::sqlite::{BUSY, Connection, Result};
+use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, Connection, Result};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -288,5 +288,37 @@ fn a_busy_handler_that_runs_sql_on_its_connection_loses_nothing_of_a_commit_that
             let sound = connection.text("PRAGMA integrity_check");
             assert_eq!(sound.as_deref(), Ok("ok"), "{sql}");
         }
+    }
+}
+
+/// SQLite rolls everything back for such a failure, on whatever table it is met.
+#[test]
+fn a_busy_handler_that_has_the_transaction_rolled_back_does_not_have_it_committed() {
+    let Some(subject) = real_plait("handlers in a COMMIT") else { return };
+    for gives_up in [false, true] {
+        let fixture = Fixture::new(subject.clone(), SCHEMA);
+        let (own, other) = (impatient(&fixture), impatient(&fixture));
+        own.execute("CREATE TEMP TABLE once(x UNIQUE); INSERT INTO once VALUES(1)").expect("a row");
+        own.execute("BEGIN CONCURRENT; UPDATE w SET n=n+1 WHERE id=1").expect("a write");
+        other.execute("BEGIN IMMEDIATE").expect("the right");
+        let (inside, holder) = (own.clone(), other.clone());
+        own.busy_handler(move |_| {
+            let twice = inside.execute("INSERT OR ROLLBACK INTO once VALUES(1)");
+            assert!(twice.is_err(), "a row twice");
+            if !gives_up {
+                holder.execute("COMMIT").expect("it ends");
+            }
+            !gives_up
+        })
+        .expect("a handler");
+        let refused = own.execute("COMMIT").expect_err("it was rolled back");
+        assert_eq!(refused.extended, ABORT_ROLLBACK, "{refused}");
+        assert!(own.autocommit(), "nothing is left to be committed again");
+        own.busy_handler(|_| false).expect("a handler");
+        if gives_up {
+            other.execute("COMMIT").expect("it ends");
+        }
+        own.execute("UPDATE w SET n=n+5 WHERE id=1").expect("it goes on");
+        assert_eq!(other.integer("SELECT n FROM w WHERE id=1"), Ok(5));
     }
 }

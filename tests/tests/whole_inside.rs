@@ -337,3 +337,30 @@ fn a_deferred_constraint_of_another_file_is_not_forgotten_with_a_refused_stateme
     let orphans = there.query("PRAGMA foreign_key_check").expect("a check");
     assert_eq!(orphans, Vec::<Vec<Value>>::new());
 }
+
+#[test]
+fn journals_out_of_order_in_one_transaction_are_forgotten_in_the_next() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let scene = Scene::new(&subject);
+    scene.own.execute("CREATE TEMP TABLE tu(x UNIQUE); CREATE TEMP TABLE seen(x)").expect("tables");
+    let trigger =
+        "CREATE TEMP TRIGGER g AFTER INSERT ON main.t BEGIN INSERT INTO seen VALUES(new.a); END";
+    scene.own.execute(trigger).expect("a trigger");
+    scene.own.execute("BEGIN").expect("a begin");
+    let one = begun(&scene.own, "INSERT INTO tu VALUES(1), (2) RETURNING x");
+    let two = begun(&scene.own, "INSERT INTO tu VALUES(3), (4) RETURNING x");
+    drop(one);
+    drop(two);
+    let twice = scene.own.execute("INSERT OR ROLLBACK INTO tu VALUES(5), (5)");
+    assert_eq!(twice.expect_err("a row twice").code, CONSTRAINT);
+    scene.nearly_full("BEGIN CONCURRENT", 500_000);
+    let sql = "INSERT INTO t SELECT value, zeroblob(200000) FROM json_each('[1,2,3,4]')";
+    let refused = scene.own.execute(sql).expect_err("the right is taken");
+    assert_eq!(refused.extended, BUSY, "{refused}");
+    assert_eq!(scene.own.integer("SELECT count(*) FROM seen"), Ok(0), "and the trigger's rows");
+    scene.other.execute("COMMIT").expect("a commit");
+    scene.own.execute(sql).expect("it is repeated");
+    scene.own.execute("COMMIT").expect("a commit");
+    assert_eq!(scene.numbers("SELECT count(*) FROM t"), [Value::Integer(4)]);
+    scene.is_sound();
+}

@@ -28,6 +28,7 @@ static void plAutoCommitDone(sqlite3 *db, int how){
   int eKind = how==1 ? PL_BEGIN_CONCURRENT : how==2 ? plBeginKind(db) : PL_BEGIN_DEFERRED;
   db->mDbFlags &= ~(u32)(DBFLAG_PlConcurrent|DBFLAG_PlFirst);
   db->iPlFirst = 0;
+  db->bPlCrossed = 0;                     /* of the transaction before (whole.c) */
   if( eKind==PL_BEGIN_CONCURRENT ) db->mDbFlags |= DBFLAG_PlConcurrent;
   if( eKind==PL_BEGIN_ADAPTIVE ) db->mDbFlags |= DBFLAG_PlFirst;
 }

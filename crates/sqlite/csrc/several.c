@@ -340,7 +340,8 @@ static int plCommitting(sqlite3 *db){
 /* vdbeCommit() returned rc for v: the table at the head of transaction.c. */
 static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
   int bMade, i;
-  if( rc==SQLITE_OK && db->bPlCommitting==PL_LOST ) rc = SQLITE_ABORT_ROLLBACK;
+  /* After BUSY it would be repeated. */
+  if( db->bPlCommitting==PL_LOST && (rc==SQLITE_OK || (rc & 0xff)==SQLITE_BUSY) ) rc = SQLITE_ABORT_ROLLBACK;
   bMade = rc==SQLITE_OK;
   db->bPlCommitting = 0;
   if( bMade ) db->bPlCrossed = 0;

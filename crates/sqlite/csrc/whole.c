@@ -22,7 +22,7 @@
 **   any other                        its savepoint is taken back in each concurrent file; virtual tables and other files go back to SQLite's
 **                                    journal: the transaction is as it was before the statement
 **   the same, torn (W2)              everything is rolled back, with SQLITE_ABORT_ROLLBACK
-**   the transaction is broken (rcBroken)   nothing: only ROLLBACK goes on
+**   a file that it writes to is broken (rcBroken)   nothing: only ROLLBACK goes on
 **
 ** Invariants
 **  W1 Every change of a statement to a concurrent file is behind its savepoint, or the transaction is exclusive and the change behind
@@ -146,7 +146,7 @@ static int plVtabBegins(Vdbe *v){
 /* A statement ends. W1: is its journal the last of those that are open? */
 static void plMindOrder(Vdbe *v){
   sqlite3 *db = v->db;
-  if( v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
+  if( db->nStatement && v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
 }
 
 /* What the statement was in when it was run last is forgotten. */
@@ -194,11 +194,12 @@ static int plVtabRemembers(sqlite3 *db){
   return 0;
 }
 
+/* Is a file broken that the transaction writes to? One that it only reads keeps no COMMIT from being made of the others. */
 static int plBroken(sqlite3 *db){
   int i;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
-    if( p && p->pPl && p->pPl->rcBroken ) return 1;
+    if( p && p->pPl && p->pPl->rcBroken && p->pPl->eWrite ) return 1;
   }
   return 0;
 }
@@ -284,6 +285,7 @@ static int plWholeEnds(Vdbe *v, int eOp){
   int bWrites = v->bPlMiddle & PL_WRITES;
   /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
   int bOutermost = db->nVdbeExec<=1 && (bWrites || v->rc!=SQLITE_OK);
+  u32 nRefused;
   int rc, rcClose = SQLITE_OK;
   plMindOrder(v);
   if( plBroken(db) ){
@@ -297,10 +299,11 @@ static int plWholeEnds(Vdbe *v, int eOp){
   }
   if( bWrites && eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
   /* W4: its journal went with the transaction, and may be another one's number by now. */
+  nRefused = db->nPlRefused;
   rc = sqlite3VdbeCloseStatement(v, v->bPlEnded ? SAVEPOINT_RELEASE : eOp);
   db->nPlTaken = 0;
   /* The engine has refused what a virtual table, which remembers, writes at the end of a journal. */
-  if( (rc & 0xff)==SQLITE_BUSY && db->nPlRefused>0 ) return plSayTorn(v, rc);
+  if( (rc & 0xff)==SQLITE_BUSY && db->nPlRefused!=nRefused ) return plSayTorn(v, rc);
   if( !bWrites && !plIsTorn(db, 0) ) return rc;
   if( rcClose==SQLITE_OK ) rcClose = plWholeClose(v);
   if( rc==SQLITE_OK ) rc = rcClose;
