@@ -25,6 +25,9 @@ const PER_AUTHOR: i64 = 1_000_000;
 /// The process that is stopped, as an author.
 const VICTIM: i64 = 1;
 
+/// Behind the first commit, at a checkpoint that lowers the fence and at the next commit.
+const LOWERED: [&str; 3] = ["fence.lowering", "fence.lowered", "fence.raised_again"];
+
 /// How the others stand to the process when it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
@@ -421,7 +424,12 @@ fn bring_to(fixture: &Fixture, point: &str, passage: u32, scene: Scene) -> (Acto
     let mut script = vec!["PRAGMA synchronous=FULL".to_owned()];
     match scene {
         Scene::Crowd | Scene::Growth => {}
-        Scene::First => script.push(Role::Full.sql(next())),
+        Scene::First => {
+            script.push(Role::Full.sql(next()));
+            if LOWERED.contains(&point) {
+                script.extend(["PRAGMA wal_checkpoint(TRUNCATE)".into(), Role::Full.sql(next())]);
+            }
+        }
         Scene::Recovery => script.push("SELECT count(*) FROM t".into()),
         Scene::Close => script.push(Role::Full.sql(next())),
         Scene::Conversion => {

@@ -75,6 +75,27 @@ fn what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_st
 }
 
 #[test]
+fn what_was_committed_behind_a_lowered_fence_is_there_after_a_power_cut_at_every_step() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let scratch = tempfile::tempdir().expect("a folder");
+    let explorer = Explorer::of_lowered_fences(&subject, scratch.path());
+    let mut explorer = explorer.unwrap_or_else(|e| panic!("{e:#}"));
+    explorer.each_cut_of_workload().unwrap_or_else(|error| panic!("{error:#}"));
+    for seed in 1..=25 {
+        explorer.walk(seed).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+    println!("{:?}", explorer.tally);
+    assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
+}
+
+#[test]
+fn a_fence_that_stays_lowered_in_the_file_is_caught() {
+    let suite =
+        "what_was_committed_behind_a_lowered_fence_is_there_after_a_power_cut_at_every_step";
+    must_be_reported("fence.left_lowered", suite, &["the fence is down behind 4", "was replaced"]);
+}
+
+#[test]
 fn a_commit_over_two_files_is_there_after_a_power_cut_behind_it() {
     let Some(subject) = real_plait("power cuts") else { return };
     let scratch = tempfile::tempdir().expect("a folder");

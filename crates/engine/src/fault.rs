@@ -14,6 +14,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("dead.unsettled", "what a killed committer has published is shown when somebody else commits"),
     ("deletes.unseen", "a transaction finds a row by its key that it has deleted"),
     ("exclusive.elsewhere", "an exclusive transaction that has changed rows conflicts with nobody"),
+    ("fence.left_lowered", "a commit leaves the fence in the file lowered"),
     ("fence.unseen", "a fence that its author did not bring to an end comes or goes later"),
     ("gaps.uncut", "a row that is put among deleted ones is not looked for"),
     ("log.removed_early", "a recovery removes the log before the database file is at rest"),

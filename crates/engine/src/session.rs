@@ -7,12 +7,13 @@
 //! |---|---|---|---|
 //! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
+//! | fenced, same salt, or resting | trusted, lowered | its own | merge/fence.rs |
 //! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
 //! | fenced, same salt | trusted, not in doubt, or for a log that is lost or has failed | any other, or none; any, if it has failed | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
 //! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
-//! | resting | not trusted | newer frames, same salt | error: the base was unfenced by someone else |
+//! | resting | not trusted | newer frames, same salt | error: it is an older copy, from behind a checkpoint (merge/fence.rs), or was unfenced by someone else |
 //! | resting | not trusted | frames, other salt | it is put aside, with memory that is its own, and the opening begun anew (aside.rs, F3) |
 //! | fenced | not trusted | absent | error naming `plait recover --accept-base` (F3) |
 //! | fenced | not trusted | other salt | error: foreign log (F3) |
@@ -26,7 +27,8 @@
 //!   first would have left, had it not been cut off.
 //! - Y3 (F2) Before a commit can lie in the log alone the fence is on disk in the database file itself, and not only in its
 //!   WAL; and it is raised there only when the log and the fence in the WAL are on disk. So the file without the
-//!   others is refused, and no crash leaves a fence in the file without a log or a WAL that goes with it.
+//!   others is refused, and no crash leaves a fence in the file without a log or a WAL that goes with it. It stays there until the log has
+//!   nothing that the base lacks.
 //!
 //! Why Y2 holds. Recovery writes nothing to the log; it commits to the base twice and removes the log at last, each
 //! durably before the next is begun, and a commit of the base is there after a crash or is not. So a crash leaves one of
@@ -116,8 +118,9 @@ pub(crate) fn begin(
     trusted: bool,
 ) -> Result<Option<u32>> {
     let header = base.header()?;
-    let is_fenced = region.control().fence.load(Acquire) == fence::FENCED;
-    if trusted && is_fenced && header.fence_in_wal_alone {
+    let said = region.control().fence.load(Acquire);
+    let is_fenced = said != fence::RESTING;
+    if trusted && said == fence::FENCED && header.fence_in_wal_alone {
         return Err(Error::Replaced(path.to_owned()));
     }
     moment::refuse_older_base(path, &header)?;
@@ -186,7 +189,8 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
         return Ok(true);
     }
-    let is_older = header.fenced && header.generation.get() < c.base_generation.load(Relaxed);
+    // Resting as well: a copy from behind an earlier checkpoint (merge/fence.rs).
+    let is_older = header.generation.get() < c.base_generation.load(Relaxed);
     if same && (is_older || restore::has_unmerged(region, header.generation)) {
         return Err(Error::CantOpen(
             "the database file is an older state of itself: it, or its -wal, was removed, emptied or replaced while its last commits \
@@ -235,10 +239,12 @@ fn bring_to_rest(
                 Ok::<(), Error>(())
             })?;
             if newer > 0 {
-                return Err(Error::Corrupt(format!(
-                    "{} holds {newer} commits that are not in the database, but the database was unfenced by another \
-                     program; restore the database file, or accept it as it is with `plait recover --accept-base`",
-                    log.display()
+                return Err(Error::CantOpen(format!(
+                    "{} holds {newer} commits that are not in the database, which is an older copy of itself, from behind a checkpoint, or \
+                     was unfenced by another program; put back the newest database file and its -wal, or accept this one as it is with \
+                     `plait recover --accept-base {}`",
+                    log.display(),
+                    path.display()
                 )));
             }
         }
@@ -355,8 +361,8 @@ fn replay(
         Err(LogError::Missing { .. }) => return Err(say_missing(path, &log, salt)),
         other => other?,
     };
-    // Y3: before anything was committed the fence stood in the file.
-    if header.fence_in_wal_alone && scan.summary().newest > Generation::ZERO {
+    // Y3: before anything was committed the fence stood in the file, until all of that was in the base.
+    if header.fence_in_wal_alone && scan.summary().newest > header.generation {
         return Err(Error::Replaced(path.to_owned()));
     }
     // R1: what the log holds beyond its end is given up with the same stamp.

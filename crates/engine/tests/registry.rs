@@ -74,6 +74,9 @@ impl Base for StallingBase {
     fn raise_fence(&mut self) -> Result<()> {
         self.inner.raise_fence()
     }
+    fn lower_fence(&mut self) -> Result<()> {
+        self.inner.lower_fence()
+    }
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
         self.stall.meet("checkpoint");
         self.inner.checkpoint(how)

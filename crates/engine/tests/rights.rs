@@ -13,6 +13,8 @@ use plait_engine::attach::{accept_base, detach};
 use plait_engine::base::BaseOpener;
 use plait_engine::database::changed::Changed;
 use plait_engine::error::{Error, Result};
+use plait_engine::shm::layout::fence;
+use plait_engine::txn::checkpoint::Asked;
 use plait_engine::txn::{Size, Sync, WriteMode};
 
 /// More than anything here takes, and less than a wait that nobody ends.
@@ -128,7 +130,7 @@ fn a_checkpoint_that_was_asked_for_gives_its_right_back() {
     for fault in BOTH {
         let mut scene = Scene::new();
         scene.meet("put", fault, |victim| {
-            wait_ms(1000, |w| victim.conn().checkpoint(w, false, &mut |_| Ok(true)))
+            wait_ms(1000, |w| victim.conn().checkpoint(w, Asked::Whole, &mut |_| Ok(true)))
         });
         scene.is_free_after(fault);
         let mut scene = Scene::new();
@@ -137,11 +139,59 @@ fn a_checkpoint_that_was_asked_for_gives_its_right_back() {
             wait_ms(1000, |w| {
                 let attempt = |client: &Faults, path: &Path| client.open(path)?.header();
                 let path = victim.conn().database().path().to_owned();
-                victim.conn().checkpoint(w, false, &mut |_| attempt(&faults, &path).map(|_| true))
+                victim
+                    .conn()
+                    .checkpoint(w, Asked::Whole, &mut |_| attempt(&faults, &path).map(|_| true))
             })
         });
         scene.is_free_after(fault);
     }
+}
+
+fn lower(client: &mut Client) -> Result<()> {
+    wait_ms(1000, |w| client.conn().checkpoint(w, Asked::Truncate, &mut |_| Ok(true)))
+}
+
+#[test]
+fn who_lowers_the_fence_gives_the_right_to_merge_back() {
+    for fault in BOTH {
+        for call in ["header", "lower_fence"] {
+            let mut scene = Scene::new();
+            let error = scene.meet(call, fault, lower);
+            assert_eq!(error.is_some(), fault == Fault::Error, "{call}");
+            scene.is_free_after(fault);
+        }
+    }
+}
+
+#[test]
+fn who_raises_it_again_gives_the_right_to_merge_back() {
+    for fault in BOTH {
+        for call in ["header", "raise_fence"] {
+            let mut scene = Scene::new();
+            lower(&mut scene.victim).unwrap();
+            assert_eq!(scene.victim.conn().fence(), fence::LOWERED);
+            let begin = |victim: &mut Client| {
+                wait_ms(1000, |w| victim.conn().write_begin(WriteMode::Queued, w))
+            };
+            let error = scene.meet(call, fault, begin);
+            assert_eq!(error.is_some(), fault == Fault::Error, "{call}");
+            assert_eq!(scene.other.conn().fence(), fence::LOWERED, "{call}");
+            scene.is_free_after(fault);
+        }
+    }
+}
+
+#[test]
+fn an_optimistic_transaction_over_which_the_fence_was_lowered_raises_it_to_commit() {
+    let mut scene = Scene::new();
+    scene.victim.begin_concurrent();
+    scene.victim.put(b"after", b"2");
+    lower(&mut scene.other).unwrap();
+    assert_eq!(scene.other.conn().fence(), fence::LOWERED);
+    scene.victim.commit(Sync::Full).unwrap();
+    assert_eq!(scene.other.conn().fence(), fence::FENCED);
+    scene.reopens_with(Some(b"2"));
 }
 
 #[test]

@@ -147,7 +147,7 @@ static void plWorkAlone(Btree *p){
 static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
   if( p->db->mDbFlags & DBFLAG_PlConcurrent ) return rc;
   if( sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion)!=SQLITE_OK ) return rc;
-  if( plMarked(p->pBt) && PL_FENCED(p->pBt->pPage1->aData) ){
+  if( plMarked(p->pBt) && plFenced(p->pBt) ){
     plBaseEnd(p);
     return rc;
   }
@@ -191,7 +191,7 @@ static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   if( (rc & 0xff)!=SQLITE_FULL && (rc & 0xff)!=SQLITE_CANTOPEN ) return rc;
   pPl->nAlone = 0;
   if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) return rc;
-  if( plMarked(p->pBt) && (PL_FENCED(p->pBt->pPage1->aData) || !plAlone(p, wrflag, 0)) ){
+  if( plMarked(p->pBt) && (plFenced(p->pBt) || !plAlone(p, wrflag, 0)) ){
     plBaseEnd(p);
     return rc;
   }

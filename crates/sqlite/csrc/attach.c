@@ -65,6 +65,14 @@ static u64 plContentCookie(Pager *pPager){
   return h | 1;
 }
 
+/* Is the base fenced in the state that an open transaction reads, or has stamped? While the fence is lowered the WAL-index alone says so. */
+static int plFenced(BtShared *pBt){
+  const u8 *a = pBt->pPage1->aData;
+  Wal *pWal = pBt->pPager->pWal;
+  if( PL_FENCED(a) || !PL_MARKED(a) ) return PL_FENCED(a);
+  return pWal && pWal->ePlFence==PLF_Unknown && pWal->hdr.iVersion==PL_WALINDEX_VERSION;
+}
+
 /* What page 1 says. A base read or write transaction is open. */
 static void plReadHeader(BtShared *pBt, PlHeader *pOut){
   memset(pOut, 0, sizeof(*pOut));
@@ -76,7 +84,7 @@ static void plReadHeader(BtShared *pBt, PlHeader *pOut){
     pOut->salt = get4byte(&a[72]);
     pOut->generation = get4byte(&a[76]);
     pOut->marked = PL_MARKED(a);
-    pOut->fenced = PL_FENCED(a);
+    pOut->fenced = (u8)plFenced(pBt);
     pOut->textEncoding = (u8)(get4byte(&a[56]) & 3);
   }
 }
@@ -228,7 +236,7 @@ static int plMayNotJoin(Btree *p){
 /* A transaction is open on a marked file: does SQLite's own code go on with it? bBusy: one that reads, in place of one that somebody who
 ** writes has kept from beginning. */
 static int plStaysStock(Btree *p, int wrflag, int bBusy){
-  if( PL_FENCED(p->pBt->pPage1->aData) ) return 0;
+  if( plFenced(p->pBt) ) return 0;
   if( p->pBt->pPager->exclusiveMode ) return 1;
   return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag, bBusy) || plMayNotJoin(p);
 }
@@ -248,7 +256,7 @@ static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *p
     if( rc==SQLITE_OK ) plDetach(p);
     pPager->exclusiveMode = PAGER_LOCKINGMODE_EXCLUSIVE;
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
-    if( rc || !plMarked(p->pBt) || !PL_FENCED(p->pBt->pPage1->aData) ) return rc ? rc : plLookOnce(p);
+    if( rc || !plMarked(p->pBt) || !plFenced(p->pBt) ) return rc ? rc : plLookOnce(p);
     plBaseEnd(p);
   }while( sqlite3InvokeBusyHandler(&p->db->busyHandler) );
   plForgetWal(p);
@@ -298,7 +306,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     if( plStaysStock(p, wrflag, 0) ) return rc;
   }
   cookie = plContentCookie(p->pBt->pPager);
-  bFenced = PL_FENCED(p->pBt->pPage1->aData);
+  bFenced = plFenced(p->pBt);
   plBaseEnd(p);
   if( p->pBt->pPager->exclusiveMode && plUnsuitable(p)==0 ) return plBeginForItself(p, wrflag, pSchemaVersion);
   rc = plAttach(p);
@@ -307,7 +315,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) break;
     if( !plMarked(p->pBt) ) return SQLITE_OK;
     cookie = plContentCookie(p->pBt->pPager);
-    bFenced = PL_FENCED(p->pBt->pPage1->aData);
+    bFenced = plFenced(p->pBt);
     plBaseEnd(p);
     rc = plAttach(p);
   }

@@ -329,7 +329,11 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
 ** Nobody is misled: who reads page 1 in a state with the fence reads it from the WAL, and who reads an older one from the file has
 ** looked at its version before. No salt is written: until a checkpoint brings the whole page the file goes with no log.
 ** The checkpoint lock keeps out a stock checkpoint from before the fence, which may write an older page 1; checkpoints of
-** ours that come later keep the two bytes (plKeepFence). */
+** ours that come later keep the two bytes (plKeepFence).
+**
+** With a note of a lowered fence they are written again even if they are there, and so they are over an empty WAL, whose index may have been made anew
+** without the note: who wrote them may have died before his sync, or that has failed, after which a sync of what is not written anew would say
+** nothing (L5 in merge/fence.rs). */
 static int plRaiseFence(Pager *pPager){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2] = {0, 0};
@@ -337,7 +341,8 @@ static int plRaiseFence(Pager *pPager){
   int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
   if( rc ) return rc;
   rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
-  if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 ){
+  if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;      /* L6 there */
+  if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 && AtomicLoad(&PL_LOWERED(pWal))==0 && walIndexHdr(pWal)->mxFrame!=0 ){
     /* A checkpoint that has brought everything has synced the file. */
     bSynced = AtomicLoad(&walCkptInfo(pWal)->nBackfill)==walIndexHdr(pWal)->mxFrame;
   }else if( rc==SQLITE_OK && (rc = plFits(pPager, 0))==SQLITE_OK ){
@@ -345,6 +350,7 @@ static int plRaiseFence(Pager *pPager){
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
+  if( rc==SQLITE_OK ) AtomicStore(&PL_LOWERED(pWal), 0);
   walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
   return rc;
 }
@@ -357,6 +363,64 @@ static int plBaseRaiseFence(void *p){
   plBaseUseMarks(pBase);
   /* The caller has read the header of a marked base: the WAL is open. */
   rc = pPager->pWal ? plRaiseFence(pPager) : SQLITE_MISUSE_BKPT;
+  pBase->bStrange = rc==SQLITE_CANTOPEN;
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+/* The file has the fence and the WAL is empty, but its index, which was made anew after the death of all, does not know it: it is told. Then the WAL has
+** its header, as one that is emptied under the fence. The checkpoint lock is held. */
+static int plTellIndex(Wal *pWal){
+  i64 nByte = 0;
+  int rc = SQLITE_OK;
+  if( !plWalFenced(pWal) ){
+    rc = walLockExclusive(pWal, WAL_WRITE_LOCK, 1);
+    if( rc ) return rc;
+    if( memcmp(&pWal->hdr, (void*)walIndexHdr(pWal), sizeof(WalIndexHdr))!=0 ){
+      rc = SQLITE_BUSY;
+    }else{
+      pWal->ePlFence = PLF_Up;
+      walIndexWriteHdr(pWal);
+      pWal->ePlFence = PLF_Unknown;
+    }
+    walUnlockExclusive(pWal, WAL_WRITE_LOCK, 1);
+  }
+  if( rc==SQLITE_OK ) rc = sqlite3OsFileSize(pWal->pWalFd, &nByte);
+  if( rc==SQLITE_OK && nByte!=WAL_HDRSIZE ) rc = sqlite3OsTruncate(pWal->pWalFd, WAL_HDRSIZE);
+  return rc;
+}
+
+/* Takes the fence from the file, which has everything: the WAL is empty. The WAL-index goes on saying that the base is fenced. First the note,
+** by which the file without a fence is known to be the right one. An index that somebody has removed keeps nobody off: then the fence stays. */
+static int plLowerFence(Pager *pPager){
+  static const u8 aVersion[2] = {2, 2};
+  Wal *pWal = pPager->pWal;
+  u8 a[PL_FIRST_BYTES];
+  int hShm = plShmFile(pPager);
+  int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
+  if( rc ) return rc;
+  if( walIndexHdr(pWal)->mxFrame!=0 ){
+    rc = SQLITE_BUSY;
+  }else if( (rc = plFits(pPager, 0))==SQLITE_OK && (rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0))==SQLITE_OK
+   && PL_FENCED(a) && (hShm<0 || plIsNamed(hShm)) && (rc = plTellIndex(pWal))==SQLITE_OK
+  ){
+    AtomicStore(&PL_LOWERED(pWal), plNote(a));
+    sqlite3MemoryBarrier();
+    rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
+  }
+  walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
+  return rc;
+}
+static int plBaseLowerFence(void *p){
+  PlBase *pBase = (PlBase*)p;
+  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
+  int rc;
+  plBaseEnter(pBase);
+  pBase->db->busyHandler.nBusy = 0;
+  plBaseUseMarks(pBase);
+  /* As in plBaseRaiseFence(). */
+  rc = pPager->pWal ? plLowerFence(pPager) : SQLITE_MISUSE_BKPT;
   sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
@@ -395,7 +459,7 @@ static void plBaseTell(const char *zText){
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
   plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
-  plBaseRaiseFence, plBaseCheckpoint, plBaseTell
+  plBaseRaiseFence, plBaseLowerFence, plBaseCheckpoint, plBaseTell
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

@@ -66,7 +66,7 @@ static int plStampAlone(Btree *p, u32 iSalt, const PlHeader *pHdr){
 static int plMarkedAlone(Btree *p){
   int bAlone;
   if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return 0;
-  bAlone = plMarked(p->pBt) && !PL_FENCED(p->pBt->pPage1->aData) && !plMayNotJoin(p) && plAlone(p, 0, 0);
+  bAlone = plMarked(p->pBt) && !plFenced(p->pBt) && !plMayNotJoin(p) && plAlone(p, 0, 0);
   plBaseEnd(p);
   return bAlone;
 }

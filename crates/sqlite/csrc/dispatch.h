@@ -209,6 +209,7 @@ struct PlFacade {
 /* What page 1 says of the mode. PL_MARKED: the file is in concurrent mode. PL_FENCED: and committed rows may be outside the base. */
 #define PL_MARKED(a) ((a)[19]>=2 && get4byte(&(a)[72])!=0)
 #define PL_FENCED(a) ((a)[18]==3 && (a)[19]==3 && get4byte(&(a)[72])!=0)
+static int plFenced(BtShared *pBt);   /* attach.c: and the same of who has the WAL open, to whom a lowered fence is one */
 
 #define PL_HANDLER_GRACE_MS 100   /* the same, for one with a busy handler of the application's: then that is asked */
 #define PL_BASE_RETRY_MS 3000     /* a reader waits at least this long for the base's own locks before it says BUSY */

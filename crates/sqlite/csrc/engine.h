@@ -86,6 +86,7 @@ typedef struct PlBaseOps {
   int  (*xHasUnseen)(void *pBase, int *pbUnseen);    /* does the WAL hold a whole transaction that its index does not show? */
   void (*xWaitAtMost)(void *pBase, int ms);          /* for locks of the file; negative: as at first */
   int  (*xRaiseFence)(void *pBase);                  /* bytes 18 and 19 of the database file itself become 3, on disk */
+  int  (*xLowerFence)(void *pBase);                  /* they become 2, in the file alone; SQLITE_BUSY unless the WAL is empty */
   /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
   void (*xTell)(const char *zText);                  /* to the error log */
@@ -313,7 +314,10 @@ void pl_note_page_count(PlConn *, uint64_t nByte);
 /* SQLITE_OK: no other connection of any process has the database open in this session. SQLITE_DONE: one has. */
 int  pl_is_lone(PlConn *);
 int  pl_maintain(PlConn *);   /* outside any transaction, after it ended: merge when due, in a thread if it may start one */
-int  pl_has_fence(PlConn *);             /* SQLITE_OK: the database file itself has the fence; SQLITE_DONE: not yet */
+#define PL_FENCE_NONE    0        /* the session has not raised its fence */
+#define PL_FENCE_UP      1        /* the database file itself has it */
+#define PL_FENCE_LOWERED 2        /* it may have it or not: everything is in the file, and nobody commits before it is raised again */
+int  pl_fence(PlConn *, uint32_t *pOut);
 int  pl_doomed(PlConn *);                /* SQLITE_BUSY_SNAPSHOT after that code until rollback: writes must fail with it too */
 
 /* ---- the exclusive path -------------------------------------------------------- */
@@ -341,8 +345,9 @@ void pl_base_sync_failed(PlConn *);      /* a sync of the base's files failed: S
 int  pl_merge_all(PlConn *, int bWhole, const PlWait *);
 /* The same, and then xTry with the right to merge held: a checkpoint that waits for nobody. While it returns SQLITE_BUSY it is called
 ** again, with nothing held in between, until the wait ends: SQLITE_BUSY. Any other code of it but SQLITE_OK is returned. Without
-** PlWait xTry has to be PASSIVE: beside an exclusive transaction, which has left nothing to merge, it is called without the right. */
-int  pl_checkpoint(PlConn *, const PlWait *, int (*xTry)(void*, const PlMarks*), void *pCtx);
+** PlWait xTry has to be PASSIVE: beside an exclusive transaction, which has left nothing to merge, it is called without the right. bTruncate:
+** xTry empties the WAL, and the fence is lowered behind it. */
+int  pl_checkpoint(PlConn *, int bTruncate, const PlWait *, int (*xTry)(void*, const PlMarks*), void *pCtx);
 
 /* ---- key encoding ---------------------------------------------------------------- */
 #define PL_COLL_BINARY 0

@@ -12,7 +12,8 @@
 **   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
 **   plRefuseMoved()  the name of the file, by a member that writes: now and then.
 **   plLocksLost()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
-**   plIndexGone()    the WAL-index of such a handle; plIndexStrange() that of a member of a session.
+**   plIndexGone()    the WAL-index of such a handle; plIndexStrange() that of a member of a session; plIndexRivalled() that of members whose
+**                    fence is lowered.
 **   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (deleted.rs).
 **
 ** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
@@ -32,6 +33,42 @@ static SQLITE_INLINE int plWalFenced(Wal *pWal){
 }
 static SQLITE_INLINE int plIndexFenced(Pager *pPager){
   return pPager->pWal && plWalFenced(pPager->pWal);
+}
+
+/* The same of a handle that has no transaction open, by the WAL-index as it is now. */
+static int plIndexFencedNow(Pager *pPager){
+  Wal *pWal = pPager->pWal;
+  return pWal && pWal->nWiData>0 && pWal->apWiData[0] && AtomicLoad(&walIndexHdr(pWal)->iVersion)==PL_WALINDEX_VERSION;
+}
+
+/* Names a page 1, whether it has the fence or not. Never 0. */
+static u32 plNote(const u8 *aPage1){
+  u32 h = 0x811c9dc5;
+  int i;
+  for(i=0; i<PL_FIRST_BYTES; i++){
+    if( i!=18 && i!=19 ) h = (h ^ aPage1[i]) * 0x01000193;
+  }
+  return h ? h : 1;
+}
+
+static int plIsNamed(int h){
+  struct stat st;
+  return osFstat(h, &st)==0 && st.st_nlink>0;
+}
+
+/* The WAL is as the checkpoint left it behind which the fence was lowered: its header alone is there (plLowerFence()). Stock SQLite in
+** locking_mode=EXCLUSIVE heeds no WAL-index; it is kept off by locks that POSIX may have dropped. It begins a WAL of its own, of which it leaves
+** frames, or nothing, and removes it when it closes. */
+static int plWalIsUntouched(Wal *pWal){
+  i64 nByte = 0;
+  if( walIndexHdr(pWal)->mxFrame!=0 ) return 1;     /* it is in use again (bury() in session.rs) */
+  if( pWal->pWalFd->pMethods==&nolockIoMethods && !plIsNamed(((unixFile*)pWal->pWalFd)->h) ) return 0;
+  return sqlite3OsFileSize(pWal->pWalFd, &nByte)==SQLITE_OK && nByte==WAL_HDRSIZE;
+}
+
+/* With this note, is a file with this page 1 the one in which the fence was lowered, as it was then? */
+static int plIsLowered(Wal *pWal, const u8 *aPage1, u32 iNote){
+  return iNote==plNote(aPage1) && plWalIsUntouched(pWal);
 }
 
 /* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file; and
@@ -172,8 +209,11 @@ static int plFitsOnce(Wal *pWal, u8 *pbFenced){
   if( rc==PL_MISFIT && !bNone ) rc = plFitsAny(pWal, nBackfill, a, &bNone);
   /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
   if( rc==SQLITE_IOERR_SHORT_READ ) return SQLITE_OK;
-  /* Its page 1 is all that there is, and it has to have the fence. */
-  if( rc==SQLITE_OK && bNone && plWalFenced(pWal) && !*pbFenced ) rc = PL_MISFIT;
+  /* Its page 1 is all that there is, and it has to have the fence, or to be the one in which it was lowered. */
+  if( rc==SQLITE_OK && bNone && plWalFenced(pWal) ){
+    u32 iNote = AtomicLoad(&PL_LOWERED(pWal));
+    if( iNote ? !plIsLowered(pWal, a, iNote) : !*pbFenced ) rc = PL_MISFIT;
+  }
   return rc;
 }
 
@@ -282,11 +322,6 @@ static int plLocksGone(Pager *pPager){
   return osFcntl(((unixFile*)pFd)->h, F_OFD_GETLK, &f)==0 && f.l_type==F_UNLCK;
 }
 
-static int plIsNamed(int h){
-  struct stat st;
-  return osFstat(h, &st)==0 && st.st_nlink>0;
-}
-
 /* Takes them again, with which nobody can take the WAL for unused any more. 0: somebody has done that already, or is about to. */
 static int plTakeLocks(Pager *pPager){
   sqlite3_file *pWalFd = pPager->pWal->pWalFd;
@@ -345,11 +380,29 @@ static int plIndexGone(Pager *pPager){
       && (named.st_ino!=own.st_ino || named.st_dev!=own.st_dev);
 }
 
+/* The same of any handle, and somebody has the other one open: stock SQLite, say, that has come to a file whose fence was lowered, and has read page 1.
+** It is asked as an open file of its own, with another program's locks in mind: see deadman.c. */
+static int plIndexRivalled(Pager *pPager){
+  struct flock f;
+  int hShm, bTaken;
+  if( !plIndexGone(pPager) ) return 0;
+  hShm = robust_open(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, O_RDONLY|O_NOFOLLOW, 0);
+  if( hShm<0 ) return 1;
+  memset(&f, 0, sizeof(f));
+  f.l_type = F_WRLCK;
+  f.l_whence = SEEK_SET;
+  f.l_start = UNIX_SHM_DMS;
+  f.l_len = 1;
+  bTaken = osFcntl(hShm, F_OFD_GETLK, &f)!=0 || f.l_type!=F_UNLCK;
+  robust_close(0, hShm, __LINE__);
+  return bTaken;
+}
+
 /* A stock handle has begun a transaction on a marked file: does it go with its WAL, and is it still locked? That it fits one that works
 ** alone on a resting file has only to know once. */
 static int plLookOnce(Btree *p){
   int rc;
-  if( p->bPlLooked && !PL_FENCED(p->pBt->pPage1->aData) ){
+  if( p->bPlLooked && !plFenced(p->pBt) ){
     return plLocksLost(p) ? plRefuseUnlocked(p) : SQLITE_OK;
   }
   rc = plFits(p->pBt->pPager, 0);
@@ -422,23 +475,26 @@ static int plLookIsDue(PlBtree *pPl, u32 *pMs){
   return 1;
 }
 
-/* A member reads, in an open transaction: under the fence the file itself says so, until something else is written into it. It
-** does from the moment on in which the session says that it has one: the WAL, in which the fence comes first, may be ahead for as long as a
+/* A member reads, in an open transaction: under the fence the file itself says so, until something else is written into it; or it is the one
+** in which the fence was lowered. It does from the moment on in which the session says that it has one: the WAL, in which the fence comes first, may be ahead for as long as a
 ** sync takes, or until the next write if who raised it was killed. */
 static int plLookAtFile(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
-  u8 a[20];
+  u8 a[PL_FIRST_BYTES];
   int nTry, rc;
   if( !plIndexFenced(pPager) ) return SQLITE_OK;
   if( p->pBt->pPage1 && !plMarked(p->pBt) ) return plSayMisfit(p);
   if( !plLookIsDue(pPl, &pPl->msFile) ) return SQLITE_OK;
-  rc = plFound(pPl, pl_has_fence(pPl->pConn));
-  if( rc ) return rc==SQLITE_DONE ? SQLITE_OK : rc;
   for(nTry=0; nTry<PL_FIT_TRIES; nTry++){
+    u32 eFence = PL_FENCE_NONE;
+    /* Each time: it comes and goes. */
+    rc = plFail(p, pl_fence(pPl->pConn, &eFence));
+    if( rc || eFence==PL_FENCE_NONE ) return rc;
     rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
     if( rc!=SQLITE_OK && rc!=SQLITE_IOERR_SHORT_READ ) return rc;
     if( rc==SQLITE_OK && a[18]==3 && a[19]==3 ) return SQLITE_OK;
+    if( rc==SQLITE_OK && eFence==PL_FENCE_LOWERED && plIsLowered(pPager->pWal, a, AtomicLoad(&PL_LOWERED(pPager->pWal))) ) return SQLITE_OK;
     if( AtomicLoad(&walIndexHdr(pPager->pWal)->iVersion)!=PL_WALINDEX_VERSION ) return SQLITE_OK;
     sqlite3OsSleep(pPager->pVfs, 1000);
   }

@@ -16,6 +16,9 @@
 #define PLF_Down    1
 #define PLF_Up      2
 
+/* The note of a lowered fence: plNote() of page 1 of the file, or 0. SQLite has no use for the word. */
+#define PL_LOWERED(pWal) (walCkptInfo(pWal)->notUsed0)
+
 /* Version for a new WAL-index header. A commit that stamps the fence says so here. Whoever else writes the header, to start the
 ** WAL over or to rebuild the WAL-index after the death of a writer, leaves it as it is: in both copies, or in what a torn
 ** one has left of it. */
@@ -34,7 +37,9 @@ static int plClosesMisfit(Wal *pWal);   /* fits.c */
 /* Page 1 on its way from the WAL into the database file. A reader from before the fence may hold the checkpoint back at a
 ** page 1 from before it; the file keeps the fence that it has (base.c). */
 static void plKeepFence(Wal *pWal, u8 *aPage1){
-  if( walIndexHdr(pWal)->iVersion==PL_WALINDEX_VERSION ) aPage1[18] = aPage1[19] = 3;
+  if( walIndexHdr(pWal)->iVersion!=PL_WALINDEX_VERSION ) return;
+  aPage1[18] = aPage1[19] = 3;
+  AtomicStore(&PL_LOWERED(pWal), 0);      /* it is raised with that */
 }
 
 /* May a reader be counted on this mark? Stock SQLite sees no counts. What began before the fence, a checkpoint above all, takes

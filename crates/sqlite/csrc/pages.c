@@ -445,7 +445,8 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   attempt.pnLog = pnLog;
   attempt.pnCkpt = pnCkpt;
   if( eMode==SQLITE_CHECKPOINT_NOOP ) return plFail(p, plTryAlone(&attempt));
-  rc = pl_checkpoint(pConn, eMode>SQLITE_CHECKPOINT_PASSIVE ? plWait(p->db, &wait) : 0, plTryCheckpoint, &attempt);
+  rc = pl_checkpoint(pConn, eMode==SQLITE_CHECKPOINT_TRUNCATE, eMode>SQLITE_CHECKPOINT_PASSIVE ? plWait(p->db, &wait) : 0,
+      plTryCheckpoint, &attempt);
   rc = plBaseSynced(p, rc);
   if( rc==SQLITE_BUSY && attempt.bTried==0 ){
     /* Somebody merges, who checkpoints as well: this tells how far that is. */
@@ -474,7 +475,9 @@ SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *
   if( p==0 ) return SQLITE_OK;
   if( plInherited(p) ) return plRefuseInherited(p);
   if( !PL_BT(p) && p->inTrans==TRANS_NONE && (p->db->openFlags & PL_OPEN_BASE)==0
-   && ((eMode>SQLITE_CHECKPOINT_PASSIVE && plFileFenced(p)) || (p->pPl && p->pPl->bAsksLocks && plIndexGone(p->pBt->pPager))) ){
+   && ((eMode>SQLITE_CHECKPOINT_PASSIVE && (plFileFenced(p) || plIndexFencedNow(p->pBt->pPager)))
+    || (p->pPl && p->pPl->bAsksLocks && plIndexGone(p->pBt->pPager)))
+  ){
     /* Others have committed since this handle has looked last. Read marks of members are no locks that stock code could take; and what
     ** others have written by another WAL-index, this one does not know. */
     int rc = plLook(p);

@@ -128,6 +128,11 @@ impl Case {
         Ok(reached)
     }
 
+    /// Behind a checkpoint that empties the WAL, or at the next commit.
+    fn is_at_a_lowered_fence(&self) -> bool {
+        matches!(self.point, "fence.lowering" | "fence.lowered" | "fence.raised_again")
+    }
+
     fn survivor(&self, worker: i64) -> Ledger {
         Ledger {
             worker,
@@ -135,6 +140,7 @@ impl Case {
             synchronous: self.synchronous,
             convert: self.scene == Scene::Conversion,
             merge_every: if worker == 2 { 9 } else { 0 },
+            truncates: self.is_at_a_lowered_fence(),
             ..Ledger::default()
         }
     }

@@ -50,6 +50,7 @@ impl Storm {
             seed: self.seed.wrapping_mul(1009).wrapping_add(round * 17 + worker.unsigned_abs()),
             synchronous: self.synchronous,
             merge_every: [0, 11, 40][usize::try_from(worker).unwrap_or(0) % 3],
+            truncates: (self.seed + round).is_multiple_of(2),
             reopen_every: if worker % 4 == 2 { 7 } else { 0 },
             ..Ledger::default()
         }

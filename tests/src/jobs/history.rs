@@ -167,7 +167,8 @@ impl RandomTransactions {
             done.statements += running.transaction.statements.len() as u64;
             *(if is_committed { &mut done.committed } else { &mut done.aborted }) += 1;
             if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
-                self.expect(&connection.execute("PRAGMA wal_checkpoint"))?;
+                let mode = ["PASSIVE", "TRUNCATE"][random.random_range(0..2)];
+                self.expect(&connection.execute(&format!("PRAGMA wal_checkpoint({mode})")))?;
             }
             if self.reopen_every > 0 && random.random_range(0..self.reopen_every) == 0 {
                 self.expect(&connection.close())?;

@@ -81,6 +81,8 @@ pub struct Ledger {
     pub filler_bytes: usize,
     /// Ask for a merge after every so many entries; never when 0.
     pub merge_every: u64,
+    /// By a checkpoint that empties the WAL, behind which the fence is lowered.
+    pub truncates: bool,
     /// Close and reopen after every so many entries; never when 0.
     pub reopen_every: u64,
     /// Leave concurrent mode and come back after every so many entries; never when 0.
@@ -108,6 +110,7 @@ impl Default for Ledger {
             commits: None,
             filler_bytes: 60,
             merge_every: 0,
+            truncates: false,
             reopen_every: 0,
             convert_every: 0,
             convert: false,
@@ -174,7 +177,8 @@ impl Ledger {
             done += 1;
             reporter.line(Line::Committed { worker: self.worker, seq, from_ns });
             if due(self.merge_every, done) {
-                connection.execute("PRAGMA wal_checkpoint")?;
+                let mode = if self.truncates { "TRUNCATE" } else { "PASSIVE" };
+                connection.execute(&format!("PRAGMA wal_checkpoint({mode})"))?;
             }
             if due(self.convert_every, done) {
                 persist(|| connection.text("PRAGMA journal_mode=delete").map(drop))?;

@@ -20,6 +20,7 @@ pub mod blocks;
 pub mod content;
 pub mod disk;
 pub mod explore;
+pub mod lowered;
 pub mod mounted;
 pub mod pairs;
 pub mod recording;

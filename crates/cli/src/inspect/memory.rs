@@ -33,8 +33,10 @@ pub struct Memory {
     /// Those of them that can be told apart: none when another version of the library made the file. An id of another pid
     /// namespace, which means somebody else here, is 0.
     pub alive: Vec<u32>,
-    /// The session has committed something: the database file is fenced.
+    /// The session has raised its fence.
     pub is_fenced: bool,
+    /// It has lowered it in the file since: what is committed is there.
+    pub is_lowered: bool,
     /// Salt of the session.
     pub salt: u32,
     /// Generation that the database file includes, as the session knows it.
@@ -92,7 +94,8 @@ impl Memory {
             is_left: has_our_layout(layout) && layout.header.state.load(Relaxed) == session::LIVE,
             in_use,
             alive,
-            is_fenced: control.fence.load(Relaxed) == fence::FENCED,
+            is_fenced: control.fence.load(Relaxed) != fence::RESTING,
+            is_lowered: control.fence.load(Relaxed) == fence::LOWERED,
             salt: control.salt.load(Relaxed),
             base_generation: control.base_generation.load(Relaxed),
             newest_unmerged: newest_unmerged(layout),

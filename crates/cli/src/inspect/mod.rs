@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
-use plait_engine::ids::Generation;
 use plait_engine::session::{DEATH_MAX, aside};
 use plait_engine::shm::claim;
 use plait_engine::storage::side;
@@ -140,16 +139,20 @@ impl Inspection {
             ));
         };
         let shm = shm_path(&path);
-        let memory = Memory::read(&shm, base.identity, header, &log_path(&path))
-            .map_err(|e| Failure::io("read", &shm, &e))?;
+        let read_memory = || {
+            Memory::read(&shm, base.identity, header, &log_path(&path))
+                .map_err(|e| Failure::io("read", &shm, &e))
+        };
+        let memory = read_memory()?;
         let in_use = memory.as_ref().is_some_and(|m| m.in_use);
-        let is_fenced = memory.as_ref().is_some_and(|m| says_fenced(m, header));
-        // Once more: its session may have raised the fence since the file was looked at.
-        let lost_fence = is_fenced
+        let is_up = |m: &Memory| says_fenced(m, header);
+        // Once more: its session may have raised the fence since the file was looked at, or lowered it since memory was.
+        let lost_fence = memory.as_ref().is_some_and(is_up)
             && !BaseFile::read(&path)
                 .map_err(|e| Failure::io("read", shown, &e))?
                 .first_page
-                .is_some_and(|page| page.is_fenced());
+                .is_some_and(|page| page.is_fenced())
+            && read_memory()?.as_ref().is_some_and(is_up);
         let log = if in_use {
             Log::InUse
         } else {
@@ -160,7 +163,7 @@ impl Inspection {
         let in_wal = wal.as_ref().map_or(&[][..], |w| &w.first_pages);
         let misses_fence = header.is_fenced()
             && !base.first_page.is_some_and(|page| page.is_fenced())
-            && matches!(&log, Log::Sound(summary) if summary.newest > Generation::ZERO);
+            && matches!(&log, Log::Sound(summary) if summary.newest.get() > header.generation);
         let is_replaced = header.is_concurrent() && lost_fence
             || !in_use && (misses_fence || !belongs(base.first_page, in_wal, false));
         let index = beside(&path, "-shm");
@@ -263,7 +266,6 @@ pub fn unsettled(shown: &Path) -> Failure {
     )
 }
 
-/// None: there is no file of that name.
 /// Whether the file with this header has the fence, by what memory says.
 fn says_fenced(memory: &Memory, header: Header) -> bool {
     // Of another session, which is over, memory says nothing about this file.
@@ -273,9 +275,10 @@ fn says_fenced(memory: &Memory, header: Header) -> bool {
         && !header.is_fenced()
         && memory.salt == header.salt
         && memory.base_generation.max(memory.newest_unmerged) <= header.generation;
-    memory.is_trusted() && memory.is_fenced && is_its && !has_ended
+    memory.is_trusted() && memory.is_fenced && !memory.is_lowered && is_its && !has_ended
 }
 
+/// None: there is no file of that name.
 fn bytes_of_file(path: &Path) -> Option<u64> {
     let there = std::fs::symlink_metadata(path).ok()?;
     there.is_file().then_some(there.len())

@@ -137,7 +137,7 @@ fn continues(header: Header, memory: &Memory, log: &Log) -> Option<Outlook> {
     if header.is_fenced() && same && header.generation >= memory.base_generation {
         return Some(whole);
     }
-    let is_older = header.is_fenced() && header.generation < memory.base_generation;
+    let is_older = header.generation < memory.base_generation;
     (same && (is_older || memory.has_unmerged(header.generation))).then(|| {
         refuse(
             "the database file with its WAL is an older state of itself: one of them was removed, emptied or replaced, or commits that \
@@ -178,7 +178,8 @@ fn starts(log: &Log) -> Outlook {
         Log::Sound(summary) if summary.frames == 0 => Outlook::Starts { stale_log: true },
         Log::Sound(summary) => refuse(
             format!(
-                "its log holds {} commits that are not in the database file, which another program has unfenced",
+                "its log holds {} commits that are not in the database file, which is an older copy of itself, from behind a checkpoint, or was \
+                 unfenced by another program",
                 summary.frames
             ),
             Advice::RestoreOrAccept,
@@ -316,17 +317,28 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_lowered_fence_the_file_has_everything() {
+        let lowered = Memory { is_lowered: true, ..memory() };
+        for memory in [None, Some(&lowered)] {
+            let starts = Outlook::Starts { stale_log: true };
+            assert_eq!(outlook(RESTING, true, memory, &sound(0)), starts);
+            // A copy of it from behind an earlier checkpoint.
+            assert!(refused(&outlook(RESTING, true, memory, &sound(1))));
+        }
+        // Its author was killed before the file was written.
+        assert_eq!(outlook(FENCED, true, Some(&lowered), &sound(0)), Outlook::GoesOn);
+    }
+
+    #[test]
     fn a_file_that_lacks_what_its_log_says_it_had_is_refused_whatever_memory_says() {
         let ahead = Log::Ahead("older".into());
         for memory in [None, Some(memory())] {
             assert!(refused(&outlook(FENCED, true, memory.as_ref(), &ahead)));
         }
         let merged = Memory { base_generation: 5, ..memory() };
-        assert!(refused(&outlook(FENCED, true, Some(&merged), &sound(0))));
-        assert_eq!(
-            outlook(RESTING, true, Some(&merged), &Log::Absent),
-            Outlook::Starts { stale_log: false }
-        );
+        for header in [FENCED, RESTING] {
+            assert!(refused(&outlook(header, true, Some(&merged), &sound(0))));
+        }
     }
 
     #[test]

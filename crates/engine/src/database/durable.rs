@@ -1,12 +1,10 @@
 //! Bringing commits to disk by their timestamps. What those tell, and T1 to T3: txn/tickets.rs.
 
-use std::sync::atomic::Ordering::Acquire;
 use std::time::Instant;
 
 use super::Database;
 use crate::error::{Error, Result};
 use crate::ids::Lsn;
-use crate::shm::layout::fence;
 
 impl Database {
     /// Commits through this timestamp are on disk.
@@ -17,7 +15,7 @@ impl Database {
     /// Brings everything to disk that has been committed before this was called.
     pub(crate) fn sync_commits(&self) -> Result<()> {
         let newest = self.log_shared().newest_ts();
-        if self.durable_ts() >= newest || self.control().fence.load(Acquire) != fence::FENCED {
+        if self.durable_ts() >= newest || !self.is_fenced() {
             return Ok(());
         }
         self.check_poison()?;

@@ -352,6 +352,18 @@ impl Generations {
             && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)
     }
 
+    /// (M) No frame lies in the active generation: neither one with rows, nor one that has undone a prepared transaction.
+    pub(crate) fn is_active_unused(&self) -> bool {
+        // Relaxed: set under the commit mutex.
+        let has_frames = self.active_generation().max_ts.load(Relaxed) > 0;
+        self.memtable(self.active_arena()).is_empty() && !has_frames
+    }
+
+    /// (M) The base has everything that the log has, of all frames.
+    pub(crate) fn is_log_merged(&self) -> bool {
+        self.is_memory_empty() && self.is_active_unused() && !self.region.layout().has_unresolved()
+    }
+
     /// Bytes that memtables can still take while nothing is merged.
     pub(crate) fn room_left(&self) -> u64 {
         let gens = &self.control().generations;

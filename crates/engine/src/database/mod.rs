@@ -23,7 +23,7 @@ use crate::ids::ProcessIndex;
 use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
 use crate::session;
 use crate::shm::fork::{self, LockFile};
-use crate::shm::layout::{Control, GapTable, fence};
+use crate::shm::layout::{Control, GapTable};
 use crate::shm::process;
 use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -282,9 +282,7 @@ impl Database {
 
     /// The locks on the base's read marks; `None` while they are only taken by fcntl (W3 in read_marks.rs).
     pub fn read_marks(&self) -> Option<&ReadMarks> {
-        // Acquire: see `ensure_fenced`.
-        let is_fenced =
-            self.control().fence.load(Acquire) == fence::FENCED && !self.log_retired.load(Acquire);
+        let is_fenced = self.is_fenced() && !self.log_retired.load(Acquire);
         // Without a claim everything works, only slower; why there is none is told where the log is needed.
         (is_fenced && matches!(self.claim_log(), Ok(true))).then(|| &*self.read_marks)
     }
@@ -308,7 +306,7 @@ impl Database {
 
     /// Has a segment of the log file ready before a commit needs it.
     pub(crate) fn prepare_log_space(&self) -> Result<()> {
-        if self.control().fence.load(Acquire) == fence::FENCED {
+        if self.is_fenced() {
             self.log()?.prepare_spare()?;
         }
         Ok(())
@@ -316,7 +314,7 @@ impl Database {
 
     /// State of the log for `plait_status`; `None` before the first write.
     pub(crate) fn log_status(&self) -> Option<LogStatus> {
-        if self.control().fence.load(Acquire) == fence::RESTING {
+        if !self.is_fenced() {
             return None;
         }
         self.log().ok().map(Log::status)

@@ -1,13 +1,12 @@
 //! The file of this session's log, and whether it is still that which stands under its name.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Release;
 
 use super::Database;
 use crate::deleted;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogError, LogFile};
 use crate::session;
-use crate::shm::layout::fence;
 use crate::storage::names::log_path;
 use crate::storage::side;
 use crate::sync::cancel::Uncancelled;
@@ -22,16 +21,15 @@ impl Database {
     /// The file of the log. If it is not there, or another stands in its place, those who have it open write to nothing that a
     /// recovery would find, and all are stopped.
     pub(super) fn open_log(&self) -> Result<LogFile> {
-        let is_fenced = || self.control().fence.load(Acquire) == fence::FENCED;
         let mut opened = session::open_log(&self.region, &self.path);
-        if opened.is_err() && is_fenced() {
+        if opened.is_err() && self.is_fenced() {
             // Between the two looks the mode may have been left and entered.
             opened = session::open_log(&self.region, &self.path);
         }
         match opened {
             Err(LogError::Io { .. }) | Ok(_) => {}
             // Whoever ends a session says so before it removes the log.
-            Err(_) if is_fenced() && self.check_place().is_ok() => {
+            Err(_) if self.is_fenced() && self.check_place().is_ok() => {
                 self.log_shared().set_lost();
                 self.check_poison()?;
             }
@@ -42,7 +40,7 @@ impl Database {
 
     /// Fails, and stops everybody, if the log is not in its place any more.
     pub(crate) fn look_at_log(&self) -> Result<()> {
-        if self.control().fence.load(Acquire) == fence::FENCED {
+        if self.is_fenced() {
             self.log()?.look()?;
         }
         Ok(())

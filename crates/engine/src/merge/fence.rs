@@ -1,4 +1,66 @@
-//! The fence (F2): raised before the first commit of a session, taken down before the base leaves concurrent mode.
+//! The fence (F2): raised before the first commit of a session, taken down before the base leaves concurrent mode; and lowered in
+//! between, in the database file alone, while that has everything, so that a copy of it is a whole database.
+//!
+//! Four places say whether the base is fenced. The WAL-index (its version, `csrc/marks.c`) speaks for all who have the WAL open, and keeps stock
+//! SQLite off for as long as anybody has it; the file speaks for a copy of it, and for those who come when the WAL-index is gone.
+//!
+//! | `Control::fence` | page 1 in the WAL, WAL-index | the file, bytes 18 and 19 | note in the WAL-index | may commit | a copy of the file alone |
+//! |---|---|---|---|---|---|
+//! | RESTING | 2, or 3 if a dead author raised it | 2, or 3 likewise | none | nobody | a database, if the WAL is empty |
+//! | FENCED | 3 | 3, on disk | none | all | refused |
+//! | LOWERED, as before the file was written, or again | 3 | 3 | any | nobody | refused |
+//! | LOWERED | 3, and the WAL has no page 1 | 2 | page 1 of the file | nobody | a whole database at rest |
+//!
+//! ```text
+//! RESTING --raise_fence: log, stamp, checkpoint, file--> FENCED --lower_fence--> LOWERED --raise_lowered--> FENCED
+//!    all of them --retire_log, the last close, a recovery: stamp 2 in a transaction of the base--> RESTING
+//! ```
+//!
+//! Lowering: under the right to merge, behind a TRUNCATE that is through, LOWERED is stored under the commit mutex if the log has no frame that
+//! the base lacks; then the note, then the file. Raising: under the right to merge the file, on disk; then the note goes; then FENCED is stored.
+//! The note (`csrc/base.c` `plNote`) is a checksum of the file's page 1: who finds no fence in the file of a fenced WAL-index knows by it that
+//! no other file was put there.
+//!
+//! Who dies or fails in between leaves LOWERED, with any of 2 and 3 in the file, and whoever commits next raises it. If all die:
+//!
+//! | left | the next opening |
+//! |---|---|
+//! | memory LOWERED, WAL-index gone, file 2 | a session that has ended: the log goes, a new session (`restore.rs` `has_ended`) |
+//! | memory LOWERED, file 3, or the WAL-index still there | the session goes on, LOWERED |
+//! | no memory (a power cut), file 2 | a resting base beside its own log without newer frames, which is removed |
+//! | no memory, file 3, or the WAL-index still there | a fenced base with a log without newer frames: recovered, with nothing to do |
+//! | an older copy, from behind a checkpoint of this session, in the file's place | refused: it has the salt of log and memory, and lacks what they say it has (session.rs) |
+//! | the same, and nothing of this session beside it | a resting base, from which a new session begins |
+//!
+//! "The WAL-index gone" is as it is when all have died: the first to open it makes it anew, without a version of ours and without the note.
+//!
+//! Where that meets what stands beside the file:
+//!
+//! | what | with a lowered fence |
+//! |---|---|
+//! | a log that is put aside (`session/aside.rs` B2) | the file is at rest beside a log with commits; but that has its salt, so it is never taken for another's. An older copy of the file has it too. That is refused, and not put aside: a file whose fence a disk has lost looks the same, and would go on without what was acknowledged |
+//! | shared memory of another session (`is_of_another`) | memory that says LOWERED has no commits that its base lacks (L1); it is put aside with its log alone |
+//! | another WAL-index (`shm/wal_index.rs`) | note and version are in the one of the members. Ours who come with another find files of a session, join, and are refused; of the others L6 speaks |
+//! | a WAL-index made anew, file 3, and nothing to merge | no version of ours: who lowers writes it there first (`plTellIndex()`); who raises writes and syncs the file (L5) |
+//! | the header that TRUNCATE leaves in the WAL under the fence | "emptied" is the header alone, under its name. Stock SQLite that heeds no WAL-index leaves frames, nothing, or no WAL (`plWalIsUntouched()`) |
+//! | `plait check`, `plait status` | what the file says: at rest. Memory that says LOWERED does not miss the fence |
+//!
+//! Invariants
+//! - L1 While the file says 2 the log has no frame that the file lacks, and no row is in memory alone. LOWERED is stored in the critical section
+//!   that has seen this, and until FENCED is stored nobody appends a frame.
+//! - L2 FENCED is stored when the file's 3 is on disk (Y3 in session.rs). Whoever is about to append a frame asks for it in the same critical
+//!   section, and raises the fence with nothing held but, perhaps, the writer's right.
+//! - L3 Whoever writes to the WAL raises it before: exclusive transactions do so with the right to merge, which keeps others from lowering it;
+//!   merges have something to merge, so that it is up. What buries an unseen commit need not: it changes nothing, and page 1 in the WAL says 3.
+//! - L4 To all who have the WAL open a lowered base is a fenced one: its header says so by the WAL-index (`plFenced()`). So nobody works on it
+//!   alone, or by stock code, and read marks stay counts in shared memory.
+//! - L5 What is written to the file to raise the fence is synced after it was written by who syncs it: of a sync that has failed nobody knows what
+//!   it has left out. An empty WAL says nothing of that, whether the note is there or not.
+//! - L6 Who has another WAL-index, because somebody has removed that of the members, is kept off by the file alone. So the fence is not lowered
+//!   while theirs has no name; and it is not raised again (CANTOPEN) while somebody has one open that was made since: he may have read page 1
+//!   without a fence, and would go on to write. What he has written in between is noticed as by anybody who heeds no WAL-index.
+//!
+//! Lowering need not reach the disk: 3 there, after a power cut, is a fenced base with its log.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -8,6 +70,7 @@ use crate::crash_point;
 use crate::database::Database;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::ids::SlotIndex;
 use crate::session;
 use crate::shm::layout::fence;
@@ -20,8 +83,10 @@ impl MergeRight<'_> {
     /// `longest`: how long it waits for who writes to the base.
     fn raise_fence(&self, longest: Duration) -> Result<()> {
         let c = self.db.control();
-        if c.fence.load(Relaxed) == fence::FENCED {
-            return Ok(());
+        match c.fence.load(Relaxed) {
+            fence::FENCED => return Ok(()),
+            fence::LOWERED => return self.raise_lowered(),
+            _ => {}
         }
         self.db.refuse_orphan()?;
         let at_rest = self.db.with_base(|base| base.header())?;
@@ -57,11 +122,67 @@ impl MergeRight<'_> {
         self.db.note_fence(&before, &stamped)?;
         brought
     }
+
+    /// Takes the fence from the database file, whose WAL was emptied with this right, if nobody has committed since (L1).
+    ///
+    /// # Errors
+    /// Busy while somebody looks how far a checkpoint is; I/O errors. It is up, or lowered, or will be with the next commit.
+    pub(crate) fn lower_fence(&self) -> Result<()> {
+        let c = self.db.control();
+        {
+            let _guard = self.db.lock_commit()?;
+            match c.fence.load(Relaxed) {
+                fence::FENCED if self.db.generations.is_log_merged() => {}
+                // Before the file's was lowered its author died, or failed.
+                fence::LOWERED => {}
+                _ => return Ok(()),
+            }
+            // Relaxed: looked at under the mutex by all who rely on it.
+            c.fence.store(fence::LOWERED, Relaxed);
+        }
+        crash_point!("fence.lowering");
+        self.db.with_base(|base| {
+            self.db.refuse_older_base(base)?;
+            base.lower_fence()
+        })?;
+        crash_point!("fence.lowered");
+        Ok(())
+    }
+
+    /// Raises it again in the database file, if it is lowered (L2, L3).
+    ///
+    /// # Errors
+    /// Busy while somebody looks how far a checkpoint is; `Replaced`, I/O errors. It is lowered as before.
+    pub(crate) fn raise_lowered(&self) -> Result<()> {
+        let c = self.db.control();
+        // Relaxed: with this right nobody else raises or lowers it.
+        if c.fence.load(Relaxed) != fence::LOWERED {
+            return Ok(());
+        }
+        self.db.refuse_orphan()?;
+        self.db.with_base(|base| {
+            self.db.refuse_older_base(base)?;
+            match fault::is_planted("fence.left_lowered") {
+                true => Ok(()),
+                false => base.raise_fence(),
+            }
+        })?;
+        crash_point!("fence.raised_again");
+        let _guard = self.db.lock_commit()?;
+        // Release pairs with the Acquire in `ensure_fenced`.
+        c.fence.store(fence::FENCED, Release);
+        Ok(())
+    }
 }
 
 impl Database {
-    /// Makes sure that stock SQLite is fenced out and the log exists before the first commit (F2).
-    /// Cheap once it is.
+    /// The session has raised its fence, lowered or not: it has a log, and its read marks are counts (L4).
+    pub(crate) fn is_fenced(&self) -> bool {
+        // Acquire: see `ensure_fenced`.
+        self.control().fence.load(Acquire) != fence::RESTING
+    }
+
+    /// Makes sure that stock SQLite is fenced out and the log exists before a commit (F2). Cheap while it is.
     pub(crate) fn ensure_fenced(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
         // Acquire pairs with the Release below: the log is there.
         if self.control().fence.load(Acquire) == fence::FENCED {

@@ -67,7 +67,7 @@ impl MergeRight<'_> {
     fn freeze_for_merge(&self) -> Result<()> {
         self.db.prepare_arena()?;
         let _guard = self.db.lock_commit()?;
-        if !self.db.generations.memtable(self.db.generations.active_arena()).is_empty() {
+        if !self.db.generations.is_active_unused() {
             // Without a free arena the frozen ones are merged first; the active one has its turn later.
             self.db.generations.try_freeze();
         }

@@ -25,7 +25,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 18;
+pub const LAYOUT_VERSION: u32 = 19;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -71,6 +71,8 @@ pub mod fence {
     pub const RESTING: u32 = 0;
     /// Bytes 18 and 19 of the base are 3: stock SQLite refuses it (F2).
     pub const FENCED: u32 = 1;
+    /// As fenced, but everything is in the database file, and nobody may commit: its bytes 18 and 19 may be 2 (merge/fence.rs).
+    pub const LOWERED: u32 = 2;
 }
 
 /// First page of the file.

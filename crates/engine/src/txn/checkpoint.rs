@@ -16,6 +16,8 @@
 //!   readers that hold every memtable, keep in memory is waited for as readers are.
 //! - K4 What an attempt has left in the WAL counts against its limit (S4). Past that nothing more is merged, and the attempt meets the
 //!   readers who are the reason: PASSIVE is through then as in SQLite, the others wait for them.
+//! - K5 TRUNCATE leaves the file unfenced if nobody has committed meanwhile, so that a copy of it is a whole database (merge/fence.rs).
+//!   Where that cannot be done yet, it is not through.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -26,6 +28,17 @@ use crate::error::{Error, Result};
 use crate::shm::read_marks::ReadMarks;
 use crate::sync::wait::{Patience, Wait};
 use crate::txn::Conn;
+
+/// What an application asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// What can be done at once.
+    Passive,
+    /// Everything into the database file: SQLite's FULL and RESTART.
+    Whole,
+    /// The same, and the WAL becomes empty. Then the file is at rest until the next commit (K5).
+    Truncate,
+}
 
 /// Longest sleep between two attempts: readers wake nobody.
 const NAP_MAX: Duration = Duration::from_millis(10);
@@ -40,9 +53,10 @@ impl Conn {
     pub fn checkpoint(
         &mut self,
         wait: &mut Wait<'_>,
-        passive: bool,
+        asked: Asked,
         attempt: &mut dyn FnMut(Option<&ReadMarks>) -> Result<bool>,
     ) -> Result<()> {
+        let passive = asked == Asked::Passive;
         let mut patience = match passive {
             true => Patience::of_those_who_wait_for_nobody(wait),
             false => Patience::new(wait),
@@ -64,8 +78,12 @@ impl Conn {
                 merged = passive || self.db.generations.is_merged_through(newest);
                 attempt(self.db.read_marks()).map(|is_through| is_through && merged)
             });
+            let mut outcome = outcome;
             if let Some(right) = &right {
                 right.checkpoint(Checkpoint::Passive)?;
+                if asked == Asked::Truncate && matches!(outcome, Ok(true)) {
+                    outcome = right.lower_fence().map(|()| true);
+                }
             }
             drop(right);
             // Giving the right back has changed the word: looked at before that, it would let nobody sleep.

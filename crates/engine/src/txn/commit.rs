@@ -74,6 +74,7 @@ const WRITES_BESIDE_OTHERS: u32 = 8;
 /// What has to be done before the critical section can be tried again.
 enum Blocked {
     RightTaken,
+    FenceLowered,
     MemtableFull { generation: Generation },
     Unallocated { arena: usize, reach: u64 },
     Log(AppendError),
@@ -275,6 +276,8 @@ impl Conn {
     ) -> Result<()> {
         match blocked {
             Blocked::RightTaken => self.take_right_to_commit(wait),
+            // A checkpoint has come between (L2 in merge/fence.rs).
+            Blocked::FenceLowered => self.db.ensure_fenced(self.slot, wait),
             Blocked::ValidateAgain => {
                 self.pass_again(passes, PASSES_BESIDE_OTHERS, wait)?;
                 *first_pass = Some(self.first_pass()?);
@@ -333,8 +336,10 @@ impl Conn {
         if owner != 0 && owner != self.slot.word() {
             return Ok(Err(Blocked::RightTaken));
         }
-        if c.fence.load(Acquire) != fence::FENCED {
-            return Err(Error::Left);
+        match c.fence.load(Acquire) {
+            fence::FENCED => {}
+            fence::LOWERED => return Ok(Err(Blocked::FenceLowered)),
+            _ => return Err(Error::Left),
         }
         if let Err(blocked) = self.validate_in_mutex(&guard, keep_reading, first_pass)? {
             return Ok(Err(blocked));

@@ -155,6 +155,8 @@ impl Conn {
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
         let merged = opened.and_then(|()| {
+            // L3 in merge/fence.rs.
+            self.db.while_base_is_busy(&mut Patience::new(wait), |_| right.raise_lowered())?;
             // What it changes from here on is cut out of no gap (G4 in gaps/).
             let guard = self.db.lock_commit()?;
             self.db.gaps().forget();
@@ -251,6 +253,7 @@ impl Conn {
         // A failure here is none of this transaction's: the next merge will meet it again.
         let ready = !self.db.is_wal_at_limit()
             && self.db.with_base(|_| Ok(())).is_ok()
+            && right.raise_lowered().is_ok()
             && right.merge(false).is_ok()
             && matches!(self.db.prepare_arena(), Ok(true))
             && self.db.generations.is_memory_empty();

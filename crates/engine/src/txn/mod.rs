@@ -15,7 +15,7 @@
 
 mod beside;
 mod bulk;
-mod checkpoint;
+pub mod checkpoint;
 pub mod commit;
 pub mod exclusive;
 mod first;
@@ -55,7 +55,7 @@ use crate::fault::is_planted;
 use crate::ids::{Root, SlotIndex, TxnId};
 use crate::memtable::Hi;
 use crate::merge::background::merge_beside;
-use crate::shm::layout::{fence, txn_state};
+use crate::shm::layout::txn_state;
 use crate::shm::process;
 use crate::sync::caller;
 use crate::sync::clock::unix_ms;
@@ -191,9 +191,15 @@ impl Conn {
         self.state.mode()
     }
 
-    /// True from the moment on in which the fence is in the database file itself.
+    /// True from the moment on in which the session has raised its fence.
     pub fn has_fence(&self) -> bool {
-        self.db.control().fence.load(Acquire) == fence::FENCED
+        self.db.is_fenced()
+    }
+
+    /// One of [`fence`](crate::shm::layout::fence): fenced from the moment on in which the database file itself says so, and lowered before it ceases to.
+    pub fn fence(&self) -> u32 {
+        // Acquire pairs with the Release of who raises it: the file has it.
+        self.db.control().fence.load(Acquire)
     }
 
     /// True after a conflict, until the rollback.

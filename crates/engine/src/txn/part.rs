@@ -10,6 +10,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use super::room::RoomWait;
 use super::write_set::WriteKind;
@@ -29,6 +30,8 @@ use crate::sync::wait::Wait;
 
 /// Room for the name of a super-journal in a frame that is not made yet.
 const MARK_BYTES_MAX: u64 = 8192;
+/// How long a part that is about to be prepared waits for the right to merge, to raise a fence that a checkpoint has just lowered.
+const RAISE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a transaction has to know at the end of its part.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +139,7 @@ impl Conn {
         loop {
             let (fits, space) = {
                 let _guard = self.db.lock_commit()?;
-                if self.db.control().fence.load(Acquire) != fence::FENCED {
+                if !self.db.is_fenced() {
                     return Err(Error::Left);
                 }
                 let mut fits = self.fits();
@@ -223,6 +226,14 @@ impl Conn {
                 || db.region().layout().has_unresolved()
             {
                 return Err(Error::Misuse("a transaction is prepared without the right".into()));
+            }
+            if c.fence.load(Acquire) == fence::LOWERED {
+                // A checkpoint has come between (L2 in merge/fence.rs).
+                drop(guard);
+                let mut wait =
+                    Wait { timeout: RAISE_PATIENCE, busy: None, interrupted: &mut || false };
+                db.ensure_fenced(self.slot, &mut wait).map_err(say_final)?;
+                continue;
             }
             let ts = c.visible_ts.load(Relaxed) + 1;
             if mark.pages.is_none() {

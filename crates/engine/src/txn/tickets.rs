@@ -29,7 +29,6 @@ use super::Conn;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Lsn};
-use crate::shm::layout::fence;
 use crate::sync::wait::Wait;
 
 /// The last commit of a connection.
@@ -95,7 +94,7 @@ impl Conn {
             self.db.check_poison()?;
             return Ok(false);
         }
-        if self.db.control().fence.load(Acquire) != fence::FENCED {
+        if !self.db.is_fenced() {
             // Nothing is in the log. The fence is a commit of the base that is synced, and everything before it.
             self.db.ensure_fenced(self.slot, wait)?;
         }
@@ -111,7 +110,9 @@ impl Conn {
     /// No descriptor or thread can be had; those of raising the fence.
     pub fn notify_fd(&mut self, wait: &mut Wait<'_>) -> Result<RawFd> {
         self.db.check_fork()?;
-        self.db.ensure_fenced(self.slot, wait)?;
+        if !self.db.is_fenced() {
+            self.db.ensure_fenced(self.slot, wait)?;
+        }
         let kept = match self.notify_fd {
             Some(fd) => fd,
             None => *self.notify_fd.insert(self.db.notifier().watch(&self.db)?),

@@ -19,7 +19,7 @@ use crate::log::damaged_ring;
 use crate::log::frame::OpKind;
 use crate::memory;
 use crate::memtable::{EntryKind, Hi, Memtable};
-use crate::shm::layout::{ARENAS, CONFLICT_KEY_BYTES, NO_PIN, RECENT_COMMITS, fence, generation};
+use crate::shm::layout::{ARENAS, CONFLICT_KEY_BYTES, NO_PIN, RECENT_COMMITS, generation};
 use crate::sync::mutex::Guard;
 
 /// The base that a snapshot reads.
@@ -61,7 +61,7 @@ impl Conn {
         let changed = self.db.generations.changed_since(snapshot.base_generation, concerned);
         let foreign = snapshot.resting
             && !snapshot.fenced
-            && c.fence.load(Acquire) == fence::FENCED
+            && self.db.is_fenced()
             && c.fence_cookie.load(Relaxed) != snapshot.base_cookie;
         let hit = match changed {
             ChangedSince::Here(root) => Some(root),

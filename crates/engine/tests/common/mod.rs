@@ -216,6 +216,10 @@ impl Base for FaultyBase {
         self.faults.meet("raise_fence")?;
         self.inner.raise_fence()
     }
+    fn lower_fence(&mut self) -> Result<()> {
+        self.faults.meet("lower_fence")?;
+        self.inner.lower_fence()
+    }
     fn rollback(&mut self) {
         self.inner.rollback();
     }

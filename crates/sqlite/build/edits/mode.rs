@@ -39,7 +39,7 @@ const FENCE: Concern = Concern {
             section: "btree.c",
             anchor: "    if( aData[18]!=(u8)iVersion || aData[19]!=(u8)iVersion ){",
             place: Replace,
-            text: "    if( PL_FENCED(aData) ) rc = iVersion==2 ? SQLITE_OK : SQLITE_BUSY; /* [plait] */\n    else if( aData[18]!=(u8)iVersion || aData[19]!=(u8)iVersion ){ /* [plait] */",
+            text: "    if( plFenced(pBt) ) rc = iVersion==2 ? SQLITE_OK : SQLITE_BUSY; /* [plait] */\n    else if( aData[18]!=(u8)iVersion || aData[19]!=(u8)iVersion ){ /* [plait] */",
             why: "another connection may have made the file concurrent since this one looked, and \
                   nothing but the engine takes the fence away",
         },

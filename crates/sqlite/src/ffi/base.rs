@@ -199,6 +199,12 @@ impl Base for CBase {
         self.check(code, "raise the fence in")
     }
 
+    fn lower_fence(&mut self) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_lower_fence)(self.handle) };
+        self.check(code, "lower the fence in")
+    }
+
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
         let mode = match how {
             Checkpoint::Passive => 0,

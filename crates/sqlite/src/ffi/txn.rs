@@ -6,7 +6,9 @@ use plait_engine::base::{BaseHeader, WalState};
 use plait_engine::database::changed::Changed;
 use plait_engine::error::Error;
 use plait_engine::ids::Root;
+use plait_engine::shm::layout::fence;
 use plait_engine::shm::read_marks::ReadMarks;
+use plait_engine::txn::checkpoint::Asked;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Size, Sync, WriteMode};
@@ -18,6 +20,9 @@ use crate::key::{decode_rowid, encode_rowid};
 
 const PL_WRITE_OPTIMISTIC: c_int = 2;
 const PL_WRITE_BESIDE: c_int = 3;
+const PL_FENCE_NONE: u32 = 0;
+const PL_FENCE_UP: u32 = 1;
+const PL_FENCE_LOWERED: u32 = 2;
 const PL_FIRST_REFUSED: c_int = 1;
 const PL_FIRST_IN_VAIN: c_int = 2;
 
@@ -448,10 +453,19 @@ pub unsafe extern "C" fn pl_is_lone(conn: *mut PlConn) -> c_int {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_has_fence(conn: *mut PlConn) -> c_int {
-    let has = |c: &mut Conn| if c.has_fence() { SQLITE_OK } else { SQLITE_DONE };
+pub unsafe extern "C" fn pl_fence(conn: *mut PlConn, out: *mut u32) -> c_int {
+    let tell = |c: &mut Conn| {
+        let state = match c.fence() {
+            fence::FENCED => PL_FENCE_UP,
+            fence::LOWERED => PL_FENCE_LOWERED,
+            _ => PL_FENCE_NONE,
+        };
+        // SAFETY: engine.h: `out` is writable.
+        unsafe { *out = state };
+        SQLITE_OK
+    };
     // SAFETY: engine.h.
-    unsafe { look(conn, "pl_has_fence", has) }
+    unsafe { look(conn, "pl_fence", tell) }
 }
 
 /// See engine.h.
@@ -666,10 +680,16 @@ pub unsafe extern "C" fn pl_runs_beside(conn: *mut PlConn) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_checkpoint(
     conn: *mut PlConn,
+    truncates: c_int,
     wait: *const PlWait,
     x_try: unsafe extern "C" fn(*mut c_void, *const ReadMarks) -> c_int,
     ctx: *mut c_void,
 ) -> c_int {
+    let asked = match (wait.is_null(), truncates != 0) {
+        (true, _) => Asked::Passive,
+        (false, false) => Asked::Whole,
+        (false, true) => Asked::Truncate,
+    };
     let mut attempt = |marks: Option<&ReadMarks>| {
         let marks = marks.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: engine.h: the callback may be called with its context.
@@ -682,7 +702,7 @@ pub unsafe extern "C" fn pl_checkpoint(
     // SAFETY: engine.h.
     unsafe {
         with(conn, "pl_checkpoint", |c| {
-            with_wait(wait, |w| c.checkpoint(w, wait.is_null(), &mut attempt)).map(|()| SQLITE_OK)
+            with_wait(wait, |w| c.checkpoint(w, asked, &mut attempt)).map(|()| SQLITE_OK)
         })
     }
 }

@@ -186,6 +186,7 @@ pub struct PlBaseOps {
     pub x_has_unseen: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int,
     pub x_wait_at_most: unsafe extern "C" fn(*mut c_void, c_int),
     pub x_raise_fence: unsafe extern "C" fn(*mut c_void) -> c_int,
+    pub x_lower_fence: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_checkpoint:
         unsafe extern "C" fn(*mut c_void, c_int, *mut u32, *mut u32, *mut u32) -> c_int,
     pub x_tell: unsafe extern "C" fn(*const c_char),
