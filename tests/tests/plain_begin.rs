@@ -87,6 +87,31 @@ in_threads_and_processes! {
         assert_eq!(other.integer("SELECT n FROM t WHERE id=1"), 41);
     }
 
+    fn who_begins_as_one_did_that_changes_the_schema_waits_for_it(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        let look = "BEGIN; SELECT count(*) FROM sqlite_schema WHERE name='made'";
+        for (change, made) in [("CREATE TABLE made(x)", 1), ("DROP TABLE made", 0)] {
+            one.ok(look);
+            assert!(!has_right(&mut other), "it has only read: {change}");
+            one.ok(change);
+            other.send(look);
+            assert!(other.still_waits_after(SHORT), "{change}");
+            one.ok("COMMIT");
+            assert_eq!(other.finish().rows, [[made.into()]], "{change}");
+            other.ok("COMMIT");
+            // What was learned is forgotten.
+            for _ in 0..8 {
+                one.ok(look);
+                one.ok("COMMIT");
+            }
+        }
+        one.ok(look);
+        one.ok("CREATE TABLE IF NOT EXISTS t(x)");
+        one.ok("COMMIT");
+        one.ok(look);
+        assert!(!has_right(&mut other), "nothing was changed");
+    }
+
     fn who_does_not_get_the_right_within_the_busy_timeout_begins_as_one_that_reads(place) {
         let Some((_fixture, mut one, mut other)) = stage(place) else { return };
         refused(&mut one, &mut other);

@@ -114,6 +114,18 @@ static void plNoteFirst(Btree *p, int rc){
   if( rc==SQLITE_BUSY_SNAPSHOT ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_REFUSED);
 }
 
+/* A statement is about to run in a transaction that has read. If it changes the schema, on which everything stands that others read, those
+** that begin as this transaction did would be refused if they did the same, as workers of a program do that migrate as they start. They take
+** the right as if one had been refused. */
+static SQLITE_NOINLINE PL_COLD void plNoteSchemaChange(Vdbe *v){
+  sqlite3 *db = v->db;
+  Btree *p = db->aDb[0].pBt;
+  int i;
+  if( !plBegunPlain(db) || !PL_BT(p) || p->pPl->eWrite ) return;
+  for(i=0; i<v->nOp && v->aOp[i].opcode!=OP_SetCookie; i++){}
+  if( i<v->nOp ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_REFUSED);
+}
+
 /* One that has the right early and is going to look at pages, or to copy them, gives it back: it could not, as one that writes, without
 ** becoming exclusive. What it has read was not noted, and so it has read everything. */
 static int plGiveUpEarly(Btree *p){

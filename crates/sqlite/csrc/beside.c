@@ -238,6 +238,7 @@ static int plStepStatement(Vdbe *v){
   if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
     iDb = plPointProgram(v);
   }
+  if( PL_UNLIKELY(db->iPlFirst!=0) && v->eVdbeState==VDBE_READY_STATE && !v->readOnly ) plNoteSchemaChange(v);
   if( PL_UNLIKELY((db->mDbFlags & DBFLAG_PlFirst)!=0) && v->eVdbeState==VDBE_READY_STATE ) return plRunFirst(v);
   if( iDb<0 || !plAllowBeside(db->aDb[iDb].pBt) ) return sqlite3Step(v);
   memcpy(aCounter, v->aCounter, sizeof(aCounter));

@@ -10,7 +10,7 @@
 //!
 //! | event | the statement's credit, which the next transactions use up |
 //! |---|---|
-//! | a transaction is refused for what it had read | [`GRANTS`], four times as much each time |
+//! | a transaction is refused for what it had read, or has read and changes the schema | [`GRANTS`], four times as much each time |
 //! | one took the right at once and it has paid | what it was granted |
 //! | one took the right at once, wrote, and it has not | one less |
 //! | one took the right at once and has only read | an eighth of the grant less |

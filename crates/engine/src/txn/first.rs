@@ -36,7 +36,8 @@ impl Conn {
         }
     }
 
-    /// A transaction that began with the statement `first` has begun to write: it was `refused`, or not.
+    /// A transaction that began with the statement `first` has begun to write: it was `refused`, or not. As if refused if it is
+    /// going to change the schema, since it has others refused.
     pub fn note_first(&mut self, first: u64, refused: bool) {
         if refused {
             self.db.learned().note_refused(first);
@@ -59,7 +60,7 @@ impl Conn {
         let is_long = early.since.is_some_and(|since| since.elapsed() > LONG);
         let outcome = if is_long {
             Outcome::InVain
-        } else if self.writes.is_empty() {
+        } else if self.writes.is_empty() && !self.state.is_exclusive() {
             Outcome::OnlyRead
         } else if self.changes_what_came_after(early.came_at) {
             Outcome::Paid
