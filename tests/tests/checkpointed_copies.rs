@@ -3,7 +3,7 @@
 
 use plait_tests::actor::Actor;
 use plait_tests::place::Place;
-use plait_tests::sqlite::{CANTOPEN, NOTADB};
+use plait_tests::sqlite::{BUSY, CANTOPEN, NOTADB};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ fn a_transaction_that_was_open_over_the_checkpoint_commits() {
         // It reads the file alone, so that no checkpoint has to wait for it.
         a.ok(begin);
         a.ok(INSERT);
-        assert_eq!(versions(&fixture.database()), FENCED, "{begin}");
+        assert_eq!(versions(&fixture.database()), AT_REST, "{begin}");
         truncates(&mut b);
         let backup = copy(&fixture, "backup.db");
         assert_eq!(versions(&backup), AT_REST, "{begin}");
@@ -159,6 +159,118 @@ fn a_transaction_that_was_open_over_the_checkpoint_commits() {
         b.kill();
         std::fs::remove_file(fixture.side_file("-plait-shm")).expect("it was left");
         is_sound(&fixture, 502);
+    }
+}
+
+/// As careful programs make a backup.
+#[test]
+fn writers_may_be_held_off_while_the_copy_is_made() {
+    let Some((fixture, mut a, mut b)) = pool("checkpointed copies") else { return };
+    b.ok(INSERT);
+    truncates(&mut b);
+    b.ok("BEGIN IMMEDIATE");
+    a.busy_timeout(std::time::Duration::from_millis(100));
+    assert_eq!(a.fails(INSERT, BUSY).code, BUSY);
+    let backup = copy(&fixture, "backup.db");
+    b.ok("ROLLBACK");
+    is_whole(&fixture, &backup, 501);
+    a.ok(INSERT);
+    a.close().expect("it closes");
+    b.close().expect("it closes");
+    is_sound(&fixture, 502);
+}
+
+#[test]
+fn a_checkpoint_that_leaves_the_fence_to_a_writer_does_not_say_three_zeros() {
+    let Some((fixture, mut a, mut b)) = pool("checkpointed copies") else { return };
+    b.ok(INSERT);
+    b.ok("PRAGMA wal_checkpoint");
+    // It reads the file alone, so that no checkpoint has to wait for it.
+    a.ok("BEGIN IMMEDIATE");
+    for write in ["", INSERT] {
+        a.ok(write);
+        let said = b.ok(TRUNCATE);
+        assert_eq!(said, [[0, 1, 1].map(Value::Integer).to_vec()], "{write}");
+        assert_eq!(versions(&fixture.database()), FENCED, "{write}");
+    }
+    a.ok("COMMIT");
+    truncates(&mut b);
+    is_whole(&fixture, &copy(&fixture, "backup.db"), 502);
+}
+
+/// It has read page 1 while that had no fence, and its WAL-index is its own. What it writes then is none of the pool's, which is told in time.
+#[test]
+fn a_stock_program_that_has_the_file_for_itself_is_waited_for_before_the_fence_is_raised() {
+    for lowered in [true, false] {
+        let Some(subject) = real_plait("checkpointed copies") else { return };
+        let fixture = Fixture::new(subject, ROWS);
+        let [a, b] = [fixture.open(), fixture.open()];
+        for connection in [&a, &b] {
+            assert_eq!(connection.integer(COUNT), Ok(500));
+        }
+        if lowered {
+            a.execute(INSERT).expect("it commits");
+            a.execute(TRUNCATE).expect("nobody is in the way");
+        }
+        drop(std::fs::read(fixture.database()).expect("it is copied"));
+        let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
+        stock.open(&fixture.database()).expect("it opens when it is used");
+        stock.ok("PRAGMA locking_mode=EXCLUSIVE; BEGIN");
+        let rows = 500 + i64::from(lowered);
+        assert_eq!(stock.integer(COUNT), rows);
+        let short = b.busy_timeout(std::time::Duration::from_millis(100));
+        short.expect("it is set");
+        let refused = b.execute(INSERT).expect_err("it may write");
+        assert_eq!(refused.code, BUSY, "{refused}");
+        assert!(refused.message.contains("locking_mode=EXCLUSIVE"), "{refused}");
+        stock.ok("INSERT INTO t VALUES(900, 'stock'); COMMIT");
+        stock.close().expect("it closes");
+        drop((a, b));
+        let rest = fixture.open();
+        assert_eq!(rest.integer(COUNT), Ok(rows + 1), "lowered: {lowered}");
+        assert_eq!(rest.integer("SELECT count(*) FROM t WHERE id=900"), Ok(1));
+        assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+        rest.execute(INSERT).expect("all goes on");
+    }
+}
+
+/// The same at the last close, which writes to the WAL as well.
+#[test]
+fn the_last_close_meets_no_stock_program_that_has_the_file_for_itself() {
+    let Some(subject) = real_plait("checkpointed copies") else { return };
+    let fixture = Fixture::new(subject, ROWS);
+    let a = fixture.open();
+    a.execute(INSERT).expect("it commits");
+    a.execute(TRUNCATE).expect("nobody is in the way");
+    drop(std::fs::read(fixture.database()).expect("it is copied"));
+    let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
+    stock.open(&fixture.database()).expect("it opens when it is used");
+    stock.ok("PRAGMA locking_mode=EXCLUSIVE; BEGIN");
+    assert_eq!(stock.integer(COUNT), 501);
+    let _ = a.close();
+    stock.ok("INSERT INTO t VALUES(900, 'stock'); COMMIT");
+    stock.close().expect("it closes");
+    is_sound(&fixture, 502);
+}
+
+#[test]
+fn whoever_checkpoints_first_finds_the_fence_of_a_dead_author() {
+    for point in ["fence.committed", "fence.raised"] {
+        if real_plait("checkpointed copies").is_none() {
+            return;
+        }
+        let subject = Subject::plait_with_crash_points();
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let mut b = actor("b", &fixture);
+        assert_eq!(b.integer(COUNT), 500);
+        let dies = ("PLAIT_CRASH_AT", point);
+        let mut author =
+            Actor::start_with_environment("author", &subject, &fixture.database(), dies);
+        author.send(INSERT);
+        author.await_death();
+        assert_eq!(b.ok("PRAGMA wal_checkpoint(RESTART)")[0][0], Value::Integer(0), "{point}");
+        truncates(&mut b);
+        is_whole(&fixture, &copy(&fixture, "backup.db"), 500);
     }
 }
 
@@ -575,7 +687,8 @@ fn a_stock_program_that_comes_to_a_lowered_file_by_another_wal_index_is_noticed(
             assert!(writes || error.message.contains("-shm was removed"), "{error}");
             a.run("ROLLBACK");
         }
-        assert_eq!(versions(&fixture.database()), AT_REST);
+        // Who looks for others shuts the door before.
+        assert_eq!(versions(&fixture.database()), if writes { AT_REST } else { FENCED });
         if closes {
             stock.close().expect("it closes");
         } else {

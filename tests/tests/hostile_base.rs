@@ -158,3 +158,24 @@ fn what_a_first_page_says_of_the_mode_and_cannot_be_is_refused_by_name() {
     assert_eq!(connection.text("PRAGMA journal_mode").as_deref(), Ok("wal"));
     assert_eq!(connection.query(ROWS).map(|rows| rows.len()), Ok(2));
 }
+
+#[test]
+fn a_database_file_that_was_cut_short_is_refused_and_its_log_is_kept() {
+    if real_plait("made-up databases").is_none() {
+        return;
+    }
+    let whole = Scene::new(true);
+    for pages in 1..3 {
+        let mut scene = Scene::new(true);
+        scene.base = whole.base[..pages * 4096].to_vec();
+        scene.log.clone_from(&whole.log);
+        scene.put(&Vec::new());
+        for _ in 0..2 {
+            let error = scene.rows(&scene.fixture.subject).expect_err("pages are missing");
+            assert_eq!(error.code, CORRUPT, "{pages} pages: {error}");
+        }
+        let read = |path| std::fs::read(path).ok();
+        assert_eq!(read(scene.fixture.database()), Some(scene.base), "{pages} pages");
+        assert_eq!(read(scene.fixture.side_file("-plait")), scene.log, "{pages} pages");
+    }
+}

@@ -366,7 +366,13 @@ fn finish_session(db: &Database) -> Result<()> {
     if !db.log_shared().is_replaced_by_memory() {
         return finished;
     }
-    db.with_base(|base| session::restore::restore(db.region(), db.path(), base))?;
+    db.with_base(|base| {
+        // L3 in merge/fence.rs; the right may not have been had, and nobody else is there.
+        if db.control().fence.load(Acquire) == fence::LOWERED {
+            base.raise_fence()?;
+        }
+        session::restore::restore(db.region(), db.path(), base)
+    })?;
     db.remove_log()
 }
 
@@ -387,6 +393,8 @@ fn finish_with_log(db: &Database) -> Result<()> {
         // Every memtable was in use, after the death of who was to merge: there was none to go on in, and now there is.
         right.merge(false)?;
     }
+    // L3 in merge/fence.rs.
+    right.raise_lowered()?;
     rest_base(db)
 }
 

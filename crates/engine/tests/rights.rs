@@ -131,6 +131,7 @@ fn a_checkpoint_that_was_asked_for_gives_its_right_back() {
         let mut scene = Scene::new();
         scene.meet("put", fault, |victim| {
             wait_ms(1000, |w| victim.conn().checkpoint(w, Asked::Whole, &mut |_| Ok(true)))
+                .map(drop)
         });
         scene.is_free_after(fault);
         let mut scene = Scene::new();
@@ -143,13 +144,14 @@ fn a_checkpoint_that_was_asked_for_gives_its_right_back() {
                     .conn()
                     .checkpoint(w, Asked::Whole, &mut |_| attempt(&faults, &path).map(|_| true))
             })
+            .map(drop)
         });
         scene.is_free_after(fault);
     }
 }
 
 fn lower(client: &mut Client) -> Result<()> {
-    wait_ms(1000, |w| client.conn().checkpoint(w, Asked::Truncate, &mut |_| Ok(true)))
+    wait_ms(1000, |w| client.conn().checkpoint(w, Asked::Truncate, &mut |_| Ok(true))).map(drop)
 }
 
 #[test]
@@ -171,10 +173,9 @@ fn who_raises_it_again_gives_the_right_to_merge_back() {
             let mut scene = Scene::new();
             lower(&mut scene.victim).unwrap();
             assert_eq!(scene.victim.conn().fence(), fence::LOWERED);
-            let begin = |victim: &mut Client| {
-                wait_ms(1000, |w| victim.conn().write_begin(WriteMode::Queued, w))
-            };
-            let error = scene.meet(call, fault, begin);
+            scene.victim.begin_concurrent();
+            scene.victim.put(b"after", b"2");
+            let error = scene.meet(call, fault, |victim| victim.commit(Sync::Full));
             assert_eq!(error.is_some(), fault == Fault::Error, "{call}");
             assert_eq!(scene.other.conn().fence(), fence::LOWERED, "{call}");
             scene.is_free_after(fault);

@@ -264,12 +264,26 @@ static int plBaseSetPageCount(void *p, uint32_t nPage){
   return SQLITE_OK;
 }
 
+/* plStayLocked() may have found somebody. */
+static void plBaseError(PlBase *pBase, int rc){
+  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
+  if( rc==SQLITE_BUSY && plLocksGone(pPager) ){
+    sqlite3ErrorWithMsg(pBase->db, rc, "another program has %s for itself (locking_mode=EXCLUSIVE): the locks of this process were dropped, as something "
+        "else in it opened and closed the file", sqlite3PagerFilename(pPager, 0));
+  }else{
+    sqlite3Error(pBase->db, rc);
+  }
+}
+
 static int plBaseStamp(void *p, const PlHeader *pHdr){
   PlBase *pBase = (PlBase*)p;
-  int rc;
+  BtShared *pBt = plBaseBtree(pBase)->pBt;
+  int rc = SQLITE_OK;
   sqlite3_mutex_enter(pBase->db->mutex);
-  rc = plStamp(plBaseBtree(pBase), pHdr);
-  if( rc ) sqlite3Error(pBase->db, rc);
+  /* It is raised: see plStayLocked(). */
+  if( pHdr->fenced && !PL_FENCED(pBt->pPage1->aData) ) rc = plStayLocked(pBt->pPager);
+  if( rc==SQLITE_OK ) rc = plStamp(plBaseBtree(pBase), pHdr);
+  if( rc ) plBaseError(pBase, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
 }
@@ -341,7 +355,6 @@ static int plRaiseFence(Pager *pPager){
   int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
   if( rc ) return rc;
   rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
-  if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;      /* L6 there */
   if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 && AtomicLoad(&PL_LOWERED(pWal))==0 && walIndexHdr(pWal)->mxFrame!=0 ){
     /* A checkpoint that has brought everything has synced the file. */
     bSynced = AtomicLoad(&walCkptInfo(pWal)->nBackfill)==walIndexHdr(pWal)->mxFrame;
@@ -350,6 +363,9 @@ static int plRaiseFence(Pager *pPager){
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
+  /* From here on nobody comes in. Has somebody before? L6 there. */
+  if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;
+  if( rc==SQLITE_OK ) rc = plStayLocked(pPager);
   if( rc==SQLITE_OK ) AtomicStore(&PL_LOWERED(pWal), 0);
   walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
   return rc;
@@ -364,7 +380,7 @@ static int plBaseRaiseFence(void *p){
   /* The caller has read the header of a marked base: the WAL is open. */
   rc = pPager->pWal ? plRaiseFence(pPager) : SQLITE_MISUSE_BKPT;
   pBase->bStrange = rc==SQLITE_CANTOPEN;
-  sqlite3Error(pBase->db, rc);
+  plBaseError(pBase, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
 }

@@ -346,7 +346,8 @@ int  pl_merge_all(PlConn *, int bWhole, const PlWait *);
 /* The same, and then xTry with the right to merge held: a checkpoint that waits for nobody. While it returns SQLITE_BUSY it is called
 ** again, with nothing held in between, until the wait ends: SQLITE_BUSY. Any other code of it but SQLITE_OK is returned. Without
 ** PlWait xTry has to be PASSIVE: beside an exclusive transaction, which has left nothing to merge, it is called without the right. bTruncate:
-** xTry empties the WAL, and the fence is lowered behind it. */
+** xTry empties the WAL, and the fence is lowered behind it; PL_FENCED_STILL: it is not, since somebody has committed or is about to. */
+#define PL_FENCED_STILL 0x7fff0004
 int  pl_checkpoint(PlConn *, int bTruncate, const PlWait *, int (*xTry)(void*, const PlMarks*), void *pCtx);
 
 /* ---- key encoding ---------------------------------------------------------------- */

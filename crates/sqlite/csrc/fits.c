@@ -262,11 +262,22 @@ static void plForgetWal(Btree *p){
   pPager->eState = PAGER_OPEN;
 }
 
-static int plSayMisfit(Btree *p){
+static int plSayReplaced(Btree *p){
   char *zText = pl_misfit(sqlite3PagerFilename(p->pBt->pPager, 0));
   int rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s", zText ? zText : "the database file was replaced"));
   pl_free(zText);
   return rc;
+}
+static int plSayMisfit(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  u8 a[PL_FIRST_BYTES];
+  if( plIndexFencedNow(pPager) && !plWalIsUntouched(pPager->pWal) && sqlite3OsRead(pPager->fd, a, sizeof(a), 0)==SQLITE_OK
+   && AtomicLoad(&PL_LOWERED(pPager->pWal))==plNote(a)
+  ){
+    return plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s-wal was removed or written over by another program: the database file is whole, and was checkpointed "
+        "before; close every connection to it, in all programs, then open it again", sqlite3PagerFilename(pPager, 0)));
+  }
+  return plSayReplaced(p);
 }
 
 /* A stock handle whose transaction has found that its file does not fit (rc==PL_MISFIT), or could not find out. */
@@ -307,7 +318,7 @@ static int plShmHolder(Pager *pPager, int iByte){
   return f.l_pid>0 ? f.l_pid : -1;     /* of another pid namespace it is 0, of another machine negative */
 }
 
-/* Are the locks of this process on the database file gone? POSIX gives them up when any descriptor of the file is closed, and so a second
+/* Are the locks of this process on the database file gone: is there none, or one to write, of somebody who has the file for himself? POSIX gives them up when any descriptor of the file is closed, and so a second
 ** copy of SQLite in the process takes them away, or a program that archives its own folder. Locks of a description, with which is asked,
 ** meet those of the own process as well; a system on which they do not (plWorkAlone() finds out) is not asked. */
 static int plLocksGone(Pager *pPager){
@@ -319,10 +330,11 @@ static int plLocksGone(Pager *pPager){
   f.l_whence = SEEK_SET;
   f.l_start = SHARED_FIRST;
   f.l_len = SHARED_SIZE;
-  return osFcntl(((unixFile*)pFd)->h, F_OFD_GETLK, &f)==0 && f.l_type==F_UNLCK;
+  return osFcntl(((unixFile*)pFd)->h, F_OFD_GETLK, &f)==0 && f.l_type!=F_RDLCK;
 }
 
-/* Takes them again, with which nobody can take the WAL for unused any more. 0: somebody has done that already, or is about to. */
+/* Takes them again, with which nobody can take the WAL for unused any more. SQLITE_BUSY: somebody has the file for himself. SQLITE_CANTOPEN: WAL or
+** WAL-index were removed. */
 static int plTakeLocks(Pager *pPager){
   sqlite3_file *pWalFd = pPager->pWal->pWalFd;
   struct flock f;
@@ -332,11 +344,17 @@ static int plTakeLocks(Pager *pPager){
   f.l_whence = SEEK_SET;
   f.l_start = SHARED_FIRST;
   f.l_len = SHARED_SIZE;
-  return osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f)==0 && hShm>=0 && plIsNamed(hShm)
-      && pWalFd->pMethods==&nolockIoMethods && plIsNamed(((unixFile*)pWalFd)->h);
+  if( osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f) ) return SQLITE_BUSY;
+  return hShm>=0 && plIsNamed(hShm) && pWalFd->pMethods==&nolockIoMethods && plIsNamed(((unixFile*)pWalFd)->h) ? SQLITE_OK : SQLITE_CANTOPEN;
 }
 static int plLocksLost(Btree *p){
-  return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) && !plTakeLocks(p->pBt->pPager);
+  return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) && plTakeLocks(p->pBt->pPager)!=SQLITE_OK;
+}
+
+/* SQLite in locking_mode=EXCLUSIVE heeds no WAL-index: while the file has no fence nothing keeps it off but our locks, which POSIX may have dropped. Who
+** has come in the meantime goes on to write, whatever the file says: with the locks taken again there is none. */
+static int plStayLocked(Pager *pPager){
+  return plLocksGone(pPager) ? plTakeLocks(pPager) : SQLITE_OK;
 }
 
 /* Somebody has removed the WAL: nothing was done yet, and the next transaction opens it again, with locks. */

@@ -406,6 +406,13 @@ typedef struct PlTry {
   int bTried;
 } PlTry;
 
+/* The WAL is empty, and the file at rest but for the note (merge/fence.rs): there is nothing to do, and what is done would tear the WAL-index if the process died,
+** or meet a WAL that is somebody else's by now. */
+static int plWasLowered(Pager *pPager){
+  Wal *pWal = pPager->pWal;
+  return plIndexFencedNow(pPager) && AtomicLoad(&PL_LOWERED(pWal))!=0 && AtomicLoad(&walIndexHdr(pWal)->mxFrame)==0;
+}
+
 /* Stock SQLite waits for readers with the write lock of the WAL held. Without a busy handler it does what can be done now. */
 static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   PlTry *pTry = (PlTry*)pCtx;
@@ -418,7 +425,11 @@ static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   if( rc ) return rc==SQLITE_CANTOPEN ? plStash(pTry->p, rc, plSayStrange(pTry->p->pBt->pPager)) : rc;
   db->busyHandler.xBusyHandler = 0;
   rc = plFitsNow(pTry->p);
-  if( rc==SQLITE_OK ) rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);
+  if( rc==SQLITE_OK && pTry->eMode==SQLITE_CHECKPOINT_TRUNCATE && plWasLowered(pTry->p->pBt->pPager) ){
+    *pTry->pnLog = *pTry->pnCkpt = 0;
+  }else if( rc==SQLITE_OK ){
+    rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);
+  }
   db->busyHandler.xBusyHandler = xBusy;
   return rc;
 }
@@ -448,6 +459,11 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   rc = pl_checkpoint(pConn, eMode==SQLITE_CHECKPOINT_TRUNCATE, eMode>SQLITE_CHECKPOINT_PASSIVE ? plWait(p->db, &wait) : 0,
       plTryCheckpoint, &attempt);
   rc = plBaseSynced(p, rc);
+  if( rc==PL_FENCED_STILL ){
+    /* K5 in txn/checkpoint.rs. */
+    *pnLog = *pnCkpt = 1;
+    rc = SQLITE_OK;
+  }
   if( rc==SQLITE_BUSY && attempt.bTried==0 ){
     /* Somebody merges, who checkpoints as well: this tells how far that is. */
     attempt.eMode = SQLITE_CHECKPOINT_PASSIVE;

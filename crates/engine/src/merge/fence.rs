@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Lowering: under the right to merge, behind a TRUNCATE that is through, LOWERED is stored under the commit mutex if the log has no frame that
-//! the base lacks; then the note, then the file. Raising: under the right to merge the file, on disk; then the note goes; then FENCED is stored.
+//! the base lacks and nobody has the writer's right, who would have to wait for this one at his COMMIT; then the note, then the file. Raising: under
+//! the right to merge the file, on disk; then a look for who has come before (L6); then the note goes; then FENCED is stored.
 //! The note (`csrc/base.c` `plNote`) is a checksum of the file's page 1: who finds no fence in the file of a fenced WAL-index knows by it that
 //! no other file was put there.
 //!
@@ -50,15 +51,19 @@
 //!   that has seen this, and until FENCED is stored nobody appends a frame.
 //! - L2 FENCED is stored when the file's 3 is on disk (Y3 in session.rs). Whoever is about to append a frame asks for it in the same critical
 //!   section, and raises the fence with nothing held but, perhaps, the writer's right.
-//! - L3 Whoever writes to the WAL raises it before: exclusive transactions do so with the right to merge, which keeps others from lowering it;
-//!   merges have something to merge, so that it is up. What buries an unseen commit need not: it changes nothing, and page 1 in the WAL says 3.
+//! - L3 Whoever writes to the WAL raises it before: exclusive transactions and the last close do so with the right to merge, which keeps others from
+//!   lowering it; merges have something to merge, so that it is up. What buries an unseen commit need not: it changes nothing, and page 1 in the
+//!   WAL says 3. A TRUNCATE that finds it lowered writes nothing.
 //! - L4 To all who have the WAL open a lowered base is a fenced one: its header says so by the WAL-index (`plFenced()`). So nobody works on it
 //!   alone, or by stock code, and read marks stay counts in shared memory.
 //! - L5 What is written to the file to raise the fence is synced after it was written by who syncs it: of a sync that has failed nobody knows what
 //!   it has left out. An empty WAL says nothing of that, whether the note is there or not.
-//! - L6 Who has another WAL-index, because somebody has removed that of the members, is kept off by the file alone. So the fence is not lowered
-//!   while theirs has no name; and it is not raised again (CANTOPEN) while somebody has one open that was made since: he may have read page 1
-//!   without a fence, and would go on to write. What he has written in between is noticed as by anybody who heeds no WAL-index.
+//! - L6 Who has another WAL-index is kept off by the file alone, and has read page 1 without a fence if he has come while it said 2: he would go on to
+//!   write. So who raises it looks for him when the file says 3, and does not store FENCED, nor does he stamp RESTING's, while there is one. It is
+//!   another one because somebody has removed that of the members: CANTOPEN while that is open (and the fence is not lowered while theirs has no
+//!   name). Or because SQLite in locking_mode=EXCLUSIVE has its own in memory: then it has the file locked, and the locks of the members were
+//!   dropped, which is what POSIX does when a process copies the file. The locks are taken again: BUSY where that cannot be done. What he has
+//!   written in between is noticed as by anybody who heeds no WAL-index.
 //!
 //! Lowering need not reach the disk: 3 there, after a power cut, is a fenced base with its log.
 
@@ -123,19 +128,22 @@ impl MergeRight<'_> {
         brought
     }
 
-    /// Takes the fence from the database file, whose WAL was emptied with this right, if nobody has committed since (L1).
+    /// Takes the fence from the database file, whose WAL was emptied with this right, if nobody has committed since (L1), or is about to with
+    /// the writer's right. False: it is up.
     ///
     /// # Errors
     /// Busy while somebody looks how far a checkpoint is; I/O errors. It is up, or lowered, or will be with the next commit.
-    pub(crate) fn lower_fence(&self) -> Result<()> {
+    pub(crate) fn lower_fence(&self) -> Result<bool> {
         let c = self.db.control();
         {
             let _guard = self.db.lock_commit()?;
             match c.fence.load(Relaxed) {
-                fence::FENCED if self.db.generations.is_log_merged() => {}
+                // Who has been granted the writer's right shall not wait for this right at his COMMIT.
+                fence::FENCED
+                    if self.db.generations.is_log_merged() && c.right_owner.load(Relaxed) == 0 => {}
                 // Before the file's was lowered its author died, or failed.
                 fence::LOWERED => {}
-                _ => return Ok(()),
+                left => return Ok(left == fence::RESTING),
             }
             // Relaxed: looked at under the mutex by all who rely on it.
             c.fence.store(fence::LOWERED, Relaxed);
@@ -146,6 +154,19 @@ impl MergeRight<'_> {
             base.lower_fence()
         })?;
         crash_point!("fence.lowered");
+        Ok(true)
+    }
+
+    /// Says that the session has its fence if its author died, or failed, before he could.
+    pub(crate) fn adopt_fence(&self) -> Result<()> {
+        let c = self.db.control();
+        if c.fence.load(Relaxed) != fence::RESTING {
+            return Ok(());
+        }
+        let header = self.db.with_base(|base| base.header())?;
+        if header.fenced && header.salt == c.salt.load(Relaxed) {
+            self.db.finish_own_fence(&header)?;
+        }
         Ok(())
     }
 

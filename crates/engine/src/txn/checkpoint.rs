@@ -16,8 +16,8 @@
 //!   readers that hold every memtable, keep in memory is waited for as readers are.
 //! - K4 What an attempt has left in the WAL counts against its limit (S4). Past that nothing more is merged, and the attempt meets the
 //!   readers who are the reason: PASSIVE is through then as in SQLite, the others wait for them.
-//! - K5 TRUNCATE leaves the file unfenced if nobody has committed meanwhile, so that a copy of it is a whole database (merge/fence.rs).
-//!   Where that cannot be done yet, it is not through.
+//! - K5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database (merge/fence.rs), if nobody has committed meanwhile or has the
+//!   writer's right. Otherwise it is through as well, for it waits for no writer, but does not say so by three zeros.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -45,7 +45,7 @@ const NAP_MAX: Duration = Duration::from_millis(10);
 
 impl Conn {
     /// Merges everything committed before the call, and calls `attempt` with the right to merge held until it says that it
-    /// is through. It gets the locks on read marks that are in force, and waits for nobody.
+    /// is through. It gets the locks on read marks that are in force, and waits for nobody. True behind a TRUNCATE that has left the file at rest.
     ///
     /// # Errors
     /// Busy when the right was not free, or readers were in the way, until the wait ended; Interrupted; those of merging and of
@@ -55,7 +55,7 @@ impl Conn {
         wait: &mut Wait<'_>,
         asked: Asked,
         attempt: &mut dyn FnMut(Option<&ReadMarks>) -> Result<bool>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let passive = asked == Asked::Passive;
         let mut patience = match passive {
             true => Patience::of_those_who_wait_for_nobody(wait),
@@ -63,6 +63,7 @@ impl Conn {
         };
         let word = &self.db.control().merge_word;
         let mut merged = false;
+        let mut at_rest = false;
         let newest = self.db.newest_generation()?;
         for attempts in 1u32.. {
             let right = match self.db.own_merge_patiently(self.slot, &mut patience) {
@@ -71,7 +72,10 @@ impl Conn {
                 Err(_) => None,
             };
             let outcome = match &right {
-                Some(right) if !merged => self.merge_beside_others(right),
+                Some(right) if !merged => {
+                    // Without it the read marks are not known to be counts.
+                    right.adopt_fence().and_then(|()| self.merge_beside_others(right))
+                }
                 _ => Ok(()),
             };
             let outcome = outcome.and_then(|()| {
@@ -82,14 +86,17 @@ impl Conn {
             if let Some(right) = &right {
                 right.checkpoint(Checkpoint::Passive)?;
                 if asked == Asked::Truncate && matches!(outcome, Ok(true)) {
-                    outcome = right.lower_fence().map(|()| true);
+                    outcome = right.lower_fence().map(|lowered| {
+                        at_rest = lowered;
+                        true
+                    });
                 }
             }
             drop(right);
             // Giving the right back has changed the word: looked at before that, it would let nobody sleep.
             let seen = word.load(Acquire);
             match outcome {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(at_rest),
                 Err(e) if !e.is_busy() => return Err(e),
                 in_the_way => {
                     if patience.is_over() {

@@ -236,7 +236,10 @@ impl Conn {
         self.db.check_fork()?;
         self.start_transaction();
         self.take_back_lone_read();
-        self.db.ensure_fenced(self.slot, wait)?;
+        // A lowered one is raised by who has something to commit (L2 in merge/fence.rs).
+        if !self.db.is_fenced() {
+            self.db.ensure_fenced(self.slot, wait)?;
+        }
         match mode {
             // N2 in beside.rs.
             WriteMode::Optimistic if self.repeats => {}

@@ -23,6 +23,8 @@ pub const PL_ESCALATE: c_int = 0x7fff_0002;
 
 /// `PL_MISFIT` of engine.h.
 pub const PL_MISFIT: c_int = 0x7fff_0003;
+/// `PL_FENCED_STILL` of engine.h.
+pub const PL_FENCED_STILL: c_int = 0x7fff_0004;
 
 /// The result code of an engine error.
 pub fn of(e: &Error) -> c_int {

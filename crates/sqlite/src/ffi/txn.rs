@@ -13,7 +13,9 @@ use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
 use plait_engine::txn::{Conn, Size, Sync, WriteMode};
 
-use super::codes::{PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_OK};
+use super::codes::{
+    PL_FENCED_STILL, PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_OK,
+};
 use super::types::{PlConn, PlEntry, PlHeader, PlTouched, PlWait, with_wait};
 use super::{bytes, end, look, with, with_memory};
 use crate::key::{decode_rowid, encode_rowid};
@@ -702,7 +704,8 @@ pub unsafe extern "C" fn pl_checkpoint(
     // SAFETY: engine.h.
     unsafe {
         with(conn, "pl_checkpoint", |c| {
-            with_wait(wait, |w| c.checkpoint(w, asked, &mut attempt)).map(|()| SQLITE_OK)
+            let at_rest = with_wait(wait, |w| c.checkpoint(w, asked, &mut attempt))?;
+            Ok(if asked == Asked::Truncate && !at_rest { PL_FENCED_STILL } else { SQLITE_OK })
         })
     }
 }
