@@ -17,25 +17,24 @@
 //!   with the files that they were names of, to read and to copy what is there; nothing is opened, claimed or removed by the path any more (`Database::check_place`).
 //! - H3 A log of which that is not known is never removed. It gets another name, by one who has claimed it (B1 in `session/aside.rs`).
 
-use std::fs::File;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::session;
+use crate::shm::fork::OWN_DESCRIPTORS;
+use crate::shm::region::BaseIdentity;
 use crate::storage::Storage as _;
 use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
 
-/// A descriptor for nothing but looking at the file: closing it gives up no lock that SQLite has on it.
-pub(crate) fn open_to_look(path: &Path) -> Option<File> {
-    let flags = libc::O_PATH | libc::O_CLOEXEC;
-    File::options().read(true).custom_flags(flags).open(path).ok()
-}
-
-/// Whether a file has lost its last name.
-pub(crate) fn is_nameless(file: &File) -> bool {
-    file.metadata().is_ok_and(|meta| meta.nlink() == 0)
+/// Whether a file that this process has open has lost its last name; false of one that it has not open. Looks at every descriptor of the process, which
+/// is well for a question that is asked where a new file stands in the place of one that was deleted (H1).
+pub(crate) fn is_nameless(file: BaseIdentity) -> bool {
+    let Ok(open) = std::fs::read_dir(OWN_DESCRIPTORS) else { return false };
+    open.flatten()
+        .filter_map(|entry| std::fs::metadata(entry.path()).ok())
+        .any(|meta| (meta.dev(), meta.ino()) == (file.dev, file.ino) && meta.nlink() == 0)
 }
 
 fn is_empty(path: &Path) -> bool {

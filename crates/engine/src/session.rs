@@ -66,6 +66,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -82,14 +83,14 @@ use crate::log::{
 use crate::pages::{self, Pages};
 use crate::random;
 use crate::several::{self, Verdict};
-use crate::shm::fork::{LockFile, NO_PROC};
+use crate::shm::fork::{LockFile, Locked, NO_PROC};
 use crate::shm::layout::{
     ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation, owner,
 };
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::names::{NAME_BYTES_MAX, log_path};
-use crate::storage::os::OsStorage;
+use crate::storage::os::{OsFile, OsStorage};
 use crate::storage::{FileIdentity, Storage as _, side};
 use crate::sync::clock::unix_ms;
 use crate::sync::wait;
@@ -646,10 +647,18 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
     LogFile::create(&OsStorage, &log_path(path), &params, note).map_err(Error::from)
 }
 
-/// Opens the log file of a session that has one.
-pub(crate) fn open_log(region: &Region, path: &Path) -> Result<LogFile, LogError> {
+/// Opens the log file of a session that has one: through the claim on it, if that is of the file under its name.
+pub(crate) fn open_log(
+    region: &Region,
+    path: &Path,
+    claim: Option<&Arc<LockFile>>,
+) -> Result<LogFile, LogError> {
     let path = log_path(path);
-    let file = LogFile::open(&OsStorage, &path, region.log().salt())?;
+    let salt = region.log().salt();
+    let file = match claim.filter(|claim| side::is_named(claim, &path)) {
+        Some(claim) => LogFile::opened(Box::new(OsFile(Locked(claim.clone()))), &path, salt)?,
+        None => LogFile::open(&OsStorage, &path, salt)?,
+    };
     if file.identity()? != region.log().file_identity() {
         return Err(LogError::Lost { path });
     }

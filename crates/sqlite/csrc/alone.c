@@ -21,6 +21,7 @@
 **     DEFERRED); VACUUM and what a backup overwrites, which stamp the header; more files than one;
 **   - PL_ALONE_READS transactions have read or a quarter of that have written: each looks for company and for its locks, which a member
 **     need not, so that by then it has cost about as much as to join. Where it cannot join it goes on alone (plStayAlone());
+**     not so, nor for one that reads first, in a process with many files open (plIsFrugal());
 **   - somebody asked for what only a member of a session can tell (plJoin()).
 **
 ** Invariants
@@ -36,10 +37,12 @@
 **     transaction fails, and close leaves the WAL as it is (plLocksLost()).
 **  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction (fork.c).
 */
+#include <sys/resource.h>
 #include <sys/sysmacros.h>
 
 #define PL_ALONE_READS 1024
 #define PL_ALONE_WRITE 4   /* one that writes counts as so many that read */
+#define PL_FRUGAL_SHARE 4  /* of its descriptors, from which on a process is frugal with them */
 #define PL_VISITS 16       /* transactions; the first reads the schema */
 
 enum { PLA_NOBODY, PLA_OTHERS, PLA_UNKNOWN };
@@ -156,15 +159,26 @@ static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
   return SQLITE_OK;
 }
 
+/* A process with so many files open keeps those that it may have for more databases: for reasons of speed alone it joins no session, which takes
+** twice as many as the connection has. Descriptors are given out from the lowest number on. */
+static SQLITE_NOINLINE int plIsFrugal(Pager *pPager){
+  struct rlimit limit;
+  return getrlimit(RLIMIT_NOFILE, &limit)==0 && limit.rlim_cur!=RLIM_INFINITY
+      && (rlim_t)MAX(0, plShmFile(pPager)) >= limit.rlim_cur/PL_FRUGAL_SHARE;
+}
+
 /* A transaction has begun on a marked file that is not fenced, or (bBusy) could not, since somebody writes: may stock code go on with it? */
 static int plAlone(Btree *p, int wrflag, int bBusy){
   sqlite3 *db = p->db;
   PlBtree *pPl = plSide(p);
   Pager *pPager = p->pBt->pPager;
   int eOthers;
-  if( pPl==0 || pPl->bJoin || pPl->nAlone>=PL_ALONE_READS ) return 0;
+  if( pPl==0 || pPl->bJoin ) return 0;
   if( db->nDb>2 || (db->mDbFlags & (DBFLAG_PlConcurrent|DBFLAG_PlPages|DBFLAG_Vacuum)) ) return 0;
-  if( !wrflag && !db->autoCommit ) return 0;
+  if( pPl->nAlone>=PL_ALONE_READS || (!wrflag && !db->autoCommit) ){
+    if( !plIsFrugal(pPager) ) return 0;
+    pPl->nAlone = 0;
+  }
   if( pl_joins_always()==SQLITE_OK ) return 0;
   if( pPl->nVisit>0 && pPl->nVisit<PL_VISITS && !bBusy ){
     /* Whether those others are still there, and still in no session, matters to nobody but this handle (L1). */

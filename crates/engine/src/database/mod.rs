@@ -3,8 +3,6 @@
 //!
 //! Lock order: lifecycle byte -> `base` -> commit mutex; see docs/locks.md. How a process joins and leaves: attach.rs.
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -17,7 +15,6 @@ use self::slots::Slots;
 use self::turns::Turns;
 use self::worker::Worker;
 use crate::base::{Base, BaseHeader, BaseOpener};
-use crate::deleted;
 use crate::error::{Error, Result, SQLITE_IOERR_FSYNC};
 use crate::ids::ProcessIndex;
 use crate::log::{AppendError, BaseFile, BaseWal, Log, LogShared, LogStatus, Ring};
@@ -67,7 +64,7 @@ pub struct Database {
     // Fields are dropped in this order: ring and log use the region.
     ring: Ring,
     log: OnceLock<Log>,
-    log_claim: OnceLock<LockFile>,
+    log_claim: OnceLock<Arc<LockFile>>,
     /// The log file that `log` has open was removed.
     log_retired: AtomicBool,
     base: Mutex<Option<Box<dyn Base>>>,
@@ -80,8 +77,6 @@ pub struct Database {
     pid_namespace: u64,
     path: PathBuf,
     identity: BaseIdentity,
-    /// The database file, to look at.
-    itself: Option<File>,
     fork_generation: u64,
     worker: Worker,
     notifier: Notifier,
@@ -127,9 +122,6 @@ impl Database {
             pid_namespace,
             path: path.to_owned(),
             identity,
-            itself: deleted::open_to_look(path).filter(|file| {
-                file.metadata().is_ok_and(|m| (m.dev(), m.ino()) == (identity.dev, identity.ino))
-            }),
             fork_generation: forks,
             worker: Worker::default(),
             notifier: Notifier::default(),

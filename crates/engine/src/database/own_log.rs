@@ -1,5 +1,6 @@
 //! The file of this session's log, and whether it is still that which stands under its name.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use super::Database;
@@ -21,10 +22,11 @@ impl Database {
     /// The file of the log. If it is not there, or another stands in its place, those who have it open write to nothing that a
     /// recovery would find, and all are stopped.
     pub(super) fn open_log(&self) -> Result<LogFile> {
-        let mut opened = session::open_log(&self.region, &self.path);
+        let open = || session::open_log(&self.region, &self.path, self.log_claim.get());
+        let mut opened = open();
         if opened.is_err() && self.is_fenced() {
             // Between the two looks the mode may have been left and entered.
-            opened = session::open_log(&self.region, &self.path);
+            opened = open();
         }
         match opened {
             Err(LogError::Io { .. }) | Ok(_) => {}
@@ -54,7 +56,7 @@ impl Database {
             let ours = Some(self.log_shared().file_identity());
             if let Some(claim) = claim.filter(|claim| session::identity_of(claim) == ours) {
                 // Another thread may have been faster: its claim is as good.
-                let _ = self.log_claim.set(claim);
+                let _ = self.log_claim.set(Arc::new(claim));
             }
         }
         Ok(self.log_claim.get().is_some())
@@ -62,7 +64,7 @@ impl Database {
 
     /// Whether the database file has lost its last name.
     pub(crate) fn is_deleted(&self) -> bool {
-        self.itself.as_ref().is_some_and(deleted::is_nameless)
+        deleted::is_nameless(self.base_identity())
     }
 
     /// Removes the names of log and shared memory (H2 in deleted.rs).

@@ -60,13 +60,19 @@ impl Slots {
     /// Claims a slot.
     pub(crate) fn claim(&self) -> Result<SlotIndex> {
         let mine = self.process.0 + 1;
+        let high_water = &self.region.control().slots_high_water;
         for (i, slot) in self.region.layout().slots.iter().enumerate() {
+            // Acquire: whoever has raised it has allocated what lies below.
+            if high_water.load(Acquire) <= i as u32 {
+                self.region.allocate_slot(i)?;
+                // Before it is taken: whoever looks for what the dead have left looks below.
+                high_water.fetch_max(i as u32 + 1, AcqRel);
+            }
             // AcqRel: whoever frees a slot has stopped using it (L2).
             if slot.process.load(Relaxed) == 0
                 && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
             {
                 slot.clear();
-                self.region.control().slots_high_water.fetch_max(i as u32 + 1, AcqRel);
                 return Ok(SlotIndex(i as u32));
             }
         }
@@ -248,11 +254,10 @@ impl Database {
                 return Ok(false);
             }
             let c = self.control();
-            for (i, slot) in self.region().layout().slots.iter().enumerate() {
+            for (i, slot) in self.slots.ever_used() {
                 if slot.process.load(Acquire) != index.0 + 1 {
                     continue;
                 }
-                let i = SlotIndex(i as u32);
                 self.give_back_for_dead(i);
                 self.right.drop_from_queue(i);
                 // L3: what it was doing in the base keeps its rights until the base has been read.

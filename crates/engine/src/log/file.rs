@@ -333,6 +333,11 @@ impl LogFile {
         LogFile::of(storage.open(path), path, salt)
     }
 
+    /// The same through a file that is open already.
+    pub fn opened(file: Box<dyn StorageFile>, path: &Path, salt: u32) -> Result<LogFile, LogError> {
+        LogFile::of(Ok(file), path, salt)
+    }
+
     /// As [`LogFile::open`], to be looked at only.
     pub fn open_read_only(
         storage: &dyn Storage,

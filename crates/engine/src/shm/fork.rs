@@ -22,14 +22,14 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
 /// Names of the descriptors of whoever looks.
-const OWN_DESCRIPTORS: &str = "/proc/self/fd";
+pub(crate) const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 /// What is said where they have none.
 pub const NO_PROC: &str =
     "/proc is not mounted here (a container, a chroot?); concurrent mode needs it";
@@ -164,6 +164,18 @@ impl LockFile {
     pub fn reopen(&self) -> io::Result<File> {
         let name = format!("{OWN_DESCRIPTORS}/{}", self.as_raw_fd());
         File::options().read(true).write(true).open(name)
+    }
+}
+
+/// A file that is read and written through the description that has the locks.
+#[derive(Debug)]
+pub(crate) struct Locked(pub(crate) Arc<LockFile>);
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
     }
 }
 

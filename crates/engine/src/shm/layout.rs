@@ -25,7 +25,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 19;
+pub const LAYOUT_VERSION: u32 = 20;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -309,7 +309,7 @@ pub struct Control {
     pub queue_tail: AtomicU32,
     /// (M) Slot index + 1 of each waiter; 0 for one that gave up.
     pub queue: [AtomicU32; TXN_SLOTS],
-    /// Slots in use lie below this index.
+    /// Slots in use lie below this index, and there is disk space for all that do. Raised before one is.
     pub slots_high_water: AtomicU32,
     /// Not 0 while a slot may owe something (database/owed.rs).
     pub owed: AtomicU32,
@@ -519,13 +519,23 @@ pub struct Layout {
     pub slots: [TxnSlot; TXN_SLOTS],
 }
 
-const PAGE: usize = 4096;
+/// Disk space comes by pages.
+pub const PAGE: usize = 4096;
 /// Offset of the ring in the file.
 pub const RING_OFFSET: usize = size_of::<Layout>().next_multiple_of(PAGE);
+/// What a new file has disk space for before the ring: everything but most of the slots.
+pub const HEAD_BYTES: usize = slot_end(FIRST_SLOTS - 1).next_multiple_of(PAGE);
+/// Slots for which there is disk space from the start.
+const FIRST_SLOTS: usize = 32;
 /// Offset of the first arena in the file.
 pub const ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
 /// Size of the file.
 pub const TOTAL_BYTES: usize = ARENAS_OFFSET + ARENAS * ARENA_BYTES;
+
+/// Where slot `index` ends in the file.
+pub const fn slot_end(index: usize) -> usize {
+    std::mem::offset_of!(Layout, slots) + (index + 1) * size_of::<TxnSlot>()
+}
 
 /// Byte of the file whose lock serialises opening, recovery and closing.
 pub const LIFECYCLE_LOCK: i64 = 1 << 40;
@@ -540,6 +550,8 @@ pub const LOG_IN_USE_LOCK: i64 = 1 << 40;
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
 const _: () = assert!(size_of::<TxnSlot>() == 128);
+const _: () = assert!(PAGE.is_multiple_of(size_of::<TxnSlot>()), "no slot lies on two pages");
+const _: () = assert!(slot_end(0).is_multiple_of(size_of::<TxnSlot>()));
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);

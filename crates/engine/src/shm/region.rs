@@ -4,7 +4,9 @@
 //! the ring and behind each arena is allocated before first use, because a
 //! write to a hole on a full disk would kill the process with SIGBUS.
 //!
-//! Both begin small, so that a database in which little happens takes little, and grow as they fill: the ring from its start, an
+//! Of the fixed part there is all but most of the slots of connections, which follow page by page as they are claimed.
+//!
+//! Ring and arenas begin small, so that a database in which little happens takes little, and grow as they fill: the ring from its start, an
 //! arena from both ends, nodes and records ([`Memtable::reach_with`]). How much there is stands in shared memory and is looked
 //! at under the commit mutex, before the commit point; allocating more is done without it, and by as many at a time as
 //! come, since allocating twice is no harm. Where the file system cannot allocate and zeros are written instead, that would be
@@ -34,8 +36,8 @@ use rustix::io::Errno;
 
 use super::fork::{LockFile, NO_PROC};
 use super::layout::{
-    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, Header, LAYOUT_VERSION,
-    Layout, MAGIC, RING_BYTES, RING_OFFSET, TOTAL_BYTES, session,
+    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, HEAD_BYTES, Header,
+    LAYOUT_VERSION, Layout, MAGIC, PAGE, RING_BYTES, RING_OFFSET, TOTAL_BYTES, session, slot_end,
 };
 use super::locks;
 use crate::crash_point;
@@ -104,7 +106,7 @@ impl Region {
         let len = file.metadata().map_err(|e| say(&e))?.len();
         if len == 0 {
             // Before the first look: on a full tmpfs even reading a hole of a mapping is SIGBUS. A new file is ours alone.
-            allocate(&file, reserve, 0, RING_OFFSET).map_err(|e| full(path, &e))?;
+            allocate_head(&file, reserve).map_err(|e| full(path, &e))?;
         }
         let was_whole = len >= TOTAL_BYTES as u64;
         if !was_whole {
@@ -279,6 +281,24 @@ impl Region {
         Ok(())
     }
 
+    /// Allocates disk space behind slot `index`, before anybody looks at it; it lies above all that were ever used.
+    pub fn allocate_slot(&self, index: usize) -> Result<()> {
+        let end = slot_end(index).next_multiple_of(PAGE);
+        if end <= HEAD_BYTES {
+            return Ok(());
+        }
+        let reserved = reserve_all(&self.file, self.reserve, end - PAGE, PAGE);
+        // Whoever made the file has written zeros there if it could not be allocated: then there is something.
+        let is_there = || {
+            let at = rustix::fs::SeekFrom::Data((end - PAGE) as u64);
+            rustix::fs::seek(&**self.file, at).is_ok_and(|found| found == (end - PAGE) as u64)
+        };
+        if reserved.map_err(|e| full(&self.path, &e))? || is_there() {
+            return Ok(());
+        }
+        Err(full(&self.path, &std::io::Error::from(Errno::OPNOTSUPP)))
+    }
+
     /// Allocates the `first` parts; false if the file system cannot do that, and the `whole` was filled with zeros.
     fn allocate_first(&self, first: &[(usize, usize)], whole: &[(usize, usize)]) -> Result<bool> {
         let can = first.iter().try_fold(true, |can, &(offset, len)| {
@@ -351,11 +371,13 @@ impl Region {
     /// other process uses the file.
     pub fn reset(&self) -> Result<()> {
         // Before the first touch. A removed page behind a new file is a hole, and a hole on a full disk is SIGBUS.
-        self.allocate(0, RING_OFFSET)?;
-        self.header().state.store(session::INVALID, Release);
         if self.is_new {
+            allocate_head(&self.file, self.reserve).map_err(|e| full(&self.path, &e))?;
+            self.header().state.store(session::INVALID, Release);
             return Ok(());
         }
+        self.allocate(0, RING_OFFSET)?;
+        self.header().state.store(session::INVALID, Release);
         let base = self.map.as_mut_ptr();
         // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
         unsafe { std::ptr::write_bytes(base, 0, RING_OFFSET) };
@@ -442,6 +464,14 @@ fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io
         file.write_all_at(&vec![0; len], at as u64)?;
     }
     Ok(())
+}
+
+/// Allocates disk space behind the fixed part of a new file, but for most of the slots; where the file system cannot, zeros are written to all.
+fn allocate_head(file: &File, reserve: Reserve) -> std::io::Result<()> {
+    if reserve_all(file, reserve, 0, HEAD_BYTES)? {
+        return Ok(());
+    }
+    allocate(file, reserve, 0, RING_OFFSET)
 }
 
 /// Asks the file system for disk space; false if it cannot.

@@ -1,7 +1,9 @@
 //! The real file system.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -21,24 +23,25 @@ fn glance(folder: impl AsFd, path: &Path, how: AtFlags) -> io::Result<(FileIdent
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsStorage;
 
+/// An open file of the operating system's, however it is kept.
 #[derive(Debug)]
-struct OsFile(File);
+pub struct OsFile<F>(pub F);
 
 #[derive(Debug)]
 struct OsFolder(File);
 
 impl Storage for OsStorage {
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        Ok(Box::new(OsFile(side::open(path, true)?)))
+        Ok(Box::new(OsFile(Box::new(side::open(path, true)?))))
     }
 
     fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        Ok(Box::new(OsFile(side::open(path, false)?)))
+        Ok(Box::new(OsFile(Box::new(side::open(path, false)?))))
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn StorageFile>> {
         side::remove_draft(path)?;
-        Ok(Box::new(OsFile(side::create(path, mode)?)))
+        Ok(Box::new(OsFile(Box::new(side::create(path, mode)?))))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -85,7 +88,7 @@ impl Folder for OsFolder {
     }
 }
 
-impl StorageFile for OsFile {
+impl<F: Deref<Target = File> + Debug + Send + Sync> StorageFile for OsFile<F> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -108,7 +111,7 @@ impl StorageFile for OsFile {
     }
 
     fn len_at(&self, path: &Path) -> io::Result<Option<u64>> {
-        let (mine, len) = glance(&self.0, Path::new(""), AtFlags::EMPTY_PATH)?;
+        let (mine, len) = glance(&*self.0, Path::new(""), AtFlags::EMPTY_PATH)?;
         match glance(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok((there, _)) => Ok((there == mine).then_some(len)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::*;
+use crate::shm::layout::TXN_SLOTS;
 
 fn open(path: &Path) -> Arc<LockFile> {
     Arc::new(LockFile::open(|| side::open_or_create(path)).expect("opened"))
@@ -112,7 +113,7 @@ fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to()
     for wanted in [reach() + 1, 1 << 20, (5 << 20) + 1, ARENA_BYTES - before] {
         other.grow_arena(0, wanted as u64).expect("allocated");
         assert!(reach() >= wanted);
-        assert!(on_disk() >= RING_OFFSET + ring + (before + 2 * wanted).min(ARENA_BYTES));
+        assert!(on_disk() >= HEAD_BYTES + ring + (before + 2 * wanted).min(ARENA_BYTES));
         // Twice, and less than there is, is no harm.
         let (has, disk) = (reach(), on_disk());
         one.grow_arena(0, wanted as u64 / 2).expect("allocated");
@@ -121,7 +122,7 @@ fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to()
     for wanted in [ring + 8, 1 << 20, RING_BYTES] {
         one.grow_ring(wanted as u64).expect("allocated");
         assert!(other.log().ring_space() >= wanted as u64);
-        assert!(on_disk() >= RING_OFFSET + wanted + ARENA_BYTES);
+        assert!(on_disk() >= HEAD_BYTES + wanted + ARENA_BYTES);
     }
 }
 
@@ -200,5 +201,28 @@ fn a_file_that_was_cut_short_counts_for_nothing_when_it_has_its_size_again() {
         for _ in 0..2 {
             assert!(!mapped(&path, fallocate).was_left(), "{len} bytes");
         }
+    }
+}
+
+#[test]
+fn a_slot_has_disk_space_before_anybody_looks_at_it() {
+    use std::os::unix::fs::MetadataExt as _;
+    for (reserve, page) in [(fallocate as Reserve, PAGE), (cannot, 0)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("app.db-plait-shm");
+        let region = mapped(&path, reserve);
+        region.reset().expect("a new file");
+        let on_disk = || region.file().metadata().expect("its metadata").blocks() as usize * 512;
+        let before = on_disk();
+        region.allocate_slot(0).expect("it is there");
+        assert_eq!(on_disk(), before);
+        // Two of one page.
+        for index in [TXN_SLOTS - 2, TXN_SLOTS - 1] {
+            region.allocate_slot(index).expect("there is space");
+            assert_eq!(on_disk(), before + page);
+        }
+        // One that cannot allocate where others can.
+        let elsewhere = mapped(&path, cannot);
+        assert_eq!(elsewhere.allocate_slot(TXN_SLOTS / 2).is_ok(), page == 0);
     }
 }
