@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::shm::read_marks::ReadMarks;
+use crate::storage::StorageFile;
 
 /// What the base's header says about the mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,6 +121,10 @@ pub trait Base: Send {
 pub trait BaseOpener: Send + Sync {
     /// Opens one to the database at `path`.
     fn open(&self, path: &Path) -> Result<Box<dyn Base>>;
+    /// A file of the base's that a connection of this process has open already, if it can be used as well.
+    fn borrow(&self, _path: &Path) -> Option<Box<dyn StorageFile>> {
+        None
+    }
     /// Tells the error log what nobody has asked for.
     fn tell(&self, _text: &str) {}
 }

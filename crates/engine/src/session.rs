@@ -89,7 +89,7 @@ use crate::shm::layout::{
 };
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
-use crate::storage::names::{NAME_BYTES_MAX, log_path};
+use crate::storage::names::{NAME_BYTES_MAX, log_path, suffixed};
 use crate::storage::os::{OsFile, OsStorage};
 use crate::storage::{FileIdentity, Storage as _, side};
 use crate::sync::clock::unix_ms;
@@ -644,7 +644,13 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
         segment_bytes: SEGMENT_BYTES,
     };
     let note = |file| region.log().note_file(file);
-    LogFile::create(&OsStorage, &log_path(path), &params, note).map_err(Error::from)
+    let wal = OsStorage.identity_at(&suffixed(path, "-wal")).ok().flatten();
+    let created = LogFile::create(&OsStorage, &log_path(path), &params, note)?;
+    if let Some(wal) = wal {
+        // The folder was synced, for the sake of the log's name.
+        region.log().note_wal_named(wal);
+    }
+    Ok(created)
 }
 
 /// Opens the log file of a session that has one: through the claim on it, if that is of the file under its name.

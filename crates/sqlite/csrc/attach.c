@@ -183,6 +183,7 @@ static int plAttach(Btree *p){
   if( sqlite3GlobalConfig.bCoreMutex ) flags |= PL_ATTACH_THREADS;
   if( plPlace(p, 0)==PLW_LOCAL ) flags |= PL_ATTACH_LOCAL;
   plMarkInode(p);
+  plLendFiles(pPager);
   rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), plIndexInode(pPager), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);

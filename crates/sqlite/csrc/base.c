@@ -39,6 +39,37 @@ static char *plBaseSay(sqlite3 *db){
   return sqlite3_mprintf("%s%s", sqlite3_errmsg(db), zMore);
 }
 
+static int plIsUnixFile(sqlite3_file *pFd){
+  return pFd->pMethods==&posixIoMethods || pFd->pMethods==&nolockIoMethods;
+}
+
+/* Before a handle joins: the hidden connection uses its descriptors (lent.c). */
+static void plLendFiles(Pager *pPager){
+  if( pPager->fd->pMethods!=&posixIoMethods ) return;
+  plLend((unixFile*)pPager->fd);
+  if( pPager->pWal && plIsUnixFile(pPager->pWal->pWalFd) ) plLend((unixFile*)pPager->pWal->pWalFd);
+}
+
+/* The WAL is opened: borrowed, where the database was to be. */
+static int plOpenWal(sqlite3_vfs *pVfs, const char *zWal, sqlite3_file *pDbFd, sqlite3_file *pWalFd, int *pFlags){
+  int rc;
+  bPlBorrows = plIsUnixFile(pDbFd) && ((unixFile*)pDbFd)->bPlBorrows;
+  rc = sqlite3OsOpen(pVfs, zWal, pWalFd, *pFlags, pFlags);
+  bPlBorrows = 0;
+  return rc;
+}
+
+/* For who syncs the WAL: its descriptor, or -1 where none is lent; *ppLent is for plBaseGiveBack(). */
+static int plBaseBorrow(const char *zWal, void **ppLent){
+  PlLent *p = plBorrow(zWal);
+  *ppLent = p;
+  return p ? p->h : -1;
+}
+static void plBaseGiveBack(void *pLent){
+  int h = ((PlLent*)pLent)->h;
+  if( !plGiveBack((PlLent*)pLent) ) robust_close(0, h, __LINE__);
+}
+
 static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   PlBase *pBase = sqlite3MallocZero(sizeof(PlBase));
   int rc;
@@ -46,8 +77,10 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   *pzErr = 0;
   if( pBase==0 ) return SQLITE_NOMEM_BKPT;
   plMindForks();
+  bPlBorrows = 1;
   rc = sqlite3_open_v2(zPath, &pBase->db,
       SQLITE_OPEN_READWRITE|SQLITE_OPEN_FULLMUTEX|SQLITE_OPEN_PRIVATECACHE|SQLITE_OPEN_EXRESCODE|PL_OPEN_BASE, 0);
+  bPlBorrows = 0;
   if( rc ){
     *pzErr = pBase->db ? plBaseSay(pBase->db) : sqlite3_mprintf("%s", sqlite3_errstr(rc));
     sqlite3_close(pBase->db);
@@ -475,7 +508,7 @@ static void plBaseTell(const char *zText){
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
   plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
-  plBaseRaiseFence, plBaseLowerFence, plBaseCheckpoint, plBaseTell
+  plBaseRaiseFence, plBaseLowerFence, plBaseCheckpoint, plBaseBorrow, plBaseGiveBack, plBaseTell
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

@@ -64,6 +64,7 @@ static i64 plDecodeRowid(const u8 *aKey);
 static int plIsAutoincrement(PlCursor *pX);
 static void plMindForks(void);
 static void plMarkInode(Btree *p);
+static void plLendFiles(Pager *pPager);
 static void plCountFirst(Btree *p, int n);
 static SQLITE_INLINE int plInherited(Btree *p);
 static int plRefuseInherited(Btree *p);

@@ -89,6 +89,9 @@ typedef struct PlBaseOps {
   int  (*xLowerFence)(void *pBase);                  /* they become 2, in the file alone; SQLITE_BUSY unless the WAL is empty */
   /* mode 0 passive, 2 truncate.  Frames in the WAL, frames checkpointed, bytes of a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
+  /* Of a file of the base that a handle has open: its descriptor, until *ppLent is given back; -1 where there is none to borrow (lent.c). */
+  int  (*xBorrow)(const char *zPath, void **ppLent);
+  void (*xGiveBack)(void *pLent);
   void (*xTell)(const char *zText);                  /* to the error log */
 } PlBaseOps;
 

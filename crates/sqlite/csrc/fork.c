@@ -56,11 +56,13 @@ static void plBeforeFork(void){
     }
     aPlForkHeld[i] = pMutex;
   }
+  pthread_mutex_lock(&plLentMutex);
 }
 
 /* In the parent. */
 static void plAfterFork(void){
   int i;
+  pthread_mutex_unlock(&plLentMutex);
   for(i=ArraySize(aPlForkId)-1; i>=0; i--){
     sqlite3_mutex_leave(aPlForkHeld[i]);
   }

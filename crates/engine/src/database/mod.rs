@@ -280,7 +280,9 @@ impl Database {
     }
 
     fn base_wal(&self) -> BaseWal {
+        let opener = self.opener.clone();
         BaseWal::new(Arc::new(OsStorage), suffixed(&self.path, "-wal"))
+            .borrowed(move |path| opener.borrow(path))
     }
 
     /// Does what an append lacked.

@@ -24,15 +24,17 @@
 //! - B5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
 //!   what that relies on. Of two who write it at the same time the one that asks for less may come last, for a while.
 //! - B6 Who syncs the WAL brings its name to disk with it: whoever created the file may have been killed before. SQLite does so with the first sync
-//!   of each handle, and whoever writes to the log with his first. Who syncs nothing need not, so those that only visit do not wait for it.
+//!   of each handle, and whoever writes to the log with his first, unless the folder was synced since the WAL is there: by who has made the log, or one
+//!   of those. Who syncs nothing need not, so those that only visit do not wait for it.
 //!
 //! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
 //! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
 //!
 //! Killed processes lose nothing: the page cache stays.
 
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,12 +43,26 @@ use super::file::LogFile;
 use super::group::Log;
 use super::shared::LogShared;
 use crate::ids::Generation;
-use crate::storage::{Folder, Storage, StorageFile};
+use crate::storage::{FileIdentity, Folder, Storage, StorageFile};
+
+/// Asks for a file that somebody else in this process has open, by its name.
+type Borrow = dyn Fn(&Path) -> Option<Box<dyn StorageFile>> + Send + Sync;
+
+/// Who may have the WAL open already.
+#[derive(Clone)]
+struct Lender(Arc<Borrow>);
+
+impl fmt::Debug for Lender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lender")
+    }
+}
 
 /// The WAL of the base, where it is and through what it is synced.
 #[derive(Debug)]
 pub struct BaseWal {
     storage: Arc<dyn Storage>,
+    lender: Option<Lender>,
     path: PathBuf,
     /// Kept open: who has no descriptor left must find out before its commit counts, not when others rely on its sync.
     kept: Mutex<Option<Kept>>,
@@ -56,6 +72,7 @@ pub struct BaseWal {
 #[derive(Debug)]
 struct Kept {
     file: Box<dyn StorageFile>,
+    identity: FileIdentity,
     /// Open until the file's name is durable (B6).
     folder: Option<Box<dyn Folder>>,
 }
@@ -63,31 +80,55 @@ struct Kept {
 impl BaseWal {
     /// The WAL at `path`, which may not be there.
     pub fn new(storage: Arc<dyn Storage>, path: PathBuf) -> BaseWal {
-        BaseWal { storage, path, kept: Mutex::default() }
+        BaseWal { storage, lender: None, path, kept: Mutex::default() }
+    }
+
+    /// With somebody who may have it open already: `borrow` asks him for it.
+    #[must_use]
+    pub fn borrowed(
+        mut self,
+        borrow: impl Fn(&Path) -> Option<Box<dyn StorageFile>> + Send + Sync + 'static,
+    ) -> BaseWal {
+        self.lender = Some(Lender(Arc::new(borrow)));
+        self
+    }
+
+    fn open(&self) -> io::Result<Box<dyn StorageFile>> {
+        match self.lender.as_ref().and_then(|Lender(borrow)| borrow(&self.path)) {
+            Some(lent) => Ok(lent),
+            None => self.storage.open(&self.path),
+        }
     }
 
     /// Opens it, and its folder, so that a sync will need nothing that may be lacking then. A WAL that is not there yet is no error.
     ///
     /// # Errors
     /// Those of opening them, which say nothing about what is on disk.
-    pub fn prepare(&self) -> Result<(), LogError> {
-        self.look(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn prepare(&self, shared: &LogShared) -> Result<(), LogError> {
+        self.look(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner), shared)
     }
 
     /// Makes `kept` the file at the path, if there is one: whoever created the last one may be gone, and another stand there now.
-    fn look(&self, kept: &mut Option<Kept>) -> Result<(), LogError> {
+    fn look(&self, kept: &mut Option<Kept>, shared: &LogShared) -> Result<(), LogError> {
         let cannot_open = |e: &io::Error| LogError::io(OPEN, &self.path, e);
         let is_known = match &*kept {
             Some(known) => known.file.is_at(&self.path).map_err(|e| cannot_open(&e))?,
             None => false,
         };
         if !is_known {
-            *kept = match self.storage.open(&self.path) {
+            *kept = match self.open() {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                 Err(e) => return Err(cannot_open(&e)),
                 Ok(file) => {
-                    let folder = self.storage.open_dir_of(&self.path);
-                    Some(Kept { file, folder: Some(folder.map_err(|e| cannot_open(&e))?) })
+                    let identity = file.identity().map_err(|e| cannot_open(&e))?;
+                    let folder = match shared.is_wal_named(identity) {
+                        true => None,
+                        false => {
+                            let folder = self.storage.open_dir_of(&self.path);
+                            Some(folder.map_err(|e| cannot_open(&e))?)
+                        }
+                    };
+                    Some(Kept { file, identity, folder })
                 }
             };
         }
@@ -95,14 +136,15 @@ impl BaseWal {
     }
 
     /// Everything written to it before is on disk when this returns, its name too.
-    fn sync(&self) -> Result<(), LogError> {
+    fn sync(&self, shared: &LogShared) -> Result<(), LogError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look(&mut kept)?;
+        self.look(&mut kept, shared)?;
         let Some(known) = &mut *kept else { return Ok(()) };
         known.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))?;
         if let Some(folder) = &known.folder {
             folder.sync().map_err(|e| LogError::io("sync the folder of", &self.path, &e))?;
             known.folder = None;
+            shared.note_wal_named(known.identity);
         }
         Ok(())
     }
@@ -118,7 +160,7 @@ impl BaseWal {
         }
         // Relaxed: stored before `commits`.
         let generation = Generation::new(shared.base.generation.load(Relaxed));
-        self.sync().inspect_err(|e| shared.stop_after_base(e))?;
+        self.sync(shared).inspect_err(|e| shared.stop_after_base(e))?;
         // Before others find that nothing is left to be done.
         shared.note_base(log, generation)?;
         shared.note_base_durable(commits);
@@ -158,6 +200,18 @@ impl LogShared {
     pub(crate) fn note_base_durable(&self, commits: u64) {
         // Release pairs with the Acquire in `sync_before`.
         self.base.durable.fetch_max(commits, Release);
+    }
+
+    /// The folder was synced while this was the WAL's file there (B6).
+    pub(crate) fn note_wal_named(&self, (_, inode): FileIdentity) {
+        // Relaxed: what was synced is on disk, whoever reads of it when.
+        self.base.named.store(inode, Relaxed);
+    }
+
+    /// Whether the name of this file, which is the WAL's, is known to be on disk.
+    fn is_wal_named(&self, (_, inode): FileIdentity) -> bool {
+        // Relaxed: as above.
+        self.base.named.load(Relaxed) == inode
     }
 
     /// True while a commit of the base may not be on disk.

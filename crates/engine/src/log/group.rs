@@ -170,7 +170,7 @@ impl Log {
             let path = self.file.path().to_owned();
             return Err(LogError::FileSizeLimit { path, limit_bytes, needed_bytes });
         }
-        self.base_wal.prepare()
+        self.base_wal.prepare(self.shared())
     }
 
     /// The ring, for committers and for redo.

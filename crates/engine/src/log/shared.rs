@@ -163,6 +163,8 @@ pub(super) struct BaseState {
     pub generation: AtomicU32,
     /// What the note of the base in the log's file says at least.
     pub noted: AtomicU32,
+    /// Inode of the base's WAL whose name is known to be on disk, 0 for none.
+    pub named: AtomicU64,
 }
 
 const _: () = assert!(size_of::<SegmentEntry>() == 40);

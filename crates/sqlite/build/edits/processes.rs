@@ -1,10 +1,10 @@
-//! Other processes: children of fork(), and who uses a WAL-index.
+//! What is a process's own: children of fork(), who uses a WAL-index, descriptors.
 
 use super::Place::{After, Before, Replace};
 use super::{Concern, Edit};
 
 /// By concern.
-pub(super) const CONCERNS: &[Concern] = &[FORK, DEADMAN];
+pub(super) const CONCERNS: &[Concern] = &[FORK, DEADMAN, LENT];
 
 const FORK: Concern = Concern {
     title: "children of fork()",
@@ -81,6 +81,72 @@ const DEADMAN: Concern = Concern {
             text: "      plLetGoOfIndex(p); /* [plait] */",
             why: "a child made by fork() has the same open file, and plLetGoOfIndex gives the lock \
                   up for it too",
+        },
+    ],
+};
+
+const LENT: Concern = Concern {
+    title: "descriptors that are lent",
+    purpose: "The hidden connection uses the descriptors of the connections that it works for \
+              (`csrc/lent.c`).",
+    look_at: "who closes `unixFile.h`, or keeps it for later: `robust_close`, `setPendingFd`, \
+              `SQLITE_FCNTL_NULL_IO`; and how `unixOpen` comes to its descriptor",
+    edits: &[
+        Edit {
+            section: "os_unix.c",
+            anchor: "  int szChunk;                        /* Configured by FCNTL_CHUNK_SIZE */",
+            place: After,
+            text: "  struct PlLent *pPlLent;             /* [plait] its descriptor is lent, or borrowed */\n  u8 bPlBorrows;                      /* [plait] it was to borrow one, and so is its WAL */",
+            why: "a file knows whether others use its descriptor; unixOpen zeroes the fields",
+        },
+        Edit {
+            section: "os_unix.c",
+            anchor: "static void robust_close(unixFile *pFile, int h, int lineno){",
+            place: Before,
+            text: "#include \"lent.c\" /* [plait] */",
+            why: "lent.c defines what the other edits of this concern call",
+        },
+        Edit {
+            section: "os_unix.c",
+            anchor: "  if( osClose(h) ){",
+            place: Before,
+            text: "  if( plLetGo(pFile, h) ) return; /* [plait] */",
+            why: "a descriptor is closed by the last who uses it",
+        },
+        Edit {
+            section: "os_unix.c",
+            anchor: "  UnixUnusedFd *p = pFile->pPreallocatedUnused;",
+            place: After,
+            text: "  if( plLetGo(pFile, pFile->h) ){ pFile->h = -1; return; } /* [plait] */",
+            why: "a descriptor that others use is none that waits to be closed, or used again",
+        },
+        Edit {
+            section: "os_unix.c",
+            anchor: "  openFlags |= (O_LARGEFILE|O_BINARY|O_NOFOLLOW);",
+            place: After,
+            text: "  fd = plOpenBorrowed(p, zName, flags, fd); /* [plait] */",
+            why: "plOpenBorrowed has the descriptor for a hidden connection",
+        },
+        Edit {
+            section: "os_unix.c",
+            anchor: "      osClose(pFile->h);",
+            place: Replace,
+            text: "      robust_close(pFile, pFile->h, __LINE__); /* [plait] */",
+            why: "an application that has its file do nothing any more does not close what others use",
+        },
+        Edit {
+            section: "wal.c",
+            anchor: "  rc = sqlite3OsOpen(pVfs, zWalName, pRet->pWalFd, flags, &flags);",
+            place: Replace,
+            text: "  rc = plOpenWal(pVfs, zWalName, pDbFd, pRet->pWalFd, &flags); /* [plait] */",
+            why: "plOpenWal borrows the WAL of a file that was to be borrowed",
+        },
+        Edit {
+            section: "wal.c",
+            anchor: "SQLITE_PRIVATE int sqlite3WalOpen(",
+            place: Before,
+            text: "static int plOpenWal(sqlite3_vfs*, const char*, sqlite3_file*, sqlite3_file*, int*); /* [plait] */",
+            why: "it is defined behind the b-tree, with the hidden connection",
         },
     ],
 };

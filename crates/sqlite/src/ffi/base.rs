@@ -1,6 +1,11 @@
 //! The hidden base connection: C callbacks behind the engine's [`Base`] trait.
 
 use std::ffi::{CStr, CString};
+use std::fmt;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::os::fd::FromRawFd;
 use std::os::raw::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +16,8 @@ use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::Root;
 use plait_engine::shm::read_marks::ReadMarks;
+use plait_engine::storage::StorageFile;
+use plait_engine::storage::os::OsFile;
 
 use super::codes::{PL_MISFIT, SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlBaseOps, PlEntry, PlHeader};
@@ -22,6 +29,39 @@ unsafe extern "C" {
 /// Opens hidden connections through the shim's table of functions.
 pub struct Opener {
     pub ops: &'static PlBaseOps,
+}
+
+/// A file that a handle of SQLite's has open too.
+struct LentFile {
+    file: ManuallyDrop<File>,
+    lent: *mut c_void,
+    ops: &'static PlBaseOps,
+}
+
+// SAFETY: the shim gives back from any thread, under a mutex; nothing else is done with the pointer.
+unsafe impl Send for LentFile {}
+// SAFETY: as above; a shared one is only read and written as a file.
+unsafe impl Sync for LentFile {}
+
+impl fmt::Debug for LentFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl Deref for LentFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LentFile {
+    fn drop(&mut self) {
+        // SAFETY: borrowed, and not used again.
+        unsafe { (self.ops.x_give_back)(self.lent) };
+    }
 }
 
 struct CBase {
@@ -61,6 +101,19 @@ impl BaseOpener for Opener {
             unsafe { sqlite3_free(message.cast()) };
         }
         Err(Error::Base { code, text })
+    }
+
+    fn borrow(&self, path: &Path) -> Option<Box<dyn StorageFile>> {
+        let c_path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        let mut lent = std::ptr::null_mut();
+        // SAFETY: the path is a C string; the result is a plain out-pointer.
+        let fd = unsafe { (self.ops.x_borrow)(c_path.as_ptr(), &raw mut lent) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: it is open until it is given back, and closed by nobody here.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        Some(Box::new(OsFile(LentFile { file, lent, ops: self.ops })))
     }
 
     fn tell(&self, text: &str) {

@@ -1,0 +1,103 @@
+/*
+** lent.c - one descriptor of a file for several of this process's handles.
+**
+** Included by the spliced os_unix.c. A program with a database for each tenant has few descriptors for each. The hidden connection (base.c), and who
+** syncs the WAL ahead of the log (engine/src/log/before.rs), work on files that a connection of the application has open: they borrow its descriptors.
+** So they need none where none is left, or where the process may not open the file any more.
+**
+**  N1 A descriptor that is lent is closed by the last who uses it, whoever has opened it. SQLite reads and writes at places that it names, so
+**     that nobody moves another's position, and its locks on a file are the process's, through whichever descriptor they were taken.
+**  N2 To borrow is to open: by a name that leads to this very file, for reading and writing. Where that fails the file is opened.
+**  N3 The child of a fork borrows nothing of its parent's (fork.c).
+**  N4 The kernel tells each open file once that a page was lost. Those who share one are told together: whichever of them syncs, and is told,
+**     stops what relies on it (pl_base_sync_failed(), Database::with_base()).
+*/
+#include <pthread.h>
+
+typedef struct PlLent PlLent;
+struct PlLent {
+  dev_t iDev;            /* of the file */
+  ino_t iIno;
+  u64 iOwner;            /* iPlProcess */
+  int h;
+  int nUse;              /* handles that use it, who has opened it among them */
+  PlLent *pNext;
+};
+
+static PlLent *pPlAllLent = 0;
+static pthread_mutex_t plLentMutex = PTHREAD_MUTEX_INITIALIZER;   /* a leaf: nothing is called under it; whoever forks holds it */
+
+/* Does the file that this thread opens borrow? */
+static __thread int bPlBorrows = 0;
+
+/* The mutex is held. */
+static PlLent *plFindLent(const struct stat *pStat){
+  PlLent *p = pPlAllLent;
+  while( p && (p->iDev!=pStat->st_dev || p->iIno!=pStat->st_ino || p->iOwner!=iPlProcess) ) p = p->pNext;
+  return p;
+}
+
+/* From here on others may borrow the descriptor, unless there is another one of this file already. */
+static void plLend(unixFile *pFile){
+  PlLent *pNew;
+  struct stat st;
+  if( pFile->pPlLent || (osFcntl(pFile->h, F_GETFL) & O_ACCMODE)!=O_RDWR || osFstat(pFile->h, &st)!=0 ) return;
+  pNew = sqlite3_malloc64(sizeof(*pNew));
+  if( pNew==0 ) return;
+  pthread_mutex_lock(&plLentMutex);
+  if( plFindLent(&st)==0 ){
+    pNew->iDev = st.st_dev;
+    pNew->iIno = st.st_ino;
+    pNew->iOwner = iPlProcess;
+    pNew->h = pFile->h;
+    pNew->nUse = 1;
+    pNew->pNext = pPlAllLent;
+    pFile->pPlLent = pPlAllLent = pNew;
+    pNew = 0;
+  }
+  pthread_mutex_unlock(&plLentMutex);
+  sqlite3_free(pNew);
+}
+
+/* One that is lent of the file with this name, or 0 (N2). A link is not followed, as SQLite follows none. */
+static PlLent *plBorrow(const char *zName){
+  PlLent *p;
+  struct stat st;
+  if( osLstat(zName, &st)!=0 ) return 0;
+  pthread_mutex_lock(&plLentMutex);
+  p = plFindLent(&st);
+  if( p ) p->nUse++;
+  pthread_mutex_unlock(&plLentMutex);
+  return p;
+}
+
+/* Somebody uses it no more. True if others do; else it is for the caller to close. */
+static int plGiveBack(PlLent *p){
+  PlLent **pp = &pPlAllLent;
+  int bUsed;
+  pthread_mutex_lock(&plLentMutex);
+  bUsed = --p->nUse>0;
+  if( !bUsed ){
+    while( *pp!=p ) pp = &(*pp)->pNext;
+    *pp = p->pNext;
+  }
+  pthread_mutex_unlock(&plLentMutex);
+  if( !bUsed ) sqlite3_free(p);
+  return bUsed;
+}
+
+/* A file is being opened: its descriptor, if there is one (fd) or it is borrowed, else -1. */
+static int plOpenBorrowed(unixFile *pFile, const char *zName, int flags, int fd){
+  pFile->bPlBorrows = (u8)bPlBorrows;
+  if( fd>=0 || !bPlBorrows || (flags & SQLITE_OPEN_READWRITE)==0 ) return fd;
+  pFile->pPlLent = plBorrow(zName);
+  return pFile->pPlLent ? pFile->pPlLent->h : -1;
+}
+
+/* A file lets go of its descriptor h. True if others go on with that (N1). */
+static int plLetGo(unixFile *pFile, int h){
+  PlLent *p = pFile ? pFile->pPlLent : 0;
+  if( p==0 || p->h!=h ) return 0;
+  pFile->pPlLent = 0;
+  return plGiveBack(p);
+}
