@@ -211,7 +211,7 @@ fn an_idle_database_takes_little_beside_its_file_until_much_is_written() {
         Footprint::of(&fixture.database()).expect("its files")
     };
     let idle = write(1);
-    assert!(idle.disk_bytes < 5 * MIB / 4 && idle.mapped_bytes < 2 * MIB, "{idle:?}");
+    assert!(idle.disk_bytes < MIB / 2 && idle.mapped_bytes < 2 * MIB, "{idle:?}");
     let mut last = idle;
     for rows in [30, 60, 120, 240] {
         last = write(rows);

@@ -106,7 +106,7 @@ pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
 pub const DEATH_MAX: Duration = Duration::from_millis(500);
 const DEATH_NAP: Duration = Duration::from_millis(5);
 /// Stream bytes that a new log file has room for.
-const FIRST_LOG_BYTES: u64 = 128 << 10;
+const FIRST_LOG_BYTES: u64 = 32 << 10;
 
 /// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process is alive.
 /// `trusted`: the shared memory was left by processes of this boot that all died. Answers with the salt of a base at rest that is none of what

@@ -135,6 +135,7 @@ impl Generations {
         let reach = memtable.reach_with(bytes);
         // With as much as the whole at either end there is no place without.
         if reach <= u64::from(allocated) || allocated >= memtable.capacity_bytes() {
+            memtable.widen(allocated);
             Room::Enough
         } else {
             Room::Unallocated { arena, reach }

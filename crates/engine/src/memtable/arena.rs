@@ -101,10 +101,23 @@ impl Arena {
         unsafe { link.as_ref() }
     }
 
+    /// How many bytes of the region shortcuts and filter serve now.
+    #[inline]
+    pub(super) fn covers(&self) -> u32 {
+        // Acquire pairs with the Release in `widen`: what is in use of both is filled in.
+        self.header().covers.load(Ordering::Acquire).min(self.len)
+    }
+
     /// The shortcut of all keys with this hash.
     #[inline]
     pub(super) fn shortcut(&self, hash: u64) -> &AtomicU32 {
-        let index = hash as u32 & (shortcut_count(self.len) - 1);
+        self.shortcut_at(hash as u32 & (shortcut_count(self.covers()) - 1))
+    }
+
+    /// Shortcut `index`, in use or not.
+    #[inline]
+    pub(super) fn shortcut_at(&self, index: u32) -> &AtomicU32 {
+        assert!(index < shortcut_count(self.len));
         // SAFETY: the shortcuts end where the first node begins, inside the region (`new`).
         let shortcut = unsafe { self.base.add((SHORTCUTS + index * LINK_BYTES) as usize) };
         // SAFETY: in bounds and 4-aligned; only ever used as an atomic.
@@ -114,31 +127,38 @@ impl Arena {
     /// The word of the filter of all keys with this hash.
     #[inline]
     pub(super) fn filter_word(&self, hash: u64) -> &AtomicU64 {
-        let index = (hash >> 24) as u32 & (filter_words(self.len) - 1);
+        self.filter_word_at((hash >> 24) as u32 & (filter_words(self.covers()) - 1))
+    }
+
+    /// Word `index` of the filter, in use or not.
+    #[inline]
+    pub(super) fn filter_word_at(&self, index: u32) -> &AtomicU64 {
+        assert!(index < filter_words(self.len));
         // SAFETY: the words end where the first node begins, inside the region (`new`).
         let word = unsafe { self.base.add((filter_at(self.len) + index * WORD_BYTES) as usize) };
         // SAFETY: in bounds and 8-aligned; only ever used as an atomic.
         unsafe { word.cast::<AtomicU64>().as_ref() }
     }
 
-    /// All words of the filter.
-    pub(super) fn filter(&self) -> impl Iterator<Item = &AtomicU64> {
-        (0..u64::from(filter_words(self.len))).map(|i| self.filter_word(i << 24))
+    /// The words of the filter that serve so many bytes.
+    pub(super) fn filter(&self, covers: u32) -> impl Iterator<Item = &AtomicU64> {
+        (0..filter_words(covers.min(self.len))).map(|i| self.filter_word_at(i))
     }
 
-    /// Formatted, and nothing inserted since: all shortcuts and words are 0 (an insert takes its space before it sets one).
-    pub(super) fn is_clean(&self) -> bool {
+    /// Formatted to serve so many bytes, and nothing inserted since: all shortcuts and words are 0 (an insert takes its space before it sets one).
+    pub(super) fn is_clean(&self, covers: u32) -> bool {
         let header = self.header();
         // Relaxed: the caller has the region to itself.
         header.magic.load(Ordering::Relaxed) == MAGIC
             && header.len.load(Ordering::Relaxed) == self.len
+            && header.covers.load(Ordering::Relaxed) == covers
             && header.nodes_end.load(Ordering::Relaxed) == self.first_node
             && header.records_start.load(Ordering::Relaxed) == self.len
     }
 
-    /// All shortcuts.
-    pub(super) fn shortcuts(&self) -> impl Iterator<Item = &AtomicU32> {
-        (0..u64::from(shortcut_count(self.len))).map(|i| self.shortcut(i))
+    /// The shortcuts that serve so many bytes.
+    pub(super) fn shortcuts(&self, covers: u32) -> impl Iterator<Item = &AtomicU32> {
+        (0..shortcut_count(covers.min(self.len))).map(|i| self.shortcut_at(i))
     }
 
     /// Offset of the first node that a region of this size can hold.

@@ -2,7 +2,9 @@
 
 use super::arena::Arena;
 use super::atomics::Ordering;
-use super::layout::{HEAD, HEIGHT_MAX, MAGIC, key_bits, key_prefix, root_bit};
+use super::layout::{
+    FIRST_REACH, HEAD, HEIGHT_MAX, MAGIC, covers, key_bits, key_prefix, root_bit, shortcut_count,
+};
 use super::shortcut::hash;
 
 /// Walks everything. Never panics on damage.
@@ -97,7 +99,8 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
 /// M6, but for what only an insert that returned promises.
 fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
     nodes.sort_unstable();
-    for (i, shortcut) in arena.shortcuts().enumerate() {
+    let first = shortcut_count(covers(FIRST_REACH, arena.len()).min(arena.covers())) as usize;
+    for (i, shortcut) in arena.shortcuts(arena.covers()).enumerate() {
         let at = shortcut.load(Ordering::Acquire);
         if at == 0 {
             continue;
@@ -105,7 +108,8 @@ fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
         if nodes.binary_search(&at).is_err() {
             return Err(format!("M6: shortcut {i} leads to {at}, where no node is linked"));
         }
-        if !std::ptr::eq(arena.shortcut(hash(arena.fields(at).root, arena.key(at))), shortcut) {
+        // It may have been led there while several places were one.
+        if (hash(arena.fields(at).root, arena.key(at)) as usize ^ i) & (first - 1) != 0 {
             return Err(format!("M6: shortcut {i} leads to node {at}, whose key has another"));
         }
     }

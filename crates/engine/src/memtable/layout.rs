@@ -13,6 +13,9 @@
 //! over the list. Among records of 400 bytes that is another page each time, which a process that has just been switched to
 //! has in no cache, and perhaps not in its page tables.
 //!
+//! Shortcuts and filter lie where they do in a region that is full, but of each only a first part is in use while little of the region is
+//! (shortcut.rs `widen`).
+//!
 //! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields and
 //! links of one node lie in one cache line when the tower is at most eight high.
 
@@ -36,7 +39,9 @@ pub(super) struct Header {
     pub(super) magic: AtomicU32,
     /// Length of the region as formatted.
     pub(super) len: AtomicU32,
-    _identity_pad: [u32; 14],
+    /// Shortcuts and filter are as large as for a region of so many bytes ([`covers`]). Not beside what each insert changes: all lookups read it.
+    pub(super) covers: AtomicU32,
+    _identity_pad: [u32; 13],
 
     /// End of the nodes.
     pub(super) nodes_end: AtomicU32,
@@ -96,6 +101,8 @@ const BYTES_PER_SHORTCUT: u32 = 256;
 pub(super) const WORD_BYTES: u32 = 8;
 /// A region has one word of the filter for so many of its bytes, or a few less: ten bits for a row of a hundred bytes, four for the smallest.
 const BYTES_PER_WORD: u32 = 1024;
+/// Shortcuts and filter serve so many bytes at either end at least.
+pub(super) const FIRST_REACH: u32 = 16 << 10;
 /// The head, addressed as if it were a node.
 pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
 
@@ -104,6 +111,7 @@ const _: () = {
     assert!(size_of::<AtomicU32>() == LINK_BYTES as usize);
     assert!(size_of::<Header>() == 448);
     assert!(std::mem::offset_of!(Header, nodes_end) == 64);
+    assert!(std::mem::offset_of!(Header, covers) == 8);
     assert!(std::mem::offset_of!(Header, hint_valid) == 128);
     assert!(std::mem::offset_of!(Header, roots) == 192);
     assert!(HEAD == 320);
@@ -111,12 +119,20 @@ const _: () = {
     assert!(HEAD.is_multiple_of(8) && SHORTCUTS.is_multiple_of(LINE_BYTES));
 };
 
-/// Shortcuts of a region of `len` bytes: a power of two, and whole words of eight bytes.
+/// How many bytes the shortcuts and the filter of a region of `len` bytes serve, of which so many are in use at either end.
+pub(super) fn covers(reach: u32, len: u32) -> u32 {
+    reach
+        .checked_mul(2)
+        .and_then(u32::checked_next_power_of_two)
+        .map_or(len, |bytes| bytes.min(len))
+}
+
+/// Shortcuts of a region of `len` bytes, or that serve so many of it: a power of two, and whole words of eight bytes.
 pub(super) fn shortcut_count(len: u32) -> u32 {
     1 << (len / BYTES_PER_SHORTCUT).max(2).ilog2()
 }
 
-/// Words of the filter of a region of `len` bytes: a power of two.
+/// Words of the filter of a region of `len` bytes, or that serve so many of it: a power of two.
 pub(super) fn filter_words(len: u32) -> u32 {
     1 << (len / BYTES_PER_WORD).max(1).ilog2()
 }

@@ -18,8 +18,8 @@
 //! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
 //! - **M5** The filters of roots and keys, newest timestamp and node count are raised before the link: they may say too much,
 //!   never too little.
-//! - **M6** A shortcut is 0 or leads to a linked node of one of its keys. Once an insert has returned, or its repetition
-//!   has, it is not 0, and if it leads to that key then to its newest version.
+//! - **M6** A shortcut is 0 or leads to a linked node of one of its keys, or of one that shared it when there were fewer (shortcut.rs `widen`).
+//!   Once an insert has returned, or its repetition has, it is not 0, and if it leads to that key then to its newest version.
 //!
 //! A reader that got its snapshot after the writer published it sees every node up to that timestamp, and skips
 //! the newer ones that it may or may not meet.
@@ -140,8 +140,11 @@ pub struct Node<'a> {
 const STEPS_BEFORE_SEARCH: u32 = 8;
 
 impl Memtable {
-    /// Makes the region an empty memtable. Only header, shortcuts and filter are written, whatever the region held; and the header alone
-    /// if nothing was inserted since they were.
+    /// A memtable takes so many bytes at either end for granted, with what serves to find them.
+    pub const FIRST_REACH: u32 = layout::FIRST_REACH;
+
+    /// Makes the region an empty memtable, of which `reach` bytes at either end are to be used at first ([`Memtable::widen`]). Only
+    /// header, shortcuts and filter are written, whatever the region held; and the header alone if nothing was inserted since they were.
     ///
     /// # Safety
     /// As for [`Memtable::attach`]; moreover nobody uses the region during this call, and no node of its former
@@ -150,22 +153,23 @@ impl Memtable {
     /// # Panics
     /// When `base` is not aligned to 64 bytes or `len` is too small for one node.
     #[allow(unsafe_code)]
-    pub unsafe fn format(base: *mut u8, len: u32) -> Memtable {
+    pub unsafe fn format(base: *mut u8, len: u32, reach: u32) -> Memtable {
         // SAFETY: forwarded contract.
         let arena = unsafe { Arena::new(base, len) };
         let header = arena.header();
+        let covers = layout::covers(reach.max(Memtable::FIRST_REACH), len);
         // Relaxed throughout: nobody looks before the caller publishes the region.
-        let is_clean = arena.is_clean();
+        let is_clean = arena.is_clean(covers);
         // Release, here and at the end: a format that was killed in between leaves a region that is not clean.
         header.magic.store(0, Ordering::Release);
         for link in header.head_links.iter().chain(&header.hint) {
             link.store(0, Ordering::Relaxed);
         }
         if !is_clean {
-            for shortcut in arena.shortcuts() {
+            for shortcut in arena.shortcuts(covers) {
                 shortcut.store(0, Ordering::Relaxed);
             }
-            for word in arena.filter() {
+            for word in arena.filter(covers) {
                 word.store(0, Ordering::Relaxed);
             }
         }
@@ -179,6 +183,7 @@ impl Memtable {
         header.nodes_end.store(arena.first_node(), Ordering::Relaxed);
         header.records_start.store(len, Ordering::Relaxed);
         header.len.store(len, Ordering::Relaxed);
+        header.covers.store(covers, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Memtable { arena }
     }
@@ -233,6 +238,29 @@ impl Memtable {
             header.nodes_end.load(Ordering::Relaxed).saturating_sub(self.arena.first_node());
         let records = self.arena.len().saturating_sub(header.records_start.load(Ordering::Relaxed));
         u64::from(nodes.max(records)) + bytes
+    }
+
+    /// Has shortcuts and filter serve `reach` bytes at either end, which may be used from now on. The caller is the only writer. Cheap when
+    /// they do.
+    pub fn widen(&self, reach: u32) {
+        let covers = layout::covers(reach, self.arena.len());
+        if covers > self.arena.covers() {
+            shortcut::widen(&self.arena, covers);
+        }
+    }
+
+    /// The parts of a region of `len` bytes that are touched while no more than `reach` bytes are used at either end.
+    pub fn parts(len: u32, reach: u32) -> [Range<u32>; 4] {
+        let first_node = layout::first_node(len);
+        let covers = layout::covers(reach, len);
+        let filter = layout::filter_at(len);
+        let nodes_end = first_node.saturating_add(reach).min(len);
+        [
+            0..layout::SHORTCUTS + layout::shortcut_count(covers) * layout::LINK_BYTES,
+            filter..filter + layout::filter_words(covers) * layout::WORD_BYTES,
+            first_node..nodes_end,
+            len - reach.min(len - nodes_end)..len,
+        ]
     }
 
     /// Bytes of the whole region.

@@ -9,10 +9,15 @@
 //! Most keys that are looked up are in the base and in no memtable. A filter of a few bits for each inserted key says so of nearly all of
 //! them, so that they are not searched for: a Bloom filter whose bits for a key lie in one word (Putze, Sanders, Singler, "Cache-, Hash- and
 //! Space-Efficient Bloom Filters", 2007). It belongs to M5.
+//!
+//! Both are small while little is in the region, and grow with it to twice as much and twice as much ([`widen`]). Place `i` of what was one
+//! of `n` becomes the two places `i` and `i + n`, with the same content: bits that say too much, and a node that is one of the keys of the other place
+//! perhaps, which are searched for then. A reader that still looks into the smaller one finds there all that its snapshot sees: what was
+//! inserted since, which may be in the new half alone, was published after the new size.
 
 use super::arena::Arena;
 use super::atomics::Ordering;
-use super::layout::{HEAD, key_bits, mix};
+use super::layout::{HEAD, filter_words, key_bits, mix, shortcut_count};
 use super::search::{Target, find, next_of};
 use super::{Node, STEPS_BEFORE_SEARCH};
 use crate::ids::{Root, SnapshotTs};
@@ -87,6 +92,24 @@ pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32
     arena.shortcut(hash(root.get(), key)).store(newest, LEADS);
 }
 
+/// Makes shortcuts and filter large enough to serve so many bytes. The caller is the only writer; who dies in between has done nothing.
+pub(super) fn widen(arena: &Arena, covers: u32) {
+    let before = arena.covers();
+    // Relaxed: published with the new size, and before that nobody looks there. There are powers of two of both.
+    let (used, wanted) = (shortcut_count(before), shortcut_count(covers));
+    for i in used..wanted {
+        let from = arena.shortcut_at(i & (used - 1)).load(Ordering::Relaxed);
+        arena.shortcut_at(i).store(from, Ordering::Relaxed);
+    }
+    let (used, wanted) = (filter_words(before), filter_words(covers));
+    for i in used..wanted {
+        let from = arena.filter_word_at(i & (used - 1)).load(Ordering::Relaxed);
+        arena.filter_word_at(i).store(from, Ordering::Relaxed);
+    }
+    // Release pairs with the Acquire in `Arena::covers`.
+    arena.header().covers.store(covers, Ordering::Release);
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::test_region::Region;
@@ -124,6 +147,48 @@ mod tests {
         assert!(searched * 5 < n, "{searched} of {n} keys are searched for");
         assert!((0..n).all(|i| table.get(ROOT, &key(i), SnapshotTs::MAX).is_some()));
         assert_eq!(table.check(), Ok(()));
+    }
+
+    /// The region is full of garbage where nothing is in use yet.
+    #[test]
+    fn what_was_inserted_is_found_however_often_there_was_more_room_since() {
+        let mut region = Region::new(REGION_BYTES);
+        for first in [0, 100 << 10, REGION_BYTES / 8] {
+            let table = region.format_to(first);
+            let (mut n, mut reach) = (0, first.max(layout::FIRST_REACH));
+            while reach < REGION_BYTES / 2 {
+                while table.reach_with(100) < u64::from(reach) {
+                    // Of each third key there is an older version, from before.
+                    let ts = CommitTs::new(n + 1);
+                    table.insert(ROOT, &key(n), ts, EntryKind::Put, b"r").expect("room");
+                    if n % 3 == 0 {
+                        table.insert(ROOT, &key(n / 2), ts, EntryKind::Put, b"s").expect("room");
+                    }
+                    n += 1;
+                }
+                assert_eq!(table.check(), Ok(()));
+                reach *= 2;
+                table.widen(reach);
+                table.widen(reach / 2);
+                assert_eq!(
+                    table.arena.covers(),
+                    layout::covers(reach, REGION_BYTES).max(layout::covers(first, REGION_BYTES))
+                );
+                assert_eq!(table.check(), Ok(()));
+                for i in 0..n {
+                    let newest =
+                        table.get(ROOT, &key(i), SnapshotTs::MAX).expect("it was inserted");
+                    assert!(newest.ts() > CommitTs::new(i));
+                    assert_eq!(
+                        table.get(ROOT, &key(i), SnapshotTs::new(i + 1)).map(|node| node.ts()),
+                        Some(CommitTs::new(i + 1))
+                    );
+                    let way = look_up(&table.arena, ROOT, &key(n + i), SnapshotTs::MAX);
+                    assert!(matches!(way, Way::To(0) | Way::Unknown), "key {} is not there", n + i);
+                }
+            }
+            assert!(n > 1000, "{n}");
+        }
     }
 
     #[test]

@@ -27,7 +27,13 @@ impl Region {
     /// Empties the region.
     pub(super) fn format(&mut self) -> Memtable {
         // SAFETY: aligned, initialised; tests keep the region alive and use no older node afterwards.
-        unsafe { Memtable::format(self.base, self.len) }
+        unsafe { Memtable::format(self.base, self.len, self.len) }
+    }
+
+    /// Empties the region, to be used at both ends by so many bytes at first.
+    pub(super) fn format_to(&mut self, reach: u32) -> Memtable {
+        // SAFETY: as in `format`.
+        unsafe { Memtable::format(self.base, self.len, reach) }
     }
 
     /// Another view, as another process would have.

@@ -16,6 +16,7 @@
 //! than one process touches is atomic. Words that only change under the commit
 //! mutex are still atomic because others read them without it.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
@@ -25,7 +26,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 20;
+pub const LAYOUT_VERSION: u32 = 21;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas.
@@ -523,16 +524,25 @@ pub struct Layout {
 pub const PAGE: usize = 4096;
 /// Offset of the ring in the file.
 pub const RING_OFFSET: usize = size_of::<Layout>().next_multiple_of(PAGE);
-/// What a new file has disk space for before the ring: everything but most of the slots.
-pub const HEAD_BYTES: usize = slot_end(FIRST_SLOTS - 1).next_multiple_of(PAGE);
-/// Slots for which there is disk space from the start.
+/// What a new file has disk space for before the ring: everything but most of the slots of processes and of connections.
+pub const HEAD: [Range<usize>; 2] = [
+    0..process_end(FIRST_SLOTS - 1).next_multiple_of(PAGE),
+    std::mem::offset_of!(Layout, slots) / PAGE * PAGE
+        ..slot_end(FIRST_SLOTS - 1).next_multiple_of(PAGE),
+];
+/// Slots of either kind for which there is disk space from the start.
 const FIRST_SLOTS: usize = 32;
 /// Offset of the first arena in the file.
 pub const ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
 /// Size of the file.
 pub const TOTAL_BYTES: usize = ARENAS_OFFSET + ARENAS * ARENA_BYTES;
 
-/// Where slot `index` ends in the file.
+/// Where the slot of process `index` ends in the file.
+pub const fn process_end(index: usize) -> usize {
+    std::mem::offset_of!(Layout, processes) + (index + 1) * size_of::<ProcessSlot>()
+}
+
+/// Where the slot of connection `index` ends in the file.
 pub const fn slot_end(index: usize) -> usize {
     std::mem::offset_of!(Layout, slots) + (index + 1) * size_of::<TxnSlot>()
 }
@@ -552,6 +562,9 @@ const _: () = assert!(size_of::<Header>() <= PAGE);
 const _: () = assert!(size_of::<TxnSlot>() == 128);
 const _: () = assert!(PAGE.is_multiple_of(size_of::<TxnSlot>()), "no slot lies on two pages");
 const _: () = assert!(slot_end(0).is_multiple_of(size_of::<TxnSlot>()));
+const _: () = assert!(PAGE.is_multiple_of(size_of::<ProcessSlot>()));
+const _: () = assert!(process_end(0).is_multiple_of(size_of::<ProcessSlot>()));
+const _: () = assert!(HEAD[0].end <= HEAD[1].start);
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);

@@ -81,6 +81,9 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
         }
     }
     for (i, slot) in slots.iter().enumerate() {
+        if i >= used {
+            region.allocate_process(i)?;
+        }
         let index = ProcessIndex(i as u32);
         let free = slot.pid.load(Acquire) == 0;
         if free && locks::try_lock(region.file(), lock_byte(index)).map_err(lock_error)? {

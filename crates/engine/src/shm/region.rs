@@ -4,10 +4,11 @@
 //! the ring and behind each arena is allocated before first use, because a
 //! write to a hole on a full disk would kill the process with SIGBUS.
 //!
-//! Of the fixed part there is all but most of the slots of connections, which follow page by page as they are claimed.
+//! Of the fixed part there is all but most of the slots of processes and connections, which follow page by page as they are claimed.
 //!
 //! Ring and arenas begin small, so that a database in which little happens takes little, and grow as they fill: the ring from its start, an
-//! arena from both ends, nodes and records ([`Memtable::reach_with`]). How much there is stands in shared memory and is looked
+//! arena from both ends, nodes and records ([`Memtable::reach_with`]), with what serves to find them ([`Memtable::parts`]). How much there
+//! is stands in shared memory and is looked
 //! at under the commit mutex, before the commit point; allocating more is done without it, and by as many at a time as
 //! come, since allocating twice is no harm. Where the file system cannot allocate and zeros are written instead, that would be
 //! one: there the whole is written by one, before anybody uses any of it, and nothing grows. A process that cannot allocate beside
@@ -36,8 +37,8 @@ use rustix::io::Errno;
 
 use super::fork::{LockFile, NO_PROC};
 use super::layout::{
-    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, HEAD_BYTES, Header,
-    LAYOUT_VERSION, Layout, MAGIC, PAGE, RING_BYTES, RING_OFFSET, TOTAL_BYTES, session, slot_end,
+    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, HEAD, Header, LAYOUT_VERSION,
+    Layout, MAGIC, PAGE, RING_BYTES, RING_OFFSET, TOTAL_BYTES, process_end, session, slot_end,
 };
 use super::locks;
 use crate::crash_point;
@@ -69,7 +70,8 @@ impl BaseIdentity {
 const SPARE_BYTES: u64 = 256 << 20;
 
 /// Bytes of the ring with which a session begins, and of an arena's nodes, and of its records, with which it does.
-const FIRST_BYTES: usize = 32 << 10;
+const FIRST_BYTES: usize = 16 << 10;
+const _: () = assert!(FIRST_BYTES >= Memtable::FIRST_REACH as usize);
 
 /// How the file system is asked for disk space behind a part of a file: fallocate(2), but for tests.
 type Reserve = fn(&File, u64, u64) -> std::result::Result<(), Errno>;
@@ -192,8 +194,10 @@ impl Region {
     /// Makes arena `index` an empty memtable. The caller holds the commit mutex and the arena is FREE (M4), or
     /// nobody else uses the region.
     pub fn format_arena(&self, index: usize) {
+        // Acquire pairs with the Release in `allocate_arena` and `grow_arena`.
+        let reach = self.control().generations[index].allocated.load(Acquire);
         // SAFETY: inside the mapping; by the caller's promise no snapshot reads it and nobody else writes to it.
-        unsafe { Memtable::format(self.arena_base(index), ARENA_BYTES as u32) };
+        unsafe { Memtable::format(self.arena_base(index), ARENA_BYTES as u32, reach) };
     }
 
     /// Starts an empty log stream. Nobody else uses the region.
@@ -252,7 +256,7 @@ impl Region {
         let _unlocking = Unlocking { file: &self.file, byte };
         if !is_there() {
             let whole = [(ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)];
-            let in_part = self.allocate_first(&ends(index, FIRST_BYTES), &whole)?;
+            let in_part = self.allocate_first(&parts_of(index, FIRST_BYTES), &whole)?;
             let reach = if in_part { FIRST_BYTES } else { ARENA_BYTES };
             // Release pairs with the Acquire of the freezer, which may touch the arena next.
             word.store(reach as u32, Release);
@@ -272,7 +276,7 @@ impl Region {
         if allocated.load(Acquire) as usize >= reach {
             return Ok(());
         }
-        for (offset, len) in ends(index, reach) {
+        for (offset, len) in parts_of(index, reach) {
             self.reserve_more(offset, len)?;
         }
         crash_point!("commit.memory_grown");
@@ -281,10 +285,20 @@ impl Region {
         Ok(())
     }
 
-    /// Allocates disk space behind slot `index`, before anybody looks at it; it lies above all that were ever used.
+    /// Allocates disk space behind the slot of connection `index`, before anybody looks at it; it lies above all that were ever used.
     pub fn allocate_slot(&self, index: usize) -> Result<()> {
-        let end = slot_end(index).next_multiple_of(PAGE);
-        if end <= HEAD_BYTES {
+        self.allocate_page_before(slot_end(index))
+    }
+
+    /// The same for process `index`.
+    pub fn allocate_process(&self, index: usize) -> Result<()> {
+        self.allocate_page_before(process_end(index))
+    }
+
+    /// Allocates disk space behind the page of the fixed part that `end` lies in, or ends.
+    fn allocate_page_before(&self, end: usize) -> Result<()> {
+        let end = end.next_multiple_of(PAGE);
+        if HEAD.iter().any(|part| part.start < end && end <= part.end) {
             return Ok(());
         }
         let reserved = reserve_all(&self.file, self.reserve, end - PAGE, PAGE);
@@ -447,12 +461,11 @@ impl Drop for Unlocking<'_> {
 /// Bytes allocated by one system call: few enough that a program with a fast timer gets them between two signals.
 const ALLOCATE_BYTES: usize = 1 << 20;
 
-/// The two ends of arena `index`: what stands before the first node and so many bytes of nodes, and as many of records.
-fn ends(index: usize, reach: usize) -> [(usize, usize); 2] {
+/// Where the parts of arena `index` lie that are used with so many bytes of nodes, and as many of records.
+fn parts_of(index: usize, reach: usize) -> [(usize, usize); 4] {
     let arena = ARENAS_OFFSET + index * ARENA_BYTES;
-    let nodes = (Memtable::first_node(ARENA_BYTES as u32) as usize + reach).min(ARENA_BYTES);
-    let records = reach.min(ARENA_BYTES - nodes);
-    [(arena, nodes), (arena + ARENA_BYTES - records, records)]
+    Memtable::parts(ARENA_BYTES as u32, reach as u32)
+        .map(|part| (arena + part.start as usize, part.len()))
 }
 
 /// Allocates disk space. Where the file system cannot, zeros are written: nobody uses that part of the file yet.
@@ -468,10 +481,12 @@ fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io
 
 /// Allocates disk space behind the fixed part of a new file, but for most of the slots; where the file system cannot, zeros are written to all.
 fn allocate_head(file: &File, reserve: Reserve) -> std::io::Result<()> {
-    if reserve_all(file, reserve, 0, HEAD_BYTES)? {
-        return Ok(());
+    for part in HEAD {
+        if !reserve_all(file, reserve, part.start, part.len())? {
+            return allocate(file, reserve, 0, RING_OFFSET);
+        }
     }
-    allocate(file, reserve, 0, RING_OFFSET)
+    Ok(())
 }
 
 /// Asks the file system for disk space; false if it cannot.

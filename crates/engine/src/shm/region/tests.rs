@@ -93,8 +93,8 @@ fn an_allocation_that_signals_interrupt_is_asked_for_again() {
     let region = mapped(&path, interrupted);
     region.allocate_ring().expect("allocated in the end");
     assert!(region.allocate_arena(0).expect("allocated in the end"));
-    // The fixed part, the beginning of the ring, both ends of the arena.
-    assert_eq!(CALLS.load(Relaxed), 3 * 4);
+    // The two pieces of the fixed part, the beginning of the ring, the four parts of the arena.
+    assert_eq!(CALLS.load(Relaxed), 3 * 7);
 }
 
 #[test]
@@ -109,11 +109,15 @@ fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to()
     let reach = || one.control().generations[0].allocated.load(Relaxed) as usize;
     assert!(ring <= 64 << 10 && reach() <= 64 << 10);
     let before = Memtable::first_node(ARENA_BYTES as u32) as usize;
-    assert!(on_disk() <= RING_OFFSET + ring + before + 2 * reach() + 4 * 4096);
+    let head: usize = HEAD.iter().map(ExactSizeIterator::len).sum();
+    let parts = |reach: usize| -> usize {
+        Memtable::parts(ARENA_BYTES as u32, reach as u32).iter().map(ExactSizeIterator::len).sum()
+    };
+    assert!(on_disk() <= head + ring + parts(reach()) + 8 * PAGE);
     for wanted in [reach() + 1, 1 << 20, (5 << 20) + 1, ARENA_BYTES - before] {
         other.grow_arena(0, wanted as u64).expect("allocated");
         assert!(reach() >= wanted);
-        assert!(on_disk() >= HEAD_BYTES + ring + (before + 2 * wanted).min(ARENA_BYTES));
+        assert!(on_disk() >= head + ring + parts(wanted));
         // Twice, and less than there is, is no harm.
         let (has, disk) = (reach(), on_disk());
         one.grow_arena(0, wanted as u64 / 2).expect("allocated");
@@ -122,7 +126,7 @@ fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to()
     for wanted in [ring + 8, 1 << 20, RING_BYTES] {
         one.grow_ring(wanted as u64).expect("allocated");
         assert!(other.log().ring_space() >= wanted as u64);
-        assert!(on_disk() >= HEAD_BYTES + wanted + ARENA_BYTES);
+        assert!(on_disk() >= head + wanted + ARENA_BYTES);
     }
 }
 
@@ -216,11 +220,16 @@ fn a_slot_has_disk_space_before_anybody_looks_at_it() {
         let before = on_disk();
         region.allocate_slot(0).expect("it is there");
         assert_eq!(on_disk(), before);
+        region.allocate_process(0).expect("it is there");
+        assert_eq!(on_disk(), before);
         // Two of one page.
         for index in [TXN_SLOTS - 2, TXN_SLOTS - 1] {
             region.allocate_slot(index).expect("there is space");
             assert_eq!(on_disk(), before + page);
         }
+        let middle = TXN_SLOTS / 8;
+        region.allocate_process(middle).expect("there is space");
+        assert_eq!(on_disk(), before + 2 * page);
         // One that cannot allocate where others can.
         let elsewhere = mapped(&path, cannot);
         assert_eq!(elsewhere.allocate_slot(TXN_SLOTS / 2).is_ok(), page == 0);
