@@ -105,11 +105,19 @@ in_threads_and_processes! {
                 one.ok("COMMIT");
             }
         }
-        one.ok(look);
-        one.ok("CREATE TABLE IF NOT EXISTS t(x)");
-        one.ok("COMMIT");
-        one.ok(look);
-        assert!(!has_right(&mut other), "nothing was changed");
+        for elsewhere in [
+            "CREATE TABLE IF NOT EXISTS t(x)",
+            "CREATE TEMP TABLE one(x)",
+            "EXPLAIN CREATE TABLE made(x)",
+            "PRAGMA user_version=7",
+        ] {
+            one.ok(look);
+            one.ok(elsewhere);
+            one.ok("COMMIT");
+            one.ok(look);
+            assert!(!has_right(&mut other), "{elsewhere}");
+            one.ok("COMMIT");
+        }
     }
 
     fn who_does_not_get_the_right_within_the_busy_timeout_begins_as_one_that_reads(place) {

@@ -106,12 +106,13 @@ pub trait Base: Send {
     /// running checkpoint, for no reader, and does nothing if the file has it on disk.
     fn raise_fence(&mut self) -> Result<()>;
     /// Takes the fence from the database file itself, and from nothing else: `header` says as before that the base is fenced. The WAL
-    /// is empty, and `raise_fence` raises it again. It need not be on disk. A base that is not a file has none there.
+    /// is empty, and `raise_fence` raises it again. It need not be on disk. A base that is not a file has none there. False: it stays, since
+    /// nothing else would keep others off.
     ///
     /// # Errors
     /// Busy while the WAL is not empty, or a checkpoint runs.
-    fn lower_fence(&mut self) -> Result<()> {
-        Ok(())
+    fn lower_fence(&mut self) -> Result<bool> {
+        Ok(true)
     }
     /// Moves pages from the WAL into the database file.
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState>;

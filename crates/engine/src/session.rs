@@ -188,7 +188,8 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         return Ok(false);
     }
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
-        return Ok(true);
+        // A lowered one has nothing that the base lacks (L1 in merge/fence.rs), and does not know what others have done while nobody was here.
+        return Ok(c.fence.load(Acquire) == fence::FENCED);
     }
     // Resting as well: a copy from behind an earlier checkpoint (merge/fence.rs).
     let is_older = header.generation.get() < c.base_generation.load(Relaxed);

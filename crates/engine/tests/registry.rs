@@ -74,7 +74,7 @@ impl Base for StallingBase {
     fn raise_fence(&mut self) -> Result<()> {
         self.inner.raise_fence()
     }
-    fn lower_fence(&mut self) -> Result<()> {
+    fn lower_fence(&mut self) -> Result<bool> {
         self.inner.lower_fence()
     }
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {

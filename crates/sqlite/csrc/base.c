@@ -14,6 +14,7 @@ typedef struct PlBase {
   sqlite3 *db;
   const PlMarks *pMarks;  /* of the session, or 0 before it has begun */
   int bStrange;           /* it has another WAL-index than the session */
+  int eRival;             /* PLR_x of the call that has failed */
   int bMerged;            /* the open write transaction has put or deleted entries */
   char *zMsg;             /* what plBaseErrmsg() has answered last, or 0 */
   PlApply apply;
@@ -119,13 +120,16 @@ static void plBaseReadMarks(void *p, const PlMarks *pMarks){
 }
 static void plBaseUseMarks(PlBase *pBase){
   pBase->bStrange = 0;
+  pBase->eRival = PLR_NOBODY;
   plUseMarks(plBaseBtree(pBase)->pBt->pPager, pBase->pMarks);
 }
 
 static const char *plBaseErrmsg(void *p){
   PlBase *pBase = (PlBase*)p;
   sqlite3_free(pBase->zMsg);
-  pBase->zMsg = pBase->bStrange ? plSayStrange(plBaseBtree(pBase)->pBt->pPager) : plBaseSay(pBase->db);
+  if( pBase->bStrange ) pBase->zMsg = plSayStrange(plBaseBtree(pBase)->pBt->pPager);
+  else if( pBase->eRival ) pBase->zMsg = plSayRival(pBase->eRival, sqlite3PagerFilename(plBaseBtree(pBase)->pBt->pPager, 0));
+  else pBase->zMsg = plBaseSay(pBase->db);
   return pBase->zMsg;
 }
 
@@ -147,7 +151,12 @@ static int plBaseFits(PlBase *pBase, u8 *pbFenced){
   Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
   int rc = plIndexStrange(pPager, pBase->pMarks);
   pBase->bStrange = rc==SQLITE_CANTOPEN;
-  return rc ? rc : plFits(pPager, pbFenced);
+  if( rc==SQLITE_OK ) rc = plFits(pPager, pbFenced);
+  if( rc==PL_MISFIT && plWalWasRemoved(pPager) ){
+    pBase->eRival = PLR_HAD_FILE;
+    rc = SQLITE_CANTOPEN;
+  }
+  return rc;
 }
 
 static int plBaseHeader(void *p, PlHeader *pOut){
@@ -297,26 +306,16 @@ static int plBaseSetPageCount(void *p, uint32_t nPage){
   return SQLITE_OK;
 }
 
-/* plStayLocked() may have found somebody. */
-static void plBaseError(PlBase *pBase, int rc){
-  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
-  if( rc==SQLITE_BUSY && plLocksGone(pPager) ){
-    sqlite3ErrorWithMsg(pBase->db, rc, "another program has %s for itself (locking_mode=EXCLUSIVE): the locks of this process were dropped, as something "
-        "else in it opened and closed the file", sqlite3PagerFilename(pPager, 0));
-  }else{
-    sqlite3Error(pBase->db, rc);
-  }
-}
-
 static int plBaseStamp(void *p, const PlHeader *pHdr){
   PlBase *pBase = (PlBase*)p;
   BtShared *pBt = plBaseBtree(pBase)->pBt;
   int rc = SQLITE_OK;
   sqlite3_mutex_enter(pBase->db->mutex);
   /* It is raised: see plStayLocked(). */
-  if( pHdr->fenced && !PL_FENCED(pBt->pPage1->aData) ) rc = plStayLocked(pBt->pPager);
+  pBase->eRival = PLR_NOBODY;
+  if( pHdr->fenced && !PL_FENCED(pBt->pPage1->aData) ) rc = plStayLocked(pBt->pPager, &pBase->eRival);
   if( rc==SQLITE_OK ) rc = plStamp(plBaseBtree(pBase), pHdr);
-  if( rc ) plBaseError(pBase, rc);
+  if( rc ) sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
 }
@@ -381,9 +380,10 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
 ** With a note of a lowered fence they are written again even if they are there, and so they are over an empty WAL, whose index may have been made anew
 ** without the note: who wrote them may have died before his sync, or that has failed, after which a sync of what is not written anew would say
 ** nothing (L5 in merge/fence.rs). */
-static int plRaiseFence(Pager *pPager){
+static int plRaiseFence(Pager *pPager, int *peRival){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2] = {0, 0};
+  u8 bFenced = 0;
   int bSynced = 0;
   int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
   if( rc ) return rc;
@@ -398,8 +398,14 @@ static int plRaiseFence(Pager *pPager){
   if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
   /* From here on nobody comes in. Has somebody before? L6 there. */
   if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;
-  if( rc==SQLITE_OK ) rc = plStayLocked(pPager);
+  if( rc==SQLITE_OK ) rc = plStayLocked(pPager, peRival);
+  /* He may have written since the first look, and be dead. */
+  if( rc==SQLITE_OK && (rc = plFits(pPager, &bFenced))==SQLITE_OK && !bFenced ) rc = PL_MISFIT;
   if( rc==SQLITE_OK ) AtomicStore(&PL_LOWERED(pWal), 0);
+  if( rc==PL_MISFIT && plWalWasRemoved(pPager) ){
+    *peRival = PLR_HAD_FILE;
+    rc = SQLITE_CANTOPEN;
+  }
   walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
   return rc;
 }
@@ -411,9 +417,10 @@ static int plBaseRaiseFence(void *p){
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
   /* The caller has read the header of a marked base: the WAL is open. */
-  rc = pPager->pWal ? plRaiseFence(pPager) : SQLITE_MISUSE_BKPT;
-  pBase->bStrange = rc==SQLITE_CANTOPEN;
-  plBaseError(pBase, rc);
+  pBase->eRival = PLR_NOBODY;
+  rc = pPager->pWal ? plRaiseFence(pPager, &pBase->eRival) : SQLITE_MISUSE_BKPT;
+  pBase->bStrange = rc==SQLITE_CANTOPEN && pBase->eRival==PLR_NOBODY;
+  sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
 }
@@ -451,8 +458,10 @@ static int plLowerFence(Pager *pPager){
   if( rc ) return rc;
   if( walIndexHdr(pWal)->mxFrame!=0 ){
     rc = SQLITE_BUSY;
+  }else if( hShm>=0 && !plIsNamed(hShm) ){
+    rc = PL_FENCED_STILL;
   }else if( (rc = plFits(pPager, 0))==SQLITE_OK && (rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0))==SQLITE_OK
-   && PL_FENCED(a) && (hShm<0 || plIsNamed(hShm)) && (rc = plTellIndex(pWal))==SQLITE_OK
+   && PL_FENCED(a) && (rc = plTellIndex(pWal))==SQLITE_OK
   ){
     AtomicStore(&PL_LOWERED(pWal), plNote(a));
     sqlite3MemoryBarrier();
@@ -470,7 +479,7 @@ static int plBaseLowerFence(void *p){
   plBaseUseMarks(pBase);
   /* As in plBaseRaiseFence(). */
   rc = pPager->pWal ? plLowerFence(pPager) : SQLITE_MISUSE_BKPT;
-  sqlite3Error(pBase->db, rc);
+  sqlite3Error(pBase->db, rc==PL_FENCED_STILL ? SQLITE_OK : rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
 }

@@ -121,9 +121,14 @@ static SQLITE_NOINLINE PL_COLD void plNoteSchemaChange(Vdbe *v){
   sqlite3 *db = v->db;
   Btree *p = db->aDb[0].pBt;
   int i;
-  if( !plBegunPlain(db) || !PL_BT(p) || p->pPl->eWrite ) return;
-  for(i=0; i<v->nOp && v->aOp[i].opcode!=OP_SetCookie; i++){}
-  if( i<v->nOp ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_REFUSED);
+  if( !plBegunPlain(db) || !PL_BT(p) || p->pPl->eWrite || v->explain ) return;
+  for(i=0; i<v->nOp; i++){
+    const VdbeOp *pOp = &v->aOp[i];
+    if( pOp->opcode==OP_SetCookie && pOp->p1==0 && pOp->p2==BTREE_SCHEMA_VERSION ){
+      pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_CHANGES);
+      return;
+    }
+  }
 }
 
 /* One that has the right early and is going to look at pages, or to copy them, gives it back: it could not, as one that writes, without

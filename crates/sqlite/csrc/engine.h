@@ -202,8 +202,9 @@ int  pl_write_begin(PlConn *, int how, const PlWait *);
 ** others were refused that began so. SQLITE_DONE: it had not. */
 int  pl_begins_early(PlConn *, uint64_t iFirst);
 #define PL_FIRST_PASSED  0    /* has begun to write, without the right until then, and was not refused */
-#define PL_FIRST_REFUSED 1    /* was refused then for what it had read; or is going to change the schema, and has others refused */
+#define PL_FIRST_REFUSED 1    /* was refused then for what it had read */
 #define PL_FIRST_IN_VAIN 2    /* has not got the right early */
+#define PL_FIRST_CHANGES 3    /* is going to change the schema, and has others refused */
 void pl_note_first(PlConn *, uint64_t iFirst, int what);
 
 /* ---- writes ---------------------------------------------------------------- */

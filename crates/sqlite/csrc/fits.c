@@ -268,16 +268,26 @@ static int plSayReplaced(Btree *p){
   pl_free(zText);
   return rc;
 }
-static int plSayMisfit(Btree *p){
-  Pager *pPager = p->pBt->pPager;
+/* Who is in the way of raising the fence. */
+enum { PLR_NOBODY, PLR_HAS_FILE, PLR_HAD_FILE };
+
+static char *plSayRival(int eRival, const char *zPath){
+  return sqlite3_mprintf(eRival==PLR_HAS_FILE
+      ? "another program has %s for itself (locking_mode=EXCLUSIVE): the locks of this process were dropped, as something else in it opened and closed the file"
+      : "%s-wal was removed by another program: the database file has everything that was committed; close every connection to it, in all programs, then open it "
+        "again", zPath);
+}
+
+/* The file is the one in which the fence was lowered, and its WAL is none that was emptied then: somebody has closed the file as the last. */
+static int plWalWasRemoved(Pager *pPager){
   u8 a[PL_FIRST_BYTES];
-  if( plIndexFencedNow(pPager) && !plWalIsUntouched(pPager->pWal) && sqlite3OsRead(pPager->fd, a, sizeof(a), 0)==SQLITE_OK
-   && AtomicLoad(&PL_LOWERED(pPager->pWal))==plNote(a)
-  ){
-    return plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s-wal was removed or written over by another program: the database file is whole, and was checkpointed "
-        "before; close every connection to it, in all programs, then open it again", sqlite3PagerFilename(pPager, 0)));
-  }
-  return plSayReplaced(p);
+  return plIndexFencedNow(pPager) && !plWalIsUntouched(pPager->pWal) && sqlite3OsRead(pPager->fd, a, sizeof(a), 0)==SQLITE_OK
+      && AtomicLoad(&PL_LOWERED(pPager->pWal))==plNote(a);
+}
+
+static int plSayMisfit(Btree *p){
+  if( !plWalWasRemoved(p->pBt->pPager) ) return plSayReplaced(p);
+  return plStash(p, SQLITE_CANTOPEN, plSayRival(PLR_HAD_FILE, sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
 /* A stock handle whose transaction has found that its file does not fit (rc==PL_MISFIT), or could not find out. */
@@ -318,45 +328,76 @@ static int plShmHolder(Pager *pPager, int iByte){
   return f.l_pid>0 ? f.l_pid : -1;     /* of another pid namespace it is 0, of another machine negative */
 }
 
-/* Are the locks of this process on the database file gone: is there none, or one to write, of somebody who has the file for himself? POSIX gives them up when any descriptor of the file is closed, and so a second
-** copy of SQLite in the process takes them away, or a program that archives its own folder. Locks of a description, with which is asked,
-** meet those of the own process as well; a system on which they do not (plWorkAlone() finds out) is not asked. */
-static int plLocksGone(Pager *pPager){
-  sqlite3_file *pFd = pPager->fd;
+/* The lock that anybody has on the database file, to read or to write: F_RDLCK, F_WRLCK, or F_UNLCK. *pbOwn: it is this process's, as far as is known. It is asked
+** as an open file of its own, since locks of a description meet those of the own process as well; a system on which they do not
+** (plWorkAlone() finds out) is not asked. */
+static int plLockThere(Pager *pPager, int *pbOwn){
   struct flock f;
-  if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods ) return 0;
   memset(&f, 0, sizeof(f));
   f.l_type = F_WRLCK;
   f.l_whence = SEEK_SET;
   f.l_start = SHARED_FIRST;
   f.l_len = SHARED_SIZE;
-  return osFcntl(((unixFile*)pFd)->h, F_OFD_GETLK, &f)==0 && f.l_type!=F_RDLCK;
+  if( osFcntl(((unixFile*)pPager->fd)->h, F_OFD_GETLK, &f) ) return F_RDLCK;
+  *pbOwn = f.l_pid==osGetpid(0);
+  return f.l_type;
 }
 
-/* Takes them again, with which nobody can take the WAL for unused any more. SQLITE_BUSY: somebody has the file for himself. SQLITE_CANTOPEN: WAL or
-** WAL-index were removed. */
-static int plTakeLocks(Pager *pPager){
-  sqlite3_file *pWalFd = pPager->pWal->pWalFd;
+/* Are the locks of this process on the database file gone: is there none, or one to write, of somebody else who has the file for himself? POSIX
+** gives them up when any descriptor of the file is closed, and so a second copy of SQLite in the process takes them away, or a program that
+** archives its own folder. */
+static int plLocksGone(Pager *pPager){
+  int bOwn = 0;
+  int eLock;
+  if( pPager->pWal==0 || pPager->fd->pMethods!=&posixIoMethods ) return 0;
+  eLock = plLockThere(pPager, &bOwn);
+  return eLock==F_UNLCK || (eLock==F_WRLCK && !bOwn);
+}
+
+/* Takes a lock to read. It would turn one to write of the own process into that: there is none (plLocksGone(), plStayLocked()). */
+static int plTakeLock(Pager *pPager){
   struct flock f;
-  int hShm = plShmFile(pPager);
   memset(&f, 0, sizeof(f));
   f.l_type = F_RDLCK;
   f.l_whence = SEEK_SET;
   f.l_start = SHARED_FIRST;
   f.l_len = SHARED_SIZE;
-  if( osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f) ) return SQLITE_BUSY;
-  return hShm>=0 && plIsNamed(hShm) && pWalFd->pMethods==&nolockIoMethods && plIsNamed(((unixFile*)pWalFd)->h) ? SQLITE_OK : SQLITE_CANTOPEN;
+  return osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f)==0;
+}
+static int plWalNamed(Pager *pPager){
+  sqlite3_file *pWalFd = pPager->pWal->pWalFd;
+  return pWalFd->pMethods==&nolockIoMethods && plIsNamed(((unixFile*)pWalFd)->h);
+}
+static int plIndexNamed(Pager *pPager){
+  int hShm = plShmFile(pPager);
+  return hShm>=0 && plIsNamed(hShm);
+}
+
+/* Takes them again, with which nobody can take the WAL for unused any more. 0: somebody has done that already, or is about to. */
+static int plTakeLocks(Pager *pPager){
+  return plTakeLock(pPager) && plIndexNamed(pPager) && plWalNamed(pPager);
 }
 static int plLocksLost(Btree *p){
-  return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) && plTakeLocks(p->pBt->pPager)!=SQLITE_OK;
+  return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) && !plTakeLocks(p->pBt->pPager);
 }
 
 /* SQLite in locking_mode=EXCLUSIVE heeds no WAL-index: while the file has no fence nothing keeps it off but our locks, which POSIX may have dropped. Who
-** has come in the meantime goes on to write, whatever the file says: with the locks taken again there is none. */
-static int plStayLocked(Pager *pPager){
-  return plLocksGone(pPager) ? plTakeLocks(pPager) : SQLITE_OK;
+** has come in the meantime goes on to write, whatever the file says. With a lock to read there is none; and who has been there, and has closed the
+** file, has removed the WAL. That is looked at each time, since the lock is there once it was taken. */
+static int plStayLocked(Pager *pPager, int *peRival){
+  int bOwn, eLock;
+  if( pPager->fd->pMethods!=&posixIoMethods ) return SQLITE_OK;
+  eLock = plLockThere(pPager, &bOwn);
+  if( eLock==F_WRLCK || (eLock==F_UNLCK && !plTakeLock(pPager)) ){
+    *peRival = PLR_HAS_FILE;
+    return SQLITE_BUSY;
+  }
+  if( !plWalNamed(pPager) || (eLock==F_UNLCK && !plIndexNamed(pPager)) ){
+    *peRival = PLR_HAD_FILE;
+    return SQLITE_CANTOPEN;
+  }
+  return SQLITE_OK;
 }
-
 /* Somebody has removed the WAL: nothing was done yet, and the next transaction opens it again, with locks. */
 static int plRefuseUnlocked(Btree *p){
   plBaseEnd(p);

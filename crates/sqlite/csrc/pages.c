@@ -406,6 +406,12 @@ typedef struct PlTry {
   int bTried;
 } PlTry;
 
+/* The caller asks for how many frames the WAL has, and how many of them are in the file; or, of all files but the first, does not. */
+static void plTellFrames(PlTry *pTry, int n){
+  if( pTry->pnLog ) *pTry->pnLog = n;
+  if( pTry->pnCkpt ) *pTry->pnCkpt = n;
+}
+
 /* The WAL is empty, and the file at rest but for the note (merge/fence.rs): there is nothing to do, and what is done would tear the WAL-index if the process died,
 ** or meet a WAL that is somebody else's by now. */
 static int plWasLowered(Pager *pPager){
@@ -426,7 +432,7 @@ static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   db->busyHandler.xBusyHandler = 0;
   rc = plFitsNow(pTry->p);
   if( rc==SQLITE_OK && pTry->eMode==SQLITE_CHECKPOINT_TRUNCATE && plWasLowered(pTry->p->pBt->pPager) ){
-    *pTry->pnLog = *pTry->pnCkpt = 0;
+    plTellFrames(pTry, 0);
   }else if( rc==SQLITE_OK ){
     rc = sqlite3StockBtreeCheckpoint(pTry->p, pTry->eMode, pTry->pnLog, pTry->pnCkpt);
   }
@@ -461,7 +467,7 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   rc = plBaseSynced(p, rc);
   if( rc==PL_FENCED_STILL ){
     /* K5 in txn/checkpoint.rs. */
-    *pnLog = *pnCkpt = 1;
+    plTellFrames(&attempt, 1);
     rc = SQLITE_OK;
   }
   if( rc==SQLITE_BUSY && attempt.bTried==0 ){

@@ -27,9 +27,8 @@
 //! | left | the next opening |
 //! |---|---|
 //! | memory LOWERED, WAL-index gone, file 2 | a session that has ended: the log goes, a new session (`restore.rs` `has_ended`) |
-//! | memory LOWERED, file 3, or the WAL-index still there | the session goes on, LOWERED |
 //! | no memory (a power cut), file 2 | a resting base beside its own log without newer frames, which is removed |
-//! | no memory, file 3, or the WAL-index still there | a fenced base with a log without newer frames: recovered, with nothing to do |
+//! | file 3, or the WAL-index still there | memory that says LOWERED is not gone on with: a fenced base with a log without newer frames, recovered with nothing to do |
 //! | an older copy, from behind a checkpoint of this session, in the file's place | refused: it has the salt of log and memory, and lacks what they say it has (session.rs) |
 //! | the same, and nothing of this session beside it | a resting base, from which a new session begins |
 //!
@@ -62,8 +61,9 @@
 //!   write. So who raises it looks for him when the file says 3, and does not store FENCED, nor does he stamp RESTING's, while there is one. It is
 //!   another one because somebody has removed that of the members: CANTOPEN while that is open (and the fence is not lowered while theirs has no
 //!   name). Or because SQLite in locking_mode=EXCLUSIVE has its own in memory: then it has the file locked, and the locks of the members were
-//!   dropped, which is what POSIX does when a process copies the file. The locks are taken again: BUSY where that cannot be done. What he has
-//!   written in between is noticed as by anybody who heeds no WAL-index.
+//!   dropped, which is what POSIX does when a process copies the file. The locks are taken again: BUSY where that cannot be done,
+//!   CANTOPEN where the WAL has lost its name, since he has closed the file as the last. What he has written in between is noticed as by anybody who heeds no
+//!   WAL-index; but not what he has written to a resting base, where no note was made, and left by dying.
 //!
 //! Lowering need not reach the disk: 3 there, after a power cut, is a fenced base with its log.
 
@@ -149,12 +149,12 @@ impl MergeRight<'_> {
             c.fence.store(fence::LOWERED, Relaxed);
         }
         crash_point!("fence.lowering");
-        self.db.with_base(|base| {
+        let lowered = self.db.with_base(|base| {
             self.db.refuse_older_base(base)?;
             base.lower_fence()
         })?;
         crash_point!("fence.lowered");
-        Ok(true)
+        Ok(lowered)
     }
 
     /// Says that the session has its fence if its author died, or failed, before he could.
@@ -190,6 +190,8 @@ impl MergeRight<'_> {
         })?;
         crash_point!("fence.raised_again");
         let _guard = self.db.lock_commit()?;
+        // As in `note_fence`.
+        self.db.gaps().forget();
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, Release);
         Ok(())

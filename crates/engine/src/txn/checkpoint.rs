@@ -86,6 +86,8 @@ impl Conn {
             if let Some(right) = &right {
                 right.checkpoint(Checkpoint::Passive)?;
                 if asked == Asked::Truncate && matches!(outcome, Ok(true)) {
+                    // The writer's right of a dead process is in nobody's way.
+                    self.db.reap_dead()?;
                     outcome = right.lower_fence().map(|lowered| {
                         at_rest = lowered;
                         true

@@ -36,13 +36,20 @@ impl Conn {
         }
     }
 
-    /// A transaction that began with the statement `first` has begun to write: it was `refused`, or not. As if refused if it is
-    /// going to change the schema, since it has others refused.
+    /// A transaction that began with the statement `first` has begun to write: it was `refused`, or not.
     pub fn note_first(&mut self, first: u64, refused: bool) {
         if refused {
             self.db.learned().note_refused(first);
         } else {
             self.db.learned().note_passed(first);
+        }
+    }
+
+    /// One that began so is going to change the schema: others would be refused. It may say so again, with each try.
+    pub fn note_schema_change(&mut self, first: u64) {
+        let learned = self.db.learned();
+        if !learned.wants_right(first) {
+            learned.note_refused(first);
         }
     }
 

@@ -216,7 +216,7 @@ impl Base for FaultyBase {
         self.faults.meet("raise_fence")?;
         self.inner.raise_fence()
     }
-    fn lower_fence(&mut self) -> Result<()> {
+    fn lower_fence(&mut self) -> Result<bool> {
         self.faults.meet("lower_fence")?;
         self.inner.lower_fence()
     }

@@ -19,7 +19,7 @@ use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::storage::StorageFile;
 use plait_engine::storage::os::OsFile;
 
-use super::codes::{PL_MISFIT, SQLITE_NOMEM, SQLITE_OK};
+use super::codes::{PL_FENCED_STILL, PL_MISFIT, SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlBaseOps, PlEntry, PlHeader};
 
 unsafe extern "C" {
@@ -252,10 +252,13 @@ impl Base for CBase {
         self.check(code, "raise the fence in")
     }
 
-    fn lower_fence(&mut self) -> Result<()> {
+    fn lower_fence(&mut self) -> Result<bool> {
         // SAFETY: open handle.
         let code = unsafe { (self.ops.x_lower_fence)(self.handle) };
-        self.check(code, "lower the fence in")
+        if code == PL_FENCED_STILL {
+            return Ok(false);
+        }
+        self.check(code, "lower the fence in").map(|()| true)
     }
 
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
