@@ -196,6 +196,30 @@ fn a_full_text_index_that_cannot_be_written_before_a_statement_on_another_file_t
     assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
 }
 
+/// An R-Tree whose row could not be deleted goes on to write its node: with a statement that does not even begin, and that it resets. That one is inside of
+/// the application's, although nothing of it runs when it ends.
+#[test]
+fn a_statement_that_is_reset_inside_of_another_one_ends_no_transaction() {
+    let Some(subject) = real_plait("statements inside of others") else { return };
+    let scene = Scene::new(&subject);
+    scene.other.execute("CREATE VIRTUAL TABLE r USING rtree(id, a, b)").expect("a table");
+    scene.other.execute("INSERT INTO r VALUES(1, 1, 2), (2, 8, 9)").expect("rows");
+    let pages = scene.own.integer("PRAGMA page_count").expect("a figure");
+    scene.own.execute(&format!("PRAGMA max_page_count={pages}")).expect("a setting");
+    scene.own.execute("BEGIN CONCURRENT; INSERT INTO words SELECT 1 WHERE 0").expect("a begin");
+    assert_eq!(scene.own.integer("SELECT count(*) FROM u"), Ok(0));
+    scene.other.execute("INSERT INTO u VALUES(5)").expect("it is none that waits");
+    for _ in 0..2 {
+        let refused = scene.own.execute("DELETE FROM r WHERE a > 6").expect_err("a conflict");
+        assert_eq!(refused.code, BUSY, "{refused}");
+        assert!(!scene.own.autocommit(), "{refused}");
+    }
+    scene.own.execute("ROLLBACK").expect("the transaction is there");
+    scene.own.execute("DELETE FROM r WHERE a > 6").expect("it is repeated");
+    assert_eq!(scene.other.integer("SELECT count(*) FROM r"), Ok(1));
+    scene.is_sound();
+}
+
 #[test]
 fn what_was_torn_before_a_statement_is_not_made_good_by_its_own_failure() {
     let Some(subject) = real_plait("statements inside of others") else { return };

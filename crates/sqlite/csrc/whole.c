@@ -53,6 +53,11 @@
 #define PL_WRITES  1    /* it writes to a concurrent file */
 #define PL_UNHEARD 2    /* virtual tables do not know of its journal */
 
+/* Is the statement inside of another one, which runs? It ends while it runs itself, or where the other one resets it. */
+static int plIsInside(const Vdbe *v){
+  return v->db->nVdbeExec>v->bPlExec;
+}
+
 /* W2 */
 static void plTear(Btree *p){
   p->pPl->iTorn = ++p->db->nPlTear;
@@ -91,7 +96,7 @@ static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
   sqlite3 *db = v->db;
   PlBtree *pPl = p->pPl;
   if( (v->bPlMiddle & PL_WRITES)==0 ){
-    if( db->nVdbeExec>1 ) db->nPlInner++;
+    if( plIsInside(v) ) db->nPlInner++;
     v->bPlEnded = 0;
     v->bPlMiddle = PL_WRITES;
     v->nPlRefused = db->nPlRefused;
@@ -245,7 +250,7 @@ static void plTakeBack(Vdbe *v){
   int bFk = v->nPlDefCons!=db->nDeferredCons || v->nPlDefImmCons!=db->nDeferredImmCons;
   int bJournal = v->iStatement!=0 && !db->bPlCrossed;
   /* Virtual tables go back to a journal that they have heard of. */
-  int bTorn = (!bJournal || (v->bPlMiddle & PL_UNHEARD)) && (bInner || db->nVdbeExec>1) && bVtab;
+  int bTorn = (!bJournal || (v->bPlMiddle & PL_UNHEARD)) && (bInner || plIsInside(v)) && bVtab;
   int i;
   if( v->bPlEnded ) return;
   if( db->bPlCrossed && plWritesOther(v) ) bTorn = 1;
@@ -266,7 +271,7 @@ static void plTakeBack(Vdbe *v){
   db->nDeferredCons = v->nPlDefCons;
   db->nDeferredImmCons = v->nPlDefImmCons;
   /* Made good: it is none of the statement that has run this one. */
-  if( db->nVdbeExec>1 && db->nPlUpdate==0 ) db->aPlRefused[v->rc & 31] = v->nPlRefused;
+  if( plIsInside(v) && db->nPlUpdate==0 ) db->aPlRefused[v->rc & 31] = v->nPlRefused;
 }
 
 /* Nothing torn is committed: the code, and its text. */
@@ -284,7 +289,7 @@ static int plWholeEnds(Vdbe *v, int eOp){
   sqlite3 *db = v->db;
   int bWrites = v->bPlMiddle & PL_WRITES;
   /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
-  int bOutermost = db->nVdbeExec<=1 && (bWrites || v->rc!=SQLITE_OK);
+  int bOutermost = !plIsInside(v) && (bWrites || v->rc!=SQLITE_OK);
   u32 nRefused;
   int rc, rcClose = SQLITE_OK;
   plMindOrder(v);

@@ -32,7 +32,7 @@ const STATE: Concern = Concern {
             section: "vdbeInt.h",
             anchor: "  u8 eVdbeState;          /* On of the VDBE_*_STATE values */",
             place: After,
-            text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */\n  u8 bPlMiddle, bPlEnded; /* [plait] it writes; its transaction is gone: this and what follows, see whole.c */\n  u32 nPlRefused, nPlVtab, nPlInner, nPlPass, nPlTear;  /* [plait] what was so when it began */\n  u32 mPlFiles;           /* [plait] concurrent files that it writes to */\n  i64 nPlDefCons, nPlDefImmCons;      /* [plait] */\n  u64 iPlStatement;       /* [plait] */",
+            text: "  u8 bPlEach;             /* [plait] changes files that need not be committed together */\n  u8 bPlRead;             /* [plait] reads for a map and ends: see map_hold.c */\n  u8 bPlExec;             /* [plait] sqlite3VdbeExec() runs it: see whole.c */\n  u8 bPlMiddle, bPlEnded; /* [plait] it writes; its transaction is gone: this and what follows, see whole.c */\n  u32 nPlRefused, nPlVtab, nPlInner, nPlPass, nPlTear;  /* [plait] what was so when it began */\n  u32 mPlFiles;           /* [plait] concurrent files that it writes to */\n  i64 nPlDefCons, nPlDefImmCons;      /* [plait] */\n  u64 iPlStatement;       /* [plait] */",
             why: "a statement knows its savepoint, and whether its files may be committed one by \
                   one; sqlite3VdbeCreate zeroes the fields",
         },

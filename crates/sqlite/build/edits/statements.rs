@@ -47,6 +47,21 @@ const WHOLE: Concern = Concern {
                   application has its turn",
         },
         Edit {
+            section: "vdbeapi.c",
+            anchor: "    rc = sqlite3VdbeExec(p);",
+            place: Before,
+            text: "    p->bPlExec = 1; /* [plait] */",
+            why: "a statement that is inside of another may end while it runs, or where the other \
+                  one resets it",
+        },
+        Edit {
+            section: "vdbeapi.c",
+            anchor: "    rc = sqlite3VdbeExec(p);",
+            place: After,
+            text: "    p->bPlExec = 0; /* [plait] */",
+            why: "the same",
+        },
+        Edit {
             section: "vdbeaux.c",
             anchor: "      rc = sqlite3VdbeCloseStatement(p, eStatementOp);",
             place: Replace,
