@@ -578,6 +578,26 @@ fn a_session_that_goes_on_after_the_death_of_all_lowers_its_fence_too() {
     }
 }
 
+/// As it may be when who raised it died; and then somebody removes the log, which has nothing that the file lacks.
+#[test]
+fn a_session_that_had_lowered_its_fence_needs_no_log() {
+    for raised in [true, false] {
+        let Some((fixture, mut a, b)) = pool("checkpointed copies") else { return };
+        a.ok(INSERT);
+        truncates(&mut a);
+        a.kill();
+        b.kill();
+        if raised {
+            let mut bytes = std::fs::read(fixture.database()).expect("it can be read");
+            bytes[18..20].fill(3);
+            std::fs::write(fixture.database(), bytes).expect("it can be written");
+        }
+        std::fs::remove_file(fixture.side_file("-plait")).expect("it was left");
+        is_sound(&fixture, 501);
+        is_whole(&fixture, &copy(&fixture, "backup.db"), 501);
+    }
+}
+
 /// Of the session that was killed, while it was under way: log and memory are its own, and have commits that it lacks.
 #[test]
 fn a_copy_in_the_place_of_its_killed_database_is_refused_until_it_is_accepted() {

@@ -138,6 +138,12 @@ pub(crate) fn begin(
         restore::restore(region, path, base)?;
         header = base.header()?;
     }
+    if trusted && said == fence::LOWERED && restore::has_it_all(region, &header) {
+        // It is not gone on with, and needs no log (L1 in merge/fence.rs).
+        bury_or_leave(region, base)?;
+        restore::restore(region, path, base)?;
+        header = base.header()?;
+    }
     if trusted && is_fenced && restore::has_ended(region, &header) {
         // Settling would refuse what is left of a log that was damaged.
         restore::remove_own_log(region, path, None)?;
@@ -179,6 +185,7 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
             base.raise_fence()?;
             // As in `Database::note_fence`.
             region.layout().gaps.forget();
+            region.log().forget_named_wal();
             c.fence_cookie.store(header.cookie, Relaxed);
             c.fence.store(fence::FENCED, Release);
         }

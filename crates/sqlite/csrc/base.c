@@ -66,6 +66,9 @@ static int plBaseBorrow(const char *zWal, void **ppLent){
   *ppLent = p;
   return p ? p->h : -1;
 }
+static int plBaseSyncLent(void *pLent){
+  return plSyncLent((PlLent*)pLent, ((PlLent*)pLent)->h, 0, 1) ? errno : 0;
+}
 static void plBaseGiveBack(void *pLent){
   int h = ((PlLent*)pLent)->h;
   if( !plGiveBack((PlLent*)pLent) ) robust_close(0, h, __LINE__);
@@ -517,7 +520,7 @@ static void plBaseTell(const char *zText){
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
   plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
-  plBaseRaiseFence, plBaseLowerFence, plBaseCheckpoint, plBaseBorrow, plBaseGiveBack, plBaseTell
+  plBaseRaiseFence, plBaseLowerFence, plBaseCheckpoint, plBaseBorrow, plBaseSyncLent, plBaseGiveBack, plBaseTell
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

@@ -91,6 +91,7 @@ typedef struct PlBaseOps {
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);
   /* Of a file of the base that a handle has open: its descriptor, until *ppLent is given back; -1 where there is none to borrow (lent.c). */
   int  (*xBorrow)(const char *zPath, void **ppLent);
+  int  (*xSyncLent)(void *pLent);                    /* its data: 0, or errno */
   void (*xGiveBack)(void *pLent);
   void (*xTell)(const char *zText);                  /* to the error log */
 } PlBaseOps;

@@ -364,9 +364,10 @@ static int plTakeLock(Pager *pPager){
   f.l_len = SHARED_SIZE;
   return osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f)==0;
 }
+/* Of one that is none of unixOpen()'s it is not known. */
 static int plWalNamed(Pager *pPager){
   sqlite3_file *pWalFd = pPager->pWal->pWalFd;
-  return pWalFd->pMethods==&nolockIoMethods && plIsNamed(((unixFile*)pWalFd)->h);
+  return pWalFd->pMethods!=&nolockIoMethods || plIsNamed(((unixFile*)pWalFd)->h);
 }
 static int plIndexNamed(Pager *pPager){
   int hShm = plShmFile(pPager);
@@ -388,7 +389,8 @@ static int plStayLocked(Pager *pPager, int *peRival){
   int bOwn, eLock;
   if( pPager->fd->pMethods!=&posixIoMethods ) return SQLITE_OK;
   eLock = plLockThere(pPager, &bOwn);
-  if( eLock==F_WRLCK || (eLock==F_UNLCK && !plTakeLock(pPager)) ){
+  /* One to read may be another's: the own one is taken again. */
+  if( eLock==F_WRLCK || !plTakeLock(pPager) ){
     *peRival = PLR_HAS_FILE;
     return SQLITE_BUSY;
   }

@@ -9,8 +9,8 @@
 **     that nobody moves another's position, and its locks on a file are the process's, through whichever descriptor they were taken.
 **  N2 To borrow is to open: by a name that leads to this very file, for reading and writing. Where that fails the file is opened.
 **  N3 The child of a fork borrows nothing of its parent's (fork.c).
-**  N4 The kernel tells each open file once that a page was lost. Those who share one are told together: whichever of them syncs, and is told,
-**     stops what relies on it (pl_base_sync_failed(), Database::with_base()).
+**  N4 The kernel tells each open file once that a page was lost. Those who share one sync one after the other, and what one was told all are told
+**     from then on: nobody takes pages for written of which another one knows that they are not.
 */
 #include <pthread.h>
 
@@ -21,6 +21,8 @@ struct PlLent {
   u64 iOwner;            /* iPlProcess */
   int h;
   int nUse;              /* handles that use it, who has opened it among them */
+  pthread_mutex_t syncs; /* held by the one that syncs; nothing is waited for under it but the disk */
+  int bFailed;           /* a sync has: under that mutex */
   PlLent *pNext;
 };
 
@@ -51,6 +53,8 @@ static void plLend(unixFile *pFile){
     pNew->iOwner = iPlProcess;
     pNew->h = pFile->h;
     pNew->nUse = 1;
+    pNew->bFailed = 0;
+    pthread_mutex_init(&pNew->syncs, 0);
     pNew->pNext = pPlAllLent;
     pFile->pPlLent = pPlAllLent = pNew;
     pNew = 0;
@@ -82,8 +86,29 @@ static int plGiveBack(PlLent *p){
     *pp = p->pNext;
   }
   pthread_mutex_unlock(&plLentMutex);
-  if( !bUsed ) sqlite3_free(p);
+  if( !bUsed ){
+    pthread_mutex_destroy(&p->syncs);
+    sqlite3_free(p);
+  }
   return bUsed;
+}
+
+static int full_fsync(int, int, int);
+
+/* N4. As full_fsync(): 0, or errno says why not. */
+static int plSyncLent(PlLent *p, int h, int bFull, int bDataOnly){
+  int rc, e;
+  pthread_mutex_lock(&p->syncs);
+  rc = p->bFailed ? -1 : full_fsync(h, bFull, bDataOnly);
+  e = p->bFailed ? EIO : errno;
+  if( rc ) p->bFailed = 1;
+  pthread_mutex_unlock(&p->syncs);
+  if( rc ) errno = e;
+  return rc;
+}
+static int plSync(unixFile *pFile, int bFull, int bDataOnly){
+  if( pFile->pPlLent ) return plSyncLent(pFile->pPlLent, pFile->h, bFull, bDataOnly);
+  return full_fsync(pFile->h, bFull, bDataOnly);
 }
 
 /* A file is being opened: its descriptor, if there is one (fd) or it is borrowed, else -1. */

@@ -208,6 +208,11 @@ impl LogShared {
         self.base.named.store(inode, Relaxed);
     }
 
+    /// The WAL may be another one by now, with the same number.
+    pub(crate) fn forget_named_wal(&self) {
+        self.base.named.store(0, Relaxed);
+    }
+
     /// Whether the name of this file, which is the WAL's, is known to be on disk.
     fn is_wal_named(&self, (_, inode): FileIdentity) -> bool {
         // Relaxed: as above.

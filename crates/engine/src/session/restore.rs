@@ -46,6 +46,12 @@ pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
         && !has_unmerged(region, header.generation)
 }
 
+/// Whether the base has everything of the session in `region`, which had lowered its fence, and is fenced still.
+pub(super) fn has_it_all(region: &Region, header: &BaseHeader) -> bool {
+    let unfenced = BaseHeader { fenced: false, ..*header };
+    header.fenced && has_ended(region, &unfenced)
+}
+
 /// Removes the log of the session in `region`, which needs it no more, or what is left of it; nothing else that stands in its place.
 /// `held`: the log as this process has it open.
 pub(crate) fn remove_own_log(region: &Region, path: &Path, held: Option<&LogFile>) -> Result<()> {

@@ -28,6 +28,8 @@ use std::sync::{Arc, OnceLock};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
+use crate::storage::os::Kept;
+
 /// Names of the descriptors of whoever looks.
 pub(crate) const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 /// What is said where they have none.
@@ -170,6 +172,8 @@ impl LockFile {
 /// A file that is read and written through the description that has the locks.
 #[derive(Debug)]
 pub(crate) struct Locked(pub(crate) Arc<LockFile>);
+
+impl Kept for Locked {}
 
 impl Deref for Locked {
     type Target = File;

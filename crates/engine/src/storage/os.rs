@@ -23,6 +23,19 @@ fn glance(folder: impl AsFd, path: &Path, how: AtFlags) -> io::Result<(FileIdent
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsStorage;
 
+/// A file that somebody keeps open.
+pub trait Kept: Deref<Target = File> + Debug + Send + Sync {
+    /// What was written to it is on disk when this returns.
+    ///
+    /// # Errors
+    /// It may not be.
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+impl Kept for Box<File> {}
+
 /// An open file of the operating system's, however it is kept.
 #[derive(Debug)]
 pub struct OsFile<F>(pub F);
@@ -88,7 +101,7 @@ impl Folder for OsFolder {
     }
 }
 
-impl<F: Deref<Target = File> + Debug + Send + Sync> StorageFile for OsFile<F> {
+impl<F: Kept> StorageFile for OsFile<F> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -107,7 +120,7 @@ impl<F: Deref<Target = File> + Debug + Send + Sync> StorageFile for OsFile<F> {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.sync()
     }
 
     fn len_at(&self, path: &Path) -> io::Result<Option<u64>> {

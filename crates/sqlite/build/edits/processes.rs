@@ -90,7 +90,8 @@ const LENT: Concern = Concern {
     purpose: "The hidden connection uses the descriptors of the connections that it works for \
               (`csrc/lent.c`).",
     look_at: "who closes `unixFile.h`, or keeps it for later: `robust_close`, `setPendingFd`, \
-              `SQLITE_FCNTL_NULL_IO`; and how `unixOpen` comes to its descriptor",
+              `SQLITE_FCNTL_NULL_IO`; how `unixOpen` comes to its descriptor; and who syncs one: \
+              `full_fsync`",
     edits: &[
         Edit {
             section: "os_unix.c",
@@ -117,8 +118,16 @@ const LENT: Concern = Concern {
             section: "os_unix.c",
             anchor: "  UnixUnusedFd *p = pFile->pPreallocatedUnused;",
             place: After,
-            text: "  if( plLetGo(pFile, pFile->h) ){ pFile->h = -1; return; } /* [plait] */",
-            why: "a descriptor that others use is none that waits to be closed, or used again",
+            text: "  if( pFile->h<0 ) return; /* [plait] */\n  if( plLetGo(pFile, pFile->h) ){ pFile->h = -1; return; } /* [plait] */",
+            why: "a descriptor that others use is none that waits to be closed, or used again, nor \
+                  is one that was given back before",
+        },
+        Edit {
+            section: "os_unix.c",
+            anchor: "  rc = full_fsync(pFile->h, isFullsync, isDataOnly);",
+            place: Replace,
+            text: "  rc = plSync(pFile, isFullsync, isDataOnly); /* [plait] */",
+            why: "plSync tells all who share a descriptor of a sync of it that has failed",
         },
         Edit {
             section: "os_unix.c",

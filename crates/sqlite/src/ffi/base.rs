@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::FromRawFd;
@@ -17,7 +18,7 @@ use plait_engine::error::{Error, Result};
 use plait_engine::ids::Root;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::storage::StorageFile;
-use plait_engine::storage::os::OsFile;
+use plait_engine::storage::os::{Kept, OsFile};
 
 use super::codes::{PL_FENCED_STILL, PL_MISFIT, SQLITE_NOMEM, SQLITE_OK};
 use super::types::{PlBaseOps, PlEntry, PlHeader};
@@ -54,6 +55,16 @@ impl Deref for LentFile {
 
     fn deref(&self) -> &File {
         &self.file
+    }
+}
+
+impl Kept for LentFile {
+    fn sync(&self) -> io::Result<()> {
+        // SAFETY: borrowed, and not given back yet.
+        match unsafe { (self.ops.x_sync_lent)(self.lent) } {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
     }
 }
 
