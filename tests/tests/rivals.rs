@@ -13,6 +13,15 @@ const INSERT: &str = "INSERT INTO t(val) VALUES('new')";
 const COUNT: &str = "SELECT count(*) FROM t";
 const TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
+/// This process copies the file, and a stock program comes.
+fn rival(fixture: &Fixture) -> Actor {
+    drop(std::fs::read(fixture.database()).expect("it is copied"));
+    let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
+    stock.open(&fixture.database()).expect("it opens when it is used");
+    stock.ok("PRAGMA locking_mode=EXCLUSIVE");
+    stock
+}
+
 /// What somebody else finds when all have closed.
 #[track_caller]
 fn is_sound(fixture: &Fixture, rows: i64) {
@@ -37,10 +46,8 @@ fn a_stock_program_that_has_the_file_for_itself_is_waited_for_before_the_fence_i
             a.execute(INSERT).expect("it commits");
             a.execute(TRUNCATE).expect("nobody is in the way");
         }
-        drop(std::fs::read(fixture.database()).expect("it is copied"));
-        let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
-        stock.open(&fixture.database()).expect("it opens when it is used");
-        stock.ok("PRAGMA locking_mode=EXCLUSIVE; BEGIN");
+        let mut stock = rival(&fixture);
+        stock.ok("BEGIN");
         let rows = 500 + i64::from(lowered);
         assert_eq!(stock.integer(COUNT), rows);
         let short = b.busy_timeout(std::time::Duration::from_millis(100));
@@ -66,10 +73,8 @@ fn a_stock_program_that_had_the_file_for_itself_and_has_gone_is_noticed() {
     let fixture = Fixture::new(subject, ROWS);
     let a = fixture.open();
     assert_eq!(a.integer(COUNT), Ok(500));
-    drop(std::fs::read(fixture.database()).expect("it is copied"));
-    let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
-    stock.open(&fixture.database()).expect("it opens when it is used");
-    stock.ok("PRAGMA locking_mode=EXCLUSIVE; INSERT INTO t VALUES(900, 'stock')");
+    let mut stock = rival(&fixture);
+    stock.ok("INSERT INTO t VALUES(900, 'stock')");
     stock.close().expect("it closes");
     assert!(!fixture.side_file("-wal").exists());
     for _ in 0..3 {
@@ -94,10 +99,8 @@ fn a_close_that_could_not_be_made_leaves_nothing_that_is_not_so_any_more() {
         assert_eq!(a.query(between), Ok(Vec::new()));
     }
     a.execute(TRUNCATE).expect("nobody is in the way");
-    drop(std::fs::read(fixture.database()).expect("it is copied"));
-    let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
-    stock.open(&fixture.database()).expect("it opens when it is used");
-    stock.ok("PRAGMA locking_mode=EXCLUSIVE; BEGIN");
+    let mut stock = rival(&fixture);
+    stock.ok("BEGIN");
     assert_eq!(stock.integer(COUNT), 199);
     let _ = a.close();
     stock.ok("INSERT INTO t VALUES(140, 'stock'); COMMIT");
@@ -142,10 +145,8 @@ fn the_last_close_meets_no_stock_program_that_has_the_file_for_itself() {
     let a = fixture.open();
     a.execute(INSERT).expect("it commits");
     a.execute(TRUNCATE).expect("nobody is in the way");
-    drop(std::fs::read(fixture.database()).expect("it is copied"));
-    let mut stock = Actor::idle(Place::Processes, "stock", &Subject::stock());
-    stock.open(&fixture.database()).expect("it opens when it is used");
-    stock.ok("PRAGMA locking_mode=EXCLUSIVE; BEGIN");
+    let mut stock = rival(&fixture);
+    stock.ok("BEGIN");
     assert_eq!(stock.integer(COUNT), 501);
     let _ = a.close();
     stock.ok("INSERT INTO t VALUES(900, 'stock'); COMMIT");

@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
-//! | fenced, same salt, or resting | trusted, lowered | its own | merge/fence.rs |
+//! | fenced, same salt | trusted, lowered | its own, or none | it has everything: unfenced, and the log removed; new session (merge/fence.rs) |
 //! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
 //! | fenced, same salt | trusted, not in doubt, or for a log that is lost or has failed | any other, or none; any, if it has failed | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
 //! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |

@@ -19,7 +19,7 @@
 //! Lowering: under the right to merge, behind a TRUNCATE that is through, LOWERED is stored under the commit mutex if the log has no frame that
 //! the base lacks and nobody has the writer's right, who would have to wait for this one at his COMMIT; then the note, then the file. Raising: under
 //! the right to merge the file, on disk; then a look for who has come before (L6); then the note goes; then FENCED is stored.
-//! The note (`csrc/base.c` `plNote`) is a checksum of the file's page 1: who finds no fence in the file of a fenced WAL-index knows by it that
+//! The note (`csrc/fits.c` `plNote()`) is a checksum of the file's page 1: who finds no fence in the file of a fenced WAL-index knows by it that
 //! no other file was put there.
 //!
 //! Who dies or fails in between leaves LOWERED, with any of 2 and 3 in the file, and whoever commits next raises it. If all die:
@@ -28,7 +28,8 @@
 //! |---|---|
 //! | memory LOWERED, WAL-index gone, file 2 | a session that has ended: the log goes, a new session (`restore.rs` `has_ended`) |
 //! | no memory (a power cut), file 2 | a resting base beside its own log without newer frames, which is removed |
-//! | file 3, or the WAL-index still there | memory that says LOWERED is not gone on with: a fenced base with a log without newer frames, recovered with nothing to do |
+//! | memory LOWERED, file 3, or the WAL-index still there | it is not gone on with, since it does not know what others have done meanwhile: the base is unfenced, with its log or without (`restore.rs` `has_it_all`); a new session |
+//! | no memory, file 3, or the WAL-index still there | a fenced base with a log without newer frames: recovered, with nothing to do |
 //! | an older copy, from behind a checkpoint of this session, in the file's place | refused: it has the salt of log and memory, and lacks what they say it has (session.rs) |
 //! | the same, and nothing of this session beside it | a resting base, from which a new session begins |
 //!
