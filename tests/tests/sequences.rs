@@ -158,6 +158,36 @@ in_threads_and_processes! {
         }
     }
 
+    fn a_statement_that_leaves_the_concurrent_path_writes_no_sequence_that_it_has_read_before_others_wrote_it(place) {
+        let first = "INSERT INTO e(v) VALUES('a'), ('b'), ('c')";
+        let raised = "INSERT INTO f(id, v) VALUES(50, 'gone'); DELETE FROM f WHERE id=50";
+        for (meanwhile, statement, is_refused) in [
+            (first, "INSERT INTO e(v) VALUES(zeroblob(9000000))", true),
+            (raised, "INSERT INTO f(id, v) VALUES(7, zeroblob(9000000))", true),
+            // The statement before it has read it, which is another thing.
+            (raised, "INSERT INTO f(v) VALUES('x'); INSERT INTO plain VALUES(zeroblob(9000000))", false),
+            ("INSERT INTO plain VALUES('x')", "INSERT INTO e(v) VALUES(zeroblob(9000000))", false),
+        ] {
+            let Some((mut one, mut two, _fixture)) = begun(place, "INSERT INTO f(v) VALUES('x')") else { return };
+            // Of a session that has written before.
+            one.ok("ROLLBACK; INSERT INTO plain VALUES(1); BEGIN CONCURRENT; SELECT * FROM plain LIMIT 0");
+            two.ok(&format!("ROLLBACK; {meanwhile}"));
+            match one.run(statement).error {
+                Some(error) => {
+                    assert!(is_refused && error.extended == BUSY_SNAPSHOT, "{statement}: {error}");
+                    one.ok(&format!("ROLLBACK; BEGIN CONCURRENT; {statement}"));
+                }
+                None => assert!(!is_refused, "{statement}"),
+            }
+            one.ok("COMMIT");
+            let names = one.integer("SELECT count(DISTINCT name) FROM sqlite_sequence");
+            sequences_are_sound(&mut one, names);
+            if meanwhile == raised {
+                assert!(one.integer("SELECT seq FROM sqlite_sequence WHERE name='f'") >= 50, "{statement}");
+            }
+        }
+    }
+
     fn a_transaction_that_leaves_the_concurrent_path_lowers_no_sequence(place) {
         for extra in ["", "INSERT INTO e(v) VALUES('x')"] {
             let Some((mut one, mut two, _fixture)) = begun(place, extra) else { return };

@@ -88,6 +88,7 @@ struct PlBtree {
   u8 bReadonly;           /* attached for reading only */
   u8 bJoin;               /* not to stay alone (alone.c) */
   u8 bLocal;              /* looked at once: nothing about the file keeps it from being alone */
+  Pgno iLookedUp;         /* sqlite_sequence, if AUTOINCREMENT has looked into it for the statement that runs (rowid.c) */
   int nBegun;             /* statements running when one began in this snapshot last, itself included, and 1; 0: none has */
   u8 bAlone;              /* it has worked alone (alone.c) */
   u16 nAlone;             /* transactions alone, or visiting: PL_ALONE_WRITE for each that writes */

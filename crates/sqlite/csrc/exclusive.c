@@ -79,7 +79,8 @@ static int plBecomeExclusive(Btree *p){
   rc = plNeedSchema(p);                   /* for the replay */
   if( rc ) return rc;
   plRdFlushAll(pPl);
-  rc = plHardSaveAll(pPl);
+  if( pPl->iLookedUp ) rc = plRdRoot(pPl, pPl->iLookedUp);
+  if( rc==SQLITE_OK ) rc = plHardSaveAll(pPl);
   if( rc ) return rc;
   while( (rc = pl_exclusive_begin(pPl->pConn, plWaitLeft(p, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);

@@ -10,6 +10,9 @@
 ** rebuilt so that it ends in an 8-byte integer, which commits merge (pl_put_max). A row that is not there yet gets the rowid
 ** that stock SQLite would give it, so that transactions with the same view make the same row; the engine sees to it that
 ** there is one of a name (pl_make_max).
+**
+** A statement that becomes exclusive between the two writes what it has found out in an older state: it is refused if anybody has written to
+** sqlite_sequence since (iLookedUp).
 */
 
 /* Called after the code for OP_OpenRead or OP_OpenWrite on sqlite_sequence. */

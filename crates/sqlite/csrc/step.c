@@ -345,8 +345,10 @@ static int plBtreeEnd(PlCursor *pX, int dir, int *pRes){
 }
 
 static int plBtreeFirst(BtCursor *pCur, int *pRes){
-  PL_X(pCur)->bQuiet = plIsSequence(PL_X(pCur));
-  return plBtreeEnd(PL_X(pCur), +1, pRes);
+  PlCursor *pX = PL_X(pCur);
+  pX->bQuiet = plIsSequence(pX);
+  if( pX->bQuiet && pX->pPl->bTrack ) pX->pPl->iLookedUp = pCur->pgnoRoot;
+  return plBtreeEnd(pX, +1, pRes);
 }
 
 static int plBtreeLast(BtCursor *pCur, int *pRes){

@@ -268,6 +268,7 @@ static void plEndRead(Btree *p){
 static void plEndWrite(PlBtree *pPl){
   pPl->eWrite = pPl->bEarly = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
   pPl->nSavepoint = pPl->msWaited = 0;
+  pPl->iLookedUp = 0;
   pPl->rcBroken = 0;
 }
 

@@ -108,6 +108,7 @@ static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
     v->mPlFiles = 0;
     v->iPlStatement = 0;
   }
+  if( !plIsInside(v) ) pPl->iLookedUp = 0;
   v->mPlFiles |= (u32)1 << plDbIndex(p);  /* there are no more than 12 */
   v->nPlPass = (u32)pPl->nPassWrite;
   if( !PL_BT(p) || pPl->bExcl || (db->autoCommit && db->nVdbeRead<=1) ) return SQLITE_OK;
