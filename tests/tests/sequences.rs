@@ -44,18 +44,42 @@ fn sequences_are_sound(actor: &mut Actor, names: i64) {
 }
 
 in_threads_and_processes! {
-    fn the_first_inserts_into_a_table_do_not_conflict(place) {
+    fn of_two_first_inserts_into_a_table_one_is_refused_and_none_after_them(place) {
         let Some((mut one, mut two, _fixture)) = begun(place, "") else { return };
         for _ in 0..2 {
             one.ok("INSERT INTO e(v) VALUES('one')");
             two.ok("INSERT INTO e(v) VALUES('two'), ('two')");
         }
         one.ok("COMMIT");
+        let refused = two.fails("COMMIT", 5);
+        assert_eq!(refused.extended, BUSY_SNAPSHOT, "{refused}");
+        two.ok("ROLLBACK");
+        for actor in [&mut one, &mut two] {
+            actor.ok("BEGIN CONCURRENT; SELECT * FROM plain");
+        }
+        for _ in 0..2 {
+            one.ok("INSERT INTO e(v) VALUES('one')");
+            two.ok("INSERT INTO e(v) VALUES('two'), ('two')");
+        }
+        one.ok("COMMIT");
         two.ok("COMMIT");
-        assert_eq!(one.integer("SELECT count(*) FROM e"), 6);
+        assert_eq!(one.integer("SELECT count(*) FROM e"), 8);
         sequences_are_sound(&mut one, 1);
         one.ok("INSERT INTO e(v) VALUES('behind them')");
         assert_eq!(one.integer("SELECT max(id)=(SELECT id FROM e WHERE v='behind them') FROM e"), 1);
+    }
+
+    fn first_inserts_that_wait_in_turn_are_not_refused(place) {
+        let Some((mut one, mut two, _fixture)) = begun(place, "") else { return };
+        one.ok("INSERT INTO e(v) VALUES('one'); INSERT INTO f(v) VALUES('one')");
+        two.ok("ROLLBACK; INSERT INTO e(v) VALUES('two')");
+        two.ok("BEGIN; SELECT * FROM plain; INSERT INTO f(v) VALUES('two'); COMMIT");
+        sequences_are_sound(&mut two, 2);
+        assert_eq!(one.fails("COMMIT", 5).extended, BUSY_SNAPSHOT);
+        one.ok("ROLLBACK; DELETE FROM sqlite_sequence; PRAGMA wal_checkpoint");
+        one.ok("BEGIN CONCURRENT; SELECT * FROM plain; INSERT INTO e(v) VALUES('one')");
+        two.ok("BEGIN IMMEDIATE; INSERT INTO f(v) VALUES('two'); INSERT INTO e(v) VALUES('two'); COMMIT");
+        sequences_are_sound(&mut two, 2);
     }
 
     fn a_first_insert_does_not_conflict_with_inserts_into_other_tables(place) {
@@ -67,7 +91,7 @@ in_threads_and_processes! {
         sequences_are_sound(&mut two, 2);
     }
 
-    fn first_inserts_into_two_tables_do_not_conflict(place) {
+    fn of_first_inserts_into_two_tables_one_is_refused_and_done_again(place) {
         for (ones, twos) in [
             ("INSERT INTO e(v) VALUES('one')", "INSERT INTO f(v) VALUES('two')"),
             ("INSERT INTO e(v) VALUES('one'); INSERT INTO f(v) VALUES('one')", "INSERT INTO f(v) VALUES('two')"),
@@ -81,8 +105,12 @@ in_threads_and_processes! {
             let Some((mut one, mut two, _fixture)) = begun(place, "") else { return };
             two.ok(twos);
             two.ok("COMMIT");
-            one.ok(ones);
-            one.ok("COMMIT");
+            let refused = match one.run(ones).error {
+                Some(in_a_statement) => in_a_statement,
+                None => one.fails("COMMIT", 5),
+            };
+            assert_eq!(refused.extended, BUSY_SNAPSHOT, "{ones}: {refused}");
+            one.ok(&format!("ROLLBACK; BEGIN CONCURRENT; {ones}; COMMIT"));
             sequences_are_sound(&mut two, 2);
             one.ok("INSERT INTO e(v) VALUES('behind'); INSERT INTO f(v) VALUES('behind')");
             for table in ["e", "f"] {
@@ -100,6 +128,12 @@ in_threads_and_processes! {
             ("", "INSERT INTO sqlite_sequence VALUES('e', 50)"),
             ("", "INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(7, 'e', 50)"),
             ("INSERT INTO f(v) VALUES('x')", "INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(2, 'f', 50)"),
+            // Not where the new row goes.
+            ("INSERT INTO f(v) VALUES('x')", "INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(-7, 'e', 50)"),
+            ("INSERT INTO f(v) VALUES('x')", "UPDATE sqlite_sequence SET name='e' WHERE name='f'"),
+            // As AUTOINCREMENT itself would write it.
+            ("INSERT INTO f(v) VALUES('x')", "UPDATE sqlite_sequence SET name='e', seq=1<<50 WHERE name='f'"),
+            ("INSERT INTO f(v) VALUES('x')", "DELETE FROM sqlite_sequence; INSERT INTO e(v) VALUES('two')"),
         ] {
             let Some((mut one, mut two, _fixture)) = begun(place, extra) else { return };
             one.ok("INSERT INTO e(v) VALUES('one')");
@@ -189,21 +223,19 @@ in_threads_and_processes! {
     }
 
     fn a_transaction_that_leaves_the_concurrent_path_lowers_no_sequence(place) {
-        for extra in ["", "INSERT INTO e(v) VALUES('x')"] {
-            let Some((mut one, mut two, _fixture)) = begun(place, extra) else { return };
-            one.ok("INSERT INTO e(v) VALUES('one'); SAVEPOINT s; INSERT INTO e(v) VALUES('one')");
-            two.ok("INSERT INTO e(v) VALUES('a'), ('b'), ('c'), ('d'), ('e')");
-            two.ok("COMMIT");
-            one.ok("INSERT INTO plain VALUES(zeroblob(9000000)); ROLLBACK TO s");
-            let state = one.ok("SELECT state FROM plait_transactions WHERE state='exclusive'");
-            assert_eq!(state.len(), 1, "it has left the concurrent path");
-            one.ok("COMMIT");
-            two.ok("DELETE FROM e");
-            let highest = two.integer("SELECT seq FROM sqlite_sequence WHERE name='e'");
-            assert!(highest >= 6, "{highest}");
-            two.ok("INSERT INTO e(v) VALUES('new')");
-            assert!(two.integer("SELECT id FROM e") > highest);
-        }
+        let Some((mut one, mut two, _fixture)) = begun(place, "INSERT INTO e(v) VALUES('x')") else { return };
+        one.ok("INSERT INTO e(v) VALUES('one'); SAVEPOINT s; INSERT INTO e(v) VALUES('one')");
+        two.ok("INSERT INTO e(v) VALUES('a'), ('b'), ('c'), ('d'), ('e')");
+        two.ok("COMMIT");
+        one.ok("INSERT INTO plain VALUES(zeroblob(9000000)); ROLLBACK TO s");
+        let state = one.ok("SELECT state FROM plait_transactions WHERE state='exclusive'");
+        assert_eq!(state.len(), 1, "it has left the concurrent path");
+        one.ok("COMMIT");
+        two.ok("DELETE FROM e");
+        let highest = two.integer("SELECT seq FROM sqlite_sequence WHERE name='e'");
+        assert!(highest >= 6, "{highest}");
+        two.ok("INSERT INTO e(v) VALUES('new')");
+        assert!(two.integer("SELECT id FROM e") > highest);
     }
 }
 

@@ -215,11 +215,9 @@ int  pl_put(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const 
 int  pl_delete(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec,
                uint32_t iRun);
 /* Like pl_put, but at commit the last 8 bytes of the record (big-endian signed integer) become the
-** maximum of what is there and what is committed: sqlite_sequence without a hot row. */
-int  pl_put_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
-/* Like pl_put_max, of a maximum that was looked for in the whole b-tree and not found. If others have made it elsewhere meanwhile, or
-** another one there, the commit moves it: to where it is, or behind the others. */
-int  pl_make_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec);
+** maximum of what is there and what is committed: sqlite_sequence without a hot row. bNew: it was looked for in the whole b-tree and
+** not found; it is a conflict if somebody else makes it meanwhile, or another one under this key. */
+int  pl_put_max(PlConn *, uint32_t iRoot, const uint8_t *pKey, uint32_t nKey, const uint8_t *pRec, uint32_t nRec, int bNew);
 /* Savepoints as sqlite3PagerOpenSavepoint/Savepoint count them: open until n are open; release/rollback i (0-based; -1 = whole transaction). */
 int  pl_savepoint_open(PlConn *, int n);
 int  pl_savepoint_release(PlConn *, int i);

@@ -8,8 +8,7 @@
 ** AUTOINCREMENT reads its row of sqlite_sequence at the start of a statement and writes it at the end. The code generator
 ** marks those two cursors (plMarkSequenceCursor). Reads through them are not recorded. The write is a maximum: its record is
 ** rebuilt so that it ends in an 8-byte integer, which commits merge (pl_put_max). A row that is not there yet gets the rowid
-** that stock SQLite would give it, so that transactions with the same view make the same row; the engine sees to it that
-** there is one of a name (pl_make_max).
+** that stock SQLite would give it, so that transactions with the same view make the same row, and one of them is refused.
 **
 ** A statement that becomes exclusive between the two writes what it has found out in an older state: it is refused if anybody has written to
 ** sqlite_sequence since (iLookedUp).
@@ -54,11 +53,7 @@ static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayl
       memcpy(&aNew[nNew], &a[nHdr], nName);
       nNew += nName;
       for(k=0; k<8; k++) aNew[nNew++] = (u8)((u64)m.u.i >> (56 - 8*k));
-      if( pX->bNewRowid && pX->iNewRowid==pPayload->nKey ){
-        rc = pl_make_max(pConn, iRoot, aKey, 8, aNew, nNew);
-      }else{
-        rc = pl_put_max(pConn, iRoot, aKey, 8, aNew, nNew);
-      }
+      rc = pl_put_max(pConn, iRoot, aKey, 8, aNew, nNew, pX->bNewRowid && pX->iNewRowid==pPayload->nKey);
       sqlite3_free(aNew);
       return rc;
     }

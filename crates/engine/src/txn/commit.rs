@@ -349,7 +349,7 @@ impl Conn {
             Ok(memtable) => memtable,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        self.resolve_maxima()?;
+        self.resolve_maxima();
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
         // Of a preparation whose author was killed before it was published: this frame may end where that one would have.

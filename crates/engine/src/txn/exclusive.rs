@@ -107,7 +107,7 @@ impl Conn {
         let begun = self.become_writer(wait).and_then(|()| {
             wait.timeout = timeout.saturating_sub(before.since.elapsed());
             // While what others have committed is still in memory: the replay only puts.
-            self.resolve_maxima()?;
+            self.resolve_maxima();
             self.become_exclusive(wait)
         });
         if let Err(Error::RenewSnapshot) = begun {

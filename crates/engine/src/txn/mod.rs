@@ -421,7 +421,6 @@ impl Conn {
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zeros: usize) -> Result<()> {
         self.admit(key, rec.len() + zeros)?;
         self.cut_own_gaps(root, key);
-        self.note_by_hand(root, key);
         self.write_noting_greatest(root, key, true, |writes| writes.put(root, key, rec, zeros))
     }
 
@@ -429,7 +428,6 @@ impl Conn {
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
         self.deleted.1 += 1;
-        self.note_by_hand(root, key);
         self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec))
     }
 

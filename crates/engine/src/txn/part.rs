@@ -98,7 +98,7 @@ impl Conn {
             // Nothing of a bulk load's: merges must go on.
             self.db.disown_merge(self.slot);
             self.db.log()?;
-            self.resolve_maxima()?;
+            self.resolve_maxima();
             self.reserve(wait)
         });
         match begun {

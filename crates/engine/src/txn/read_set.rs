@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Root};
 use crate::memory;
 use crate::memtable::{Hi, key_prefix};
-use crate::txn::maximum::{Missing, Move};
+use crate::txn::maximum::name_of;
 use crate::txn::row_reads::RowReads;
 
 /// Entries after which neighbours are joined.
@@ -82,7 +82,8 @@ pub struct ReadSet {
     has_range: bool,
     entries_max: usize,
     key_bytes_max: usize,
-    missing: Vec<Missing>,
+    /// Names of maxima that were looked for in all of a b-tree and not found.
+    missing_names: Vec<(Root, Vec<u8>)>,
     rows: RowReads,
     /// R4
     is_incomplete: bool,
@@ -109,7 +110,7 @@ impl ReadSet {
             has_range: false,
             entries_max,
             key_bytes_max,
-            missing: Vec::new(),
+            missing_names: Vec::new(),
             rows: RowReads::with_limit(entries_max),
             is_incomplete: false,
         }
@@ -159,30 +160,33 @@ impl ReadSet {
         });
     }
 
-    /// A maximum of this name was looked for, not found, and made under `key`.
-    pub fn missing_maximum(&mut self, missing: Missing) {
-        if !self.missing.contains(&missing) {
-            self.missing.push(missing);
+    /// A maximum of this name was looked for in all of `root`, and there was none.
+    ///
+    /// # Errors
+    /// `NoMemory`, and nothing was noted.
+    pub fn missing_name(&mut self, root: Root, name: &[u8]) -> Result<()> {
+        if !self.missing_names.iter().any(|missing| (missing.0, &*missing.1) == (root, name)) {
+            self.missing_names.try_reserve(1)?;
+            self.missing_names.push((root, memory::copy(name)?));
         }
+        Ok(())
     }
 
-    /// Maxima that were made have been moved.
-    pub fn move_missing(&mut self, root: Root, moves: &[Move]) {
-        for missing in self.missing.iter_mut().filter(|missing| missing.root == root) {
-            if let Some(step) = moves.iter().find(|step| step.from == missing.key) {
-                missing.key.clone_from(&step.to);
-            }
-        }
+    /// B-trees in which a name was missing.
+    pub fn roots_of_missing_names(&self) -> impl Iterator<Item = Root> {
+        self.missing_names.iter().map(|missing| missing.0)
     }
 
-    /// The maxima that were missing.
-    pub fn missing(&self) -> &[Missing] {
-        &self.missing
+    /// Whether a record that somebody has put there may be of a name that was missing: one that was written by hand may be of any.
+    pub fn is_missing_name(&self, root: Root, rec: &[u8]) -> bool {
+        self.missing_names
+            .iter()
+            .any(|(of, missing)| *of == root && name_of(rec).is_none_or(|name| name == missing))
     }
 
     /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.missing.is_empty() && self.rows.is_empty()
+        self.entries.is_empty() && self.missing_names.is_empty() && self.rows.is_empty()
     }
 
     /// Whether there was no memory for a read (R4).
@@ -206,7 +210,7 @@ impl ReadSet {
         self.entries.clear();
         self.settled = 0;
         self.has_range = false;
-        self.missing.clear();
+        self.missing_names.clear();
         self.rows.clear();
         self.is_incomplete = false;
     }
@@ -231,7 +235,7 @@ impl ReadSet {
         sorted.get(first).is_some_and(|entry| entry.root == root)
             || self.entries[self.settled..].iter().any(|entry| entry.root == root)
             || self.rows.has_root(root)
-            || self.missing.iter().any(|missing| missing.root == root)
+            || self.missing_names.iter().any(|missing| missing.0 == root)
             || self.is_incomplete
     }
 

@@ -165,3 +165,22 @@ fn the_same_point_again_and_again_takes_one_entry() {
     set.clear();
     assert!(set.is_empty() && !set.contains(Root::new(2), b"key"));
 }
+
+#[test]
+fn a_missing_name_is_told_from_others_and_not_from_what_was_written_by_hand() {
+    let root = Root::new(3);
+    let rec = |name: u8, value: i64| [&[3, 15, 6, name], &value.to_be_bytes()[..]].concat();
+    let name = crate::txn::maximum::name_of;
+    let mut set = ReadSet::new();
+    for _ in 0..2 {
+        set.missing_name(root, name(&rec(b'e', 1)).expect("a maximum")).expect("memory");
+    }
+    assert_eq!(set.roots_of_missing_names().count(), 1);
+    assert!(!set.is_empty() && set.has_root(root) && !set.has_root(Root::new(4)));
+    assert!(set.is_missing_name(root, &rec(b'e', 500)), "whatever its value is");
+    assert!(!set.is_missing_name(root, &rec(b'f', 1)), "another one");
+    assert!(set.is_missing_name(root, b"by hand"), "it may be of any name");
+    assert!(!set.is_missing_name(Root::new(4), &rec(b'e', 1)), "another table");
+    set.clear();
+    assert!(set.is_empty() && !set.is_missing_name(root, &rec(b'e', 1)));
+}

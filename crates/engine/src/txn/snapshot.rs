@@ -180,7 +180,8 @@ impl Conn {
         self.validate_all()?;
         let db = self.db.clone();
         let _guard = db.lock_commit()?;
-        self.resolve_maxima()
+        self.resolve_maxima();
+        Ok(())
     }
 
     /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in readable.rs).
@@ -212,7 +213,7 @@ impl Conn {
     pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
         let base = self.pin_history()?;
         self.validate_all()?;
-        self.resolve_maxima()?;
+        self.resolve_maxima();
         if base == Base::Older {
             // What has to be read from now on is in a newer base alone.
             self.view = self.view.wrapping_add(1);

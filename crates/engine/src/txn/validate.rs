@@ -141,25 +141,25 @@ impl Conn {
             changed_in_range(&self.db, &newer, root, (lo, hi), since, &mut steps)
         };
         match self.reads.first_conflict(point, range)? {
-            None => self.validate_missing_maxima(&newer, since).map(|()| steps > 0),
+            None => self.validate_missing_names(&newer, since).map(|()| steps > 0),
             Some(hit) => Err(self.conflict_with(hit.root, hit.key, hit.ts, hit.is_range)),
         }
     }
 
-    /// Maxima that this transaction found missing and made: nobody has written any by hand.
-    fn validate_missing_maxima(&self, newer: &[Memtable], since: SnapshotTs) -> Result<()> {
-        for missing in self.reads.missing() {
+    /// Names of maxima that this transaction did not find: nobody has put one.
+    fn validate_missing_names(&self, newer: &[Memtable], since: SnapshotTs) -> Result<()> {
+        for root in self.reads.roots_of_missing_names() {
             for memtable in newer {
                 let mut hit = None;
-                memtable.each_newer_than(missing.root, since, |node| {
-                    let rec = (node.kind() == EntryKind::Put).then(|| node.rec());
-                    if missing.is_contradicted(missing.root, node.key(), rec) {
+                memtable.each_newer_than(root, since, |node| {
+                    if node.kind() == EntryKind::Put && self.reads.is_missing_name(root, node.rec())
+                    {
                         hit = Some((told(node.key()), node.ts()));
                     }
                     hit.is_none()
                 });
                 if let Some((key, ts)) = hit {
-                    return Err(self.conflict_with(missing.root, key, ts, true));
+                    return Err(self.conflict_with(root, key, ts, true));
                 }
             }
         }
@@ -182,13 +182,9 @@ impl Conn {
                 return;
             }
             for op in frame.ops() {
-                let rec = (op.kind == OpKind::Put).then_some(op.rec);
+                let is_put = op.kind == OpKind::Put;
                 if self.reads.contains(op.root, op.key)
-                    || self
-                        .reads
-                        .missing()
-                        .iter()
-                        .any(|missing| missing.is_contradicted(op.root, op.key, rec))
+                    || (is_put && self.reads.is_missing_name(op.root, op.rec))
                 {
                     hit = Some((op.root, told(op.key), frame.commit_ts));
                     return;

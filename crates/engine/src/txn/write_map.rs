@@ -69,11 +69,6 @@ impl Write {
         })
     }
 
-    /// The same of another key.
-    pub(super) fn moved_to(&self, key: &[u8]) -> Result<Write> {
-        Write::new(self.kind, key, self.rec(), 0, self.changed_at)
-    }
-
     /// The key that it is of.
     pub fn key(&self) -> &[u8] {
         &self.bytes[..self.key_len as usize]

@@ -21,7 +21,6 @@
 
 use std::collections::BTreeMap;
 
-use super::maximum::Move;
 pub use super::write_map::Write;
 use super::write_map::{Place, WriteMap};
 use crate::database::gaps::Puts;
@@ -109,14 +108,6 @@ impl Undo {
             Held::Write(write) => write.key(),
             Held::Nothing { short, len } => &short[..usize::from(*len)],
             Held::NothingLong(key) => key,
-        }
-    }
-
-    /// The same of another key.
-    fn moved_to(&self, key: &[u8]) -> Result<Held> {
-        match self.held.write() {
-            Some(write) => Ok(Held::Write(write.moved_to(key)?)),
-            None => Held::nothing(key),
         }
     }
 }
@@ -218,39 +209,6 @@ impl WriteSet {
                 raise(undo.root, old);
             }
         }
-    }
-
-    /// Moves writes to other keys of the same length, with all that savepoints know of them. No write that stays is in the way.
-    ///
-    /// # Errors
-    /// `NoMemory` (W5).
-    pub fn rekey(&mut self, root: Root, moves: &[Move]) -> Result<()> {
-        let moved = |step: &Move| {
-            self.get(root, &step.from).map(|write| write.moved_to(&step.to)).transpose()
-        };
-        let moved = moves.iter().map(moved).collect::<Result<Vec<_>>>()?;
-        let undone = self.undo.iter().map(|undo| {
-            let step = moves.iter().find(|step| undo.root == root && *step.from == *undo.key());
-            step.map(|step| undo.moved_to(&step.to)).transpose()
-        });
-        let undone = undone.collect::<Result<Vec<_>>>()?;
-        self.clock += 1;
-        let clock = self.clock;
-        let of = self.root_mut(root);
-        of.version = clock;
-        for step in moves {
-            of.writes.remove(&step.from);
-        }
-        for write in moved.into_iter().flatten() {
-            let in_the_way = of.writes.put(write);
-            debug_assert!(in_the_way.is_none(), "W2: a write was lost");
-        }
-        for (undo, moved) in self.undo.iter_mut().zip(undone) {
-            if let Some(held) = moved {
-                undo.held = held;
-            }
-        }
-        Ok(())
     }
 
     /// The own write of a key.

@@ -299,26 +299,3 @@ fn a_maximum_is_raised_by_what_is_committed_and_never_lowered() {
     assert_eq!(rec(b"absent"), record(-7));
     assert_eq!(rec(b"plain"), record(1));
 }
-
-#[test]
-fn writes_that_move_take_what_savepoints_know_of_them_along() {
-    let mut set = WriteSet::new();
-    let root = Root::new(4);
-    set.put_max(root, b"a", b"1", 0).unwrap();
-    set.savepoint_open(1);
-    set.put_max(root, b"a", b"22", 0).unwrap();
-    set.put_max(root, b"b", b"3", 0).unwrap();
-    let (len, bytes, version) = (set.len(), set.frame_bytes(), set.root_version(root));
-    let step = |from: &[u8], to: &[u8]| Move { from: from.to_vec(), to: to.to_vec() };
-    set.rekey(root, &[step(b"a", b"b"), step(b"b", b"c"), step(b"x", b"y")]).unwrap();
-    assert_eq!((set.len(), set.frame_bytes()), (len, bytes), "W2");
-    assert_ne!(set.root_version(root), version, "W3");
-    let rec = |set: &WriteSet, key: &[u8]| set.get(root, key).map(|write| write.rec().to_vec());
-    assert_eq!(rec(&set, b"a"), None);
-    assert_eq!(rec(&set, b"b").as_deref(), Some(&b"22"[..]));
-    assert_eq!(rec(&set, b"c").as_deref(), Some(&b"3"[..]));
-    set.savepoint_rollback(0);
-    assert_eq!(rec(&set, b"b").as_deref(), Some(&b"1"[..]));
-    assert_eq!(rec(&set, b"c"), None);
-    assert_eq!(set.len(), 1);
-}

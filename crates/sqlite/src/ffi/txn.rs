@@ -220,36 +220,19 @@ pub unsafe extern "C" fn pl_put_max(
     n_key: u32,
     rec: *const u8,
     n_rec: u32,
+    is_new: c_int,
 ) -> c_int {
     // SAFETY: engine.h: both ranges are readable during the call.
     let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
     // SAFETY: engine.h.
     unsafe {
         with_memory(conn, "pl_put_max", |c| {
-            c.put_max(Root::new(root), key, rec).map(|()| SQLITE_OK)
-        })
-    }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_make_max(
-    conn: *mut PlConn,
-    root: u32,
-    key: *const u8,
-    n_key: u32,
-    rec: *const u8,
-    n_rec: u32,
-) -> c_int {
-    // SAFETY: engine.h: both ranges are readable during the call.
-    let (key, rec) = unsafe { (bytes(key, n_key), bytes(rec, n_rec)) };
-    // SAFETY: engine.h.
-    unsafe {
-        with_memory(conn, "pl_make_max", |c| {
-            c.make_max(Root::new(root), key, rec).map(|()| SQLITE_OK)
+            let root = Root::new(root);
+            let put = match is_new {
+                0 => c.put_max(root, key, rec),
+                _ => c.make_max(root, key, rec),
+            };
+            put.map(|()| SQLITE_OK)
         })
     }
 }
