@@ -97,14 +97,23 @@ pub fn splice(amalgamation: &str, lists: &Lists, edits: &[Edit]) -> Result<Splic
     let mut output = Output::new(&source);
     output.insert(layer.start, Place::Before, BEFORE_LAYER);
     output.insert(layer.end - 1, Place::After, AFTER_LAYER);
-    for edit in edits {
-        apply(&source, edit, &mut output).with_context(|| {
-            format!(
-                "cannot splice SQLite: in section {} the line\n    {}\n(changed because: {})",
+    // All that do not fit are told at once: who takes over a new SQLite goes through them.
+    let misfits: Vec<String> = edits
+        .iter()
+        .filter_map(|edit| {
+            let why = apply(&source, edit, &mut output).err()?;
+            Some(format!(
+                "in section {} the line\n    {}\n{why:#} (changed because: {})",
                 edit.section, edit.anchor, edit.why
-            )
-        })?;
-    }
+            ))
+        })
+        .collect();
+    ensure!(
+        misfits.is_empty(),
+        "cannot splice SQLite: {} edits do not fit: {}",
+        misfits.len(),
+        misfits.join("; ")
+    );
     Ok(Spliced { source: output.finish(), headers })
 }
 
