@@ -569,3 +569,31 @@ fn a_session_leaves_one_file_though_its_wal_was_to_be_kept() {
     assert!(left(&Subject::stock()));
     assert!(!left(&subject));
 }
+
+/// On a file that is not concurrent the pragma takes no lock that SQLite does not take.
+#[test]
+fn a_mode_that_stays_outside_of_wal_is_named_without_a_look_at_the_file() {
+    let Some(subject) = real_plait("locks of other modes") else { return };
+    let fixture = Fixture::empty(subject.clone());
+    let open = || {
+        let connection = subject.library().open(fixture.database()).expect("it opens");
+        connection.busy_timeout(BUSY_TIMEOUT).expect("a timeout");
+        connection
+    };
+    let reader = open();
+    reader.execute("PRAGMA journal_mode=delete; CREATE TABLE t(a)").expect("a table");
+    let second = fixture.path("second.db");
+    reader.execute(&format!("ATTACH '{}' AS second", second.display())).expect("attached");
+    reader.execute("CREATE TABLE second.t(a); INSERT INTO second.t VALUES(1), (2)").expect("rows");
+    let writer = open();
+    let mut rows = reader.prepare("SELECT a FROM second.t").expect("it prepares");
+    rows.step().expect("a row, and it goes on reading");
+    assert_eq!(reader.text("PRAGMA main.journal_mode=delete").as_deref(), Ok("delete"));
+    writer.execute("INSERT INTO t VALUES(1)").expect("nobody has the file");
+    drop(rows);
+    writer.execute("BEGIN EXCLUSIVE").expect("the file");
+    let begun = Instant::now();
+    assert_eq!(reader.text("PRAGMA main.journal_mode=memory").as_deref(), Ok("memory"));
+    assert!(begun.elapsed() < BUSY_TIMEOUT / 2, "it waits for nothing");
+    writer.execute("COMMIT").expect("it ends");
+}

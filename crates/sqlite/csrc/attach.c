@@ -352,10 +352,12 @@ static int plFileFenced(Btree *p){
   return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_FENCED(a);
 }
 
-/* SQLITE_DBCONFIG_RESET_DATABASE makes SQLite take a file for an empty one, without its mark. */
-static int plIsToReset(Btree *p){
+/* Is it concurrent, for all that a look without a transaction tells? */
+static int plSeemsMarked(Btree *p){
   return PL_BT(p) || (sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0 && plFileMarked(p));
 }
+
+/* SQLITE_DBCONFIG_RESET_DATABASE makes SQLite take a file for an empty one, without its mark. */
 static SQLITE_NOINLINE PL_COLD int plRefuseReset(Btree *p){
   return plStash(p, SQLITE_ERROR, sqlite3_mprintf("switch journal_mode=concurrent off before resetting the database"));
 }
@@ -438,9 +440,9 @@ static SQLITE_NOINLINE PL_COLD int plBeginFirst(Btree *p, int wrflag, int *pSche
 
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   int bBegins;
-  if( PL_UNLIKELY(p->db->nDb>2) ) plStashClearAll(p->db);
+  if( PL_UNLIKELY(p->db->nDb>2) && PL_MET(p->db) ) plStashClearAll(p->db);
   else if( PL_UNLIKELY(p->pPl!=0) ) plStashClear(p);
-  if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plIsToReset(p) ) return plRefuseReset(p);
+  if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plSeemsMarked(p) ) return plRefuseReset(p);
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
   bBegins = p->inTrans==TRANS_NONE;
   if( PL_UNLIKELY(p->pPl!=0) && plInherited(p) ) return plRefuseInherited(p);

@@ -30,7 +30,10 @@ static void plAutoCommitDone(sqlite3 *db, int how){
   db->iPlFirst = 0;
   db->bPlCrossed = 0;                     /* of the transaction before (whole.c) */
   if( eKind==PL_BEGIN_CONCURRENT ) db->mDbFlags |= DBFLAG_PlConcurrent;
-  if( eKind==PL_BEGIN_ADAPTIVE ) db->mDbFlags |= DBFLAG_PlFirst;
+  if( eKind==PL_BEGIN_ADAPTIVE ){
+    db->mDbFlags |= DBFLAG_PlFirst;
+    db->bPlMet = 1;
+  }
 }
 
 /* PRAGMA plait_begin = deferred | adaptive | immediate | concurrent. BEGIN is prepared anew: it is compiled as what it means. */

@@ -218,45 +218,71 @@ static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
   return rc;
 }
 
-static int sqlite3Step(Vdbe*);
+/* What is known of a statement while it runs, on a connection that has met a concurrent file. */
+typedef struct PlRun PlRun;
+struct PlRun {
+  int iDb;                               /* the file in which it is tried beside others, or -1: then what was before */
+  PlBefore before;
+  u32 aCounter[ArraySize(((Vdbe*)0)->aCounter)];
+};
 
-/* A statement that may be the first of a plain BEGIN: it is known while it runs (begin.c). */
-static int plRunFirst(Vdbe *v){
-  int rc;
-  v->db->pPlFirst = v;
-  rc = sqlite3Step(v);
-  v->db->pPlFirst = 0;
+/* A statement is about to run, or to go on. A statement that may be the first of a plain BEGIN is known while it runs (begin.c). */
+static SQLITE_INLINE int plRunBegins(Vdbe *v, PlRun *pRun){
+  sqlite3 *db = v->db;
+  pRun->iDb = -1;
+  if( PL_UNLIKELY((v->bPlMiddle | v->bPlEnded)!=0) && v->eVdbeState!=VDBE_RUN_STATE ) plWholeForget(v);
+  if( PL_UNLIKELY(db->bPlCommitting!=0) && plEndsSomething(v) ) return plRefuseEnd(v);
+  if( v->eVdbeState!=VDBE_READY_STATE ) return SQLITE_OK;
+  if( PL_UNLIKELY(db->iPlFirst!=0) && !v->readOnly ) plNoteSchemaChange(v);
+  if( PL_UNLIKELY((db->mDbFlags & DBFLAG_PlFirst)!=0) ){
+    db->pPlFirst = v;
+  }else if( !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
+    int iDb = plPointProgram(v);
+    if( iDb>=0 && plAllowBeside(db->aDb[iDb].pBt) ){
+      pRun->iDb = iDb;
+      pRun->before = plBefore(db);
+      memcpy(pRun->aCounter, v->aCounter, sizeof(v->aCounter));
+    }
+  }
+  return SQLITE_OK;
+}
+
+/* It has stopped with *pRc. Is it to be run again? */
+static SQLITE_INLINE int plRunEnds(Vdbe *v, PlRun *pRun, int *pRc){
+  sqlite3 *db = v->db;
+  int rcRun = v->rc;
+  if( db->pPlFirst==v ) db->pPlFirst = 0;
+  if( pRun->iDb<0 ) return 0;
+  if( plRefusedBeside(db->aDb[pRun->iDb].pBt, &pRun->before, &v->rc) ){
+    pRun->iDb = -1;
+    (void)sqlite3_reset((sqlite3_stmt*)v);
+    memcpy(v->aCounter, pRun->aCounter, sizeof(v->aCounter));
+    return 1;
+  }
+  if( rcRun!=v->rc ) *pRc = (v->prepFlags & SQLITE_PREPARE_SAVESQL) ? v->rc : SQLITE_ERROR;
+  return 0;
+}
+
+/* Both are inlined in sqlite3_step(), as in SQLite, where they have one caller, and here once more. */
+static SQLITE_INLINE int doWalCallbacks(sqlite3*);
+static SQLITE_INLINE int sqlite3Step(Vdbe*);
+
+static SQLITE_NOINLINE int plRunMet(Vdbe *v){
+  PlRun run;
+  int rc = plRunBegins(v, &run);
+  if( rc ) return rc;
+  do{
+    rc = sqlite3Step(v);
+  }while( plRunEnds(v, &run, &rc) );
+  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
   return rc;
 }
 
 /* sqlite3Step() of sqlite3_step(). */
-static int plStepStatement(Vdbe *v){
-  sqlite3 *db = v->db;
-  const PlBefore before = plBefore(db);
-  u32 aCounter[ArraySize(v->aCounter)];
-  int iDb = -1, rc, rcRun;
-  if( v->eVdbeState==VDBE_READY_STATE && !v->readOnly && !v->expired && v->nResColumn==0 && v->explain==0 && plMayRunBeside(db) ){
-    iDb = plPointProgram(v);
-  }
-  if( PL_UNLIKELY(db->iPlFirst!=0) && v->eVdbeState==VDBE_READY_STATE && !v->readOnly ) plNoteSchemaChange(v);
-  if( PL_UNLIKELY((db->mDbFlags & DBFLAG_PlFirst)!=0) && v->eVdbeState==VDBE_READY_STATE ) return plRunFirst(v);
-  if( iDb<0 || !plAllowBeside(db->aDb[iDb].pBt) ) return sqlite3Step(v);
-  memcpy(aCounter, v->aCounter, sizeof(aCounter));
-  rc = sqlite3Step(v);
-  rcRun = v->rc;
-  if( plRefusedBeside(db->aDb[iDb].pBt, &before, &v->rc) ){
-    (void)sqlite3_reset((sqlite3_stmt*)v);
-    memcpy(v->aCounter, aCounter, sizeof(aCounter));
-    return sqlite3Step(v);
-  }
-  if( rcRun==v->rc ) return rc;
-  return (v->prepFlags & SQLITE_PREPARE_SAVESQL) ? v->rc : SQLITE_ERROR;
-}
-static int plRunStatement(Vdbe *v){
+static SQLITE_INLINE int plRunStatement(Vdbe *v){
   int rc;
-  if( PL_UNLIKELY((v->bPlMiddle | v->bPlEnded)!=0) && v->eVdbeState!=VDBE_RUN_STATE ) plWholeForget(v);
-  if( PL_UNLIKELY(v->db->bPlCommitting!=0) && plEndsSomething(v) ) return plRefuseEnd(v);
-  rc = plStepStatement(v);
-  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
+  if( PL_MET(v->db) ) return plRunMet(v);
+  rc = sqlite3Step(v);
+  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);    /* it has met one just now */
   return rc;
 }

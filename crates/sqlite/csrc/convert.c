@@ -193,6 +193,13 @@ static int plHasWritten(Btree *p){
   return !sqlite3PagerOkToChangeJournalMode(p->pBt->pPager);
 }
 
+/* Is a look at the file worth it, which takes a lock that SQLite does not take here? Between modes that both are not WAL the file itself would
+** say that it is concurrent. Where another statement reads, the look could not be ended, and no mode changes. */
+static int plMayHaveSwitched(Btree *p, int bWal){
+  if( p->pPl ) return 1;
+  return (bWal || plSeemsMarked(p)) && p->db->autoCommit && p->db->nVdbeRead<=1;
+}
+
 /* OP_JournalMode begins: returns the mode that stock code shall set, or that it is only asked for the one in force. */
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   Pager *pPager = p->pBt->pPager;
@@ -200,10 +207,11 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   if( p->pPl ) p->pPl->bLeft = 0;
   if( eAsked!=PAGER_JOURNALMODE_QUERY && eAsked!=PL_JOURNALMODE && plHasWritten(p) ) return PAGER_JOURNALMODE_QUERY;
   /* Another connection may have switched the mode on since this one looked. */
-  if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) ){
+  if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) && plMayHaveSwitched(p, bWal || eAsked>=PAGER_JOURNALMODE_WAL) ){
     /* Who asks for a mode that leads out has to be a member to switch it off. */
     int bOut = eAsked!=PAGER_JOURNALMODE_WAL && eAsked!=PL_JOURNALMODE;
-    *pRc = bOut ? plJoin(p) : plLook(p);
+    int bMayBe = p->pPl || plSeemsMarked(p);
+    *pRc = bOut && bMayBe ? plJoin(p) : plLook(p);
     /* Between modes that both are not WAL stock code needs no look. */
     if( (*pRc & 0xff)==SQLITE_BUSY && eAsked<PAGER_JOURNALMODE_WAL && !bWal ) *pRc = SQLITE_OK;
     if( *pRc ) return PAGER_JOURNALMODE_QUERY;

@@ -112,7 +112,7 @@ static int plBtreeCloseCursor(BtCursor *pCur){
 SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCursor(
   Btree *p, Pgno iTable, int wrFlag, struct KeyInfo *pKeyInfo, BtCursor *pCur
 ){
-  if( wrFlag && PL_UNLIKELY(p->db->nDb>2) ){
+  if( wrFlag && PL_UNLIKELY(p->db->nDb>2) && PL_MET(p->db) ){
     int rc = plRefuseMixed(p);
     if( rc ) return rc;
   }
@@ -120,8 +120,10 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCursor(
   return sqlite3StockBtreeCursor(p, iTable, wrFlag, pKeyInfo, pCur);
 }
 
-/* The VDBE's hints share their byte with our marks. */
+/* The VDBE's hints share their byte with our marks. On a table's cursor of SQLite's the hint that marks a cursor on sqlite_sequence (rowid.c)
+** would be one to fill pages. */
 SQLITE_PRIVATE void sqlite3BtreeCursorHintFlags(BtCursor *pCur, unsigned x){
+  if( !PL_CSR(pCur) && pCur->pKeyInfo==0 ) x &= ~(unsigned)BTREE_BULKLOAD;
   pCur->hints = (u8)(x | (pCur->hints & (PLH_Facade|PLH_Front)));
 }
 

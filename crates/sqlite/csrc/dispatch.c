@@ -120,7 +120,7 @@ static int plWholeJournal(Btree *p);
 #define sqlite3PagerGet          plPagerGet
 #define sqlite3PagerWrite        plPagerWrite
 #define sqlite3PagerLockingMode  plPagerLockingMode
-#define sqlite3PagerWalCallback  plPagerWalCallback
+#define sqlite3PagerWalCallback(P) (PL_MET(db) ? plPagerWalCallback(P) : sqlite3PagerWalCallback(P))
 #ifdef SQLITE_ENABLE_SNAPSHOT
 # define sqlite3PagerSnapshotGet  plPagerSnapshotGet
 # define sqlite3PagerSnapshotOpen plPagerSnapshotOpen

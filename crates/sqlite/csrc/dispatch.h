@@ -262,6 +262,9 @@ static int plFenced(BtShared *pBt);   /* attach.c: and the same of who has the W
 #define PLN_FIRST 1       /* as the first thing that was read, */
 #define PLN_LATER 2       /* behind another read */
 
+/* Whether a connection has anything to do with concurrent files. It has from the moment when one of its handles has a concurrent side (plSide()),
+** or a BEGIN awaits its first statement; until then SQLite's own code runs its statements and its COMMITs. */
+#define PL_MET(DB) PL_UNLIKELY((DB)->bPlMet!=0)
 #define PL_BT(p)   PL_UNLIKELY((p)->pPl!=0 && (p)->pPl->pConn!=0)
 #define PL_CSR(p)  PL_UNLIKELY(((p)->hints & PLH_Facade)!=0)
 #define PL_NEXT(p) PL_UNLIKELY(((p)->hints & PLH_Next)!=0)

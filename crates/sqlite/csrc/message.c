@@ -68,6 +68,7 @@ static PlBtree *plSide(Btree *p){
   if( p->pPl==0 ){
     p->pPl = sqlite3MallocZero(sizeof(PlBtree));
     if( p->pPl ){
+      p->db->bPlMet = 1;
       p->pPl->pBtree = p;
       p->pPl->eSync = PL_SYNC_FULL;
       plNoteSelf(&p->pPl->self);

@@ -15,7 +15,13 @@
 
 /* The key of a cell on an interior page of a table. */
 static SQLITE_INLINE i64 plDivider(const MemPage *pPage, int i){
-  return sqlite3VarintValue(&pPage->aDataOfst[pPage->maskPage & get2byteAligned(&pPage->aCellIdx[2*i])]);
+  const u8 *a = &pPage->aDataOfst[pPage->maskPage & get2byteAligned(&pPage->aCellIdx[2*i])];
+  u64 iKey;
+  if( a[0]<0x80 ) return a[0];
+  if( a[1]<0x80 ) return (a[0]&0x7f)<<7 | a[1];
+  if( a[2]<0x80 ) return (a[0]&0x7f)<<14 | (a[1]&0x7f)<<7 | a[2];
+  (void)sqlite3GetVarint(a, &iKey);
+  return (i64)iKey;
 }
 
 /* The cell of a page to look at first, out of 0..upr. */

@@ -271,6 +271,7 @@ static int plTakeRights(sqlite3 *db){
 
 static Btree *plFirstPart(sqlite3 *db){
   int i;
+  if( !PL_MET(db) ) return 0;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     if( p && PL_BT(p) && p->pPl->bPart ) return p;
@@ -333,7 +334,7 @@ static SQLITE_NOINLINE int plRefuseEnd(Vdbe *v){
 }
 
 /* Is a COMMIT under way, or are virtual tables asked to take part in one? A statement in its middle ends no transaction. */
-static int plCommitting(sqlite3 *db){
+static SQLITE_INLINE int plCommitting(sqlite3 *db){
   return db->bPlCommitting || sqlite3VtabInSync(db);
 }
 

@@ -474,12 +474,10 @@ static int plBeginPages(Btree *p, int *pSchemaVersion){
 }
 
 /* vdbeCommit() is about to run the commit hook and then commit this handle among others. */
-static int plCommitPrepare(Btree *p, Pager *pPager){
-  PlBtree *pPl;
+static int plCommitPrepare(Btree *p){
+  PlBtree *pPl = p->pPl;
   PlWait wait;
   int rc;
-  if( !PL_BT(p) ) return sqlite3PagerExclusiveLock(pPager);
-  pPl = p->pPl;
   if( pPl->bWrote ){
     rc = plRefuseMixed(p);
     if( rc ) return rc;

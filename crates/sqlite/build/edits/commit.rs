@@ -17,7 +17,7 @@ const COMMIT: Concern = Concern {
             section: "vdbeaux.c",
             anchor: "  rc = sqlite3VtabSync(db, p);",
             place: Replace,
-            text: "  plCommitBegins(db); /* [plait] */\n  rc = sqlite3VtabSync(db, p); /* [plait] */\n  if( rc==SQLITE_OK ) rc = plTakeRights(db); /* [plait] */",
+            text: "  if( PL_MET(db) ) plCommitBegins(db); /* [plait] */\n  rc = sqlite3VtabSync(db, p); /* [plait] */\n  if( PL_MET(db) && rc==SQLITE_OK ) rc = plTakeRights(db); /* [plait] */",
             why: "COMMIT forgets what was said of earlier failures; plTakeRights then does all \
                   that may wait or be refused, before SQLite locks files in rollback mode \
                   exclusively",
@@ -34,15 +34,15 @@ const COMMIT: Concern = Concern {
             section: "vdbeaux.c",
             anchor: "      rc = sqlite3PagerExclusiveLock(pPager);",
             place: Replace,
-            text: "      rc = plCommitPrepare(pBt, pPager); /* [plait] */",
+            text: "      rc = PL_BT(pBt) ? plCommitPrepare(pBt) : sqlite3PagerExclusiveLock(pPager); /* [plait] */",
             why: "plCommitPrepare checks each written database before the commit hook runs and \
-                  before any database commits; it falls back to the replaced call",
+                  before any database commits",
         },
         Edit {
             section: "vdbeaux.c",
             anchor: "          rc = vdbeCommit(db, p);",
             place: Replace,
-            text: "          rc = plCommitEnded(db, p, vdbeCommit(db, p)); /* [plait] */",
+            text: "          rc = vdbeCommit(db, p); /* [plait] */\n          if( PL_UNLIKELY(rc!=SQLITE_OK) || PL_MET(db) ) rc = plCommitEnded(db, p, rc); /* [plait] */",
             why: "plCommitEnded gives back what a COMMIT that failed has taken, and keeps the \
                   extended code of SQLITE_BUSY in Vdbe.rc",
         },

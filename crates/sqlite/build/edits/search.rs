@@ -18,7 +18,7 @@ const SEARCH: Concern = Concern {
             section: "btree.c",
             anchor: "    idx = upr>>(1-biasRight); /* idx = biasRight ? upr : (lwr+upr)/2; */",
             place: Replace,
-            text: "    idx = biasRight ? upr : plFirstLook(pCur, pPage, intKey, upr); /* [plait] */",
+            text: "    idx = biasRight ? upr : PL_MET(pCur->pBtree->db) ? plFirstLook(pCur, pPage, intKey, upr) : upr>>1; /* [plait] */",
             why: "plFirstLook lets a search on a leaf without holes begin where the row is; the \
                   loop below finds it from any cell",
         },
@@ -26,14 +26,14 @@ const SEARCH: Concern = Concern {
             section: "btree.c",
             anchor: "      int nCell;  /* Size of the pCell cell in bytes */",
             place: After,
-            text: "      plFetchNext(pPage, lwr, idx, upr); /* [plait] */",
+            text: "      if( PL_MET(pCur->pBtree->db) ) plFetchNext(pPage, lwr, idx, upr); /* [plait] */",
             why: "plFetchNext fetches the two cells of which the search needs one next",
         },
         Edit {
             section: "vdbeaux.c",
             anchor: "    testcase( flags & MEM_Blob );",
             place: After,
-            text: "    if( (flags & (MEM_Real|MEM_IntReal|MEM_Null|MEM_Str|MEM_Zero))==0 ) return plFindCompareBlob(p); /* [plait] */",
+            text: "    if( PL_MET(p->pKeyInfo->db) && (flags & (MEM_Real|MEM_IntReal|MEM_Null|MEM_Str|MEM_Zero))==0 ) return plFindCompareBlob(p); /* [plait] */",
             why: "plFindCompareBlob is a comparison for keys that begin with bytes, as SQLite has \
                   them for integers and for text",
         },

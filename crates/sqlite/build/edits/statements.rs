@@ -18,7 +18,7 @@ const WHOLE: Concern = Concern {
             section: "vdbe.c",
             anchor: "    if( p->usesStmtJournal",
             place: Before,
-            text: "    if( pOp->p2 && pBt->pPl && (rc = plWholeBegins(p, pBt))!=SQLITE_OK ) goto abort_due_to_error; /* [plait] */",
+            text: "    if( pOp->p2 && PL_BT(pBt) && (rc = plWholeBegins(p, pBt))!=SQLITE_OK ) goto abort_due_to_error; /* [plait] */",
             why: "plWholeBegins opens a savepoint: the engine may refuse a statement after its \
                   first change, where SQLite knows of nothing that could",
         },
