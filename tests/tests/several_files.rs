@@ -4,6 +4,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::crash::disk::SmallDisk;
 use plait_tests::in_threads_and_processes;
+use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY, BUSY_SNAPSHOT, Connection, FULL};
 use plait_tests::subject::{Begin, Fixture, Subject, real_plait};
 use std::path::PathBuf;
@@ -656,4 +657,40 @@ fn a_transaction_that_has_written_one_file_looks_at_the_pages_of_all_others() {
         connection.execute("INSERT INTO other.t(v) VALUES('o'); COMMIT").expect("both");
     }
     assert_eq!(files.both(), [4, 4]);
+}
+
+/// What was found to have room waits for the right of the second file, and a merge begins another generation of the first one meanwhile.
+#[test]
+fn a_merge_between_the_parts_of_a_commit_leaves_room_for_them() {
+    if real_plait("merges").is_none() {
+        return;
+    }
+    let files = Files::new(&Subject::plait());
+    let main = files.fixture.open();
+    let other = files.fixture.subject.open(&files.path("other.db")).expect("it opens");
+    for _ in 0..12 {
+        main.execute("BEGIN CONCURRENT; INSERT INTO t(v) VALUES(randomblob(300000)); COMMIT")
+            .expect("load");
+    }
+    main.execute("PRAGMA wal_checkpoint; INSERT INTO t(v) VALUES('b')").expect("a merge");
+    other.execute("BEGIN IMMEDIATE").expect("the right of the other file");
+    let mut writer =
+        Actor::start(Place::Processes, "writer", &files.fixture.subject, &files.path("app.db"));
+    writer.busy_timeout(Duration::from_secs(20));
+    writer.ok(&files.attach("other.db", "other"));
+    writer.ok("BEGIN CONCURRENT");
+    for _ in 0..5 {
+        writer.ok("INSERT INTO t(v) VALUES(randomblob(700000))");
+    }
+    writer.ok("INSERT INTO other.t(v) VALUES('b')");
+    writer.send("COMMIT");
+    assert!(writer.still_waits_after(Duration::from_millis(300)));
+    main.execute("PRAGMA wal_checkpoint").expect("a merge");
+    other.execute("ROLLBACK").expect("the right is free");
+    assert_eq!(writer.finish().error, None);
+    assert_eq!(main.integer("SELECT count(*) FROM t"), Ok(1 + 12 + 1 + 5));
+    main.execute("INSERT INTO t(v) VALUES('c')").expect("the log goes on");
+    drop((main, other));
+    writer.close().expect("it closes");
+    assert_eq!(files.both(), [20, 2]);
 }

@@ -28,7 +28,7 @@ use crate::registry;
 use crate::session;
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{LIFECYCLE_LOCK, fence, generation};
-use crate::shm::region::{BaseIdentity, Region};
+use crate::shm::region::{BaseIdentity, Region, say_in_use};
 use crate::shm::{locks, process, wal_index};
 use crate::storage::names::{log_path, shm_path};
 use crate::storage::side;
@@ -305,10 +305,7 @@ fn open_in(
     let trusted = region.is_trusted(identity);
     let alive = process::any_alive(&region, trusted);
     if alive && !trusted {
-        return Err(Error::CantOpen(format!(
-            "{} is in use by processes with another version of the library or another database file; close them first",
-            region.path().display()
-        )));
+        return Err(Error::CantOpen(say_in_use(region.path())));
     }
     let mut base = None;
     let begins = !alive;
@@ -419,7 +416,7 @@ fn finish_fence(db: &Database) -> Result<bool> {
 fn rest_base(db: &Database) -> Result<()> {
     let unmerged =
         db.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN)
-            || !db.generations.memtable(db.generations.active_arena()).is_empty();
+            || !db.generations.memtable(db.generations.active_arena())?.is_empty();
     if unmerged {
         return Err(Error::Full("not everything could be merged".into()));
     }

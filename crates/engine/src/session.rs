@@ -85,7 +85,8 @@ use crate::random;
 use crate::several::{self, Verdict};
 use crate::shm::fork::{LockFile, Locked, NO_PROC};
 use crate::shm::layout::{
-    ARENA_BYTES, LOG_IN_USE_LOCK, RING_BYTES, WINDOW_BYTES, fence, generation, owner,
+    ARENA_BYTES, FIRST_RECENT, LOG_IN_USE_LOCK, RECENT_COMMITS, RING_BYTES, WINDOW_BYTES, fence,
+    generation, owner,
 };
 use crate::shm::locks;
 use crate::shm::region::{BaseIdentity, Region};
@@ -620,6 +621,11 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     let first_ts = first_timestamp(Generation::new(first));
     c.visible_ts.store(first_ts, Relaxed);
     c.readable_ts.store(first_ts, Relaxed);
+    c.first_ts.store(first_ts, Relaxed);
+    // Where zeros were written for the ring they were written for these too (`Region::reset`).
+    let is_whole = ring_space == RING_BYTES as u64;
+    let recent = if is_whole { RECENT_COMMITS } else { FIRST_RECENT };
+    c.recent_allocated.store(recent as u32, Relaxed);
     c.wal_limit_bytes.store(DEFAULT_WAL_LIMIT_BYTES, Relaxed);
     c.background_merge.store(1, Relaxed);
     let slot = &c.generations[0];

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use common::{Client, create};
 use plait_engine::database::{log_path, shm_path};
 use plait_engine::shm::layout::{
-    ARENA_BYTES, ARENAS_OFFSET, LAYOUT_VERSION, RING_OFFSET, TOTAL_BYTES,
+    LAYOUT_END, LAYOUT_VERSION, MAPPED_FIRST, RING_OFFSET, TOTAL_BYTES, arena_offset,
 };
 use plait_engine::txn::Sync;
 use rand::rngs::StdRng;
@@ -44,7 +44,7 @@ impl Left {
         for row in 0..ROWS {
             client.write(&row.to_be_bytes(), b"acknowledged", Sync::Full).unwrap();
         }
-        let mut memory = vec![0; ARENAS_OFFSET + ARENA_BYTES];
+        let mut memory = vec![0; MAPPED_FIRST];
         File::open(shm_path(&path)).unwrap().read_exact(&mut memory).unwrap();
         let (base, log) = (std::fs::read(&path).unwrap(), std::fs::read(log_path(&path)).unwrap());
         Left { base, log, memory, dir: tempfile::tempdir().unwrap() }
@@ -128,7 +128,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 #[test]
 fn what_is_left_of_shared_memory_that_was_cut_short_is_not_trusted() {
     let left = Left::by_a_session();
-    let ends = [0, 1, 79, 80, 4096, RING_OFFSET, ARENAS_OFFSET, ARENAS_OFFSET + ARENA_BYTES];
+    let ends = [0, 1, 79, 80, 4096, LAYOUT_END, arena_offset(1), RING_OFFSET, MAPPED_FIRST];
     for end in ends.into_iter().chain([TOTAL_BYTES - 1]) {
         left.put(|_, len| *len = end as u64);
         left.opens(&format!("cut at {end}"));

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use super::Database;
-use super::generations::is_read_by;
+use super::generations::{is_read_by, needs_large};
 use super::slots::say_oldest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Generation, SlotIndex};
-use crate::shm::layout::{ARENAS, TxnSlot, generation};
+use crate::shm::layout::TxnSlot;
 use crate::sync::wait::Patience;
 
 /// What came of waiting for an arena.
@@ -27,28 +27,39 @@ const NAP_MAX: Duration = Duration::from_millis(10);
 const LOOKS_PER_SWEEP: u32 = 10;
 
 impl Database {
-    /// Makes sure that a freeze will find an arena: frees merged ones and allocates disk space.
-    pub(crate) fn prepare_arena(&self) -> Result<bool> {
-        let gens = &self.control().generations;
-        let free = || -> [bool; ARENAS] {
-            std::array::from_fn(|i| gens[i].state.load(Relaxed) == generation::FREE)
-        };
-        let mut found = {
+    /// Makes sure that a freeze for a transaction of so many bytes will find an arena: frees merged ones, allocates disk space, and maps it.
+    pub(crate) fn prepare_arena(&self, bytes: u64) -> Result<bool> {
+        let found = {
             let _guard = self.lock_commit()?;
             self.generations.free_merged(true);
-            free()
+            self.generations.candidates(bytes)
         };
-        if found.iter().zip(gens).any(|(&free, g)| free && g.allocated.load(Acquire) != 0) {
-            return Ok(true);
+        match self.allocate_one_of(found) {
+            Ok(true) => return Ok(true),
+            // Now that this is known others are candidates, if small ones will do.
+            Err(Error::NoMemory) if !needs_large(bytes) => {
+                if self.allocate_one_of(self.generations.candidates(bytes))? {
+                    return Ok(true);
+                }
+            }
+            Ok(false) if self.generations.candidates(bytes).is_empty() => {}
+            done => return done,
         }
-        if !found.contains(&true) {
-            // Dead processes pin nothing; the living give up history that only validation would want.
-            self.reap_dead()?;
+        // Dead processes pin nothing; the living give up history that only validation would want.
+        self.reap_dead()?;
+        let found = {
             let _guard = self.lock_commit()?;
             self.generations.free_merged(false);
-            found = free();
-        }
-        for index in (0..ARENAS).filter(|&i| found[i]) {
+            self.generations.candidates(bytes)
+        };
+        self.allocate_one_of(found)
+    }
+
+    /// Allocates disk space behind one of these arenas, if none has it yet, and maps it.
+    fn allocate_one_of(&self, mut arenas: Vec<usize>) -> Result<bool> {
+        let gens = &self.control().generations;
+        arenas.sort_by_key(|&i| gens[i].allocated.load(Acquire) == 0);
+        for index in arenas {
             // Where another process is at it, which may be stopped, the next will do.
             if self.region().allocate_arena(index)? {
                 return Ok(true);
@@ -58,15 +69,16 @@ impl Database {
     }
 
     /// Waits until the end of a reader's snapshot has freed an arena, for the caller in `me` or for others who wait: what one of them finds
-    /// freed all may use, and where the generation `full`, which has no room, no longer takes commits, the next one has been begun. If the
+    /// freed all may use, and where the generation `full`, which has no room for `bytes`, no longer takes commits, the next one has been begun. If the
     /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (R5).
     pub(crate) fn wait_for_arena(
         &self,
         me: SlotIndex,
         full: Generation,
+        bytes: u64,
         patience: &mut Patience<'_, '_>,
     ) -> Result<ArenaWait> {
-        let waited = self.wait_for_arena_while(me, full, patience);
+        let waited = self.wait_for_arena_while(me, full, bytes, patience);
         self.slots.at(me).waiting_for.store(0, Relaxed);
         waited
     }
@@ -75,6 +87,7 @@ impl Database {
         &self,
         me: SlotIndex,
         full: Generation,
+        bytes: u64,
         patience: &mut Patience<'_, '_>,
     ) -> Result<ArenaWait> {
         let word = &self.control().merge_word;
@@ -96,7 +109,7 @@ impl Database {
                 if owner == 0 { Vec::new() } else { self.right.refuse_waiters(is_in_the_way) }
             };
             self.right.wake(refused);
-            if self.generations.has_free_arena() && self.prepare_arena()? {
+            if self.generations.has_free_arena() && self.prepare_arena(bytes)? {
                 return Ok(ArenaWait::LookAgain);
             }
             let oldest = self.slots.oldest_of(is_in_the_way);

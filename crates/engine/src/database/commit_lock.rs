@@ -21,7 +21,7 @@ use crate::fault;
 use crate::ids::Lsn;
 use crate::log::{Frame, OpKind, damaged_ring};
 use crate::memtable::EntryKind;
-use crate::shm::layout::{ARENAS, RECENT_COMMITS};
+use crate::shm::layout::ARENAS;
 use crate::shm::process;
 use crate::sync::caller;
 use crate::sync::mutex::{Guard, Identity};
@@ -45,20 +45,22 @@ impl Database {
     /// Takes the commit mutex.
     ///
     /// # Errors
-    /// That of a poisoned database (C4); Busy and Interrupted if its owner does not run.
+    /// That of a poisoned database (C4); Busy and Interrupted if its owner does not run; NoMemory (MAP3).
     pub(crate) fn lock_commit(&self) -> Result<Guard<'_>> {
         let guard = self.lock_commit_even_if_poisoned()?;
         self.check_poison()?;
         Ok(guard)
     }
 
-    /// Takes the commit mutex to give something back; `None` if its owner does not run, and then it has to be owed.
+    /// Takes the commit mutex to give something back; `None` if its owner does not run, or what it guards cannot be mapped, and then it
+    /// has to be owed.
     pub(crate) fn lock_commit_to_give_back(&self) -> Option<Guard<'_>> {
         loop {
             let end = Some(Instant::now() + caller::A_MOMENT);
             let locked = self.control().commit_mutex.lock_until(self.party(), end, &mut || false);
+            let reached = self.reach_used(locked.ok()?).ok()?;
             // A repair that fails has poisoned the database, and then nothing is repaired any more.
-            if let Ok(guard) = self.make_whole(locked.ok()?) {
+            if let Ok(guard) = self.make_whole(reached) {
                 return Some(guard);
             }
         }
@@ -67,7 +69,7 @@ impl Database {
     /// Takes the commit mutex if it is free and the database is well: for who wants it now or not at all.
     pub(crate) fn try_lock_commit(&self) -> Option<Guard<'_>> {
         let guard = self.control().commit_mutex.try_lock(self.party())?;
-        let guard = self.make_whole(guard).ok()?;
+        let guard = self.make_whole(self.reach_used(guard).ok()?).ok()?;
         self.check_poison().ok()?;
         Some(guard)
     }
@@ -78,7 +80,20 @@ impl Database {
             Some(guard) => guard,
             None => self.wait_for_commit_mutex()?,
         };
-        self.make_whole(guard)
+        self.make_whole(self.reach_used(guard)?)
+    }
+
+    /// MAP3: maps what the session uses, before anything of it is looked at.
+    fn reach_used<'a>(&self, guard: Guard<'a>) -> Result<Guard<'a>> {
+        match self.region().reach_used() {
+            Ok(()) => Ok(guard),
+            Err(e) => {
+                if guard.previous_owner_died {
+                    guard.leave_to_repair();
+                }
+                Err(e)
+            }
+        }
     }
 
     fn wait_for_commit_mutex(&self) -> Result<Guard<'_>> {
@@ -178,7 +193,7 @@ impl Database {
             .ok_or_else(|| {
             Error::Corrupt(format!("no memtable for generation {}", frame.generation))
         })?;
-        let memtable = self.generations.memtable(arena);
+        let memtable = self.generations.memtable_in_use(arena);
         for op in frame.ops() {
             let kind =
                 if op.kind == OpKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };
@@ -198,7 +213,7 @@ impl Database {
 
     /// (M) Remembers the author of a commit for conflict reports.
     pub(crate) fn remember_author(&self, ts: u64, txn: u64) {
-        let entry = &self.control().recent[ts as usize % RECENT_COMMITS];
+        let Some(entry) = self.region().recent(ts) else { return };
         entry.ts.store(0, Relaxed);
         entry.txn.store(txn, Relaxed);
         entry.pid.store(self.pid(), Relaxed);

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::changed::{self, Changed, ChangedSince, Part};
 use super::slots::Slots;
 use crate::base::BaseHeader;
+use crate::error::Result;
 use crate::ids::{Generation, SlotIndex, SnapshotTs};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{
-    ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, TxnSlot, generation,
+    ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, SMALL_ARENA_BYTES, SMALL_ARENAS,
+    TxnSlot, generation, is_large,
 };
 use crate::shm::region::Region;
 use crate::sync::mutex::Guard;
@@ -21,8 +23,19 @@ pub(crate) enum Room {
     Enough,
     /// There is, when disk space has been allocated so far (`Region::grow_arena`).
     Unallocated { arena: usize, reach: u64 },
-    /// There is none: the next generation begins.
-    Full,
+    /// There is none for so many bytes: the next generation begins.
+    Full { bytes: u64 },
+}
+
+/// A generation with no more than this was in no need of a large arena. What processes have taken ahead (`Share`) is a quarter of a small
+/// one at most.
+const LITTLE_BYTES: u64 = SMALL_ARENA_BYTES as u64 / 2;
+/// A transaction that needs no more than this finds room in an empty small arena.
+const FITS_SMALL_BYTES: u64 = SMALL_ARENA_BYTES as u64 / 4 * 3;
+
+/// A transaction that needs so many bytes may find no room in a small arena.
+pub(crate) fn needs_large(bytes: u64) -> bool {
+    bytes > FITS_SMALL_BYTES
 }
 
 /// Who freezes a generation publishes with it what every commit into it has left: its last timestamp, its end in the
@@ -91,8 +104,22 @@ impl Generations {
     }
 
     /// The memtable in arena `index`.
-    pub(crate) fn memtable(&self, index: usize) -> Memtable {
+    ///
+    /// # Errors
+    /// NoMemory: there is no address space to map it.
+    #[inline]
+    pub(crate) fn memtable(&self, index: usize) -> Result<Memtable> {
         self.region.memtable(index)
+    }
+
+    /// (M) The memtable in arena `index`, which the session uses, so that it is mapped (MAP3).
+    pub(crate) fn memtable_in_use(&self, index: usize) -> Memtable {
+        self.memtable(index).expect("whoever has the commit mutex has mapped what is in use")
+    }
+
+    /// The memtable that takes commits.
+    fn active(&self) -> Result<Memtable> {
+        self.memtable(self.active_arena())
     }
 
     /// Index of the arena that takes commits.
@@ -114,7 +141,7 @@ impl Generations {
     /// (M) The memtable that takes commits; `share` becomes a share of it.
     pub(crate) fn enter_memtable(&self, share: &mut Share) -> Memtable {
         let arena = self.active_arena();
-        let memtable = self.memtable(arena);
+        let memtable = self.memtable_in_use(arena);
         // One number may be given to two arenas, if the first one's giver died.
         let number = self.active_generation().number.load(Relaxed);
         let name = u64::from(number) << 32 | arena as u64;
@@ -126,9 +153,9 @@ impl Generations {
     /// (M) Whether `bytes` more fit into the memtable that takes commits, and have disk space there.
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
         let arena = self.active_arena();
-        let memtable = self.memtable(arena);
+        let memtable = self.memtable_in_use(arena);
         if bytes > u64::from(memtable.capacity_bytes() - memtable.used_bytes()) {
-            return Room::Full;
+            return Room::Full { bytes };
         }
         // Acquire pairs with the Release in `grow_arena`.
         let allocated = self.control().generations[arena].allocated.load(Acquire);
@@ -150,6 +177,7 @@ impl Generations {
         self.region.format_arena(index);
         slot.max_ts.store(0, Relaxed);
         slot.log_end.store(0, Relaxed);
+        slot.follows_empty.store(0, Relaxed);
         slot.state.store(generation::ACTIVE, Relaxed);
         // Release pairs with the Acquire of snapshots that find the number: the arena is formatted.
         slot.number.store(number, Release);
@@ -180,16 +208,23 @@ impl Generations {
         }
     }
 
-    /// (M) Starts a new generation if a prepared arena is free; false if not.
-    pub(crate) fn try_freeze(&self) -> bool {
+    /// (M) Starts a new generation, for a transaction that needs so many bytes of it, if a prepared arena is free; false if not.
+    pub(crate) fn try_freeze(&self, bytes: u64) -> bool {
         if self.region.layout().has_unresolved() {
             // J2: its generation takes what resolves it.
             return false;
         }
         let number = self.active_generation().number.load(Relaxed);
-        let Some(index) = self.free_arena() else { return false };
+        let Some(index) = self.free_arena(bytes) else { return false };
+        let is_unused = self.is_active_unused();
         self.switch_active(index, number + 1);
+        self.active_generation().follows_empty.store(u32::from(is_unused), Relaxed);
         true
+    }
+
+    /// The generation that takes commits follows an empty one; a hint without the commit mutex.
+    pub(crate) fn follows_empty(&self) -> bool {
+        self.active_generation().follows_empty.load(Relaxed) != 0
     }
 
     /// Nothing is in one of them any more, whether it has disk space or not; a hint without the commit mutex.
@@ -197,18 +232,47 @@ impl Generations {
         self.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FREE)
     }
 
-    /// An arena could be formatted now; a hint without the commit mutex.
+    /// An arena could be formatted now, of the kind that is wanted; a hint without the commit mutex.
     pub(crate) fn has_prepared_arena(&self) -> bool {
-        self.free_arena().is_some()
+        let wants_large = self.wants_large(0);
+        self.free_arena(0).is_some_and(|index| is_large(index) || !wants_large)
     }
 
-    /// (M) An arena that can be formatted now.
-    fn free_arena(&self) -> Option<usize> {
+    /// The next generation, whose first transaction needs so many bytes, had better have a large arena: that one is large, or the last
+    /// generation had more than a little. A hint without the commit mutex.
+    fn wants_large(&self, bytes: u64) -> bool {
+        let used = self.active().map_or(u64::MAX, |memtable| memtable.used_bytes().into());
+        bytes.max(used) > LITTLE_BYTES
+    }
+
+    /// Arenas in which the next generation may be, whose first transaction needs so many bytes: FREE ones, the best first. A small one in
+    /// place of a large one only where this process has no address space for more, or all large ones are in use. A hint without the
+    /// commit mutex.
+    pub(crate) fn candidates(&self, bytes: u64) -> Vec<usize> {
         let gens = &self.control().generations;
+        let is_free = |&i: &usize| gens[i].state.load(Relaxed) == generation::FREE;
+        let mut large: Vec<_> = (SMALL_ARENAS..ARENAS).filter(is_free).collect();
+        if needs_large(bytes) {
+            return large;
+        }
+        if self.region.is_whole_refused() && !self.region.reaches_whole() {
+            large.clear();
+        }
+        let mut small: Vec<_> = (0..SMALL_ARENAS).filter(is_free).collect();
+        if !self.wants_large(bytes) {
+            small.extend(large);
+            return small;
+        }
+        if large.is_empty() { small } else { large }
+    }
+
+    /// (M) An arena that can be formatted now, for a generation whose first transaction needs so many bytes.
+    fn free_arena(&self, bytes: u64) -> Option<usize> {
+        let gens = &self.control().generations;
+        let is_mapped = |i| !is_large(i) || self.region.reaches_whole();
         // Acquire pairs with the Release in `allocate_arena`.
-        (0..ARENAS).find(|&i| {
-            gens[i].state.load(Relaxed) == generation::FREE && gens[i].allocated.load(Acquire) != 0
-        })
+        let is_ready = |&i: &usize| gens[i].allocated.load(Acquire) != 0 && is_mapped(i);
+        self.candidates(bytes).into_iter().find(is_ready)
     }
 
     /// (M) Frees arenas of merged generations. `keep_history` spares those that a running transaction
@@ -235,6 +299,12 @@ impl Generations {
             }
         }
         freed
+    }
+
+    /// Readers, or what validates, hold all large arenas: no merge makes one free. A hint without the commit mutex.
+    pub(crate) fn are_large_held(&self) -> bool {
+        let large = &self.control().generations[SMALL_ARENAS..];
+        large.iter().all(|slot| slot.state.load(Relaxed) == generation::MERGED)
     }
 
     /// (M) All that was committed after `since` is in memory.
@@ -292,7 +362,7 @@ impl Generations {
     /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
     fn start_after_exclusive(&self, number: u32, changed: &Changed) {
         let c = self.control();
-        let Some(index) = self.free_arena() else {
+        let Some(index) = self.free_arena(0) else {
             // The active one cannot take the new number: a snapshot that lists it under the old one pins it by that.
             debug_assert!(false, "E5: an exclusive transaction has left no prepared arena");
             return self.region.log().set_broken();
@@ -313,14 +383,14 @@ impl Generations {
         gens.filter(|(_, g)| {
             matches!(g.state.load(Relaxed), generation::ACTIVE | generation::FROZEN)
         })
-        .map(|(i, _)| u64::from(self.memtable(i).node_bytes()))
+        .filter_map(|(i, _)| self.memtable(i).ok())
+        .map(|memtable| u64::from(memtable.node_bytes()))
         .sum()
     }
 
     /// More than half of the active memtable is used.
     pub(crate) fn is_half_full(&self) -> bool {
-        let memtable = self.memtable(self.active_arena());
-        memtable.used_bytes() > memtable.capacity_bytes() / 2
+        self.active().is_ok_and(|active| active.used_bytes() > active.capacity_bytes() / 2)
     }
 
     /// What could be done without is not to take disk space.
@@ -349,7 +419,7 @@ impl Generations {
     /// Nothing is committed that the base does not include.
     pub(crate) fn is_memory_empty(&self) -> bool {
         let gens = &self.control().generations;
-        self.memtable(self.active_arena()).is_empty()
+        self.active().is_ok_and(|active| active.is_empty())
             && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)
     }
 
@@ -357,7 +427,7 @@ impl Generations {
     pub(crate) fn is_active_unused(&self) -> bool {
         // Relaxed: set under the commit mutex.
         let has_frames = self.active_generation().max_ts.load(Relaxed) > 0;
-        self.memtable(self.active_arena()).is_empty() && !has_frames
+        self.memtable_in_use(self.active_arena()).is_empty() && !has_frames
     }
 
     /// (M) The base has everything that the log has, of all frames.
@@ -367,38 +437,73 @@ impl Generations {
 
     /// Bytes that memtables can still take while nothing is merged.
     pub(crate) fn room_left(&self) -> u64 {
-        let gens = &self.control().generations;
-        let free = (0..ARENAS).filter(|&i| gens[i].state.load(Relaxed) == generation::FREE).count();
-        let active = self.memtable(self.active_arena());
-        let in_active = active.capacity_bytes().saturating_sub(active.used_bytes());
+        let free = self.control().count_free_large();
+        let in_active = self
+            .active()
+            .map_or(0, |active| active.capacity_bytes().saturating_sub(active.used_bytes()));
         (free * ARENA_BYTES) as u64 + u64::from(in_active)
     }
 
     /// Generations in memory above `base`, newest first: all there are, for a snapshot of that base.
-    pub(crate) fn memtables_above(&self, base: Generation) -> Vec<(Generation, Memtable)> {
-        let found = self.memtables_since(base);
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn memtables_above(&self, base: Generation) -> Result<Vec<(Generation, Memtable)>> {
+        let found = self.memtables_since(base)?;
         debug_assert!(is_complete(&found, base), "S1: a generation above {base} is missing");
-        found
+        Ok(found)
     }
 
     /// The same of a base that is older than an exclusive transaction: what nobody reads may have been freed in between.
-    pub(crate) fn memtables_since(&self, base: Generation) -> Vec<(Generation, Memtable)> {
-        let gens = &self.control().generations;
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn memtables_since(&self, base: Generation) -> Result<Vec<(Generation, Memtable)>> {
+        let mut found = Vec::with_capacity(2);
+        self.each_since(base, |number, arena| {
+            found.push((number, self.memtable(arena)?));
+            Ok(())
+        })?;
+        found.sort_by_key(|m| std::cmp::Reverse(m.0));
+        Ok(found)
+    }
+
+    /// The same as far as there is address space for them. A snapshot that this process has committed lacks nothing of it: all that
+    /// was in use then is mapped (MAP3).
+    pub(crate) fn memtables_that_can_be_mapped(
+        &self,
+        base: Generation,
+    ) -> Vec<(Generation, Memtable)> {
+        let mut found = Vec::with_capacity(2);
+        let all = self.each_since(base, |number, arena| {
+            found.extend(self.memtable(arena).ok().map(|memtable| (number, memtable)));
+            Ok(())
+        });
+        debug_assert!(all.is_ok());
+        found.sort_by_key(|m| std::cmp::Reverse(m.0));
+        found
+    }
+
+    /// Visits the generations in memory above `base`, with their arenas.
+    #[inline]
+    fn each_since(
+        &self,
+        base: Generation,
+        mut visit: impl FnMut(Generation, usize) -> Result<()>,
+    ) -> Result<()> {
         // Asked first: a generation that is only being prepared is not listed.
         let active = self.active_generation().number.load(Acquire);
-        let mut found = Vec::with_capacity(2);
-        for (i, slot) in gens.iter().enumerate() {
+        for (arena, slot) in self.control().generations.iter().enumerate() {
             // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
             let number = slot.number.load(Acquire);
             if number > base.get()
                 && number <= active
                 && slot.state.load(Relaxed) != generation::FREE
             {
-                found.push((Generation::new(number), self.memtable(i)));
+                visit(Generation::new(number), arena)?;
             }
         }
-        found.sort_by_key(|m| std::cmp::Reverse(m.0));
-        found
+        Ok(())
     }
 }
 

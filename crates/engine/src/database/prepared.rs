@@ -173,12 +173,16 @@ impl Database {
     }
 
     /// What is decided cannot be given up: behind an owner of the mutex that is stopped this waits until he goes on, or is killed.
+    ///
+    /// # Errors
+    /// That of a poisoned database; NoMemory (MAP3), and then others decide (K5).
     pub(crate) fn lock_commit_however_long(&self) -> Result<Guard<'_>> {
         loop {
             if let Some(guard) = self.lock_commit_to_give_back() {
                 self.check_poison()?;
                 return Ok(guard);
             }
+            self.region().reach_used()?;
         }
     }
 
@@ -198,7 +202,7 @@ impl Database {
 
     /// (M) Inserts the nodes; the room was there when P was published (K2).
     fn insert_resolved<'a>(&self, ts: CommitTs, ops: impl Iterator<Item = Op<'a>>) -> Result<()> {
-        let memtable = self.generations.memtable(self.generations.active_arena());
+        let memtable = self.generations.memtable_in_use(self.generations.active_arena());
         for op in ops {
             let kind =
                 if op.kind == OpKind::Tombstone { EntryKind::Tombstone } else { EntryKind::Put };

@@ -56,7 +56,7 @@ pub use file::{FILE_MAGIC, LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};
 pub use moment::Moment;
-pub use ring::{LogMemory, Ring};
+pub use ring::{LogMemory, Ring, RingMemory};
 pub use scan::{LogScan, LogSummary};
 pub use shared::{
     DEFAULT_SLOT_LIMIT, FIRST_SEGMENT, LogParams, LogShared, MAX_SLOTS, SEGMENT_BYTES,

@@ -15,8 +15,10 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
+use std::{fmt, io};
 
 use super::error::AppendError;
 use super::frame::{self, BadFrame, Frame, FrameHead, Mark, Op, Placement};
@@ -33,15 +35,33 @@ pub(super) const PUBLISHES: Ordering = Release;
 /// of who writes to the file (`intend`): a copy that has one of these bytes then finds itself overtaken (rule 1).
 pub(super) const OVERWRITES: Ordering = Release;
 
+/// The ring's bytes, as far as this process has them mapped.
+pub trait RingMemory: Send + Sync {
+    /// The ring's first byte, where [`RingMemory::first_bytes`] are mapped.
+    fn first(&self) -> NonNull<u8>;
+    /// So many, the small window at least. By this process's own knowledge: what shared memory says need not be trusted.
+    fn first_bytes(&self) -> u64;
+    /// The ring's first byte, where all of it is; None while it is not.
+    fn whole(&self) -> Option<NonNull<u8>>;
+    /// Copies bytes of the ring without having them mapped.
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+}
+
 /// Where the log's shared memory is mapped in this process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct LogMemory {
     /// Initialised state.
     pub shared: NonNull<LogShared>,
-    /// The ring's first byte.
-    pub ring: NonNull<u8>,
+    /// The ring.
+    pub ring: Arc<dyn RingMemory>,
     /// The mutex that orders commits.
     pub commit_mutex: NonNull<SharedMutex>,
+}
+
+impl fmt::Debug for LogMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogMemory").field("shared", &self.shared).finish_non_exhaustive()
+    }
 }
 
 /// The ring as mapped by this process.
@@ -79,8 +99,8 @@ impl Ring {
     /// Uses mapped memory.
     ///
     /// # Safety
-    /// `memory.shared` was initialised by [`LogShared::init`], `memory.ring` is the start of as many mapped
-    /// bytes as that was told, `memory.commit_mutex` is an initialised mutex; all of it stays mapped, and
+    /// `memory.shared` was initialised by [`LogShared::init`], `memory.ring` has as many mapped bytes as that was told for
+    /// the small window and for the whole, `memory.commit_mutex` is an initialised mutex; all of it stays mapped, and
     /// nothing else writes to it, as long as the result lives.
     pub unsafe fn new(memory: LogMemory) -> Ring {
         Ring { memory }
@@ -91,6 +111,21 @@ impl Ring {
         // SAFETY: initialised and mapped while `self` lives, by the contract of `new`; shared access is
         // through atomics and mutexes only.
         unsafe { self.memory.shared.as_ref() }
+    }
+
+    /// Start of the ring where a window of so many bytes is mapped; None while this process has not mapped so much.
+    fn base(&self, window: u64) -> Option<NonNull<u8>> {
+        assert!(window <= self.shared().ring_bytes());
+        if window <= self.memory.ring.first_bytes() {
+            Some(self.memory.ring.first())
+        } else {
+            self.memory.ring.whole()
+        }
+    }
+
+    /// (M) or alone: it is mapped (MAP3 in shm/mapping.rs).
+    fn mapped_base(&self, window: u64) -> NonNull<u8> {
+        self.base(window).expect("whoever has the commit mutex has the window mapped")
     }
 
     fn assert_committing(&self, commit: &Guard<'_>) {
@@ -274,8 +309,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Invariant 8 of the log: no byte of the ring is written that has no disk space behind it. What resolves a prepared
-    /// transaction finds all of the window there.
+    /// Invariant 8 of the log: no byte of the ring is written that has no disk space behind it, nor one that is not mapped. What
+    /// resolves a prepared transaction finds all of the window there.
     fn check_ring(
         &self,
         purpose: Purpose<'_>,
@@ -286,7 +321,7 @@ impl Ring {
         let through = (start.get() & (window - 1)) + (end - start);
         let in_parts = window == self.shared().window_min() && purpose == Purpose::Commit;
         let needed = if in_parts { through.min(window) } else { window };
-        if needed <= self.shared().ring_space() {
+        if needed <= self.shared().ring_space() && self.base(window).is_some() {
             return Ok(());
         }
         Err(AppendError::NeedsRing(needed))
@@ -406,16 +441,28 @@ impl Ring {
             return false;
         }
         copy.resize(len as usize, 0);
+        let Some(base) = self.base(window) else {
+            return self.read_unwritten(from, window, copy);
+        };
         for (i, bytes) in copy.chunks_exact_mut(WORD).enumerate() {
             let offset = (from.get() + (i * WORD) as u64) & (window - 1);
             // SAFETY: `offset` is within the window, a power of two, and so within the ring; 8 bytes follow, since it is a multiple of 8.
-            let at = unsafe { self.memory.ring.as_ptr().add(offset as usize) };
+            let at = unsafe { base.as_ptr().add(offset as usize) };
             // SAFETY: mapped while `self` lives, and aligned as the ring is. Whoever writes there meanwhile has made the copy worthless.
             let word = unsafe { AtomicU64::from_ptr(at.cast()) };
             // Relaxed: the caller's fence, before its second look, orders them.
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
         true
+    }
+
+    /// The same by the file: this process has not mapped the window, or cannot. A copy that is not of one moment is worth nothing
+    /// here either.
+    fn read_unwritten(&self, from: Lsn, window: u64, copy: &mut [u8]) -> bool {
+        let offset = from.get() & (window - 1);
+        let first = copy.len().min((window - offset) as usize);
+        let (a, b) = copy.split_at_mut(first);
+        self.memory.ring.read(offset, a).and_then(|()| self.memory.ring.read(0, b)).is_ok()
     }
 
     /// (M) The checksum at the end of the last frame.
@@ -436,29 +483,30 @@ impl Ring {
     /// (M) Puts the checksum of the last frame where it is in a window of `window` bytes. Everything is written to the file,
     /// and nothing in the ring may be read any more (W1, W2).
     pub(super) fn put_crc(&self, window: u64, log_end: Lsn, crc: [u8; CRC_BYTES as usize]) {
-        assert!(window <= self.shared().ring_bytes());
+        let base = self.mapped_base(window);
         let offset = (log_end.get() - CRC_BYTES) & (window - 1);
         fence(OVERWRITES);
         // SAFETY: `offset` is within the window, and so within the ring; 4 bytes follow, since frames are 8-aligned.
-        let at = unsafe { self.memory.ring.as_ptr().add(offset as usize) };
+        let at = unsafe { base.as_ptr().add(offset as usize) };
         // SAFETY: as above; nobody reads or writes it meanwhile: the commit mutex is held and nobody has anything to write.
         unsafe { at.copy_from_nonoverlapping(crc.as_ptr(), crc.len()) };
     }
 
-    fn split(&self, from: Lsn, to: Lsn) -> (usize, usize, usize) {
+    /// Where the bytes of `from..to` are: the start of the ring, the offset of the first part, the lengths of both.
+    fn split(&self, from: Lsn, to: Lsn) -> (*mut u8, usize, usize, usize) {
+        // Read once: the bytes must lie in what is mapped for this very window.
         let window_bytes = self.shared().window_bytes();
         let len = (to - from) as usize;
         assert!(len as u64 <= window_bytes && window_bytes <= self.shared().ring_bytes());
         let offset = (from.get() & (window_bytes - 1)) as usize;
         let first = len.min(window_bytes as usize - offset);
-        (offset, first, len - first)
+        (self.mapped_base(window_bytes).as_ptr(), offset, first, len - first)
     }
 
     /// # Safety
     /// The bytes of `from..to` are not written to while the result lives: see the rules in the module header.
     unsafe fn bytes(&self, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
-        let (offset, first, second) = self.split(from, to);
-        let base = self.memory.ring.as_ptr();
+        let (base, offset, first, second) = self.split(from, to);
         // SAFETY: `offset` is within the ring.
         let start = unsafe { base.add(offset) };
         // SAFETY: `offset + first` is within the ring, which is mapped while `self` lives; unchanging by the caller's promise.
@@ -472,8 +520,7 @@ impl Ring {
     /// Nobody else reads or writes the bytes of `from..to` while the result lives.
     #[allow(clippy::mut_from_ref)]
     unsafe fn bytes_mut(&self, from: Lsn, to: Lsn) -> (&mut [u8], &mut [u8]) {
-        let (offset, first, second) = self.split(from, to);
-        let base = self.memory.ring.as_ptr();
+        let (base, offset, first, second) = self.split(from, to);
         // SAFETY: `offset` is within the ring.
         let start = unsafe { base.add(offset) };
         // SAFETY: within the ring, mapped while `self` lives; exclusive by the caller's promise.

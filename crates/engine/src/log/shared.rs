@@ -506,6 +506,12 @@ impl LogShared {
         lsn.get() >> self.segment_shift.load(Relaxed)
     }
 
+    /// Nothing of the segment in which the frame before `end` ends is in the file.
+    pub(crate) fn begins_unwritten(&self, end: Lsn) -> bool {
+        let segment = self.segment_of(Lsn::new(end.get() - 1));
+        self.written_through() <= self.segment_start(segment)
+    }
+
     pub(super) fn segment_start(&self, segment: u64) -> Lsn {
         Lsn::new(segment << self.segment_shift.load(Relaxed))
     }

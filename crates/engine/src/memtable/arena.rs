@@ -37,6 +37,7 @@ impl Arena {
     ///
     /// # Panics
     /// When `base` is not aligned to a cache line or the region is too small for one node.
+    #[inline(always)]
     pub(super) unsafe fn new(base: *mut u8, len: u32) -> Arena {
         assert!(
             (base as usize).is_multiple_of(LINE_BYTES as usize),

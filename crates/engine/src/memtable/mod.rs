@@ -197,6 +197,7 @@ impl Memtable {
     /// # Panics
     /// When `base` is not aligned to 64 bytes or `len` is too small for one node.
     #[allow(unsafe_code)]
+    #[inline(always)]
     pub unsafe fn attach(base: *mut u8, len: u32) -> Memtable {
         // SAFETY: forwarded contract.
         let arena = unsafe { Arena::new(base, len) };

@@ -107,7 +107,7 @@ impl Database {
             && !self.generations.is_disk_space_scarce()
         {
             // Whoever needs it will say why there is none.
-            let _ = self.prepare_arena();
+            let _ = self.prepare_arena(0);
         }
     }
 }

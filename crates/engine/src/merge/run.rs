@@ -30,8 +30,10 @@ impl MergeRight<'_> {
         let frozen = self.db.generations.frozen();
         if let Some(&last) = frozen.last() {
             self.check_wal_limit()?;
-            let used = |&(arena, _)| u64::from(self.db.generations.memtable(arena).used_bytes());
-            let bytes = frozen.iter().map(used).sum();
+            let used = |&(arena, _)| {
+                self.db.generations.memtable(arena).map(|m| u64::from(m.used_bytes()))
+            };
+            let bytes = frozen.iter().map(used).sum::<Result<u64>>()?;
             let pace = self.db.begin_merge_pace(bytes);
             crash_point!("merge.frozen");
             self.make_durable(&frozen)?;
@@ -41,7 +43,7 @@ impl MergeRight<'_> {
             pace.merged(bytes);
             crash_point!("merge.settled");
         }
-        self.db.prepare_arena()?;
+        self.db.prepare_arena(0)?;
         if checkpoint {
             self.checkpoint(Checkpoint::Passive)?;
         }
@@ -65,11 +67,11 @@ impl MergeRight<'_> {
     }
 
     fn freeze_for_merge(&self) -> Result<()> {
-        self.db.prepare_arena()?;
+        self.db.prepare_arena(0)?;
         let _guard = self.db.lock_commit()?;
         if !self.db.generations.is_active_unused() {
             // Without a free arena the frozen ones are merged first; the active one has its turn later.
-            self.db.generations.try_freeze();
+            self.db.generations.try_freeze(0);
         }
         Ok(())
     }
@@ -101,8 +103,9 @@ impl MergeRight<'_> {
                 self.db.refuse_older_base(base)?;
                 let mut entries = 0;
                 let yielding = Yielding::default();
-                let memtables: Vec<_> =
-                    frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena)).collect();
+                let memtables =
+                    frozen.iter().map(|&(arena, _)| self.db.generations.memtable(arena));
+                let memtables = memtables.collect::<Result<Vec<_>>>()?;
                 for node in newest_of(&memtables) {
                     match node.kind() {
                         EntryKind::Put => base.put(node.root(), node.key(), node.rec())?,
@@ -220,7 +223,7 @@ impl Database {
         // With the mutex: what anybody was told of is in a memtable.
         let _guard = self.lock_commit()?;
         let active = self.generations.active_generation().number.load(Relaxed);
-        let is_empty = self.generations.memtable(self.generations.active_arena()).is_empty();
+        let is_empty = self.generations.memtable_in_use(self.generations.active_arena()).is_empty();
         Ok(Generation::new(if is_empty { active.saturating_sub(1) } else { active }))
     }
 
@@ -279,7 +282,7 @@ impl Database {
 
     /// So that others who commit during a merge find room for the generation that it begins.
     pub(crate) fn prepare_next_generation(&self) -> Result<()> {
-        if self.generations.memtable(self.generations.active_arena()).is_empty() {
+        if self.generations.memtable(self.generations.active_arena())?.is_empty() {
             return Ok(());
         }
         self.prepare_next_segment()

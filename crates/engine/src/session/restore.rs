@@ -110,6 +110,7 @@ fn left_in_ring(region: &Region, path: &Path, base: &mut dyn Base) -> Result<Dec
 /// # Errors
 /// Nothing has changed (Q1).
 pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Result<()> {
+    region.reach_used()?;
     let c = region.control();
     let last = left_in_ring(region, path, base)?;
     crash_point!("restore.begun");
@@ -122,7 +123,7 @@ pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Resu
         let tables: Vec<Memtable> = unmerged(region, is.generation)
             .into_iter()
             .map(|(arena, _)| region.memtable(arena))
-            .collect();
+            .collect::<Result<_>>()?;
         for (i, table) in tables.iter().enumerate() {
             put_table(base, table, &tables[i + 1..])?;
         }

@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! 0          Header       one page: identity, boot, version, session state
-//! 4 KiB      Control      commit state, generations, rowid counters, recent commits, conflicts, counters
+//! 4 KiB      Control      commit state, generations, rowid counters, conflicts, counters
 //! ..         LogShared    state of the log (see log/)
 //! ..         GapTable     stretches of b-trees without rows (see database/gaps)
 //! ..         processes    ProcessSlot x 1024
+//! ..         recent       RecentCommit x 4096
 //! ..         slots        TxnSlot x 4096
+//! SMALL      arenas       2 x 2 MiB, one memtable generation each
 //! RING       ring         16 MiB of log bytes not yet known to be in the file
-//! ARENAS     arenas       10 x 16 MiB, one memtable generation each
+//! LARGE      arenas       10 x 16 MiB, the same
 //! ```
+//!
+//! A process maps everything through the ring's window ([`MAPPED_FIRST`]), and the whole file once a large arena or more of the ring is in
+//! use (region.rs).
 //!
 //! Everything is an offset or a plain value, never a pointer, so that
 //! processes may map the file at different addresses. Every field that more
@@ -26,17 +31,23 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 21;
+pub const LAYOUT_VERSION: u32 = 22;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
-/// Memtable arenas.
-pub const ARENAS: usize = 10;
-/// Fewer free ones than these are few.
-const ARENAS_IN_RESERVE: usize = ARENAS / 2;
+/// Memtable arenas: the small ones come first.
+pub const ARENAS: usize = SMALL_ARENAS + LARGE_ARENAS;
+/// Arenas for generations of which nobody expects much.
+pub const SMALL_ARENAS: usize = 2;
+/// Arenas that take the largest transaction.
+pub const LARGE_ARENAS: usize = 10;
+/// With fewer free large arenas than these the frozen generations are merged.
+const ARENAS_IN_RESERVE: usize = LARGE_ARENAS / 2;
 /// Frozen generations that are merged at a time.
 const MERGED_TOGETHER: usize = 3;
-/// Bytes of one arena.
+/// Bytes of a large arena.
 pub const ARENA_BYTES: usize = 16 << 20;
+/// Bytes of a small arena.
+pub const SMALL_ARENA_BYTES: usize = 2 << 20;
 /// Read marks of a WAL-index: places where readers of the base hold a lock.
 pub const READ_MARKS: usize = 5;
 /// Bytes of the log ring.
@@ -118,8 +129,8 @@ pub struct GenSlot {
     pub state: AtomicU32,
     /// Disk space has been allocated behind so many bytes of nodes in the arena, and as many of records; 0 while there is none.
     pub allocated: AtomicU32,
-    /// Keeps the struct's size explicit.
-    pub pad: AtomicU32,
+    /// (M) Not 0: the generation before was frozen empty, since a transaction found it too small.
+    pub follows_empty: AtomicU32,
     /// Largest commit timestamp in it; 0 when empty.
     pub max_ts: AtomicU64,
     /// End of its last frame in the log.
@@ -148,6 +159,13 @@ pub struct RecentCommit {
     pub pid: AtomicU32,
     /// Low half of the inode of its pid namespace; 0 when unknown.
     pub namespace: AtomicU32,
+}
+
+/// Authors of recent commits, by timestamp since `first_ts`, modulo length. On pages of its own, which get disk space later than others.
+#[repr(C, align(4096))]
+pub struct RecentCommits {
+    /// See [`RecentCommit`].
+    pub commits: [RecentCommit; RECENT_COMMITS],
 }
 
 /// One remembered conflict. Written by any loser without a lock: `seq` is odd
@@ -288,6 +306,12 @@ pub struct Control {
     pub applied_lsn: AtomicU64,
     /// (M) Arena that takes commits.
     pub active_arena: AtomicU32,
+    /// Not 0 once there is disk space behind a large arena, before the first is in use: whoever takes the commit mutex maps the whole file.
+    pub has_large: AtomicU32,
+    /// Entries of `recent`, from the first on, that have disk space behind them.
+    pub recent_allocated: AtomicU32,
+    /// Timestamp that has the first entry of `recent`.
+    pub first_ts: AtomicU64,
     /// One of [`fence`].
     pub fence: AtomicU32,
     /// Salt of the base and the log in this session.
@@ -326,8 +350,6 @@ pub struct Control {
     pub generations: [GenSlot; ARENAS],
     /// Rowid counters.
     pub rowids: [RowidSlot; ROWID_SLOTS],
-    /// Authors of recent commits, by timestamp modulo length.
-    pub recent: [RecentCommit; RECENT_COMMITS],
     /// Ring of conflicts.
     pub conflicts: [ConflictSlot; CONFLICT_SLOTS],
     /// Counters.
@@ -381,11 +403,17 @@ impl Control {
         self.generations.iter().filter(|slot| slot.state.load(Relaxed) == state).count()
     }
 
+    /// Large arenas that are free, at this moment.
+    pub fn count_free_large(&self) -> usize {
+        let large = &self.generations[SMALL_ARENAS..];
+        // Relaxed: as above.
+        large.iter().filter(|slot| slot.state.load(Relaxed) == generation::FREE).count()
+    }
+
     /// So many generations are frozen that they should be merged (merge/due.rs).
     pub fn are_memtables_due(&self) -> bool {
         let frozen = self.count_generations(generation::FROZEN);
-        frozen >= MERGED_TOGETHER
-            || (frozen > 0 && self.count_generations(generation::FREE) < ARENAS_IN_RESERVE)
+        frozen >= MERGED_TOGETHER || (frozen > 0 && self.count_free_large() < ARENAS_IN_RESERVE)
     }
 }
 
@@ -516,26 +544,58 @@ pub struct Layout {
     pub gaps: GapTable,
     /// See [`ProcessSlot`].
     pub processes: [ProcessSlot; PROCESS_SLOTS],
+    /// See [`RecentCommits`].
+    pub recent: RecentCommits,
     /// See [`TxnSlot`].
     pub slots: [TxnSlot; TXN_SLOTS],
 }
 
 /// Disk space comes by pages.
 pub const PAGE: usize = 4096;
+/// Where the fixed part of the file ends.
+pub const LAYOUT_END: usize = size_of::<Layout>().next_multiple_of(PAGE);
 /// Offset of the ring in the file.
-pub const RING_OFFSET: usize = size_of::<Layout>().next_multiple_of(PAGE);
-/// What a new file has disk space for before the ring: everything but most of the slots of processes and of connections.
-pub const HEAD: [Range<usize>; 2] = [
+pub const RING_OFFSET: usize = LAYOUT_END + SMALL_ARENAS * SMALL_ARENA_BYTES;
+/// Offset of the first large arena in the file.
+pub const LARGE_ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
+/// Size of the file.
+pub const TOTAL_BYTES: usize = LARGE_ARENAS_OFFSET + LARGE_ARENAS * ARENA_BYTES;
+/// What every process maps: the small arenas, and of the ring what small transactions use.
+pub const MAPPED_FIRST: usize = RING_OFFSET + WINDOW_BYTES as usize;
+/// What a new file has disk space for before the small arenas: everything but most of the slots and of the recent commits.
+pub const HEAD: [Range<usize>; 3] = [
     0..process_end(FIRST_SLOTS - 1).next_multiple_of(PAGE),
+    std::mem::offset_of!(Layout, recent)..recent_end(FIRST_RECENT - 1).next_multiple_of(PAGE),
     std::mem::offset_of!(Layout, slots) / PAGE * PAGE
         ..slot_end(FIRST_SLOTS - 1).next_multiple_of(PAGE),
 ];
 /// Slots of either kind for which there is disk space from the start.
 const FIRST_SLOTS: usize = 32;
-/// Offset of the first arena in the file.
-pub const ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
-/// Size of the file.
-pub const TOTAL_BYTES: usize = ARENAS_OFFSET + ARENAS * ARENA_BYTES;
+/// Recent commits for which there is.
+pub const FIRST_RECENT: usize = PAGE / size_of::<RecentCommit>();
+
+/// Bytes of arena `index`.
+pub const fn arena_bytes(index: usize) -> usize {
+    if is_large(index) { ARENA_BYTES } else { SMALL_ARENA_BYTES }
+}
+
+/// Whether arena `index` takes the largest transaction.
+pub const fn is_large(index: usize) -> bool {
+    index >= SMALL_ARENAS
+}
+
+/// Offset of arena `index` in the file.
+pub const fn arena_offset(index: usize) -> usize {
+    match index.checked_sub(SMALL_ARENAS) {
+        Some(large) => LARGE_ARENAS_OFFSET + large * ARENA_BYTES,
+        None => LAYOUT_END + index * SMALL_ARENA_BYTES,
+    }
+}
+
+/// Where recent commit `index` ends in the file.
+pub const fn recent_end(index: usize) -> usize {
+    std::mem::offset_of!(Layout, recent) + (index + 1) * size_of::<RecentCommit>()
+}
 
 /// Where the slot of process `index` ends in the file.
 pub const fn process_end(index: usize) -> usize {
@@ -564,14 +624,15 @@ const _: () = assert!(PAGE.is_multiple_of(size_of::<TxnSlot>()), "no slot lies o
 const _: () = assert!(slot_end(0).is_multiple_of(size_of::<TxnSlot>()));
 const _: () = assert!(PAGE.is_multiple_of(size_of::<ProcessSlot>()));
 const _: () = assert!(process_end(0).is_multiple_of(size_of::<ProcessSlot>()));
-const _: () = assert!(HEAD[0].end <= HEAD[1].start);
+const _: () = assert!(HEAD[0].end <= HEAD[1].start && HEAD[1].end <= HEAD[2].start);
+const _: () = assert!(size_of::<RecentCommit>() == 24 && PAGE == 4096);
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 const _: () = assert!(size_of::<GenSlot>() == 32);
 const _: () = assert!(size_of::<RowidSlot>() == 16);
 const _: () = assert!(size_of::<ExclusiveCommit>() == 104);
 const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
-const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 206_976 && RING_OFFSET == 811_008);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 108_800 && RING_OFFSET == 5_005_312);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

@@ -5,6 +5,7 @@ pub mod fork;
 pub mod layout;
 mod leave;
 pub mod locks;
+mod mapping;
 pub mod process;
 pub mod read_marks;
 pub mod region;

@@ -4,7 +4,8 @@
 //! the ring and behind each arena is allocated before first use, because a
 //! write to a hole on a full disk would kill the process with SIGBUS.
 //!
-//! Of the fixed part there is all but most of the slots of processes and connections, which follow page by page as they are claimed.
+//! Of the fixed part there is all but most of the slots of processes and connections, which follow page by page as they are claimed, and of
+//! the authors of recent commits, which follow once there are some.
 //!
 //! Ring and arenas begin small, so that a database in which little happens takes little, and grow as they fill: the ring from its start, an
 //! arena from both ends, nodes and records ([`Memtable::reach_with`]), with what serves to find them ([`Memtable::parts`]). How much there
@@ -31,16 +32,18 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use memmap2::MmapRaw;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::fork::{LockFile, NO_PROC};
 use super::layout::{
-    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, ARENAS_OFFSET, Control, HEAD, Header, LAYOUT_VERSION,
-    Layout, MAGIC, PAGE, RING_BYTES, RING_OFFSET, TOTAL_BYTES, process_end, session, slot_end,
+    ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, Control, FIRST_RECENT, HEAD, Header, LAYOUT_END,
+    LAYOUT_VERSION, Layout, MAGIC, PAGE, PROCESS_LOCK_BASE, PROCESS_SLOTS, RECENT_COMMITS,
+    RING_BYTES, RING_OFFSET, RecentCommit, SMALL_ARENA_BYTES, TOTAL_BYTES, WINDOW_BYTES,
+    arena_bytes, arena_offset, is_large, process_end, recent_end, session, slot_end,
 };
 use super::locks;
+use super::mapping::Mapping;
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::log::{LogMemory, LogParams, LogShared, Ring, SEGMENT_BYTES, Tail};
@@ -69,7 +72,9 @@ impl BaseIdentity {
 /// With less free disk space than this, memory that could be done without is not allocated.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// Bytes of the ring with which a session begins, and of an arena's nodes, and of its records, with which it does.
+/// Bytes of the ring with which a session begins.
+const FIRST_RING_BYTES: usize = 8 << 10;
+/// Bytes of an arena's nodes, and of its records, with which a generation begins.
 const FIRST_BYTES: usize = 16 << 10;
 const _: () = assert!(FIRST_BYTES >= Memtable::FIRST_REACH as usize);
 
@@ -78,7 +83,7 @@ type Reserve = fn(&File, u64, u64) -> std::result::Result<(), Errno>;
 
 /// A mapped shared memory file.
 pub struct Region {
-    map: MmapRaw,
+    map: Arc<Mapping>,
     file: Arc<LockFile>,
     path: PathBuf,
     /// Of this process, one allocates at a time.
@@ -113,6 +118,7 @@ impl Region {
         let was_whole = len >= TOTAL_BYTES as u64;
         if !was_whole {
             if len > 0 {
+                refuse_size_in_use(&file, path)?;
                 // It was cut short. With its full size it would look whole to the next who comes, should this opening be refused.
                 file.write_all_at(&[0; size_of::<u64>()], MAGIC_OFFSET).map_err(|e| say(&e))?;
             }
@@ -124,10 +130,7 @@ impl Region {
             }
             _ => say(&e),
         })?;
-        let map =
-            memmap2::MmapOptions::new().len(TOTAL_BYTES).map_raw(&shared).map_err(|e| say(&e))?;
-        // Or the first touch of a page reads megabytes ahead, of a file that holds nothing: most of what a short session costs.
-        map.advise(memmap2::Advice::Random).map_err(|e| say(&e))?;
+        let map = Arc::new(Mapping::of(&shared, file.clone()).map_err(|e| say(&e))?);
         Ok(Region {
             map,
             file,
@@ -151,9 +154,9 @@ impl Region {
 
     /// The fixed part.
     pub fn layout(&self) -> &Layout {
-        // SAFETY: the mapping is TOTAL_BYTES long, page-aligned and lives as long as self; every field of
+        // SAFETY: the first mapping holds all of Layout, is page-aligned and lives as long as self; every field of
         // Layout is atomic or a SharedMutex, valid for any bit pattern and shared between processes.
-        unsafe { &*self.map.as_ptr().cast::<Layout>() }
+        unsafe { self.map.first().cast::<Layout>().as_ref() }
     }
 
     /// Identity and state.
@@ -171,33 +174,68 @@ impl Region {
         &self.layout().log
     }
 
-    /// First byte of the ring.
-    pub fn ring_base(&self) -> *mut u8 {
-        // SAFETY: RING_OFFSET lies inside the mapping (layout.rs).
-        unsafe { self.map.as_mut_ptr().add(RING_OFFSET) }
+    /// Maps the whole file, if it is not mapped yet (mapping.rs).
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn reach_whole(&self) -> Result<()> {
+        self.map.reach_whole().map(drop)
+    }
+
+    /// The whole file is mapped.
+    pub fn reaches_whole(&self) -> bool {
+        self.map.whole().is_some()
+    }
+
+    /// It could not be mapped the last time.
+    pub fn is_whole_refused(&self) -> bool {
+        self.map.is_refused()
+    }
+
+    /// Maps what the session uses. (M), or nobody else uses the region (MAP3).
+    ///
+    /// # Errors
+    /// NoMemory.
+    #[inline]
+    pub fn reach_used(&self) -> Result<()> {
+        // Relaxed: both change under the commit mutex.
+        let is_small = self.control().has_large.load(Relaxed) == 0
+            && self.log().window_bytes() <= WINDOW_BYTES;
+        if is_small { Ok(()) } else { self.reach_whole() }
     }
 
     /// First byte of arena `index`.
-    pub fn arena_base(&self, index: usize) -> *mut u8 {
+    #[inline(always)]
+    fn arena_base(&self, index: usize) -> Result<NonNull<u8>> {
         assert!(index < ARENAS, "arena {index} does not exist");
-        // SAFETY: index < ARENAS, so the offset lies inside the mapping (layout.rs).
-        unsafe { self.map.as_mut_ptr().add(ARENAS_OFFSET + index * ARENA_BYTES) }
+        let mapping = &self.map;
+        let base = if is_large(index) { mapping.reach_whole()? } else { mapping.first() };
+        // SAFETY: the small arenas lie inside the first mapping, and all of them inside the whole one (layout.rs).
+        Ok(unsafe { base.add(arena_offset(index)) })
     }
 
     /// The memtable in arena `index`, whose generation number the caller has found published (M4).
-    pub fn memtable(&self, index: usize) -> Memtable {
+    ///
+    /// # Errors
+    /// NoMemory, not where the whole file is mapped.
+    #[inline(always)]
+    pub fn memtable(&self, index: usize) -> Result<Memtable> {
+        let base = self.arena_base(index)?.as_ptr();
+        // Constants: what follows from the size is not computed at each look.
+        let bytes = if is_large(index) { ARENA_BYTES } else { SMALL_ARENA_BYTES };
         // SAFETY: the arena is inside the mapping, which outlives every use of the memtable (both belong to
         // `Database`); an arena is formatted before its generation's number is published.
-        unsafe { Memtable::attach(self.arena_base(index), ARENA_BYTES as u32) }
+        Ok(unsafe { Memtable::attach(base, bytes as u32) })
     }
 
-    /// Makes arena `index` an empty memtable. The caller holds the commit mutex and the arena is FREE (M4), or
+    /// Makes arena `index`, which is mapped, an empty memtable. The caller holds the commit mutex and the arena is FREE (M4), or
     /// nobody else uses the region.
     pub fn format_arena(&self, index: usize) {
+        let base = self.arena_base(index).expect("whoever formats an arena has it mapped");
         // Acquire pairs with the Release in `allocate_arena` and `grow_arena`.
         let reach = self.control().generations[index].allocated.load(Acquire);
         // SAFETY: inside the mapping; by the caller's promise no snapshot reads it and nobody else writes to it.
-        unsafe { Memtable::format(self.arena_base(index), ARENA_BYTES as u32, reach) };
+        unsafe { Memtable::format(base.as_ptr(), arena_bytes(index) as u32, reach) };
     }
 
     /// Starts an empty log stream. Nobody else uses the region.
@@ -211,7 +249,7 @@ impl Region {
     pub fn ring(&self) -> Ring {
         let memory = LogMemory {
             shared: NonNull::from(self.log()),
-            ring: NonNull::new(self.ring_base()).expect("a mapping does not start at address 0"),
+            ring: self.map.clone(),
             commit_mutex: NonNull::from(&self.control().commit_mutex),
         };
         // SAFETY: a published session has all three initialised; `Database` drops its ring and log before the region.
@@ -221,12 +259,19 @@ impl Region {
     /// Allocates disk space behind the beginning of the ring, or all of it; returns for how many bytes. Nobody else uses the region.
     pub fn allocate_ring(&self) -> Result<u64> {
         let whole = [(RING_OFFSET, RING_BYTES)];
-        let first = [(RING_OFFSET, FIRST_BYTES)];
-        Ok(if self.allocate_first(&first, &whole)? { FIRST_BYTES } else { RING_BYTES } as u64)
+        let first = [(RING_OFFSET, FIRST_RING_BYTES)];
+        let in_part = self.allocate_first(&first, &whole)?;
+        Ok(if in_part { FIRST_RING_BYTES } else { RING_BYTES } as u64)
     }
 
-    /// Allocates disk space behind so many bytes of the ring, and some more. Needs no lock.
+    /// Allocates disk space behind so many bytes of the ring, and some more, and maps them. Needs no lock.
     pub fn grow_ring(&self, bytes: u64) -> Result<()> {
+        if bytes > WINDOW_BYTES {
+            self.reach_whole()?;
+            if self.log().ring_space() >= bytes {
+                return Ok(());
+            }
+        }
         let bytes = (bytes as usize).next_power_of_two().min(RING_BYTES);
         self.reserve_more(RING_OFFSET, bytes)?;
         crash_point!("commit.ring_grown");
@@ -234,8 +279,9 @@ impl Region {
         Ok(())
     }
 
-    /// Allocates disk space behind the ends of arena `index`; cheap when it is there already. False while another process is at it.
+    /// Allocates disk space behind the ends of arena `index`, and maps it; cheap when that is done already. False while another process is at it.
     pub fn allocate_arena(&self, index: usize) -> Result<bool> {
+        self.arena_base(index)?;
         let word = &self.control().generations[index].allocated;
         let is_there = || word.load(Acquire) != 0;
         if is_there() {
@@ -255,9 +301,13 @@ impl Region {
         }
         let _unlocking = Unlocking { file: &self.file, byte };
         if !is_there() {
-            let whole = [(ARENAS_OFFSET + index * ARENA_BYTES, ARENA_BYTES)];
+            let whole = [(arena_offset(index), arena_bytes(index))];
             let in_part = self.allocate_first(&parts_of(index, FIRST_BYTES), &whole)?;
-            let reach = if in_part { FIRST_BYTES } else { ARENA_BYTES };
+            let reach = if in_part { FIRST_BYTES } else { arena_bytes(index) };
+            if is_large(index) {
+                // Before the arena can be used.
+                self.control().has_large.store(1, Relaxed);
+            }
             // Release pairs with the Acquire of the freezer, which may touch the arena next.
             word.store(reach as u32, Release);
         }
@@ -267,8 +317,9 @@ impl Region {
     /// Allocates disk space for so many bytes of nodes in arena `index`, and as many of records, and some more. It was allocated
     /// before. Needs no lock of the file.
     pub fn grow_arena(&self, index: usize, reach: u64) -> Result<()> {
-        let reach = usize::try_from(reach).unwrap_or(ARENA_BYTES);
-        let reach = reach.next_power_of_two().min(ARENA_BYTES);
+        let most = arena_bytes(index);
+        let reach = usize::try_from(reach).unwrap_or(most);
+        let reach = reach.next_power_of_two().min(most);
         let allocated = &self.control().generations[index].allocated;
         // All threads that commit come here at once: the first does it for them.
         let _turn = self.allocating.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,6 +344,38 @@ impl Region {
     /// The same for process `index`.
     pub fn allocate_process(&self, index: usize) -> Result<()> {
         self.allocate_page_before(process_end(index))
+    }
+
+    /// The place of who has committed at `ts`, if there is disk space behind it.
+    pub fn recent(&self, ts: u64) -> Option<&RecentCommit> {
+        let layout = self.layout();
+        // Relaxed: constant since the session began.
+        let number = ts.wrapping_sub(layout.control.first_ts.load(Relaxed));
+        let index = number as usize % RECENT_COMMITS;
+        // Acquire pairs with the Release in `allocate_recent`.
+        let allocated = layout.control.recent_allocated.load(Acquire) as usize;
+        (index < allocated).then(|| &layout.recent.commits[index])
+    }
+
+    /// Allocates disk space behind all of the authors of recent commits, once there are some; `ts` is the newest. Without it conflicts
+    /// with them are told without a name.
+    pub fn extend_recent(&self, ts: u64) {
+        // Where it fails it is not tried at each commit.
+        const BETWEEN_TRIES: u64 = 64;
+        let allocated = &self.control().recent_allocated;
+        // Relaxed: constant since the session began, and a hint.
+        let number = ts.wrapping_sub(self.control().first_ts.load(Relaxed));
+        // A commit over several files takes two.
+        let is_due = number >= BETWEEN_TRIES && number % BETWEEN_TRIES < 2;
+        if !is_due || allocated.load(Relaxed) as usize == RECENT_COMMITS {
+            return;
+        }
+        let (from, to) =
+            (recent_end(FIRST_RECENT - 1) / PAGE * PAGE, recent_end(RECENT_COMMITS - 1));
+        if let Ok(true) = reserve_all(&self.file, self.reserve, from, to - from) {
+            // Release pairs with the Acquire in `recent`.
+            allocated.fetch_max(RECENT_COMMITS as u32, Release);
+        }
     }
 
     /// Allocates disk space behind the page of the fixed part that `end` lies in, or ends.
@@ -390,11 +473,11 @@ impl Region {
             self.header().state.store(session::INVALID, Release);
             return Ok(());
         }
-        self.allocate(0, RING_OFFSET)?;
+        self.allocate(0, LAYOUT_END)?;
         self.header().state.store(session::INVALID, Release);
-        let base = self.map.as_mut_ptr();
-        // SAFETY: the first RING_OFFSET bytes are inside the mapping; nobody else uses them (lifecycle lock).
-        unsafe { std::ptr::write_bytes(base, 0, RING_OFFSET) };
+        let base = self.map.first().as_ptr();
+        // SAFETY: the first LAYOUT_END bytes are inside the mapping; nobody else uses them (lifecycle lock).
+        unsafe { std::ptr::write_bytes(base, 0, LAYOUT_END) };
         Ok(())
     }
 
@@ -445,6 +528,24 @@ fn boot_id() -> std::io::Result<[u8; 40]> {
     Ok(*KNOWN.get_or_init(|| id))
 }
 
+/// A file of another size may be that of another version of the library, which uses it: nothing is written to it then.
+fn refuse_size_in_use(file: &File, path: &Path) -> Result<()> {
+    // An error of fcntl is no proof that nobody does.
+    let is_free = matches!(
+        locks::is_range_locked_elsewhere(file, PROCESS_LOCK_BASE, PROCESS_SLOTS as i64),
+        Ok(false)
+    );
+    if is_free { Ok(()) } else { Err(Error::CantOpen(say_in_use(path))) }
+}
+
+/// Why a session of others cannot be joined.
+pub(crate) fn say_in_use(path: &Path) -> String {
+    format!(
+        "{} is in use by processes with another version of the library or another database file; close them first",
+        path.display()
+    )
+}
+
 /// Gives the lock on a byte back, however its holder ends.
 struct Unlocking<'a> {
     file: &'a File,
@@ -463,8 +564,8 @@ const ALLOCATE_BYTES: usize = 1 << 20;
 
 /// Where the parts of arena `index` lie that are used with so many bytes of nodes, and as many of records.
 fn parts_of(index: usize, reach: usize) -> [(usize, usize); 4] {
-    let arena = ARENAS_OFFSET + index * ARENA_BYTES;
-    Memtable::parts(ARENA_BYTES as u32, reach as u32)
+    let arena = arena_offset(index);
+    Memtable::parts(arena_bytes(index) as u32, reach as u32)
         .map(|part| (arena + part.start as usize, part.len()))
 }
 
@@ -483,7 +584,7 @@ fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io
 fn allocate_head(file: &File, reserve: Reserve) -> std::io::Result<()> {
     for part in HEAD {
         if !reserve_all(file, reserve, part.start, part.len())? {
-            return allocate(file, reserve, 0, RING_OFFSET);
+            return allocate(file, reserve, 0, LAYOUT_END);
         }
     }
     Ok(())

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use super::layout::{ARENA_BYTES, ARENAS_OFFSET};
+use super::layout::arena_offset;
 use super::region::Region;
 use crate::memtable::Memtable;
 
@@ -58,7 +58,7 @@ impl Region {
             return;
         }
         for portion in taken.filled().into_iter().filter(|portion| !portion.is_empty()) {
-            let at = ARENAS_OFFSET + taken.arena * ARENA_BYTES + portion.start as usize;
+            let at = arena_offset(taken.arena) + portion.start as usize;
             let (file, begin) = (self.file().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
             // SAFETY: a file that is open as long as the region; no memory is passed.
             unsafe { libc::sync_file_range(file, at as i64, portion.len() as i64, begin) };
@@ -69,6 +69,7 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shm::layout::{ARENA_BYTES, SMALL_ARENA_BYTES};
 
     const KIB: u32 = 1024;
 
@@ -96,5 +97,8 @@ mod tests {
         assert_eq!(records, whole - 2_816 * KIB..whole);
     }
 
-    const _: () = assert!((ARENA_BYTES as u32).is_multiple_of(PORTION_BYTES));
+    const _: () = assert!(
+        (ARENA_BYTES as u32).is_multiple_of(PORTION_BYTES)
+            && (SMALL_ARENA_BYTES as u32).is_multiple_of(PORTION_BYTES)
+    );
 }

@@ -150,6 +150,8 @@ pub struct Guard<'a> {
     /// The last owner died, or panicked, while it held the mutex: repair before anything else.
     pub previous_owner_died: bool,
     was_panicking: bool,
+    /// See [`Guard::leave_to_repair`].
+    is_left: bool,
     /// What this thread held before.
     outer: *const SharedMutex,
     _uncancelled: Uncancelled,
@@ -267,6 +269,7 @@ impl SharedMutex {
             mutex: self,
             previous_owner_died,
             was_panicking: std::thread::panicking(),
+            is_left: false,
             outer: HELD.replace(self),
             _uncancelled: uncancelled,
             not_send: PhantomData,
@@ -279,6 +282,11 @@ impl Guard<'_> {
     pub fn holds(&self, mutex: &SharedMutex) -> bool {
         std::ptr::eq(self.mutex, mutex)
     }
+
+    /// Unlocks without having repaired what the last owner left: the next one is told as this one was.
+    pub fn leave_to_repair(mut self) {
+        self.is_left = true;
+    }
 }
 
 impl Drop for Guard<'_> {
@@ -286,7 +294,7 @@ impl Drop for Guard<'_> {
         HELD.set(self.outer);
         // One taken by what cleans up during a panic has been used as it should.
         let is_broken = !self.was_panicking && std::thread::panicking();
-        release(&self.mutex.word, is_broken);
+        release(&self.mutex.word, is_broken || self.is_left);
     }
 }
 

@@ -75,7 +75,7 @@ const WRITES_BESIDE_OTHERS: u32 = 8;
 enum Blocked {
     RightTaken,
     FenceLowered,
-    MemtableFull { generation: Generation },
+    MemtableFull { generation: Generation, bytes: u64 },
     Unallocated { arena: usize, reach: u64 },
     Log(AppendError),
     ValidateAgain,
@@ -179,6 +179,7 @@ impl Conn {
         if sync == Sync::Full {
             self.db.region().write_out(&committed.taken);
         }
+        self.db.region().extend_recent(committed.ts.get());
         drop(committed.witness);
         // It lies before the own commit.
         self.shown = super::shown::Shown::default();
@@ -213,7 +214,10 @@ impl Conn {
     /// What a commit under NORMAL or OFF, which counts already, does for itself and those before it. What only this process cannot do
     /// is left to others, or to its own next commits, which fail before they count once there is no room left.
     pub(super) fn write_relaxed(&self, end: Lsn) -> Result<()> {
-        left_to_others(self.db.log()?.relaxed_commit(end))?;
+        let log = self.db.log()?;
+        // What follows a generation without frames counts after a crash only if the file has the beginning of its segment (T1 in log/tail.rs).
+        let is_first = self.db.generations.follows_empty() && log.shared().begins_unwritten(end);
+        left_to_others(if is_first { log.write_through(end) } else { log.relaxed_commit(end) })?;
         self.write_now_and_then()
     }
 
@@ -288,7 +292,9 @@ impl Conn {
                 self.db.log()?.make_room(AppendError::RingFull).map_err(Error::from)
             }
             Blocked::Log(e) => self.make_log_room(e, room, wait),
-            Blocked::MemtableFull { generation } => self.make_memtable_room(generation, room, wait),
+            Blocked::MemtableFull { generation, bytes } => {
+                self.make_memtable_room(generation, bytes, room, wait)
+            }
             Blocked::Unallocated { arena, reach } => self.db.region().grow_arena(arena, reach),
         }
     }
@@ -349,7 +355,7 @@ impl Conn {
             Ok(memtable) => memtable,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        self.resolve_maxima();
+        self.resolve_maxima()?;
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
         // Of a preparation whose author was killed before it was published: this frame may end where that one would have.
@@ -460,11 +466,14 @@ impl Conn {
                 Room::Unallocated { arena, reach } => {
                     return Err(Blocked::Unallocated { arena, reach });
                 }
-                Room::Full if !is_fresh && self.db.generations.try_freeze() => {}
-                Room::Full => break,
+                Room::Full { bytes } if !is_fresh && self.db.generations.try_freeze(bytes) => {}
+                Room::Full { bytes } => {
+                    let generation = self.db.generations.active_number();
+                    return Err(Blocked::MemtableFull { generation, bytes });
+                }
             }
         }
-        Err(Blocked::MemtableFull { generation: self.db.generations.active_number() })
+        unreachable!("the second round returns")
     }
 
     /// Bytes that the nodes can take in a memtable, and the largest once more: a committer killed while it inserts
@@ -509,7 +518,8 @@ impl Conn {
         let Some(mut snapshot) = self.snapshot.take() else { return };
         let slot = self.db.slots.at(self.slot);
         // The pin has covered everything above the base's generation, so nothing it needs has gone.
-        snapshot.memtables = self.db.generations.memtables_above(snapshot.base_generation);
+        snapshot.memtables =
+            self.db.generations.memtables_that_can_be_mapped(snapshot.base_generation);
         snapshot.last_nodes.get_mut().clear();
         snapshot.ts = ts.snapshot();
         snapshot.resting = false;

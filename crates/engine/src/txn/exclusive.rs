@@ -107,7 +107,7 @@ impl Conn {
         let begun = self.become_writer(wait).and_then(|()| {
             wait.timeout = timeout.saturating_sub(before.since.elapsed());
             // While what others have committed is still in memory: the replay only puts.
-            self.resolve_maxima();
+            self.resolve_maxima()?;
             self.become_exclusive(wait)
         });
         if let Err(Error::RenewSnapshot) = begun {
@@ -184,14 +184,14 @@ impl Conn {
                 Err(Error::Full(_)) if self.db.is_wal_at_limit() => continue,
                 merged => merged?,
             }
-            if self.db.prepare_arena()? {
+            if self.db.prepare_arena(0)? {
                 if self.db.generations.is_memory_empty() {
                     return Ok(());
                 }
                 // The active one found none to be frozen into; it does now.
                 continue;
             }
-            match self.db.wait_for_arena(self.slot, full, &mut patience)? {
+            match self.db.wait_for_arena(self.slot, full, 0, &mut patience)? {
                 ArenaWait::LookAgain => {}
                 ArenaWait::HeldByOwnSnapshot => return Err(Error::RenewSnapshot),
                 ArenaWait::HeldByReaders(who) => {
@@ -255,7 +255,7 @@ impl Conn {
             && self.db.with_base(|_| Ok(())).is_ok()
             && right.raise_lowered().is_ok()
             && right.merge(false).is_ok()
-            && matches!(self.db.prepare_arena(), Ok(true))
+            && matches!(self.db.prepare_arena(0), Ok(true))
             && self.db.generations.is_memory_empty();
         if ready {
             right.keep();

@@ -56,13 +56,16 @@ impl Conn {
     }
 
     /// (MX2) Raises all maxima of this transaction to what is committed.
-    pub(crate) fn resolve_maxima(&mut self) {
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn resolve_maxima(&mut self) -> Result<()> {
         if !self.writes.has_put_max() {
-            return;
+            return Ok(());
         }
         // What the base of the snapshot includes this transaction has seen.
         let base = self.snapshot.as_ref().map_or(Generation::ZERO, |s| s.base_generation);
-        let newest = self.db.generations.memtables_since(base);
+        let newest = self.db.generations.memtables_since(base)?;
         self.writes.resolve_maxima(|root, key, own| {
             let node = newest.iter().find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))?;
             let (rest, last) = node.rec().split_last_chunk::<8>()?;
@@ -70,6 +73,7 @@ impl Conn {
             // A record of another shape was written by hand and does not end in such a number.
             (node.kind() == EntryKind::Put && rest == own_rest).then(|| i64::from_be_bytes(*last))
         });
+        Ok(())
     }
 }
 

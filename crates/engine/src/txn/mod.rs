@@ -94,6 +94,8 @@ pub struct Conn {
     /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: room::WalWait,
+    /// For a large memtable.
+    large_wait: room::WalWait,
     /// Its place in the queue for the right, where it was refused and takes a newer snapshot (R8 in database/right.rs).
     waits_since: Option<u64>,
     pub(crate) state: State,
@@ -150,6 +152,7 @@ impl Conn {
             snapshot: None,
             renews: false,
             wal_wait: room::WalWait::default(),
+            large_wait: room::WalWait::default(),
             waits_since: None,
             state: State::IDLE,
             before_exclusive: None,

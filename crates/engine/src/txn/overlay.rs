@@ -62,7 +62,7 @@ impl Conn {
     pub fn unmerged(&self) -> (u64, u64) {
         let own = (self.writes.len() as u64, self.writes.frame_bytes() as u64);
         let Some(snapshot) = &self.snapshot else { return own };
-        self.db.generations.memtables_above(snapshot.base_generation).iter().fold(
+        self.db.generations.memtables_that_can_be_mapped(snapshot.base_generation).iter().fold(
             own,
             |(entries, bytes), (_, m)| {
                 (entries + u64::from(m.node_count()), bytes + u64::from(m.node_bytes()))

@@ -98,7 +98,7 @@ impl Conn {
             // Nothing of a bulk load's: merges must go on.
             self.db.disown_merge(self.slot);
             self.db.log()?;
-            self.resolve_maxima();
+            self.resolve_maxima()?;
             self.reserve(wait)
         });
         match begun {
@@ -132,7 +132,8 @@ impl Conn {
         self.relax_pin();
     }
 
-    /// Until there is room for P and what resolves it (K2). The right is held, so that what there is stays.
+    /// Until there is room for P and what resolves it (K2). The right is held, so that nobody else takes it; a merge that begins another
+    /// generation may, and so it is looked for again (`publish_prepared`).
     fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let mut room = RoomWait::begin();
         let bytes = 2 * (frame_len(self.ops()) + MARK_BYTES_MAX);
@@ -143,7 +144,9 @@ impl Conn {
                     return Err(Error::Left);
                 }
                 let mut fits = self.fits();
-                if matches!(fits, Room::Full) && self.db.generations.try_freeze() {
+                if let Room::Full { bytes } = fits
+                    && self.db.generations.try_freeze(bytes)
+                {
                     fits = self.fits();
                 }
                 let generation = self.db.generations.active_number();
@@ -151,7 +154,9 @@ impl Conn {
             };
             match (fits, space) {
                 ((Room::Enough, _), Ok(())) => return Ok(()),
-                ((Room::Full, full), _) => self.make_memtable_room(full, &mut room, wait)?,
+                ((Room::Full { bytes }, full), _) => {
+                    self.make_memtable_room(full, bytes, &mut room, wait)?;
+                }
                 ((Room::Unallocated { arena, reach }, _), _) => {
                     self.db.region().grow_arena(arena, reach)?;
                 }
@@ -235,6 +240,25 @@ impl Conn {
                 db.ensure_fenced(self.slot, &mut wait).map_err(say_final)?;
                 continue;
             }
+            // A merge may have begun another generation since there was room (K2).
+            match self.fits() {
+                Room::Enough => {}
+                Room::Unallocated { arena, reach } => {
+                    drop(guard);
+                    db.region().grow_arena(arena, reach)?;
+                    continue;
+                }
+                Room::Full { bytes } if db.generations.try_freeze(bytes) => continue,
+                Room::Full { bytes } => {
+                    drop(guard);
+                    if !db.prepare_arena(bytes).map_err(say_final)? {
+                        return Err(db
+                            .slots
+                            .no_room("the transaction cannot be kept in shared memory"));
+                    }
+                    continue;
+                }
+            }
             let ts = c.visible_ts.load(Relaxed) + 1;
             if mark.pages.is_none() {
                 // Before the frames are published (V3): of the one that resolves it, which comes next. Pages are seen in the base.
@@ -290,6 +314,7 @@ impl Conn {
             }
         };
         self.note_own_commit(resolved.ts, Some(resolved.end), Resolved::TIMESTAMPS);
+        db.region().extend_recent(resolved.ts.get());
         self.note_size(self.written(), None);
         self.writes.clear();
         // It counts whether its frame is on disk or not: P is, and the decision.

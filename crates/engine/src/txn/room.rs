@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::Conn;
 use crate::database::arenas::ArenaWait;
+use crate::database::generations::needs_large;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{AppendError, LogError};
@@ -107,16 +108,18 @@ impl Conn {
         let full = self.db.generations.active_number();
         let merged = std::mem::replace(&mut room.merged, true);
         if e == AppendError::LimitReached && !merged {
-            return self.merge_for_room(full, room, wait);
+            return self.merge_for_room(full, 0, room, wait);
         }
         match self.db.log()?.make_room(e) {
             // Once everything is merged only who stands still in the writing of old segments can be in the way.
             Err(LogError::Full { .. }) if !room.is_waited_for_in_vain(wait) => {
                 Patience::of_those_who_expect_no_wait(wait).nap(LOG_NAP)?;
-                self.merge_for_room(full, room, wait)
+                self.merge_for_room(full, 0, room, wait)
             }
             // Who makes the log longer stands still: there is room in it when what it holds is merged.
-            Err(LogError::GrowerStands { .. }) if !merged => self.merge_for_room(full, room, wait),
+            Err(LogError::GrowerStands { .. }) if !merged => {
+                self.merge_for_room(full, 0, room, wait)
+            }
             Err(LogError::GrowerStands { who, waited }) => {
                 Err(self.db.does_not_run(who, "the end of the log", waited))
             }
@@ -128,19 +131,29 @@ impl Conn {
         }
     }
 
-    /// Merges, or waits for whoever merges, so that an arena becomes free (S4), because the generation `full` has no room. A transaction
+    /// Merges, or waits for whoever merges, so that an arena becomes free (S4), because the generation `full` has no room
+    /// for `bytes`. A transaction
     /// that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
     /// each other (S6).
     pub(super) fn make_memtable_room(
         &mut self,
         full: Generation,
+        bytes: u64,
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
         // Before the look: a merge that ends behind it lets nobody sleep.
         let seen = self.db.control().merge_word.load(Acquire);
-        if self.db.prepare_arena()? {
+        if self.db.prepare_arena(bytes)? {
             return Ok(());
+        }
+        // Others go on in small memtables, where this one finds no room, and merge them: it may do so for ever.
+        if needs_large(bytes) && self.db.generations.are_large_held() {
+            let start = self.large_wait.begin();
+            if RoomWait::since(start).is_waited_for_in_vain(wait) {
+                self.large_wait.end();
+                return Err(self.held_by_readers());
+            }
         }
         if self.db.generations.is_held_by_snapshot_of(self.slot) {
             return Err(self.renew());
@@ -151,13 +164,14 @@ impl Conn {
             let holder = self.db.control().merge_owner.load(Relaxed);
             return self.wait_for_merge(holder, seen, room, wait);
         }
-        self.merge_for_room(full, room, wait)
+        self.merge_for_room(full, bytes, room, wait)
     }
 
     /// One try; the commit is tried again after it.
     fn merge_for_room(
         &mut self,
         full: Generation,
+        bytes: u64,
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
@@ -175,8 +189,8 @@ impl Conn {
                 }
                 Err(e) if self.db.is_wal_at_limit() => return self.wait_for_wal(e, wait),
                 Err(e) => return Err(e),
-                Ok(()) if self.db.prepare_arena()? => return Ok(()),
-                Ok(()) => return self.wait_for_readers(full, wait),
+                Ok(()) if self.db.prepare_arena(bytes)? => return Ok(()),
+                Ok(()) => return self.wait_for_readers(full, bytes, wait),
             }
         }
         self.wait_for_merge(holder, seen, room, wait)
@@ -248,14 +262,21 @@ impl Conn {
         Ok(())
     }
 
+    fn held_by_readers(&self) -> Error {
+        self.db.slots.no_room("commits cannot be kept in shared memory any longer")
+    }
+
     /// Everything is merged, and snapshots hold all of it.
-    fn wait_for_readers(&mut self, full: Generation, wait: &mut Wait<'_>) -> Result<()> {
-        match self.db.wait_for_arena(self.slot, full, &mut Patience::new(wait))? {
+    fn wait_for_readers(
+        &mut self,
+        full: Generation,
+        bytes: u64,
+        wait: &mut Wait<'_>,
+    ) -> Result<()> {
+        match self.db.wait_for_arena(self.slot, full, bytes, &mut Patience::new(wait))? {
             ArenaWait::LookAgain => Ok(()),
             ArenaWait::HeldByOwnSnapshot => Err(self.renew()),
-            ArenaWait::HeldByReaders(_) => {
-                Err(self.db.slots.no_room("commits cannot be kept in shared memory any longer"))
-            }
+            ArenaWait::HeldByReaders(_) => Err(self.held_by_readers()),
         }
     }
 }

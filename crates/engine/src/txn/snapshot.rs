@@ -129,6 +129,8 @@ impl Conn {
         if self.db.control().exclusive_generation.load(Acquire) > base.generation.get() {
             return Ok(Taken::Retry);
         }
+        // After the timestamp, so that all of its generations are among them; before anything changes, since it may fail.
+        let memtables = self.db.generations.memtables_above(base.generation)?;
         if self.renews {
             self.carry_over().map_err(|e| self.note_conflict(e))?;
             self.renews = false;
@@ -136,7 +138,6 @@ impl Conn {
             self.view = self.view.wrapping_add(1);
         }
         let (c, slot) = (self.db.control(), self.db.slots.at(self.slot));
-        let memtables = self.db.generations.memtables_above(base.generation);
         slot.pin_low.store(base.generation.get(), UNPINS);
         let snapshot = Snapshot {
             ts,
@@ -180,7 +181,7 @@ impl Conn {
         self.validate_all()?;
         let db = self.db.clone();
         let _guard = db.lock_commit()?;
-        self.resolve_maxima();
+        self.resolve_maxima()?;
         Ok(())
     }
 
@@ -188,7 +189,8 @@ impl Conn {
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
         self.renews = false;
-        self.wal_wait = super::room::WalWait::default();
+        self.wal_wait.end();
+        self.large_wait.end();
         if self.state.mode().is_none() {
             self.reads.clear();
             self.txn = crate::ids::TxnId::ZERO;
@@ -213,14 +215,18 @@ impl Conn {
     pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
         let base = self.pin_history()?;
         self.validate_all()?;
-        self.resolve_maxima();
+        self.resolve_maxima()?;
         if base == Base::Older {
             // What has to be read from now on is in a newer base alone.
             self.view = self.view.wrapping_add(1);
             return Err(self.renew());
         }
+        let Some(base) = self.snapshot.as_ref().map(|own| own.base_generation) else {
+            return Ok(());
+        };
+        let memtables = self.db.generations.memtables_above(base)?;
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
-        snapshot.memtables = self.db.generations.memtables_above(snapshot.base_generation);
+        snapshot.memtables = memtables;
         snapshot.last_nodes.get_mut().clear();
         // Nobody else commits while the right is held, so this is the newest commit (X2).
         snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));

@@ -19,7 +19,7 @@ use crate::log::damaged_ring;
 use crate::log::frame::OpKind;
 use crate::memory;
 use crate::memtable::{EntryKind, Hi, Memtable};
-use crate::shm::layout::{ARENAS, CONFLICT_KEY_BYTES, NO_PIN, RECENT_COMMITS, generation};
+use crate::shm::layout::{ARENAS, CONFLICT_KEY_BYTES, NO_PIN, generation};
 use crate::sync::mutex::Guard;
 
 /// The base that a snapshot reads.
@@ -84,8 +84,8 @@ impl Conn {
     }
 
     /// The generations that may hold commits newer than the snapshot.
-    fn newer_memtables(&self, since: SnapshotTs) -> Vec<Memtable> {
-        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+    fn newer_memtables(&self, since: SnapshotTs) -> Result<Vec<Memtable>> {
+        let Some(snapshot) = &self.snapshot else { return Ok(Vec::new()) };
         let gens = &self.db.control().generations;
         // A snapshot of readable commits may be older than commits in its own generations.
         (0..ARENAS)
@@ -122,7 +122,7 @@ impl Conn {
         if self.reads.is_empty() || self.db.control().visible_ts.load(Acquire) == since.get() {
             return Ok(true);
         }
-        let newer = self.newer_memtables(since);
+        let newer = self.newer_memtables(since)?;
         if newer.is_empty() {
             return Ok(true);
         }
@@ -199,19 +199,16 @@ impl Conn {
     }
 
     fn conflict_with(&self, root: Root, key: Vec<u8>, ts: CommitTs, is_range: bool) -> Error {
-        let recent = &self.db.control().recent[ts.get() as usize % RECENT_COMMITS];
-        let known = recent.ts.load(Acquire) == ts.get();
+        let recent = self.db.region().recent(ts.get());
+        let known = recent.filter(|recent| recent.ts.load(Acquire) == ts.get());
         Error::Conflict(Box::new(Conflict {
             root,
             key,
             is_range,
-            winner_pid: if known { recent.pid.load(Relaxed) } else { 0 },
-            winner_namespace: if known {
-                self.db.foreign_namespace(recent.namespace.load(Relaxed))
-            } else {
-                0
-            },
-            winner: TxnId::new(if known { recent.txn.load(Relaxed) } else { 0 }),
+            winner_pid: known.map_or(0, |recent| recent.pid.load(Relaxed)),
+            winner_namespace: known
+                .map_or(0, |recent| self.db.foreign_namespace(recent.namespace.load(Relaxed))),
+            winner: TxnId::new(known.map_or(0, |recent| recent.txn.load(Relaxed))),
             winner_ts: ts,
             ..Conflict::default()
         }))

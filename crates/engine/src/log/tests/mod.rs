@@ -42,6 +42,35 @@ struct Memory {
     ring_bytes: u64,
 }
 
+/// A ring that is mapped whole.
+struct WholeRing {
+    at: NonNull<u8>,
+    bytes: u64,
+}
+
+// SAFETY: a pointer to shared memory, used by the rules of ring.rs.
+unsafe impl Send for WholeRing {}
+// SAFETY: as above.
+unsafe impl Sync for WholeRing {}
+
+impl RingMemory for WholeRing {
+    fn first(&self) -> NonNull<u8> {
+        self.at
+    }
+
+    fn first_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn whole(&self) -> Option<NonNull<u8>> {
+        Some(self.at)
+    }
+
+    fn read(&self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
+        unreachable!("all of it is mapped")
+    }
+}
+
 const STATE: usize = size_of::<LogShared>().next_multiple_of(4096);
 
 impl Memory {
@@ -71,7 +100,7 @@ impl Memory {
         LogMemory {
             commit_mutex: self.at(0).cast(),
             shared: self.at(4096).cast(),
-            ring: self.at(4096 + STATE),
+            ring: Arc::new(WholeRing { at: self.at(4096 + STATE), bytes: self.ring_bytes }),
         }
     }
 
