@@ -29,6 +29,12 @@ const LOOKS_PER_SWEEP: u32 = 10;
 impl Database {
     /// Makes sure that a freeze for a transaction of so many bytes will find an arena: frees merged ones, allocates disk space, and maps it.
     pub(crate) fn prepare_arena(&self, bytes: u64) -> Result<bool> {
+        // So that it is known to all who choose.
+        let _ = self.generations.is_disk_space_scarce();
+        if self.generations.wants_large(bytes) && self.region().is_whole_refused() {
+            // There may be address space by now; if not, small ones will do.
+            let _ = self.region().reach_whole();
+        }
         let found = {
             let _guard = self.lock_commit()?;
             self.generations.free_merged(true);

@@ -7,6 +7,8 @@
 //! - a switch of generations half done: it is finished or undone;
 //! - gaps (gaps/) that do not fit what it has committed: all are forgotten.
 //!
+//! A process maps the rest of shared memory while it holds the mutex, once, if others have begun to use it meanwhile (MAP3).
+//!
 //! An owner that lives and does not run, a stopped process for one, cannot be helped: what it has half done may go on at any time. So
 //! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, when its busy handler, asked while
 //! nothing moves, says so, and when it is interrupted.

@@ -8,7 +8,7 @@ use super::changed::{self, Changed, ChangedSince, Part};
 use super::slots::Slots;
 use crate::base::BaseHeader;
 use crate::error::Result;
-use crate::ids::{Generation, SlotIndex, SnapshotTs};
+use crate::ids::{Generation, Lsn, SlotIndex, SnapshotTs};
 use crate::memtable::{Memtable, Share};
 use crate::shm::layout::{
     ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, SMALL_ARENA_BYTES, SMALL_ARENAS,
@@ -67,11 +67,16 @@ pub(crate) struct DiskSpace {
 }
 
 impl DiskSpace {
-    pub(crate) fn is_scarce(&self, region: &Region, generation: u32) -> bool {
+    /// As it was found in this generation, if it was asked.
+    fn known(&self, generation: u32) -> Option<bool> {
         // Relaxed, here and below: a hint.
         let known = self.asked.load(Relaxed);
-        if known >> 1 == u64::from(generation) {
-            return known & 1 != 0;
+        (known >> 1 == u64::from(generation)).then_some(known & 1 != 0)
+    }
+
+    pub(crate) fn is_scarce(&self, region: &Region, generation: u32) -> bool {
+        if let Some(is_scarce) = self.known(generation) {
+            return is_scarce;
         }
         let is_scarce = !region.has_space_to_spare();
         self.asked.store(u64::from(generation) << 1 | u64::from(is_scarce), Relaxed);
@@ -170,14 +175,15 @@ impl Generations {
     }
 
     /// (M) Makes arena `index`, which is FREE and allocated, the active one with generation `number`.
-    fn switch_active(&self, index: usize, number: u32) {
+    /// `follows_empty`: see [`GenSlot::follows_empty`].
+    fn switch_active(&self, index: usize, number: u32, follows_empty: bool) {
         let c = self.control();
         let old = self.active_arena();
         let slot = &c.generations[index];
         self.region.format_arena(index);
         slot.max_ts.store(0, Relaxed);
         slot.log_end.store(0, Relaxed);
-        slot.follows_empty.store(0, Relaxed);
+        slot.follows_empty.store(u32::from(follows_empty), Relaxed);
         slot.state.store(generation::ACTIVE, Relaxed);
         // Release pairs with the Acquire of snapshots that find the number: the arena is formatted.
         slot.number.store(number, Release);
@@ -216,15 +222,20 @@ impl Generations {
         }
         let number = self.active_generation().number.load(Relaxed);
         let Some(index) = self.free_arena(bytes) else { return false };
-        let is_unused = self.is_active_unused();
-        self.switch_active(index, number + 1);
-        self.active_generation().follows_empty.store(u32::from(is_unused), Relaxed);
+        let has_rows = !self.memtable_in_use(self.active_arena()).is_empty();
+        // What the file lacks behind an empty one is missed by whatever follows.
+        let log = self.region.log();
+        let is_missed = self.active_generation().follows_empty.load(Relaxed) != 0
+            && log.written_through() < log.log_end();
+        self.switch_active(index, number + 1, !has_rows || is_missed);
         true
     }
 
-    /// The generation that takes commits follows an empty one; a hint without the commit mutex.
-    pub(crate) fn follows_empty(&self) -> bool {
-        self.active_generation().follows_empty.load(Relaxed) != 0
+    /// (M) The frame that ends at `end`, in the generation that takes commits, has to be in the file before its COMMIT returns, at every level.
+    pub(crate) fn must_write(&self, end: Lsn) -> bool {
+        // Relaxed: changes under the commit mutex.
+        let follows_empty = self.active_generation().follows_empty.load(Relaxed) != 0;
+        follows_empty && self.region.log().begins_unwritten(end)
     }
 
     /// Nothing is in one of them any more, whether it has disk space or not; a hint without the commit mutex.
@@ -239,8 +250,11 @@ impl Generations {
     }
 
     /// The next generation, whose first transaction needs so many bytes, had better have a large arena: that one is large, or the last
-    /// generation had more than a little. A hint without the commit mutex.
-    fn wants_large(&self, bytes: u64) -> bool {
+    /// generation had more than a little, and disk space is not scarce. A hint without the commit mutex.
+    pub(crate) fn wants_large(&self, bytes: u64) -> bool {
+        if self.disk_space.known(self.active_generation().number.load(Relaxed)) == Some(true) {
+            return false;
+        }
         let used = self.active().map_or(u64::MAX, |memtable| memtable.used_bytes().into());
         bytes.max(used) > LITTLE_BYTES
     }
@@ -367,7 +381,7 @@ impl Generations {
             debug_assert!(false, "E5: an exclusive transaction has left no prepared arena");
             return self.region.log().set_broken();
         };
-        self.switch_active(index, number);
+        self.switch_active(index, number, false);
         forget_rowids(&c.rowids, changed);
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.

@@ -53,6 +53,8 @@ pub(crate) struct Resolved {
     pub(crate) ts: CommitTs,
     pub(crate) end: Lsn,
     pub(crate) needs: Lsn,
+    /// [`Generations::must_write`](super::generations::Generations::must_write).
+    pub(crate) must_write: bool,
 }
 
 impl Resolved {
@@ -157,9 +159,10 @@ impl Database {
             if ops.clone().next().is_some() {
                 c.counters.commits.fetch_add(1, Relaxed);
             }
+            let must_write = self.generations.must_write(end);
             drop(guard);
             crash_point!("several.resolved");
-            return Ok(Resolved { ts, end, needs });
+            return Ok(Resolved { ts, end, needs, must_write });
         }
     }
 

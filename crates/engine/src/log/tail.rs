@@ -14,8 +14,8 @@
 //! - T1 A frame counts only over a base that has what it relies on. Frames of the file do: what the base lacks by then was synced before they
 //!   were written (before.rs). Those of a ring may follow an exclusive transaction that a power cut has taken from the base's WAL.
 //!   That leaves a generation without rows: of no frames ([`Tail::relies_on_more_than`]), or of those of a transaction over several files
-//!   that was rolled back (`follow` in scan.rs). No frame behind such a generation is taken. A generation that was frozen empty looks the
-//!   same; what follows it is in the file (`Conn::write_relaxed`).
+//!   that was rolled back (`follow` in scan.rs). No frame behind such a generation is taken. A generation that was frozen without
+//!   rows, because a transaction found it too small, looks the same; what follows it is in the file (`Generations::must_write`).
 //! - T2 A tail takes nothing away: where the log with it is not longer, or not sound, it is read without ([`LogScan::open_continued`](super::LogScan::open_continued)).
 
 use super::ring::Ring;

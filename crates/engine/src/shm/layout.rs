@@ -129,7 +129,8 @@ pub struct GenSlot {
     pub state: AtomicU32,
     /// Disk space has been allocated behind so many bytes of nodes in the arena, and as many of records; 0 while there is none.
     pub allocated: AtomicU32,
-    /// (M) Not 0: the generation before was frozen empty, since a transaction found it too small.
+    /// (M) Not 0: the generation before was frozen without rows, or the file lacks something of one that follows such a one (T1 in
+    /// log/tail.rs).
     pub follows_empty: AtomicU32,
     /// Largest commit timestamp in it; 0 when empty.
     pub max_ts: AtomicU64,

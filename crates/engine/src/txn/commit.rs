@@ -87,6 +87,8 @@ struct Committed {
     end: Lsn,
     /// How far the log must be on disk before readers see it.
     needs: Lsn,
+    /// See [`Generations::must_write`](crate::database::generations::Generations::must_write).
+    must_write: bool,
     wake: Option<SlotIndex>,
     /// Until it is settled.
     witness: Option<Witness>,
@@ -157,6 +159,8 @@ impl Conn {
             Err(e) => {
                 if matches!(e, Error::RenewSnapshot) {
                     self.view = self.view.wrapping_add(1);
+                } else {
+                    self.large_wait = None;
                 }
                 if !self.renews {
                     self.relax_pin();
@@ -164,6 +168,7 @@ impl Conn {
                 return Err(self.note_conflict(e));
             }
         };
+        self.large_wait = None;
         self.db.right.wake(committed.wake);
         self.state.set_right(false);
         if self.state.mode() == Some(super::WriteMode::Optimistic) {
@@ -208,16 +213,14 @@ impl Conn {
             self.note_own_durable();
             return Ok(());
         }
-        self.write_relaxed(committed.end).map_err(say_published)
+        self.write_relaxed(committed.end, committed.must_write).map_err(say_published)
     }
 
     /// What a commit under NORMAL or OFF, which counts already, does for itself and those before it. What only this process cannot do
     /// is left to others, or to its own next commits, which fail before they count once there is no room left.
-    pub(super) fn write_relaxed(&self, end: Lsn) -> Result<()> {
+    pub(super) fn write_relaxed(&self, end: Lsn, must_write: bool) -> Result<()> {
         let log = self.db.log()?;
-        // What follows a generation without frames counts after a crash only if the file has the beginning of its segment (T1 in log/tail.rs).
-        let is_first = self.db.generations.follows_empty() && log.shared().begins_unwritten(end);
-        left_to_others(if is_first { log.write_through(end) } else { log.relaxed_commit(end) })?;
+        left_to_others(if must_write { log.write_through(end) } else { log.relaxed_commit(end) })?;
         self.write_now_and_then()
     }
 
@@ -400,9 +403,10 @@ impl Conn {
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
         let wake = if owner == 0 { None } else { db.right.pass() };
+        let must_write = db.generations.must_write(end);
         drop(guard);
         crash_point!("commit.unlocked");
-        Ok(Ok(Committed { ts, end, needs, wake, witness, taken }))
+        Ok(Ok(Committed { ts, end, needs, must_write, wake, witness, taken }))
     }
 
     /// (M) Says that a commit with this timestamp is about to be published, and by whom (V3, V5).

@@ -94,8 +94,8 @@ pub struct Conn {
     /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: room::WalWait,
-    /// For a large memtable.
-    large_wait: room::WalWait,
+    /// One COMMIT's wait for a large memtable, over all the snapshots that it takes meanwhile.
+    large_wait: Option<room::RoomWait>,
     /// Its place in the queue for the right, where it was refused and takes a newer snapshot (R8 in database/right.rs).
     waits_since: Option<u64>,
     pub(crate) state: State,
@@ -152,7 +152,7 @@ impl Conn {
             snapshot: None,
             renews: false,
             wal_wait: room::WalWait::default(),
-            large_wait: room::WalWait::default(),
+            large_wait: None,
             waits_since: None,
             state: State::IDLE,
             before_exclusive: None,

@@ -109,6 +109,9 @@ impl Conn {
             }
             Ok(()) => {}
         }
+        if !matches!(begun, Err(Error::RenewSnapshot)) {
+            self.large_wait = None;
+        }
         begun.map_err(|e| self.note_conflict(e))
     }
 
@@ -327,7 +330,7 @@ impl Conn {
         if keep_reading {
             self.continue_reading_at(resolved.ts);
         }
-        let written = self.write_relaxed(resolved.end);
+        let written = self.write_relaxed(resolved.end, resolved.must_write);
         db.notifier().wake();
         written
     }

@@ -132,8 +132,7 @@ impl Conn {
     }
 
     /// Merges, or waits for whoever merges, so that an arena becomes free (S4), because the generation `full` has no room
-    /// for `bytes`. A transaction
-    /// that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
+    /// for `bytes`. A transaction that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
     /// each other (S6).
     pub(super) fn make_memtable_room(
         &mut self,
@@ -149,11 +148,11 @@ impl Conn {
         }
         // Others go on in small memtables, where this one finds no room, and merge them: it may do so for ever.
         if needs_large(bytes) && self.db.generations.are_large_held() {
-            let start = self.large_wait.begin();
-            if RoomWait::since(start).is_waited_for_in_vain(wait) {
-                self.large_wait.end();
+            let mut waits = self.large_wait.take().unwrap_or_else(RoomWait::begin);
+            if waits.is_waited_for_in_vain(wait) {
                 return Err(self.held_by_readers());
             }
+            self.large_wait = Some(waits);
         }
         if self.db.generations.is_held_by_snapshot_of(self.slot) {
             return Err(self.renew());

@@ -190,7 +190,7 @@ impl Conn {
         self.snapshot = None;
         self.renews = false;
         self.wal_wait.end();
-        self.large_wait.end();
+        self.large_wait = None;
         if self.state.mode().is_none() {
             self.reads.clear();
             self.txn = crate::ids::TxnId::ZERO;
