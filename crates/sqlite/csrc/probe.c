@@ -4,7 +4,7 @@
 ** Included by the spliced wal.c. Every transaction that changes the base of a concurrent database writes page 1, which is stamped. So in a
 ** WAL of many small ones every second frame is page 1, and the entries of one page stand one after the other: to add one, or
 ** to find the newest, SQLite walks past all of them, thousands in the end. So a handle keeps the last slot in which it has met
-** page 1, and begins there.
+** page 1, and begins there. A handle on the base of a session does; all others (those without PlMarks) walk as SQLite does.
 **
 ** Invariant: an entry of a page stands behind nothing but entries of earlier frames, without a free slot between them, back to where
 **   the page's entries begin. For it is put into the first slot that is free there, by the writer of the newest frame; and entries are
@@ -18,7 +18,7 @@
 static SQLITE_INLINE int plProbe(Wal *pWal, u32 iPage, const WalHashLoc *pLoc, u32 iLast){
   int iKey = pWal->iPlProbe;
   u32 iH;
-  if( iPage!=1 ) return walHash(iPage);
+  if( iPage!=1 || pWal->pPlMarks==0 ) return walHash(iPage);
   iH = AtomicLoad(&pLoc->aHash[iKey]);
   if( iH==0 || iH+pLoc->iZero>iLast || pLoc->aPgno[(iH-1)&(HASHTABLE_NPAGE-1)]!=1 ) return walHash(iPage);
   return iKey;
