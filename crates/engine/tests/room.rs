@@ -10,11 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Client, Faults, TABLE, create, wait_ms};
+use common::{Client, Faults, TABLE, at_rest, create, is_conflict, wait_ms};
 use memmap2::{MmapOptions, MmapRaw};
 use plait_engine::database::shm_path;
 use plait_engine::error::Error;
+use plait_engine::ids::ProcessIndex;
 use plait_engine::shm::layout::{Control, Layout};
+use plait_engine::sync::mutex::{Identity, Party};
 use plait_engine::sync::wait::Wait;
 use plait_engine::txn::{Sync, WriteMode};
 
@@ -150,15 +152,7 @@ fn an_optimistic_commit_that_ends_without_room_gives_back_the_right_that_it_had_
     let owner = &layout(&map).control.merge_owner;
     // The second connection merges, and does not come to an end.
     owner.store(2, Relaxed);
-    for round in 0u32.. {
-        assert!(round < 100, "shared memory is never full");
-        write_much(&mut filler, round);
-        match commit_at_once(&mut filler, true) {
-            Ok(()) => filler.conn().snapshot_end(),
-            Err(_) => break,
-        }
-    }
-    filler.rollback();
+    fill_memory(&mut filler);
     client.begin_concurrent();
     for row in 0..ROWS {
         client.put(&row.to_be_bytes(), &[7; 60_000]);
@@ -174,6 +168,58 @@ fn an_optimistic_commit_that_ends_without_room_gives_back_the_right_that_it_had_
         client.snapshot(true);
     }
     assert_eq!(client.read(&0u32.to_be_bytes()), Some(vec![7; 60_000]));
+}
+
+/// Fills memory until a commit of `filler` finds no room.
+fn fill_memory(filler: &mut Client) {
+    for round in 0u32.. {
+        assert!(round < 100, "shared memory is never full");
+        write_much(filler, round);
+        match commit_at_once(filler, true) {
+            Ok(()) => filler.conn().snapshot_end(),
+            Err(_) => break,
+        }
+    }
+    filler.rollback();
+}
+
+/// A process that is stopped while it has the commit mutex is in the way of a renewal, and goes on before the renewal is tried again.
+#[test]
+fn a_renewal_that_was_put_off_validates_what_was_read_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = create(dir.path());
+    let mut filler = Client::open(&path);
+    filler.write(b"read", b"1", Sync::Off).unwrap();
+    let (mut client, mut merger) = (Client::open(&path), Client::open(&path));
+    wait_ms(1000, |w| merger.conn().write_begin(WriteMode::Optimistic, w)).unwrap();
+    let map = mapped(&path);
+    let owner = &layout(&map).control.merge_owner;
+    // The merger merges and does not come to an end, so the snapshot of the client holds all of memory.
+    owner.store(3, Relaxed);
+    fill_memory(&mut filler);
+    client.begin_concurrent();
+    assert_eq!(client.get(b"read"), Some(b"1".to_vec()));
+    for row in 0..ROWS {
+        client.put(&row.to_be_bytes(), &[7; 60_000]);
+    }
+    owner.store(0, Relaxed);
+    let renews = client.commit(Sync::Off);
+    assert!(matches!(renews, Err(Error::RenewSnapshot)), "{renews:?}");
+    let generation = layout(&map).processes[0].generation.load(Relaxed);
+    let stopped = Party::new(Identity::new(ProcessIndex(0), generation), |_| true);
+    let mutex = layout(&map).control.commit_mutex.lock(&stopped);
+    let header = at_rest(&path).0;
+    client.conn().pin(false).unwrap();
+    let busy = client.conn().take(&header, true);
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    client.conn().put_off();
+    drop(mutex);
+    filler.write(b"read", b"2", Sync::Off).expect("there is room for little");
+    client.conn().pin(false).unwrap();
+    let header = at_rest(&path).0;
+    let taken = client.conn().take(&header, true);
+    assert!(taken.as_ref().is_err_and(is_conflict), "{taken:?}");
+    client.rollback();
 }
 
 /// A call of the base: its name, its thread, and whether commits were to keep pace with it.

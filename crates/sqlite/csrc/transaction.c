@@ -58,15 +58,17 @@
 #define PL_SNAPSHOT_TRIES 10      /* at once; then whoever changes the base may be off the processor */
 #define PL_SNAPSHOT_NAPS 1000     /* of a millisecond: a base older than what is known to be merged in it does not get newer */
 
-/* A reader that met SQLITE_BUSY, for a moment as a rule, is to try again: SQLITE_OK after a millisecond, or what ends its wait. */
-static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, int *pnWaited){
+/* A reader that met SQLITE_BUSY, for a moment as a rule, is to try again: SQLITE_OK after a millisecond, or what ends its wait. *pmsBegun is
+** 0 at the first call of a wait. The clock counts, and not the calls: the engine may have waited itself before it said SQLITE_BUSY. */
+static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, u32 *pmsBegun){
   sqlite3 *db = p->db;
+  u32 ms = plCoarseMs();
   int nMs = bAsk ? PL_HANDLER_GRACE_MS : MAX(db->busyTimeout, PL_BASE_RETRY_MS);
   if( p->pPl->bNoWait ) return SQLITE_BUSY;
-  if( *pnWaited>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
+  if( *pmsBegun==0 ) *pmsBegun = ms | 1;
+  if( (int)(ms - *pmsBegun)>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
   if( AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
   sqlite3OsSleep(db->pVfs, 1000);
-  (*pnWaited)++;
   return SQLITE_OK;
 }
 
@@ -76,7 +78,8 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
   int bAsk = plAsksHandler(p->db);
   const PlMarks *pMarks;
-  int nWaited = 0, bFirst;
+  u32 msBegun = 0;
+  int bFirst;
   int rc = plFail(p, pl_read_marks(p->pPl->pConn, &pMarks));
   if( rc ) return rc;
   /* Of a WAL that is opened anew it is asked once whether its index is that of the session. */
@@ -87,7 +90,7 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
     int rcWait;
     rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( (rc & 0xff)!=SQLITE_BUSY ) break;
-    rcWait = plPause(p, &saved, bAsk, &nWaited);
+    rcWait = plPause(p, &saved, bAsk, &msBegun);
     if( rcWait==SQLITE_OK ) continue;
     if( rcWait!=SQLITE_BUSY ) rc = rcWait;
     break;
@@ -145,8 +148,8 @@ static void plSetTrack(Btree *p){
 static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   PlHeader h;
-  int nTry, nWaited = 0;
-  int rc;
+  u32 msBegun = 0;
+  int nTry, rc;
   for(nTry=1; ; nTry++){
     rc = pl_snapshot_pin(pPl->pConn, !forWrite && p->db->autoCommit);
     if( rc ) return plFail(p, rc);
@@ -173,9 +176,10 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
     if( rc==SQLITE_OK ) break;
     plBaseEnd(p);
     if( rc!=PL_RETRY ){
-      pl_snapshot_end(pPl->pConn);
       if( rc==SQLITE_BUSY ){
-        int rcWait = plPause(p, &p->db->busyHandler, plAsksHandler(p->db), &nWaited);
+        int rcWait;
+        pl_snapshot_put_off(pPl->pConn);
+        rcWait = plPause(p, &p->db->busyHandler, plAsksHandler(p->db), &msBegun);
         if( rcWait==SQLITE_OK ){
           /* Somebody brings in what may not be seen by half. */
           nTry--;
@@ -183,6 +187,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
         }
         rc = rcWait;
       }
+      pl_snapshot_end(pPl->pConn);
       return plFail(p, rc);
     }
     if( nTry>=PL_SNAPSHOT_TRIES ){

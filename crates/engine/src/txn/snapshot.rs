@@ -177,12 +177,21 @@ impl Conn {
 
     /// S6: what was read before is still so at the timestamp that was loaded for the next snapshot.
     fn carry_over(&mut self) -> Result<()> {
+        debug_assert!(self.snapshot.is_some(), "S6: without it nothing would be validated");
         self.pin_history()?;
         self.validate_all()?;
         let db = self.db.clone();
         let _guard = db.lock_commit()?;
         self.resolve_maxima()?;
         Ok(())
+    }
+
+    /// [`Conn::take`] said Busy, and the caller waits before it pins and takes again. A renewal keeps its pin and its older snapshot: what it
+    /// read is not validated yet (S6).
+    pub fn put_off(&mut self) {
+        if !self.renews {
+            self.snapshot_end();
+        }
     }
 
     /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in readable.rs).

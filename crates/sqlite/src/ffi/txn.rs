@@ -67,6 +67,16 @@ pub unsafe extern "C" fn pl_snapshot_take(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_snapshot_put_off(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_snapshot_put_off", |c| c.put_off()) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
     // SAFETY: engine.h.
     unsafe { end(conn, "pl_snapshot_end", |c| c.snapshot_end()) }
