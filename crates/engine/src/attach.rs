@@ -29,7 +29,7 @@ use crate::session;
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{LIFECYCLE_LOCK, fence, generation};
 use crate::shm::region::{BaseIdentity, Region, say_in_use};
-use crate::shm::{locks, process, wal_index};
+use crate::shm::{locks, process, read_marks};
 use crate::storage::names::{log_path, shm_path};
 use crate::storage::side;
 use crate::sync::caller;
@@ -96,7 +96,7 @@ pub fn detach(conn: Conn) {
     leave(end(conn));
 }
 
-/// Ends a connection: it is not counted any more, and its handle may close its WAL (I1 in shm/wal_index.rs). [`leave`] has to follow.
+/// Ends a connection: it is not counted any more, and its handle may close its WAL (I1 in shm/read_marks.rs). [`leave`] has to follow.
 pub fn end(conn: Conn) -> Arc<Database> {
     conn.db.clone()
 }
@@ -317,7 +317,7 @@ fn open_in(
         }
         base = Some(opened);
     }
-    wal_index::agree(&region, None, wal_index, path)?;
+    read_marks::agree(&region, None, wal_index, path)?;
     let me = process::register(&region, nonce())?;
     let database = Database::new(region, me, path, identity, opener, base, forks);
     if begins {

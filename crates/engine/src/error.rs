@@ -106,7 +106,7 @@ pub enum Error {
 /// SQLite's code of a sync that failed.
 pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
-/// After a failed sync nobody knows what is on disk, and no later one would tell (N4 in database/estate.rs).
+/// After a failed sync nobody knows what is on disk, and no later one would tell (N4 in database/orphans.rs).
 pub(crate) fn leaves_doubt(e: &Error) -> bool {
     matches!(e, Error::Base { code, .. } if *code == SQLITE_IOERR_FSYNC)
 }

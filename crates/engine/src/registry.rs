@@ -26,7 +26,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::fork;
 use crate::shm::region::BaseIdentity;
-use crate::shm::wal_index;
+use crate::shm::read_marks;
 use crate::txn::Conn;
 
 enum Entry {
@@ -130,7 +130,7 @@ fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
 fn join(database: &Arc<Database>, path: &Path, wal_index: u64) -> Result<Conn> {
     let own = Some(database.process());
     let joined = refuse_second_name(database.path(), path)
-        .and_then(|()| wal_index::agree(database.region(), own, wal_index, path))
+        .and_then(|()| read_marks::agree(database.region(), own, wal_index, path))
         .and_then(|()| Conn::new(database.clone()));
     if joined.is_err() {
         release(database);

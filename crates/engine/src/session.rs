@@ -57,7 +57,7 @@
 //! | a fence taken down | commits of the session that went on lie in the log of a resting base | before a session goes on that somebody else had begun to end, or that itself could not end |
 //! | a fence raised | a base is fenced whose session is over, and its log removed | by who settles what a dead merger left, before a log is removed from a resting base, and by its author if that failed |
 //! | a merge | nothing: what it brings was committed, and the next merge goes over it | with the others |
-//! | an exclusive transaction | one that was refused, or never ended, counts | `database/estate.rs` |
+//! | an exclusive transaction | one that was refused, or never ended, counts | `database/orphans.rs` |
 //!
 //! Where the log ends with a prepared exclusive transaction that was committed, R1 has its pages in place of rows (pages.rs): they are
 //! put into the base in the transaction that stamps it, and only over a base that has everything before them. Their file goes after
@@ -511,7 +511,7 @@ pub(crate) fn bury_unseen(base: &mut dyn Base) -> Result<()> {
     bury(base)
 }
 
-/// The same before a session goes on. Where that is not to be had, on a full disk say, it is left to be settled (database/estate.rs): until
+/// The same before a session goes on. Where that is not to be had, on a full disk say, it is left to be settled (database/orphans.rs): until
 /// then others may read, and nobody commits, or writes to the base.
 fn bury_or_leave(region: &Region, base: &mut dyn Base) -> Result<()> {
     let Err(e) = bury_unseen(base) else { return Ok(()) };

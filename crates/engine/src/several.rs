@@ -17,7 +17,7 @@
 //! each rollback file       journal removed
 //! ```
 //!
-//! What one file's log says (`database/prepared.rs` for a living session, `session.rs` for a recovery)
+//! What one file's log says (`database/orphans.rs` for a living session, `session.rs` for a recovery)
 //!
 //! | log | super-journal | the transaction, in this file |
 //! |---|---|---|

@@ -16,7 +16,7 @@
 **     in a transaction of its own.
 **  S2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
 **     Nor do changes() and last_insert_rowid(), which the statement itself may ask for, know of a run that was rolled back.
-**  S3 Whether it is tried decides nothing but speed (txn/beside.rs).
+**  S3 Whether it is tried decides nothing but speed (txn/begin.rs).
 **  S4 What is committed is done, whatever is said after it: the answer of a WAL hook is the statement's, and no refusal. The handle is
 **     allowed a try (PlBtree.bBeside) until plCommitted() or plLeaveExclusive(), so that nothing which such a hook runs is taken for one either.
 */

@@ -43,7 +43,7 @@ static void plHoldIndex(unixShmNode *pNode){
   (void)plDeadman(pNode, F_SETLK, F_UNLCK, &f);
 }
 
-/* It is about to be closed: its lock, and the claim (shm/claim.rs), are given up for those too who have inherited it (M3). */
+/* It is about to be closed: its lock, and the claim (shm/locks.rs), are given up for those too who have inherited it (M3). */
 static void plLetGoOfIndex(unixShmNode *pNode){
   struct flock f;
   if( pNode->iPlHeld!=iPlProcess ) return;

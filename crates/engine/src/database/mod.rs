@@ -33,27 +33,22 @@ use crate::sync::cancel::Uncancelled;
 use crate::sync::mutex::{Identity, Party};
 use crate::sync::yielding::Yielding;
 
-pub(crate) mod arenas;
 pub mod changed;
-pub(crate) mod commit_lock;
-mod durable;
-mod estate;
+pub(crate) mod lock;
+pub(crate) mod orphans;
 pub(crate) mod gaps;
 pub(crate) mod generations;
 pub(crate) mod learned;
 pub(crate) mod merge_right;
 mod notify;
-mod owed;
 mod own_log;
 #[cfg(test)]
 mod pin_model;
-pub(crate) mod prepared;
 pub(crate) mod prepared_pages;
-mod readable;
+mod visibility;
 pub(crate) mod right;
 #[cfg(test)]
 mod right_model;
-mod right_wait;
 mod slots;
 pub mod status;
 mod turns;

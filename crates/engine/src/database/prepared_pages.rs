@@ -15,7 +15,7 @@
 //!
 //! | the author dies, or fails | rights | next |
 //! |---|---|---|
-//! | before P | both, as of any exclusive transaction | buried (estate.rs); the files go with the next transaction over several, or the last close |
+//! | before P | both, as of any exclusive transaction | buried (orphans.rs); the files go with the next transaction over several, or the last close |
 //! | with P | both, as of any exclusive transaction: `UNSETTLED`, `UNSETTLED_EXCLUSIVE` | whoever needs one of them, or wants to read, settles by the table above |
 //!
 //! Invariants, beside K1 to K5

@@ -6,8 +6,8 @@
 //! - L2 Whatever a slot can hold (the right, the right to merge, a place in the
 //!   queue, pins) is given back before the slot is free.
 //! - L3 A dead holder of the right to merge may have committed to the base or not:
-//!   only the base's header tells. Until that was read nobody else gets the right (estate.rs).
-//! - L4 Before anything of a dead process is given back, what it has committed is settled (V3 in readable.rs).
+//!   only the base's header tells. Until that was read nobody else gets the right (orphans.rs).
+//! - L4 Before anything of a dead process is given back, what it has committed is settled (V3 in visibility.rs).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -79,7 +79,7 @@ impl Slots {
         Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
     }
 
-    /// The same for a connection of a handle, which is counted: others go by that (I1 in shm/wal_index.rs).
+    /// The same for a connection of a handle, which is counted: others go by that (I1 in shm/read_marks.rs).
     pub(crate) fn claim_counted(&self) -> Result<SlotIndex> {
         let index = self.claim()?;
         process::count_connection(&self.region, self.process, 1);
@@ -90,7 +90,7 @@ impl Slots {
     pub(crate) fn free(&self, index: SlotIndex) {
         let slot = self.at(index);
         slot.clear();
-        // What it owes stands in words that name it (Z3 in owed.rs).
+        // What it owes stands in words that name it (Z3 in lock.rs).
         if !self.owe_slot(index) {
             slot.process.store(0, Release);
         }

@@ -59,7 +59,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::LogError;
 use super::frame::{u32_at, u64_at};
-use super::segments::Segment;
+use super::shared::Segment;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::storage::{FileIdentity, Storage, StorageFile, side};

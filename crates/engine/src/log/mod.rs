@@ -39,10 +39,8 @@ pub mod ring;
 #[cfg(test)]
 mod ring_model;
 pub mod scan;
-mod segments;
 pub mod shared;
 mod tail;
-mod window;
 mod write;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread;
 
 use super::ring::{OVERWRITES, PUBLISHES};
-use super::segments::{ENDS, INTENDS_AND_ASSIGNS, SEES_ENDED};
+use super::shared::{ENDS, INTENDS_AND_ASSIGNS, SEES_ENDED};
 use super::shared::{SEES_PUBLISHED, SEES_WRITTEN};
 use super::write::WRITES_THROUGH;
 use crate::model::{Steps, explore, finds};

@@ -19,7 +19,7 @@
 //! - T2 A tail takes nothing away: where the log with it is not longer, or not sound, it is read without ([`LogScan::open_continued`](super::LogScan::open_continued)).
 
 use super::ring::Ring;
-use super::segments::Segment;
+use super::shared::Segment;
 use crate::ids::{Generation, Lsn};
 
 /// What is in a ring and was not in the file.

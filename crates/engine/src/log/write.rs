@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use super::error::LogError;
 use super::group::{BESIDE_AFTER, Log, one_at_a_time};
-use super::segments::Segment;
+use super::shared::Segment;
 use super::shared::LogShared;
 use crate::crash_point;
 use crate::fault;

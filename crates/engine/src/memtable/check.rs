@@ -5,7 +5,7 @@ use super::atomics::Ordering;
 use super::layout::{
     FIRST_REACH, HEAD, HEIGHT_MAX, MAGIC, covers, key_bits, key_prefix, root_bit, shortcut_count,
 };
-use super::shortcut::hash;
+use super::list::hash;
 
 /// Walks everything. Never panics on damage.
 pub(super) fn check(arena: &Arena) -> Result<(), String> {
@@ -32,7 +32,7 @@ pub(super) fn check(arena: &Arena) -> Result<(), String> {
 }
 
 fn next(arena: &Arena, offset: u32, level: usize) -> Result<u32, String> {
-    let next = super::search::next_of(arena, offset, level);
+    let next = super::list::next_of(arena, offset, level);
     if next != 0 && !arena.is_node_offset(next) {
         return Err(format!("M2: link {level} of node {offset} leads to {next}"));
     }

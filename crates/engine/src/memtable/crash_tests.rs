@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::insert::{Inserter, Step, Version, insert};
+use super::list::{Inserter, Step, Version, insert};
 use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, LINK_BYTES, height_at};
 use super::test_region::Region;
 use super::*;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 0    Header: identity | allocation | insert hint | root filter | head tower
-//! 448  shortcuts: u32 offsets of nodes by hash of root and key (shortcut.rs)
-//! ..   filter: u64 words of a Bloom filter of the same hashes (shortcut.rs)
+//! 448  shortcuts: u32 offsets of nodes by hash of root and key (list.rs)
+//! ..   filter: u64 words of a Bloom filter of the same hashes (list.rs)
 //! ..   nodes, upwards, each: NodeFields (32 bytes) | height x u32 links | u32 offset of the record | key | pad to 8
 //!      free space
 //! ..   records, downwards to the end of the region
@@ -14,7 +14,7 @@
 //! has in no cache, and perhaps not in its page tables.
 //!
 //! Shortcuts and filter lie where they do in a region that is full, but of each only a first part is in use while little of the region is
-//! (shortcut.rs `widen`).
+//! (list.rs `widen`).
 //!
 //! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields and
 //! links of one node lie in one cache line when the tower is at most eight high.

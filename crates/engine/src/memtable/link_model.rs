@@ -9,9 +9,9 @@ use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 
 use super::atomics::Ordering::{self, Relaxed};
-use super::insert::LINKS;
-use super::search::FOLLOWS;
-use super::shortcut::{LEADS, LOOKS_UP};
+use super::list::LINKS;
+use super::list::FOLLOWS;
+use super::list::{LEADS, LOOKS_UP};
 use crate::model::{explore, finds};
 
 const HEIGHT: usize = 2;

@@ -18,7 +18,7 @@
 //! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
 //! - **M5** The filters of roots and keys, newest timestamp and node count are raised before the link: they may say too much,
 //!   never too little.
-//! - **M6** A shortcut is 0 or leads to a linked node of one of its keys, or of one that shared it when there were fewer (shortcut.rs `widen`).
+//! - **M6** A shortcut is 0 or leads to a linked node of one of its keys, or of one that shared it when there were fewer (list.rs `widen`).
 //!   Once an insert has returned, or its repetition has, it is not 0, and if it leads to that key then to its newest version.
 //!
 //! A reader that got its snapshot after the writer published it sees every node up to that timestamp, and skips
@@ -30,12 +30,9 @@
 mod arena;
 mod atomics;
 mod check;
-mod insert;
+mod list;
 mod layout;
 mod newest;
-mod search;
-mod shortcut;
-mod space;
 
 #[cfg(test)]
 mod crash_tests;
@@ -56,13 +53,13 @@ use std::ops::{ControlFlow, Range};
 
 use self::arena::{Arena, damaged};
 use self::atomics::Ordering;
-pub use self::insert::Inserter;
+pub use self::list::Inserter;
 pub(crate) use self::layout::key_prefix;
 use self::layout::{HEAD, MAGIC, root_bit};
 pub use self::newest::newest_of;
-use self::search::{Target, find, find_above, next_of};
-use self::shortcut::Way;
-pub use self::space::Share;
+use self::list::{Target, find, find_above, next_of};
+use self::list::Way;
+pub use self::arena::Share;
 use crate::ids::{CommitTs, Root, SnapshotTs};
 
 /// What a node says of its key.
@@ -246,7 +243,7 @@ impl Memtable {
     pub fn widen(&self, reach: u32) {
         let covers = layout::covers(reach, self.arena.len());
         if covers > self.arena.covers() {
-            shortcut::widen(&self.arena, covers);
+            list::widen(&self.arena, covers);
         }
     }
 
@@ -282,7 +279,7 @@ impl Memtable {
 
     /// Most bytes that one insert can take: it succeeds when `capacity_bytes - used_bytes` is not less.
     pub fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
-        insert::bytes_needed(key_len, rec_len)
+        list::bytes_needed(key_len, rec_len)
     }
 
     /// Adds a version of a key. Does nothing when (root, key, ts) is there already.
@@ -296,9 +293,9 @@ impl Memtable {
         kind: EntryKind,
         rec: &[u8],
     ) -> Result<(), ArenaFull> {
-        let version = insert::Version { root, key, ts, kind, rec };
+        let version = list::Version { root, key, ts, kind, rec };
         let go_on = |_| ControlFlow::Continue(());
-        insert::insert(&self.arena, &mut Share::default(), &version, go_on)
+        list::insert(&self.arena, &mut Share::default(), &version, go_on)
     }
 
     /// Adds versions one after the other, into the share of the process if they fit.
@@ -310,7 +307,7 @@ impl Memtable {
 
     /// The newest version of a key that the snapshot sees.
     pub fn get(&self, root: Root, key: &[u8], at: SnapshotTs) -> Option<Node<'_>> {
-        if let Way::To(offset) = shortcut::look_up(&self.arena, root, key, at) {
+        if let Way::To(offset) = list::look_up(&self.arena, root, key, at) {
             return self.node(offset);
         }
         let (_, next) = find(&self.arena, &Target::version(root, key, at.get()));

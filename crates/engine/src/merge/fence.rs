@@ -41,7 +41,7 @@
 //! |---|---|
 //! | a log that is put aside (`session/aside.rs` B2) | the file is at rest beside a log with commits; but that has its salt, so it is never taken for another's. An older copy of the file has it too. That is refused, and not put aside: a file whose fence a disk has lost looks the same, and would go on without what was acknowledged |
 //! | shared memory of another session (`is_of_another`) | memory that says LOWERED has no commits that its base lacks (L1); it is put aside with its log alone |
-//! | another WAL-index (`shm/wal_index.rs`) | note and version are in the one of the members. Ours who come with another find files of a session, join, and are refused; of the others L6 speaks |
+//! | another WAL-index (`shm/read_marks.rs`) | note and version are in the one of the members. Ours who come with another find files of a session, join, and are refused; of the others L6 speaks |
 //! | a WAL-index made anew, file 3, and nothing to merge | no version of ours: who lowers writes it there first (`plTellIndex()`); who raises writes and syncs the file (L5) |
 //! | the header that TRUNCATE leaves in the WAL under the fence | "emptied" is the header alone, under its name. Stock SQLite that heeds no WAL-index leaves frames, nothing, or no WAL (`plWalIsUntouched()`) |
 //! | `plait check`, `plait status` | what the file says: at rest. Memory that says LOWERED does not miss the fence |

@@ -17,7 +17,7 @@
 //!   the base is fenced and has no log, which is refused; after one behind it the base is complete.
 //! - Q2 With the stamp everything that any copy of this log can hold counts as merged: none of it is of a newer generation than the active one.
 //! - Q4 A prepared exclusive transaction that was committed, and is not in the base, goes there with its pages, in the same transaction.
-//! - Q3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (estate.rs).
+//! - Q3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (orphans.rs).
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

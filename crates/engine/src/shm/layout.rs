@@ -104,7 +104,7 @@ pub struct Header {
     pub base_ino: AtomicU64,
     /// `size_of::<Layout>()` and the size of the file, as a cross-check.
     pub total_bytes: AtomicU64,
-    /// Inode of the base's WAL-index, which stands in the same folder; 0 if that is not known (wal_index.rs).
+    /// Inode of the base's WAL-index, which stands in the same folder; 0 if that is not known (read_marks.rs).
     pub wal_index_ino: AtomicU64,
 }
 
@@ -299,7 +299,7 @@ pub struct Control {
     pub visible_ts: AtomicU64,
     /// Newest timestamp that a read-only transaction may see, once the log is on disk through `readable_needs`.
     pub readable_ts: AtomicU64,
-    /// See `readable_ts` and database/readable.rs.
+    /// See `readable_ts` and database/visibility.rs.
     pub readable_needs: AtomicU64,
     /// (M) End of the newest frame whose COMMIT waits for the disk.
     pub full_end: AtomicU64,
@@ -337,7 +337,7 @@ pub struct Control {
     pub queue: [AtomicU32; TXN_SLOTS],
     /// Slots in use lie below this index, and there is disk space for all that do. Raised before one is.
     pub slots_high_water: AtomicU32,
-    /// Not 0 while a slot may owe something (database/owed.rs).
+    /// Not 0 while a slot may owe something (database/lock.rs).
     pub owed: AtomicU32,
     /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock time.
     pub relaxed_write_ms: AtomicU64,
@@ -366,7 +366,7 @@ pub struct Control {
     /// (M) Where it ends; 0 when there is none. It is unresolved while that is the end of the log (several.rs).
     pub prepared_end: AtomicU64,
     /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (K9 in
-    /// database/prepared.rs). Anything else says nothing.
+    /// database/orphans.rs). Anything else says nothing.
     pub prepared_withheld: AtomicU64,
     /// When the merge or checkpoint that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does
     /// (merge/pace.rs).
@@ -424,7 +424,7 @@ impl Control {
 pub struct ProcessSlot {
     /// Process id; 0 when the slot is free.
     pub pid: AtomicU32,
-    /// Attached connections, of handles that have their WAL open (I1 in wal_index.rs).
+    /// Attached connections, of handles that have their WAL open (I1 in read_marks.rs).
     pub connections: AtomicU32,
     /// Inode of its pid namespace, in which its pid is one; 0 when unknown.
     pub pid_namespace: AtomicU64,
@@ -434,7 +434,7 @@ pub struct ProcessSlot {
     pub readers: [AtomicU32; READ_MARKS],
     /// How often the slot was taken: tells its owner from those it had before (process.rs P4).
     pub generation: AtomicU32,
-    /// At least the newest timestamp that it has published and not settled (database/readable.rs).
+    /// At least the newest timestamp that it has published and not settled (database/visibility.rs).
     pub commit_ts: AtomicU64,
     /// Connection slot index + 1 of who has published that one; see [`TxnSlot::author`].
     pub author: AtomicU32,
@@ -513,7 +513,7 @@ pub struct TxnSlot {
     pub granted: AtomicU32,
     /// Process waited for, 0 if none.
     pub waiting_for: AtomicU32,
-    /// What its connection could not give back (database/owed.rs).
+    /// What its connection could not give back (database/lock.rs).
     pub owes: AtomicU32,
     /// While a commit is published and not settled: the kernel thread id of its author, which the kernel changes when that ends
     /// (witness.rs); else 0.

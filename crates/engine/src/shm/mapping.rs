@@ -14,7 +14,7 @@
 //! - **MAP2** The second mapping is made from the first one, without a descriptor and without a name: it can be made after `setuid`, after
 //!   `chroot`, and with no descriptor left. Only where that is not known (under Valgrind) the file is opened again.
 //! - **MAP3** A thread that has the commit mutex can reach whatever the session uses. A committer that begins a large arena or a larger window
-//!   has the whole file mapped; everybody else maps it when it has locked and before it looks (commit_lock.rs). Where there is no address space
+//!   has the whole file mapped; everybody else maps it when it has locked and before it looks (lock.rs). Where there is no address space
 //!   for that the thread gives the mutex back as it found it, and its statement fails with SQLITE_NOMEM; nobody else is concerned.
 
 #![allow(unsafe_code)]

@@ -1,6 +1,5 @@
 //! Shared memory: its layout, the file and its mapping, who is in it, and whether they live.
 
-pub mod claim;
 pub mod fork;
 pub mod layout;
 mod leave;
@@ -9,6 +8,5 @@ mod mapping;
 pub mod process;
 pub mod read_marks;
 pub mod region;
-pub mod wal_index;
 pub mod witness;
 pub(crate) mod write_out;

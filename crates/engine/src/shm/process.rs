@@ -197,7 +197,7 @@ pub fn clear_dead(region: &Region, index: ProcessIndex) {
     read_marks::forget(region, index);
     region.log().forget_writer(index);
     let slot = &region.layout().processes[index.0 as usize];
-    // Release: whoever finds it gone finds settled what it stood for (V3 in database/readable.rs).
+    // Release: whoever finds it gone finds settled what it stood for (V3 in database/visibility.rs).
     slot.commit_ts.store(0, Release);
     slot.pid.store(0, Release);
 }

@@ -8,7 +8,7 @@
 //! next timestamp, told in the process's slot; frame into the ring; log_end   <- the commit point
 //! nodes into the memtable; gaps cut; full_end (FULL); visible_ts; right passed on
 //! -----------------------------------------------------------------
-//! wake the next writer; wait for the disk (FULL); readable_ts (readable.rs); what is full of the memtable to the disk (write_out.rs)
+//! wake the next writer; wait for the disk (FULL); readable_ts (visibility.rs); what is full of the memtable to the disk (write_out.rs)
 //! ```
 //!
 //! What a COMMIT takes before its commit point, and who gives it back. `optimistic` and `queued` as in [`state`](super::state); the table of
@@ -29,7 +29,7 @@
 //!
 //! Invariants
 //! - C1 Nothing between lock and unlock makes a system call, but for the unlocking itself.
-//! - C3 A COMMIT under FULL returns when it is on disk, and no reader sees it before; see readable.rs.
+//! - C3 A COMMIT under FULL returns when it is on disk, and no reader sees it before; see visibility.rs.
 //! - An error before the commit point leaves the transaction as it was; after it the only
 //!   possible error is a failed sync, which poisons the database (C4).
 
@@ -40,7 +40,7 @@ use super::validate::Base;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
-use crate::database::commit_lock::PoisonOnPanic;
+use crate::database::lock::PoisonOnPanic;
 use crate::database::generations::Room;
 use crate::error::{Error, Result};
 use crate::fault;
@@ -187,7 +187,7 @@ impl Conn {
         self.db.region().extend_recent(committed.ts.get());
         drop(committed.witness);
         // It lies before the own commit.
-        self.shown = super::shown::Shown::default();
+        self.shown = super::snapshot::Shown::default();
         self.end_writing();
         if keep_reading {
             self.continue_reading_at(committed.ts);

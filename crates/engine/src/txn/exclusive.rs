@@ -36,7 +36,7 @@
 //!   right is refused (R5).
 //! - E5 From the moment on in which a transaction is exclusive until it is settled there is a prepared arena for the generation that follows
 //!   it: `merge_everything` has seen one, under both rights, and what takes arenas needs one of them: a freeze by a commit or a part the
-//!   writer's, one by a merge the other. Who dies leaves both to whoever settles it (N2 in database/estate.rs).
+//!   writer's, one by a merge the other. Who dies leaves both to whoever settles it (N2 in database/orphans.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
@@ -46,7 +46,7 @@ use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
-use crate::database::arenas::ArenaWait;
+use crate::database::generations::ArenaWait;
 use crate::database::changed::Changed;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result, leaves_doubt};

@@ -13,22 +13,19 @@
 //!   made: what is read in the middle of it is recorded.
 //! - X3 A doomed transaction commits nothing, however often it is asked.
 
-mod beside;
 mod bulk;
 pub mod checkpoint;
 pub mod commit;
 pub mod exclusive;
-mod first;
+mod begin;
 pub mod maximum;
 pub mod overlay;
 mod own_gaps;
 mod part;
-mod part_pages;
 pub mod read_set;
 mod room;
 mod row_reads;
 pub(crate) mod rowid;
-mod shown;
 pub mod snapshot;
 mod state;
 pub(crate) mod tickets;
@@ -119,8 +116,8 @@ pub struct Conn {
     company: u32,
     /// Entries that it has deleted while the base was of this generation (merge/due.rs).
     deleted: (u32, u64),
-    /// It takes the right at its first statement (first.rs).
-    early: Option<first::Early>,
+    /// It takes the right at its first statement (begin.rs).
+    early: Option<begin::Early>,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -133,8 +130,8 @@ pub struct Conn {
     pub(crate) data_version: u32,
     pub(crate) seen: Option<snapshot::Seen>,
     pub(crate) txn: TxnId,
-    /// What the transaction has seen that readers may not see yet (shown.rs).
-    pub(crate) shown: shown::Shown,
+    /// What the transaction has seen that readers may not see yet (snapshot.rs).
+    pub(crate) shown: snapshot::Shown,
     level: Sync,
     own_gaps: RefCell<OwnGaps>,
     greatest: Option<rowid::Greatest>,
@@ -177,7 +174,7 @@ impl Conn {
             data_version: 2,
             seen: None,
             txn: TxnId::ZERO,
-            shown: shown::Shown::default(),
+            shown: snapshot::Shown::default(),
             level: Sync::Full,
             own_gaps: RefCell::default(),
             greatest: None,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use super::Conn;
-use crate::database::arenas::ArenaWait;
+use crate::database::generations::ArenaWait;
 use crate::database::generations::needs_large;
 use crate::error::{Error, Result};
 use crate::ids::Generation;

@@ -22,19 +22,21 @@
 //!   The same with the base's WAL; there a snapshot over the newest base may be in the way too, by an older read mark (`WalWait` in room.rs).
 //! - S3 `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
 //!   only commits newer than the snapshot and matter for validation alone.
+//!
+//! What a transaction was shown before readers may see it, and who settles that (database/visibility.rs V1).
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence as memory_fence;
 
-use super::Conn;
-use super::validate::Base;
 use crate::base::BaseHeader;
 use crate::database::generations::{PINS_AND_FREES, UNPINS};
 use crate::error::{Error, Result};
-use crate::ids::{Generation, Root, SnapshotTs};
+use crate::ids::{Generation, Lsn, Root, SnapshotTs};
 use crate::memtable::{Memtable, Node, Seek};
 use crate::shm::layout::{NO_PIN, fence, txn_state};
+use super::validate::Base;
+use super::{Conn, Sync};
 
 /// What a transaction sees.
 pub struct Snapshot {
@@ -102,7 +104,7 @@ impl Conn {
     }
 
     /// Takes the snapshot over the base read transaction that was started after [`Conn::pin`].
-    /// `newest`: the newest visible commit instead of the newest that readers may see (readable.rs), which may have to be
+    /// `newest`: the newest visible commit instead of the newest that readers may see (visibility.rs), which may have to be
     /// brought to disk.
     ///
     /// # Errors
@@ -194,7 +196,7 @@ impl Conn {
         }
     }
 
-    /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in readable.rs).
+    /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in visibility.rs).
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
         self.renews = false;
@@ -301,4 +303,45 @@ pub(crate) struct Seen {
     foreign_commits: u64,
     /// The cookie of a base at rest.
     resting: Option<u64>,
+}
+
+/// The newest commits that a transaction was shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Shown {
+    ts: u64,
+    /// How far the log has to be on disk for the FULL ones of them.
+    needs: u64,
+}
+
+impl Conn {
+    /// The transaction is shown commits through `ts`, perhaps newer than readers see.
+    pub(crate) fn note_shown(&mut self, ts: u64, needs: Lsn) {
+        self.shown.ts = self.shown.ts.max(ts);
+        self.shown.needs = self.shown.needs.max(needs.get());
+    }
+
+    /// The transaction has ended, though statements may go on reading in its snapshot: settles what it was shown (V1).
+    ///
+    /// # Errors
+    /// The failure of a sync, which poisons the database.
+    pub fn settle_shown(&mut self) -> Result<()> {
+        self.settle_shown_as(self.level)
+    }
+
+    pub(crate) fn settle_shown_as(&mut self, level: Sync) -> Result<()> {
+        let shown = std::mem::take(&mut self.shown);
+        let needs = Lsn::new(shown.needs);
+        // What was reported as read must not be lost.
+        let synced = if level == Sync::Full { self.db.bring_to_disk(needs) } else { Ok(()) };
+        // Also after a failure: then those who read next sync, or fail.
+        if shown.ts > self.db.control().readable_ts.load(Acquire) {
+            self.db.settle(shown.ts, needs);
+        }
+        synced
+    }
+
+    /// How durable is what this connection reports, from its next transaction on.
+    pub fn set_level(&mut self, level: Sync) {
+        self.level = level;
+    }
 }

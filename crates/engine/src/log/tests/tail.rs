@@ -1,6 +1,6 @@
 //! What a ring has behind the file's end continues the log, and nothing else does.
 
-use super::super::segments::Segment;
+use super::super::shared::Segment;
 use super::super::tail::Tail;
 use super::*;
 use crate::shm::layout::RING_BYTES;
@@ -22,7 +22,7 @@ fn continued(storage: &SimStorage, base: u32, tail: Option<Tail>) -> Result<Vec<
     Ok(found)
 }
 
-/// Of many sizes, over segments and generations.
+/// Of many sizes, over shared and generations.
 const COMMITS: [(u64, u32, usize); 8] = [
     (2, 1, 700),
     (3, 1, 900),
