@@ -6,7 +6,7 @@
 //! |---|---|
 //! | first process attaches | recovery if needed (session.rs), shared memory set up, base resting |
 //! | another process attaches | maps the shared memory |
-//! | first write | log created, base fenced (merge/fence.rs) |
+//! | first write | log created, base fenced (upkeep/fence.rs) |
 //! | last process detaches | everything merged, base unfenced, log and shared memory removed (F1) |
 //! | all processes die | shared memory survives; the next to attach goes on with it (F6) |
 //! | the only connection leaves the mode | the lock is held from when it is known to be the only one until the session is closed ([`begin_leaving`]) |
@@ -364,7 +364,7 @@ fn finish_session(db: &Database) -> Result<()> {
         return finished;
     }
     db.with_base(|base| {
-        // L3 in merge/fence.rs; the right may not have been had, and nobody else is there.
+        // L3 in upkeep/fence.rs; the right may not have been had, and nobody else is there.
         if db.control().fence.load(Acquire) == fence::LOWERED {
             base.raise_fence()?;
         }
@@ -390,7 +390,7 @@ fn finish_with_log(db: &Database) -> Result<()> {
         // Every memtable was in use, after the death of who was to merge: there was none to go on in, and now there is.
         right.merge(false)?;
     }
-    // L3 in merge/fence.rs.
+    // L3 in upkeep/fence.rs.
     right.raise_lowered()?;
     rest_base(db)
 }

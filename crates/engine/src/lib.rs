@@ -1,7 +1,7 @@
 //! Shared-memory, log and transaction engine behind Plait.
 //!
 //! From the top: [`attach`] (a process joins a database and leaves it) -> [`txn`] (one connection: snapshot, reads, writes, commit) ->
-//! [`merge`] (from memtables into the base) -> [`database`] (what all connections share) -> [`session`] (how a session begins and ends,
+//! [`upkeep`] (from memtables into the base) -> [`database`] (what all connections share) -> [`session`] (how a session begins and ends,
 //! recovery) -> [`shm`] (the memory that all processes share) -> [`log`] and [`memtable`] (where a commit goes) -> [`sync`] (waiting) ->
 //! [`storage`] (files); [`ids`] names the orders. No import goes up: ARCHITECTURE.md draws it.
 //!
@@ -23,7 +23,6 @@ pub mod ids;
 pub mod log;
 pub mod memory;
 pub mod memtable;
-pub mod merge;
 #[cfg(test)]
 mod model;
 pub mod pages;
@@ -35,3 +34,4 @@ pub mod shm;
 pub mod storage;
 pub mod sync;
 pub mod txn;
+pub mod upkeep;

@@ -25,8 +25,8 @@ use crate::base::BaseOpener;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::shm::fork;
-use crate::shm::region::BaseIdentity;
 use crate::shm::read_marks;
+use crate::shm::region::BaseIdentity;
 use crate::txn::Conn;
 
 enum Entry {

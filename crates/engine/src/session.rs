@@ -7,13 +7,13 @@
 //! |---|---|---|---|
 //! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
-//! | fenced, same salt | trusted, lowered | its own, or none | it has everything: unfenced, and the log removed; new session (merge/fence.rs) |
+//! | fenced, same salt | trusted, lowered | its own, or none | it has everything: unfenced, and the log removed; new session (upkeep/fence.rs) |
 //! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
 //! | fenced, same salt | trusted, not in doubt, or for a log that is lost or has failed | any other, or none; any, if it has failed | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
 //! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
-//! | resting | not trusted | newer frames, same salt | error: it is an older copy, from behind a checkpoint (merge/fence.rs), or was unfenced by someone else |
+//! | resting | not trusted | newer frames, same salt | error: it is an older copy, from behind a checkpoint (upkeep/fence.rs), or was unfenced by someone else |
 //! | resting | not trusted | frames, other salt | it is put aside, with memory that is its own, and the opening begun anew (aside.rs, F3) |
 //! | fenced | not trusted | absent | error naming `plait recover --accept-base` (F3) |
 //! | fenced | not trusted | other salt | error: foreign log (F3) |
@@ -140,7 +140,7 @@ pub(crate) fn begin(
         header = base.header()?;
     }
     if trusted && said == fence::LOWERED && restore::has_it_all(region, &header) {
-        // It is not gone on with, and needs no log (L1 in merge/fence.rs).
+        // It is not gone on with, and needs no log (L1 in upkeep/fence.rs).
         bury_or_leave(region, base)?;
         restore::restore(region, path, base)?;
         header = base.header()?;
@@ -196,10 +196,10 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         return Ok(false);
     }
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
-        // A lowered one has nothing that the base lacks (L1 in merge/fence.rs), and does not know what others have done while nobody was here.
+        // A lowered one has nothing that the base lacks (L1 in upkeep/fence.rs), and does not know what others have done while nobody was here.
         return Ok(c.fence.load(Acquire) == fence::FENCED);
     }
-    // Resting as well: a copy from behind an earlier checkpoint (merge/fence.rs).
+    // Resting as well: a copy from behind an earlier checkpoint (upkeep/fence.rs).
     let is_older = header.generation.get() < c.base_generation.load(Relaxed);
     if same && (is_older || restore::has_unmerged(region, header.generation)) {
         return Err(Error::CantOpen(

@@ -382,7 +382,7 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
 **
 ** With a note of a lowered fence they are written again even if they are there, and so they are over an empty WAL, whose index may have been made anew
 ** without the note: who wrote them may have died before his sync, or that has failed, after which a sync of what is not written anew would say
-** nothing (L5 in merge/fence.rs). */
+** nothing (L5 in upkeep/fence.rs). */
 static int plRaiseFence(Pager *pPager, int *peRival){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2] = {0, 0};

@@ -160,7 +160,7 @@ int  pl_mark_lock_shared(const PlMarks *, int iMark);              /* SQLITE_BUS
 void pl_mark_unlock_shared(const PlMarks *, int iMark);
 int  pl_mark_lock_exclusive(const PlMarks *, int iFirst, int n);   /* all or, with SQLITE_BUSY, none */
 void pl_mark_unlock_exclusive(const PlMarks *, int iFirst, int n);
-/* SQLITE_OK: a checkpoint that has written a portion should wait until it is on disk (shm/leave.rs). SQLITE_BUSY: it need not.
+/* SQLITE_OK: a checkpoint that has written a portion should wait until it is on disk (upkeep/leave.rs). SQLITE_BUSY: it need not.
 ** *pnSync: what this has left there for the same writer before, 0 at first. */
 int  pl_leave_disk(const PlMarks *, uint64_t *pnSync);
 void pl_leave_processor(const PlMarks *);                            /* after each page: who waits for the disk has it first */

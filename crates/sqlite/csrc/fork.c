@@ -19,7 +19,7 @@
 **
 ** Mutexes. In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
 ** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
-** with one thread know no such thing, and a merge (engine/src/merge/background.rs) must not bring it to them. So whoever forks holds these mutexes
+** with one thread know no such thing, and a merge (engine/src/upkeep/pressure.rs) must not bring it to them. So whoever forks holds these mutexes
 ** while it does.
 **
 ** They are taken in the order in which SQLite's own code nests them. An application may configure mutexes that cannot be tried, or fork

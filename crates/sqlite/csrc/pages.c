@@ -412,7 +412,7 @@ static void plTellFrames(PlTry *pTry, int n){
   if( pTry->pnCkpt ) *pTry->pnCkpt = n;
 }
 
-/* The WAL is empty, and the file at rest but for the note (merge/fence.rs): there is nothing to do, and what is done would tear the WAL-index if the process died,
+/* The WAL is empty, and the file at rest but for the note (upkeep/fence.rs): there is nothing to do, and what is done would tear the WAL-index if the process died,
 ** or meet a WAL that is somebody else's by now. */
 static int plWasLowered(Pager *pPager){
   Wal *pWal = pPager->pWal;

@@ -12,7 +12,7 @@
 ** walk begins and ends, is the same.
 **
 ** What all this costs beside a walk over the base alone is counted in PlBtree.nWalk, for the engine to see whether a merge would have been
-** cheaper (engine/src/merge/due.rs). A step is some 25 ns, the least that can be: one from a row of the base to the next, with a
+** cheaper (engine/src/upkeep/pressure.rs). A step is some 25 ns, the least that can be: one from a row of the base to the next, with a
 ** look at where the overlay goes on. PL_STEPS_x are the others, as measured.
 **
 ** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a range follows them.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
 use plait_engine::session::{DEATH_MAX, aside};
-use plait_engine::shm::claim;
+use plait_engine::shm::locks;
 use plait_engine::storage::side;
 
 use crate::failure::{Failure, Result};
@@ -288,7 +288,7 @@ fn bytes_of_file(path: &Path) -> Option<u64> {
 fn is_claimed(wal_index: &Path) -> io::Result<bool> {
     match side::open(wal_index, false) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        opened => claim::is_claimed_elsewhere(&opened?),
+        opened => locks::is_claimed_elsewhere(&opened?),
     }
 }
 

@@ -2,22 +2,25 @@
 //!
 //! Room for the next generation: what has to be freed, allocated or waited for before a freeze finds an arena.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst, self};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::Database;
+use super::changed::{self, Changed, ChangedSince, Part};
+use super::slots::{Slots, say_oldest};
 use crate::base::BaseHeader;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn, SlotIndex, SnapshotTs};
 use crate::memtable::{Memtable, Share};
-use crate::shm::layout::{ARENAS, ARENA_BYTES, Control, GenSlot, NO_PIN, RowidSlot, SMALL_ARENAS, SMALL_ARENA_BYTES, TxnSlot, generation, is_large};
+use crate::shm::layout::{
+    ARENA_BYTES, ARENAS, Control, GenSlot, NO_PIN, RowidSlot, SMALL_ARENA_BYTES, SMALL_ARENAS,
+    TxnSlot, generation, is_large,
+};
 use crate::shm::region::Region;
 use crate::sync::mutex::Guard;
 use crate::sync::wait::Patience;
-use super::Database;
-use super::changed::{Changed, ChangedSince, Part, self};
-use super::slots::{Slots, say_oldest};
 
 /// What the active memtable has for a transaction.
 pub(crate) enum Room {

@@ -38,6 +38,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use super::slots::Slots;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
@@ -48,8 +49,7 @@ use crate::shm::layout::{ARENAS, TxnSlot, owes};
 use crate::shm::process;
 use crate::sync::caller;
 use crate::sync::mutex::{Guard, Identity};
-use crate::sync::wait::{Stands, self};
-use super::slots::Slots;
+use crate::sync::wait::{self, Stands};
 
 /// How often who waits looks whether anything moves.
 const LOOK: Duration = Duration::from_millis(100);

@@ -62,7 +62,7 @@ impl Database {
             return Ok(None);
         }
         if holder == 0 {
-            // P2 in merge/pace.rs.
+            // P2 in upkeep/pressure.rs.
             self.control().work_due_ns.store(0, Relaxed);
         }
         owner.store(slot.word(), Relaxed);

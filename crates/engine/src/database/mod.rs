@@ -13,7 +13,6 @@ use self::notify::Notifier;
 use self::right::Right;
 use self::slots::Slots;
 use self::turns::Turns;
-use self::worker::Worker;
 use crate::base::{Base, BaseHeader, BaseOpener};
 use crate::error::{Error, Result, SQLITE_IOERR_FSYNC};
 use crate::ids::ProcessIndex;
@@ -31,28 +30,28 @@ use crate::storage::os::OsStorage;
 use crate::sync::caller;
 use crate::sync::cancel::Uncancelled;
 use crate::sync::mutex::{Identity, Party};
+use crate::sync::worker::Worker;
 use crate::sync::yielding::Yielding;
 
 pub mod changed;
-pub(crate) mod lock;
-pub(crate) mod orphans;
 pub(crate) mod gaps;
 pub(crate) mod generations;
 pub(crate) mod learned;
+pub(crate) mod lock;
 pub(crate) mod merge_right;
 mod notify;
+pub(crate) mod orphans;
 mod own_log;
 #[cfg(test)]
 mod pin_model;
 pub(crate) mod prepared_pages;
-mod visibility;
 pub(crate) mod right;
 #[cfg(test)]
 mod right_model;
 mod slots;
 pub mod status;
 mod turns;
-mod worker;
+mod visibility;
 
 /// One concurrent database in this process.
 pub struct Database {

@@ -52,6 +52,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
+use super::lock::PoisonOnPanic;
+use super::prepared_pages::Known;
 use crate::base::BaseHeader;
 use crate::database::Database;
 use crate::database::changed::Changed;
@@ -60,13 +62,11 @@ use crate::ids::{CommitTs, Generation, Lsn, Root, SlotIndex};
 use crate::log::ring::Purpose;
 use crate::log::{AppendError, FrameHead, Op, OpKind, PagesId, damaged_ring, frame_len};
 use crate::memtable::EntryKind;
-use crate::several::{Verdict, self};
+use crate::several::{self, Verdict};
 use crate::shm::layout::{Layout, fence, owes, owner, txn_state};
 use crate::sync::mutex::Guard;
 use crate::sync::wait;
 use crate::{crash_point, session};
-use super::lock::PoisonOnPanic;
-use super::prepared_pages::Known;
 
 /// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
 struct Settler<'a> {

@@ -47,6 +47,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::Database;
+use super::slots::Slots;
 use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{SlotIndex, TXN_SLOTS};
@@ -55,8 +57,6 @@ use crate::shm::process::Who;
 use crate::shm::region::Region;
 use crate::sync::wait::{TICK, Wait};
 use crate::sync::{clock, futex};
-use super::Database;
-use super::slots::Slots;
 
 /// How long arrivals may go before those who wait; then the first of these is served. Transactions longer than
 /// this are served in the order of their coming.

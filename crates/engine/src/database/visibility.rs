@@ -44,14 +44,14 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Instant;
 
+use super::Database;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{Lsn, ProcessIndex, SlotIndex, SnapshotTs};
 use crate::shm::layout::ProcessSlot;
 use crate::shm::process;
-use crate::shm::witness::{Said, self};
+use crate::shm::witness::{self, Said};
 use crate::sync::cancel::Uncancelled;
-use super::Database;
 
 impl Database {
     /// The newest commit, for who may write, and the end of the newest FULL frame through it.

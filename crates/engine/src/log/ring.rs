@@ -38,17 +38,17 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst, self};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::{fmt, io};
 
+use super::error::AppendError;
+use super::frame::{self, BadFrame, Frame, FrameHead, Mark, Op, Placement};
+use super::shared::LogShared;
+use super::shared::Segment;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::sync::mutex::{Guard, SharedMutex};
-use super::error::AppendError;
-use super::frame::{BadFrame, Frame, FrameHead, Mark, Op, Placement, self};
-use super::shared::Segment;
-use super::shared::LogShared;
 
 /// Whoever sees the end sees the frame and its segments: partner of [`SEES_PUBLISHED`](super::shared::SEES_PUBLISHED).
 pub(super) const PUBLISHES: Ordering = Release;

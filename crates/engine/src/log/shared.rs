@@ -29,15 +29,15 @@
 #![allow(unsafe_code)]
 
 use std::path::Path;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst, self};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
+use super::error::{INTERNAL, LogError};
+use super::file::slot_offset;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn, PROCESS_SLOTS, ProcessIndex};
 use crate::storage::FileIdentity;
 use crate::sync::mutex::SharedMutex;
-use super::error::{INTERNAL, LogError};
-use super::file::slot_offset;
 
 /// Bytes of the stream in one segment, in a real database.
 pub const SEGMENT_BYTES: u64 = 4 << 20;

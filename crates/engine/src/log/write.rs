@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 
 use super::error::LogError;
 use super::group::{BESIDE_AFTER, Log, one_at_a_time};
-use super::shared::Segment;
 use super::shared::LogShared;
+use super::shared::Segment;
 use crate::crash_point;
 use crate::fault;
 use crate::ids::{Lsn, ProcessIndex};

@@ -28,7 +28,11 @@ use std::ptr::NonNull;
 
 use super::ArenaFull;
 use super::atomics::{AtomicU32, AtomicU64, Ordering};
-use super::layout::{FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, MAGIC, NODE_HEAD_BYTES_MAX, NodeFields, REC_AT_BYTES, SHORTCUTS, WORD_BYTES, filter_at, filter_words, first_node, height_at, shortcut_count};
+use super::layout::{
+    FIELDS_BYTES, HEIGHT_MAX, Header, LINE_BYTES, LINK_BYTES, MAGIC, NODE_HEAD_BYTES_MAX,
+    NodeFields, REC_AT_BYTES, SHORTCUTS, WORD_BYTES, filter_at, filter_words, first_node,
+    height_at, shortcut_count,
+};
 use super::list::bytes_needed;
 
 /// A region of shared memory laid out as `layout` says.

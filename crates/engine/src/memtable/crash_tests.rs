@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::list::{Inserter, Step, Version, insert};
 use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, LINK_BYTES, height_at};
+use super::list::{Inserter, Step, Version, insert};
 use super::test_region::Region;
 use super::*;
 

@@ -9,8 +9,8 @@ use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 
 use super::atomics::Ordering::{self, Relaxed};
-use super::list::LINKS;
 use super::list::FOLLOWS;
+use super::list::LINKS;
 use super::list::{LEADS, LOOKS_UP};
 use crate::model::{explore, finds};
 

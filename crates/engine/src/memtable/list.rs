@@ -21,13 +21,16 @@
 
 use std::ops::ControlFlow;
 
+use super::arena::{Arena, Payload, damaged};
+use super::arena::{Place, Share, place};
+use super::atomics::Ordering;
+use super::layout::{
+    FIELDS_BYTES, HEAD, HEIGHT_MAX, LINE_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, filter_words,
+    key_bits, key_prefix, mix, root_bit, shortcut_count,
+};
+use super::{ArenaFull, EntryKind, Node, STEPS_BEFORE_SEARCH};
 use crate::fault;
 use crate::ids::{CommitTs, Root, SnapshotTs};
-use super::arena::{Arena, Payload, damaged};
-use super::atomics::Ordering;
-use super::layout::{FIELDS_BYTES, HEAD, HEIGHT_MAX, LINE_BYTES, NODE_HEAD_BYTES_MAX, NodeFields, filter_words, key_bits, key_prefix, mix, root_bit, shortcut_count};
-use super::arena::{Place, Share, place};
-use super::{ArenaFull, EntryKind, Node, STEPS_BEFORE_SEARCH};
 
 /// The node is complete before it is reachable: partner of [`FOLLOWS`](super::list::FOLLOWS).
 pub(super) const LINKS: Ordering = Ordering::Release;
@@ -564,10 +567,10 @@ pub(super) fn widen(arena: &Arena, covers: u32) {
 
 #[cfg(test)]
 mod tests {
-    use crate::ids::CommitTs;
-    use super::*;
     use super::super::test_region::Region;
     use super::super::{EntryKind, layout};
+    use super::*;
+    use crate::ids::CommitTs;
 
     const REGION_BYTES: u32 = 4 << 20;
     const ROOT: Root = Root::new(3);

@@ -30,8 +30,8 @@
 mod arena;
 mod atomics;
 mod check;
-mod list;
 mod layout;
+mod list;
 mod newest;
 
 #[cfg(test)]
@@ -51,15 +51,15 @@ use std::cmp::Ordering as Order;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 
+pub use self::arena::Share;
 use self::arena::{Arena, damaged};
 use self::atomics::Ordering;
-pub use self::list::Inserter;
 pub(crate) use self::layout::key_prefix;
 use self::layout::{HEAD, MAGIC, root_bit};
-pub use self::newest::newest_of;
-use self::list::{Target, find, find_above, next_of};
+pub use self::list::Inserter;
 use self::list::Way;
-pub use self::arena::Share;
+use self::list::{Target, find, find_above, next_of};
+pub use self::newest::newest_of;
 use crate::ids::{CommitTs, Root, SnapshotTs};
 
 /// What a node says of its key.

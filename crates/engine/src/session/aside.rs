@@ -7,14 +7,14 @@
 //! |---|---|---|---|
 //! | of another session, or marked just now | with commits | any | log, and memory that is not the file's, get other names |
 //! | of another session | none, or without commits | of another session, with commits that the base of that one had not | memory gets another name |
-//! | of this very session, and lacks commits of it | - | - | refused (session.rs): it was a database of these until somebody changed it, or is a copy from behind a checkpoint (merge/fence.rs) |
+//! | of this very session, and lacks commits of it | - | - | refused (session.rs): it was a database of these until somebody changed it, or is a copy from behind a checkpoint (upkeep/fence.rs) |
 //! | - | with an undecided transaction over several files | - | refused: what decides it is beside other files |
 //!
 //! Invariants
 //! - B1 Nothing here is ever removed or written. With the names given back, and the database file that they belong to in its place,
 //!   everything is there.
 //! - B2 A file at rest is never the one whose commits are in that log: before the first of them the fence is in the file itself (Y3), and
-//!   it goes when all of them are in the file: from the base (Y1), or while it is lowered from the file alone (L1 in merge/fence.rs). So what
+//!   it goes when all of them are in the file: from the base (Y1), or while it is lowered from the file alone (L1 in upkeep/fence.rs). So what
 //!   stands there is another file, or an older copy, or was at rest before the log began. Its own log, behind a lowered fence, has its salt.
 //! - B3 The log last: whoever is killed before leaves it in the way, and the next to open puts it aside as well. Without it memory would
 //!   count for nothing, and what that has under NORMAL would be gone.

@@ -83,7 +83,7 @@ pub mod fence {
     pub const RESTING: u32 = 0;
     /// Bytes 18 and 19 of the base are 3: stock SQLite refuses it (F2).
     pub const FENCED: u32 = 1;
-    /// As fenced, but everything is in the database file, and nobody may commit: its bytes 18 and 19 may be 2 (merge/fence.rs).
+    /// As fenced, but everything is in the database file, and nobody may commit: its bytes 18 and 19 may be 2 (upkeep/fence.rs).
     pub const LOWERED: u32 = 2;
 }
 
@@ -369,7 +369,7 @@ pub struct Control {
     /// database/orphans.rs). Anything else says nothing.
     pub prepared_withheld: AtomicU64,
     /// When the merge or checkpoint that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does
-    /// (merge/pace.rs).
+    /// (upkeep/pressure.rs).
     pub work_due_ns: AtomicU64,
     /// How long it will probably take in all.
     pub work_span_ns: AtomicU64,
@@ -383,7 +383,7 @@ pub struct Control {
     pub checkpoints_ns: AtomicU64,
     /// The turn of the newest commit beside a merge, in nanoseconds of the monotonic clock.
     pub pace_ns: AtomicU64,
-    /// What walks and searches beside memtables have cost since the last merge, in steps (merge/due.rs).
+    /// What walks and searches beside memtables have cost since the last merge, in steps (upkeep/pressure.rs).
     pub walked_steps: AtomicU64,
     /// (M) Newest commit in a generation that was freed: whoever has not seen it cannot be validated.
     pub freed_ts: AtomicU64,
@@ -411,7 +411,7 @@ impl Control {
         large.iter().filter(|slot| slot.state.load(Relaxed) == generation::FREE).count()
     }
 
-    /// So many generations are frozen that they should be merged (merge/due.rs).
+    /// So many generations are frozen that they should be merged (upkeep/pressure.rs).
     pub fn are_memtables_due(&self) -> bool {
         let frozen = self.count_generations(generation::FROZEN);
         frozen >= MERGED_TOGETHER || (frozen > 0 && self.count_free_large() < ARENAS_IN_RESERVE)

@@ -2,11 +2,9 @@
 
 pub mod fork;
 pub mod layout;
-mod leave;
 pub mod locks;
 mod mapping;
 pub mod process;
 pub mod read_marks;
 pub mod region;
 pub mod witness;
-pub(crate) mod write_out;

@@ -53,12 +53,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-use crate::error::{Error, Result};
-use crate::ids::ProcessIndex;
-use crate::sync::yielding::Yielding;
 use super::layout::{ProcessSlot, READ_MARKS};
 use super::region::Region;
 use super::{fork, process};
+use crate::error::{Error, Result};
+use crate::ids::ProcessIndex;
+use crate::sync::yielding::Yielding;
 
 /// The read marks, as one process locks them.
 pub struct ReadMarks {
@@ -79,7 +79,7 @@ impl ReadMarks {
         }
     }
 
-    pub(super) fn yielding(&self) -> &Yielding {
+    pub(crate) fn yielding(&self) -> &Yielding {
         &self.yielding
     }
 
@@ -95,7 +95,7 @@ impl ReadMarks {
         &self.region.layout().processes
     }
 
-    pub(super) fn region(&self) -> &Region {
+    pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
@@ -205,8 +205,34 @@ pub(super) fn forget(region: &Region, process: ProcessIndex) {
 
 const _: () = assert!(READ_MARKS == 5, "WAL_NREADER of wal.c");
 
+/// Whether a member of the session has another WAL-index than this one open, 0 standing for none. `own`: the slot of this process, if it has one.
+pub fn is_strange(region: &Region, own: Option<ProcessIndex>, inode: u64) -> bool {
+    // Relaxed: the number is all that is told. Whoever has stored it was counted later, which is read behind it.
+    let known = region.header().wal_index_ino.load(Relaxed);
+    known != inode && known != 0 && inode != 0 && process::any_connected(region, own)
+}
+
+/// I2, of who is about to be counted.
+///
+/// # Errors
+/// `StrangeIndex`.
+pub fn agree(
+    region: &Region,
+    own: Option<ProcessIndex>,
+    inode: u64,
+    database: &Path,
+) -> Result<()> {
+    if is_strange(region, own, inode) {
+        return Err(Error::StrangeIndex(database.to_owned()));
+    }
+    if inode != 0 {
+        region.header().wal_index_ino.store(inode, Relaxed);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::fork::LockFile;
     use super::super::region::BaseIdentity;
     use super::*;
@@ -214,7 +240,7 @@ pub(super) mod tests {
     use std::path::Path;
 
     /// One process of several: a mapping with locks of its own.
-    pub(in super::super) fn join(path: &Path, nonce: u64) -> ReadMarks {
+    pub(crate) fn join(path: &Path, nonce: u64) -> ReadMarks {
         let file = LockFile::open(|| {
             File::options().read(true).write(true).create(true).truncate(false).open(path)
         });
@@ -296,21 +322,21 @@ pub(super) mod tests {
         let (a, b) = (join(&path, 1), join(&path, 2));
         // Above 0: readers. -1: an owner.
         let (inside, stop) = (AtomicI32::new(0), AtomicBool::new(false));
+        let has_read = AtomicBool::new(false);
         let read = |marks: &ReadMarks| {
-            let mut times = 0;
             while !stop.load(SeqCst) {
                 if marks.lock_shared(3) {
+                    has_read.store(true, SeqCst);
                     assert!(inside.fetch_add(1, SeqCst) >= 0, "W1");
                     inside.fetch_sub(1, SeqCst);
                     marks.unlock_shared(3);
-                    times += 1;
                 }
             }
-            times
         };
         let own = |marks: &ReadMarks| {
             let mut times = 0;
-            while times < 500 {
+            // Owners can keep all readers out for as long as a time slice.
+            while times < 500 || !has_read.load(SeqCst) {
                 if marks.lock_exclusive(2..4) {
                     assert_eq!(inside.fetch_sub(1, SeqCst), 0, "W1");
                     inside.fetch_add(1, SeqCst);
@@ -320,39 +346,13 @@ pub(super) mod tests {
             }
         };
         std::thread::scope(|s| {
-            let readers = [s.spawn(|| read(&a)), s.spawn(|| read(&b))];
+            s.spawn(|| read(&a));
+            s.spawn(|| read(&b));
             let owners = [s.spawn(|| own(&a)), s.spawn(|| own(&b))];
             for owner in owners {
                 owner.join().unwrap();
             }
             stop.store(true, SeqCst);
-            assert!(readers.into_iter().map(|r| r.join().unwrap()).sum::<i32>() > 0);
         });
     }
-}
-
-/// Whether a member of the session has another WAL-index than this one open, 0 standing for none. `own`: the slot of this process, if it has one.
-pub fn is_strange(region: &Region, own: Option<ProcessIndex>, inode: u64) -> bool {
-    // Relaxed: the number is all that is told. Whoever has stored it was counted later, which is read behind it.
-    let known = region.header().wal_index_ino.load(Relaxed);
-    known != inode && known != 0 && inode != 0 && process::any_connected(region, own)
-}
-
-/// I2, of who is about to be counted.
-///
-/// # Errors
-/// `StrangeIndex`.
-pub fn agree(
-    region: &Region,
-    own: Option<ProcessIndex>,
-    inode: u64,
-    database: &Path,
-) -> Result<()> {
-    if is_strange(region, own, inode) {
-        return Err(Error::StrangeIndex(database.to_owned()));
-    }
-    if inode != 0 {
-        region.header().wal_index_ino.store(inode, Relaxed);
-    }
-    Ok(())
 }

@@ -11,4 +11,5 @@ pub mod futex;
 pub mod mutex;
 pub mod unsignalled;
 pub mod wait;
+pub(crate) mod worker;
 pub(crate) mod yielding;

@@ -22,10 +22,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::{Conn, WriteMode};
 use crate::database::learned::{LONG, Outcome};
 use crate::error::Result;
 use crate::sync::wait::Wait;
-use super::{Conn, WriteMode};
 
 /// Rows that a transaction has changed of which it is asked when they were changed before.
 const ROWS_ASKED: usize = 16;

@@ -16,7 +16,7 @@
 //!   readers that hold every memtable, keep in memory is waited for as readers are.
 //! - K4 What an attempt has left in the WAL counts against its limit (S4). Past that nothing more is merged, and the attempt meets the
 //!   readers who are the reason: PASSIVE is through then as in SQLite, the others wait for them.
-//! - K5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database (merge/fence.rs), if nobody has committed meanwhile or has the
+//! - K5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database (upkeep/fence.rs), if nobody has committed meanwhile or has the
 //!   writer's right. Otherwise it is through as well, for it waits for no writer, but does not say so by three zeros.
 
 use std::sync::atomic::Ordering::Acquire;

@@ -8,7 +8,7 @@
 //! next timestamp, told in the process's slot; frame into the ring; log_end   <- the commit point
 //! nodes into the memtable; gaps cut; full_end (FULL); visible_ts; right passed on
 //! -----------------------------------------------------------------
-//! wake the next writer; wait for the disk (FULL); readable_ts (visibility.rs); what is full of the memtable to the disk (write_out.rs)
+//! wake the next writer; wait for the disk (FULL); readable_ts (visibility.rs); what is full of the memtable to the disk (leave.rs)
 //! ```
 //!
 //! What a COMMIT takes before its commit point, and who gives it back. `optimistic` and `queued` as in [`state`](super::state); the table of
@@ -40,8 +40,8 @@ use super::validate::Base;
 use super::write_set::WriteKind;
 use super::{Conn, Sync};
 use crate::crash_point;
-use crate::database::lock::PoisonOnPanic;
 use crate::database::generations::Room;
+use crate::database::lock::PoisonOnPanic;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{CommitTs, Generation, Lsn, SlotIndex, SnapshotTs};
@@ -49,10 +49,10 @@ use crate::log::{AppendError, FrameHead, LogError, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::shm::layout::{NO_PIN, fence};
 use crate::shm::witness::{self, Witness};
-use crate::shm::write_out::Taken;
 use crate::sync::clock::unix_ms;
 use crate::sync::mutex::Guard;
 use crate::sync::wait::Wait;
+use crate::upkeep::leave::Taken;
 
 /// Read sets up to this many points, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
@@ -283,7 +283,7 @@ impl Conn {
     ) -> Result<()> {
         match blocked {
             Blocked::RightTaken => self.take_right_to_commit(wait),
-            // A checkpoint has come between (L2 in merge/fence.rs).
+            // A checkpoint has come between (L2 in upkeep/fence.rs).
             Blocked::FenceLowered => self.db.ensure_fenced(self.slot, wait),
             Blocked::ValidateAgain => {
                 self.pass_again(passes, PASSES_BESIDE_OTHERS, wait)?;

@@ -46,8 +46,8 @@ use super::write_set::{Step, WriteKind};
 use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};
 use crate::crash_point;
-use crate::database::generations::ArenaWait;
 use crate::database::changed::Changed;
+use crate::database::generations::ArenaWait;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result, leaves_doubt};
 use crate::ids::{CommitTs, Generation, Root};
@@ -155,7 +155,7 @@ impl Conn {
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
         let merged = opened.and_then(|()| {
-            // L3 in merge/fence.rs.
+            // L3 in upkeep/fence.rs.
             self.db.while_base_is_busy(&mut Patience::new(wait), |_| right.raise_lowered())?;
             // What it changes from here on is cut out of no gap (G4 in gaps/).
             let guard = self.db.lock_commit()?;

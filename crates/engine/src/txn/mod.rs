@@ -13,11 +13,11 @@
 //!   made: what is read in the middle of it is recorded.
 //! - X3 A doomed transaction commits nothing, however often it is asked.
 
+mod begin;
 mod bulk;
 pub mod checkpoint;
 pub mod commit;
 pub mod exclusive;
-mod begin;
 pub mod maximum;
 pub mod overlay;
 mod own_gaps;
@@ -51,12 +51,12 @@ use crate::error::{Conflict, Error, Result};
 use crate::fault::is_planted;
 use crate::ids::{Root, SlotIndex, TxnId};
 use crate::memtable::Hi;
-use crate::merge::background::merge_beside;
 use crate::shm::layout::txn_state;
 use crate::shm::process;
 use crate::sync::caller;
 use crate::sync::clock::unix_ms;
 use crate::sync::wait::Wait;
+use crate::upkeep::pressure::merge_beside;
 
 /// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (T7).
 pub const WRITE_BUDGET_BYTES: usize = 7 << 20;
@@ -107,14 +107,14 @@ pub struct Conn {
     pub(crate) bulk: Bulk,
     /// Threads may be started for it.
     threads: bool,
-    /// Bytes that it has committed since it kept pace last (merge/pace.rs).
+    /// Bytes that it has committed since it kept pace last (upkeep/pressure.rs).
     unpaced: u64,
     pub(crate) contention: Contention,
-    /// The transaction is a try that its caller repeats (beside.rs).
+    /// The transaction is a try that its caller repeats (begin.rs).
     repeats: bool,
-    /// Single writes that remember a commit of others (beside.rs).
+    /// Single writes that remember a commit of others (begin.rs).
     company: u32,
-    /// Entries that it has deleted while the base was of this generation (merge/due.rs).
+    /// Entries that it has deleted while the base was of this generation (upkeep/pressure.rs).
     deleted: (u32, u64),
     /// It takes the right at its first statement (begin.rs).
     early: Option<begin::Early>,
@@ -236,12 +236,12 @@ impl Conn {
         self.db.check_fork()?;
         self.start_transaction();
         self.take_back_lone_read();
-        // A lowered one is raised by who has something to commit (L2 in merge/fence.rs).
+        // A lowered one is raised by who has something to commit (L2 in upkeep/fence.rs).
         if !self.db.is_fenced() {
             self.db.ensure_fenced(self.slot, wait)?;
         }
         match mode {
-            // N2 in beside.rs.
+            // N2 in begin.rs.
             WriteMode::Optimistic if self.repeats => {}
             WriteMode::Optimistic => {
                 self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);

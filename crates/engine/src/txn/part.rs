@@ -14,6 +14,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
+use super::exclusive::Stamped;
+use super::room::RoomWait;
+use super::write_set::WriteKind;
+use super::{Conn, Sync, WriteMode};
 use crate::database::generations::Room;
 use crate::database::lock::PoisonOnPanic;
 use crate::database::orphans::Resolved;
@@ -23,15 +27,11 @@ use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::ring::Purpose;
 use crate::log::{AppendError, FrameHead, Mark, Op, OpKind, frame_len};
 use crate::memtable::Memtable;
-use crate::pages::{Changed, EachPage, Place, self};
+use crate::pages::{self, Changed, EachPage, Place};
 use crate::several::Verdict;
 use crate::shm::layout::fence;
 use crate::sync::wait::Wait;
 use crate::{crash_point, several};
-use super::exclusive::Stamped;
-use super::room::RoomWait;
-use super::write_set::WriteKind;
-use super::{Conn, Sync, WriteMode};
 
 /// Room for the name of a super-journal in a frame that is not made yet.
 const MARK_BYTES_MAX: u64 = 8192;
@@ -241,7 +241,7 @@ impl Conn {
                 return Err(Error::Misuse("a transaction is prepared without the right".into()));
             }
             if c.fence.load(Acquire) == fence::LOWERED {
-                // A checkpoint has come between (L2 in merge/fence.rs).
+                // A checkpoint has come between (L2 in upkeep/fence.rs).
                 drop(guard);
                 let mut wait =
                     Wait { timeout: RAISE_PATIENCE, busy: None, interrupted: &mut || false };
@@ -459,8 +459,8 @@ impl Conn {
 
 #[cfg(test)]
 mod tests {
-    use crate::log::frame_len;
     use super::*;
+    use crate::log::frame_len;
 
     #[test]
     fn an_empty_frame_and_the_longest_mark_fit_into_the_room_that_is_made() {

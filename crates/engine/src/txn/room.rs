@@ -18,9 +18,9 @@ use crate::database::generations::needs_large;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{AppendError, LogError};
-use crate::merge::background::will_be_merged_beside;
 use crate::sync::futex;
 use crate::sync::wait::{Awaited, Patience, TICK, Wait};
+use crate::upkeep::pressure::will_be_merged_beside;
 
 /// How long a commit waits for room that a merge of another process makes: its busy timeout, but not for nothing at all, since those
 /// who hold the right do not expect their COMMIT to fail while merges go on.

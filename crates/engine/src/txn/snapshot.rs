@@ -29,14 +29,14 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence as memory_fence;
 
+use super::validate::Base;
+use super::{Conn, Sync};
 use crate::base::BaseHeader;
 use crate::database::generations::{PINS_AND_FREES, UNPINS};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn, Root, SnapshotTs};
 use crate::memtable::{Memtable, Node, Seek};
 use crate::shm::layout::{NO_PIN, fence, txn_state};
-use super::validate::Base;
-use super::{Conn, Sync};
 
 /// What a transaction sees.
 pub struct Snapshot {

@@ -14,7 +14,7 @@
 //! | it commits without a turn | that number is halved for the next time |
 //! | it has waited in vain | none |
 //!
-//! A single write asks for none: it waits for the right instead, as many times (beside.rs).
+//! A single write asks for none: it waits for the right instead, as many times (begin.rs).
 //!
 //! Invariants
 //! - U1 A connection has at most one turn, and gives it back at its commit point, when it is refused, and at the end of its snapshot.
@@ -40,7 +40,7 @@ impl Contention {
         self.due = self.grant;
     }
 
-    /// Whether a single write had better wait its turn (beside.rs); counts it.
+    /// Whether a single write had better wait its turn (begin.rs); counts it.
     pub(super) fn passes(&mut self) -> bool {
         let passes = self.due > 0;
         self.due = self.due.saturating_sub(1);

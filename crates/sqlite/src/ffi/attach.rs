@@ -13,7 +13,7 @@ use plait_engine::base::BaseOpener;
 use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
-use plait_engine::shm::claim;
+use plait_engine::shm::locks;
 use plait_engine::sync::cancel::Uncancelled;
 use plait_engine::txn::Conn;
 use plait_engine::{attach, session};
@@ -281,10 +281,10 @@ pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
     // SAFETY: open, by contract; it is not closed here.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(wal_index) });
     let company = || -> std::io::Result<c_int> {
-        if !claim::claim(&file)? {
-            return Ok(if claim::is_open_twice(&file)? { SQLITE_MISUSE } else { SQLITE_BUSY });
+        if !locks::claim(&file)? {
+            return Ok(if locks::is_open_twice(&file)? { SQLITE_MISUSE } else { SQLITE_BUSY });
         }
-        Ok(if claim::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
+        Ok(if locks::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
     // Where there are no locks, joining says so.
     told("pl_claim", || Ok(company().unwrap_or(SQLITE_IOERR))).unwrap_or(SQLITE_IOERR)

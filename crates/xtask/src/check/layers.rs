@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
     &["shm"],
     &["base", "belongs", "deleted", "pages", "session", "several"],
     &["database"],
-    &["merge"],
+    &["upkeep"],
     &["txn"],
     &["attach", "registry"],
 ];
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn an_import_goes_down_or_stays() {
         let text = "use crate::shm::layout::Control;\nuse crate::database::Database;\n";
-        assert!(found("merge/run.rs", text).is_empty());
+        assert!(found("upkeep/merge.rs", text).is_empty());
         assert!(found("database/right.rs", text).is_empty());
     }
 

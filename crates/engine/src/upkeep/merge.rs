@@ -12,7 +12,7 @@ use crate::memtable::{EntryKind, newest_of};
 use crate::sync::wait::{Patience, Wait};
 use crate::sync::yielding::Yielding;
 
-/// Some hundred microseconds of work: commits that wait for the disk have the processor then (shm/leave.rs).
+/// Some hundred microseconds of work: commits that wait for the disk have the processor then (upkeep/leave.rs).
 const ENTRIES_BETWEEN_YIELDS: u64 = 8;
 
 impl MergeRight<'_> {

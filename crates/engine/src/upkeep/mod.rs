@@ -28,10 +28,9 @@
 //!   pinned snapshot needs it; under the commit mutex.
 //! - M5 If anything fails the generations stay FROZEN and the next merge retries.
 
-pub(crate) mod background;
-pub(crate) mod due;
-mod fence;
-mod pace;
-mod run;
-
 pub use crate::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+
+mod fence;
+pub(crate) mod leave;
+mod merge;
+pub(crate) mod pressure;

@@ -1,4 +1,4 @@
-//! A thread of the engine's own that lives as long as there is work: for merges (merge/background.rs).
+//! A thread of the engine's own that lives as long as there is work: for merges (upkeep/pressure.rs).
 //!
 //! Invariants
 //! - B1 At most one such thread of a process for each database, and none after [`Worker::stop`].

@@ -72,15 +72,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use crate::base::{BaseHeader, Checkpoint};
-use crate::crash_point;
 use crate::database::Database;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result};
-use crate::fault;
 use crate::ids::SlotIndex;
-use crate::session;
 use crate::shm::layout::fence;
 use crate::sync::wait::{Patience, Wait};
+use crate::{crash_point, fault, session};
 
 /// Longest wait for the base's WAL before the caller is asked whether it wants to go on.
 const BASE_WAIT: Duration = Duration::from_millis(100);

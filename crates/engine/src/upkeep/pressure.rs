@@ -1,0 +1,359 @@
+//! When to merge.
+//!
+//! A merge costs a page of the base the same whether one of its rows has changed or ten, and afterwards every reader
+//! reads that page again. So merges wait for several full memtables, as long as that costs nobody anything:
+//!
+//! | free arenas | disk space | a merge is due |
+//! |---|---|---|
+//! | enough | enough | with three frozen generations (`MERGED_TOGETHER` in shm/layout.rs) |
+//! | few: old snapshots hold the others | any | with one frozen generation |
+//! | any | scarce | with one frozen generation or a half-full active one: memory, log and the base's WAL stay small |
+//! | any | any | with whatever there is, once reading beside it has cost more than the merge will |
+//! | any | any | with whatever there is, once that is 1 MiB, and a sixteenth of the base, and a program has asked how many pages there are |
+//!
+//! The last line but one is the rule of who rents skis and may buy them (Karlin, Manasse, Rudolph and Sleator, 1988): nobody knows how much will
+//! still be read, and who pays for a merge when he has lost as much by not merging never pays more than twice what was needed. So a
+//! table that is written once and then read is soon read at the base's speed, and one that is written all the time is merged
+//! no more often for being read. Whoever reads counts what it costs him (csrc/step.c, seek.c) and tells it from time to time;
+//! what a merge takes is known from those before (pressure.rs).
+//!
+//! The last line is for programs that keep a limit by `PRAGMA page_count`, each time that they write: they are told the base's pages and nothing is
+//! merged for it (csrc/pages.c), so that number has to follow what they write, and what they delete to keep the limit.
+//!
+//! Commits keep pace with merges.
+//!
+//! Where commits come faster than merges can bring them into the base, memory gets full, and everybody stands still until a merge ends: for
+//! seconds on a large table, and who wakes first fills it again before the last one has come. So while a merge or a checkpoint runs, what
+//! room there is is dealt out over the time that it will probably take: the merge makes room, and behind the checkpoint the next merge may begin.
+//! A commit that comes before its turn sleeps a little, after it is through and with nothing held. Whoever comes slower than that never sleeps.
+//!
+//! | word | while a merge writes to the WAL | while a checkpoint brings it into the file | else |
+//! |---|---|---|---|
+//! | `work_due_ns` | when it will probably end | the same | 0: nobody waits |
+//! | `work_span_ns` | how long it will probably take in all | the same | of the last one |
+//! | `pace_ns` | the turn of the next commit | the same | of the last one |
+//! | `merge_ns_per_kib` | what a KiB of memtables took the last merges | the same | the same |
+//! | `checkpoint_ns_per_kib` | what the checkpoint of a KiB of memtables took | the same | the same |
+//! | `unbrought_kib` | merged since the WAL was last in the file whole | the same | the same |
+//! | `checkpoints_ns` | what checkpoints have taken since then | the same | the same |
+//!
+//! Invariants
+//! - P1 The words are guesses, and whatever stands in them, nobody sleeps for longer than [`LONGEST`] after one commit. That there is room
+//!   is decided where it always was (S4).
+//! - P2 They are read only while somebody has the right to merge, and who takes it begins without a guess: those of one who died hold
+//!   nobody up.
+//!
+//! Merges beside commits: a thread that lives as long as there is something to merge.
+//!
+//! A merge of several generations takes seconds on a large table. The committer that finds one due has better things to do, and mostly
+//! another processor, or the disk's waiting time, is free for it. Without a thread (`PRAGMA plait_background_merge=0`, a program that
+//! configured SQLite for one thread, or none to be had) he merges himself.
+//!
+//! | the thread | when | and then |
+//! |---|---|---|
+//! | is not there | nothing is due, or somebody merges | the next commit looks again |
+//! | merges | a commit of this process has found a merge due that nobody makes | again if another commit has called meanwhile, else it ends |
+//! | looks every [`NAP`], for [`LOOKED`] | readers from before the merge held its checkpoint back | as after a merge; what is left the next merge brings |
+//! | has failed, and ended | the merge ended with an error | nobody starts it for a moment (`REST` in sync/worker.rs); who runs out of room merges himself, and is told why |
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::ids::SlotIndex;
+use crate::shm::layout::{ARENA_BYTES, Control, fence, generation};
+use crate::sync::clock::monotonic_ns;
+use crate::sync::{futex, wait};
+
+/// What a step costs (`PlBtree.nWalk`): the least that a walk pays for having memtables beside it.
+const STEP_NS: u64 = 25;
+/// What a merge costs besides its rows: some syncs, pages that readers read again.
+const MERGE_NS: u64 = 20_000_000;
+/// What a KiB of memtables takes to be merged, as long as nobody knows.
+const KIB_NS: u64 = 20_000;
+/// The number of pages is far off with so many bytes of memtables over the base, and with such a part of it.
+const COUNT_OFF_BYTES: u64 = 1 << 20;
+const COUNT_OFF_PART: u64 = 16;
+/// What a deleted entry counts for: its memtable has the key alone, and nobody knows how long the row was.
+const DELETED_BYTES: u64 = 1 << 10;
+/// So many times the cost of a merge is lost to reading before it: the merge's estimate leaves out what others pay for it.
+const LOST_BEFORE_MERGE: u64 = 2;
+
+impl Database {
+    /// True when a committer, or the background thread, should merge now.
+    pub(crate) fn merge_is_due(&self) -> bool {
+        let is_any = || {
+            self.control().count_generations(generation::FROZEN) > 0
+                || self.generations.is_half_full()
+        };
+        self.control().are_memtables_due()
+            || (is_any() && self.generations.is_disk_space_scarce())
+            || self.is_read_dearly()
+    }
+
+    /// A connection has gone so many steps beside memtables since it told last. It does not merge itself, and has it done
+    /// in a thread alone (`beside`).
+    pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, beside: bool) {
+        // Relaxed, here and below: a gauge, and who merges looks at the generations again.
+        self.control().walked_steps.fetch_add(steps.into(), Relaxed);
+        if beside && self.is_read_dearly() {
+            merge_beside(self);
+        }
+    }
+
+    /// A program was told how many pages the base has, `base_bytes`, and is told an old number as long as nothing is merged. Once that is far
+    /// off, to be told it has cost as much as a merge. `deleted`: entries that its connection has deleted since the last one.
+    pub(crate) fn note_page_count(self: &Arc<Self>, base_bytes: u64, deleted: u64, beside: bool) {
+        let bytes = self.generations.unmerged_bytes();
+        let off = bytes.saturating_add(deleted.saturating_mul(DELETED_BYTES));
+        if bytes > 0 && off >= COUNT_OFF_BYTES.max(base_bytes / COUNT_OFF_PART) {
+            let lost = self.merge_cost_ns(bytes).saturating_mul(LOST_BEFORE_MERGE);
+            self.note_walk((lost / STEP_NS + 1).min(u64::from(u32::MAX)) as u32, beside);
+        }
+    }
+
+    /// What it takes to merge so many bytes of memtables.
+    fn merge_cost_ns(&self, bytes: u64) -> u64 {
+        let known = self.control().merge_ns_per_kib.load(Relaxed);
+        let each = if known == 0 { KIB_NS } else { known };
+        each.saturating_mul(bytes >> 10).saturating_add(MERGE_NS)
+    }
+
+    /// Reading beside the memtables has cost more than merging them would.
+    pub(super) fn is_read_dearly(&self) -> bool {
+        let c = self.control();
+        let lost = c.walked_steps.load(Relaxed).saturating_mul(STEP_NS);
+        // Most never come so far, and need not add up what there is.
+        if lost < LOST_BEFORE_MERGE * MERGE_NS {
+            return false;
+        }
+        let bytes = self.generations.unmerged_bytes();
+        let merge = self.merge_cost_ns(bytes);
+        // While readers hold back what the last merge has brought, another one would only lengthen the base's WAL. And where disk space is
+        // scarce it might fail, with the generation frozen that still had room for commits: nobody needs it so much.
+        bytes > 0
+            && lost >= merge.saturating_mul(LOST_BEFORE_MERGE)
+            && c.fence.load(Relaxed) == fence::FENCED
+            && !self.has_wal_to_bring()
+            && self.region().has_space_to_spare()
+    }
+
+    /// Has an arena ready by the time that the active one is full, so that no commit waits for disk space.
+    pub(crate) fn prepare_next_arena(&self) {
+        if self.generations.is_half_full()
+            && !self.generations.has_prepared_arena()
+            && !self.generations.is_disk_space_scarce()
+        {
+            // Whoever needs it will say why there is none.
+            let _ = self.prepare_arena(0);
+        }
+    }
+}
+
+/// Longest sleep after one commit.
+const LONGEST: Duration = Duration::from_millis(100);
+/// Turns so near are now: falling asleep and waking cost as much. Who was slower has so much of it left, too.
+const MOMENT_NS: u64 = 500_000;
+/// What takes longer than expected is expected to take a part of it still.
+const LAST_PART: u64 = 8;
+/// Merges of less tell nothing about what a KiB takes: their syncs are most of it.
+const TELLING_KIB: u64 = 1024;
+/// Room that is there is dealt out as if it were at least so much: what is left then goes slowly, but it goes.
+const LEAST_ROOM: u64 = ARENA_BYTES as u64 / 16;
+
+/// A merge or a checkpoint that has begun; dropped when it has ended, as it may.
+pub(super) struct Pace<'a> {
+    control: &'a Control,
+    begun_ns: u64,
+}
+
+impl<'a> Pace<'a> {
+    /// It will probably take `span` nanoseconds; 0 if nobody knows yet.
+    fn begin(control: &'a Control, span: u64) -> Pace<'a> {
+        let begun_ns = monotonic_ns();
+        // Relaxed, here and below: guesses (P1).
+        control.work_span_ns.store(span, Relaxed);
+        control.work_due_ns.store(begun_ns.saturating_add(span), Relaxed);
+        Pace { control, begun_ns }
+    }
+
+    fn took_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.begun_ns)
+    }
+
+    /// So many bytes of memtables are merged.
+    pub(super) fn merged(self, bytes: u64) {
+        let (c, kib) = (self.control, bytes >> 10);
+        learn(&c.merge_ns_per_kib, self.took_ns(), kib);
+        c.unbrought_kib.store(c.unbrought_kib.load(Relaxed).saturating_add(kib), Relaxed);
+    }
+
+    /// The checkpoint has ended; `whole` if all of the WAL is in the file now.
+    pub(super) fn checkpointed(self, whole: bool) {
+        let c = self.control;
+        let taken = c.checkpoints_ns.load(Relaxed).saturating_add(self.took_ns());
+        c.checkpoints_ns.store(if whole { 0 } else { taken }, Relaxed);
+        if whole {
+            learn(&c.checkpoint_ns_per_kib, taken, c.unbrought_kib.load(Relaxed));
+            c.unbrought_kib.store(0, Relaxed);
+        }
+    }
+}
+
+impl Drop for Pace<'_> {
+    fn drop(&mut self) {
+        self.control.work_due_ns.store(0, Relaxed);
+    }
+}
+
+/// So many KiB took so long: half of the guess is of the last time.
+fn learn(word: &AtomicU64, took_ns: u64, kib: u64) {
+    if kib < TELLING_KIB {
+        return;
+    }
+    let (before, took) = (word.load(Relaxed), took_ns / kib);
+    word.store(if before == 0 { took } else { before.midpoint(took) }, Relaxed);
+}
+
+impl Database {
+    /// A merge of so many bytes of memtables begins.
+    pub(super) fn begin_merge_pace(&self, bytes: u64) -> Pace<'_> {
+        let c = self.control();
+        Pace::begin(c, c.merge_ns_per_kib.load(Relaxed).saturating_mul(bytes >> 10))
+    }
+
+    /// A checkpoint of what is merged begins.
+    pub(super) fn begin_checkpoint_pace(&self) -> Pace<'_> {
+        let c = self.control();
+        let all =
+            c.checkpoint_ns_per_kib.load(Relaxed).saturating_mul(c.unbrought_kib.load(Relaxed));
+        let span = all.saturating_sub(c.checkpoints_ns.load(Relaxed)).max(all / LAST_PART);
+        Pace::begin(c, span)
+    }
+
+    /// Sleeps if commits of so many bytes come before their turn. With nothing held.
+    pub(crate) fn keep_pace(&self, bytes: u64) {
+        let c = self.control();
+        let due = c.work_due_ns.load(Relaxed);
+        if due == 0 || bytes == 0 || c.merge_owner.load(Relaxed) == 0 {
+            return;
+        }
+        let now = monotonic_ns();
+        let left = left_until(due, now, c.work_span_ns.load(Relaxed));
+        let each = share_of(bytes, left, self.generations.room_left());
+        let turn = |before| Some(next_turn(before, now, each));
+        let before = c.pace_ns.fetch_update(Relaxed, Relaxed, turn).unwrap_or(now);
+        let wait = next_turn(before, now, each).saturating_sub(now);
+        if wait > MOMENT_NS {
+            let wait = Duration::from_nanos(wait).min(LONGEST);
+            futex::wait(&AtomicU32::new(0), 0, Some(wait));
+        }
+    }
+}
+
+/// How long it will probably still take to what was `due` after `span` nanoseconds. What is late by some time will need as much once more: who
+/// merges may get little of the processor as long as those who commit do not sleep.
+fn left_until(due: u64, now: u64, span: u64) -> u64 {
+    due.abs_diff(now).max(span / LAST_PART)
+}
+
+/// The part of `left` nanoseconds that falls to `bytes` if `room` has to last for all of it.
+fn share_of(bytes: u64, left: u64, room: u64) -> u64 {
+    let share = u128::from(bytes) * u128::from(left) / u128::from(room.max(LEAST_ROOM));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// The turn of a commit that takes `each` nanoseconds, behind the one whose turn was `before`.
+fn next_turn(before: u64, now: u64, each: u64) -> u64 {
+    let longest = LONGEST.as_nanos() as u64;
+    // Whatever lies further ahead is not from this merge, or not from this boot.
+    let before = if before > now.saturating_add(longest) { now } else { before };
+    before.max(now.saturating_sub(MOMENT_NS)).saturating_add(each)
+}
+
+/// Between two looks for readers that hold back a checkpoint, and for how long is looked.
+const NAP: Duration = Duration::from_millis(5);
+const LOOKED: Duration = Duration::from_millis(500);
+
+/// Has a merge made beside, if one is due that nobody makes; false if it cannot be.
+pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
+    let is_made = database.control().merge_owner.load(Relaxed) != 0;
+    is_made
+        || !database.merge_is_due()
+        || database.worker().call(|| {
+            let database = database.clone();
+            Box::new(move |is_stopped| merge(&database, is_stopped))
+        })
+}
+
+/// Is a merge due that a thread makes, so that who needs room can wait for it? He whose own transaction merged would be away for as long as
+/// it takes, and in the checkpoint behind it, while others go on. Not where the thread has just failed: who merges himself is told why.
+pub(crate) fn will_be_merged_beside(database: &Arc<Database>) -> bool {
+    database.merge_is_due() && !database.worker().has_just_failed() && merge_beside(database)
+}
+
+/// An error leaves the generations frozen. A panic has poisoned the database (O2 in database/merge_right.rs).
+fn merge(database: &Database, is_stopped: &dyn Fn() -> bool) -> Result<()> {
+    let slot = database.borrow_slot()?;
+    database.merge_if_due(slot.index())?;
+    finish(is_stopped, database, slot.index())
+}
+
+/// Transactions from before a merge keep its pages from the database file, and the next one would lengthen the WAL by as much again. They
+/// end soon, mostly.
+fn finish(is_stopped: &dyn Fn() -> bool, database: &Database, slot: SlotIndex) -> Result<()> {
+    let is_over = || {
+        let is_over = database.finish_checkpoint(slot)? || database.merge_is_due() || is_stopped();
+        Ok(is_over.then_some(()))
+    };
+    wait::until(LOOKED, NAP, is_over).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn room_is_dealt_out_over_what_is_left_of_the_merge() {
+        let room = ARENA_BYTES as u64;
+        assert_eq!(share_of(room, SECOND, room), SECOND);
+        assert_eq!(share_of(room / 1024, SECOND, room), SECOND / 1024);
+        assert_eq!(share_of(1024, 2 * SECOND, 0), 2 * SECOND / (LEAST_ROOM / 1024));
+        assert_eq!(share_of(u64::MAX, u64::MAX, 0), u64::MAX);
+        assert_eq!(share_of(1000, 0, room), 0);
+    }
+
+    #[test]
+    fn what_is_late_is_expected_to_take_as_long_again() {
+        assert_eq!(left_until(1_000, 400, 800), 600);
+        assert_eq!(left_until(1_000, 1_010, 800), 100, "a part of it at least");
+        assert_eq!(left_until(1_000, 3_000, 800), 2_000);
+        assert_eq!(left_until(1_000, 1_500, 0), 500, "nobody knew how long it takes");
+    }
+
+    #[test]
+    fn half_of_a_guess_is_of_the_last_time() {
+        let word = AtomicU64::default();
+        learn(&word, 1 << 20, TELLING_KIB);
+        assert_eq!(word.load(Relaxed), 1024, "the first tells all");
+        learn(&word, 3 << 20, TELLING_KIB);
+        assert_eq!(word.load(Relaxed), 2048);
+        learn(&word, SECOND, TELLING_KIB - 1);
+        assert_eq!(word.load(Relaxed), 2048, "small ones tell nothing");
+    }
+
+    #[test]
+    fn turns_follow_each_other_and_who_was_slow_has_no_more_than_a_moment_left() {
+        let now = 50 * SECOND;
+        assert_eq!(next_turn(now, now, 7), now + 7);
+        assert_eq!(next_turn(now + 20, now, 7), now + 27);
+        assert_eq!(next_turn(0, now, 7), now - MOMENT_NS + 7);
+        assert_eq!(next_turn(now + SECOND, now, 7), now + 7, "another boot's");
+        assert_eq!(next_turn(u64::MAX, now, u64::MAX), u64::MAX, "and bounded by the sleeper");
+    }
+}
