@@ -1,7 +1,7 @@
 //! Shared-memory, log and transaction engine behind Plait.
 //!
 //! From the top: [`attach`] (a process joins a database and leaves it) -> [`txn`] (one connection: snapshot, reads, writes, commit) ->
-//! [`upkeep`] (from memtables into the base) -> [`database`] (what all connections share) -> [`session`] (how a session begins and ends,
+//! [`mod@commit`] (whether it may commit, and the commit) -> [`upkeep`] (from memtables into the base) -> [`database`] (what all connections share) -> [`session`] (how a session begins and ends,
 //! recovery) -> [`shm`] (the memory that all processes share) -> [`log`] and [`memtable`] (where a commit goes) -> [`sync`] (waiting) ->
 //! [`storage`] (files); [`ids`] names the orders. No import goes up: ARCHITECTURE.md draws it.
 //!
@@ -12,6 +12,7 @@
 pub mod attach;
 pub mod base;
 pub mod belongs;
+pub mod commit;
 pub mod crash_point;
 pub mod database;
 mod deleted;

@@ -4,7 +4,7 @@
 //! in shared memory has the last of them, newest behind the others; each says which came before it. It counts on readers to have noted
 //! every b-tree that they have looked into, also one that nobody but exclusive transactions writes (R6 in readset.c).
 //!
-//! Maxima (txn/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named one by one: who has raised others, and done
+//! Maxima (commit/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named one by one: who has raised others, and done
 //! nothing else there, has nothing to do with them.
 //!
 //! Invariants

@@ -42,9 +42,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
 use super::room::WAL_NAP;
-use super::write_set::{Step, WriteKind};
+
 use super::{Conn, Size, Sync, WriteMode};
 use crate::base::{BaseHeader, Checkpoint, WalState};
+use crate::commit::writes::{Step, WriteKind};
 use crate::crash_point;
 use crate::database::changed::Changed;
 use crate::database::generations::ArenaWait;
@@ -107,7 +108,7 @@ impl Conn {
         let begun = self.become_writer(wait).and_then(|()| {
             wait.timeout = timeout.saturating_sub(before.since.elapsed());
             // While what others have committed is still in memory: the replay only puts.
-            self.resolve_maxima()?;
+            self.candidate().resolve_maxima()?;
             self.become_exclusive(wait)
         });
         if let Err(Error::RenewSnapshot) = begun {

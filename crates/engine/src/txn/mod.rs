@@ -18,21 +18,15 @@ mod bulk;
 pub mod checkpoint;
 pub mod commit;
 pub mod exclusive;
-pub mod maximum;
 pub mod overlay;
 mod own_gaps;
 mod part;
-pub mod read_set;
 mod room;
-mod row_reads;
 pub(crate) mod rowid;
 pub mod snapshot;
 mod state;
 pub(crate) mod tickets;
 mod turns;
-mod validate;
-mod write_map;
-pub mod write_set;
 
 use self::state::State;
 use std::cell::RefCell;
@@ -42,10 +36,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use self::bulk::Bulk;
 pub use self::bulk::Size;
 use self::own_gaps::OwnGaps;
-use self::read_set::ReadSet;
-use self::snapshot::Snapshot;
 use self::turns::Contention;
-use self::write_set::WriteSet;
+pub use crate::commit::Sync;
+use crate::commit::maximum::name_of;
+use crate::commit::reads::ReadSet;
+use crate::commit::writes::{self, WriteSet};
+use crate::commit::{Candidate, Snapshot};
 use crate::database::Database;
 use crate::error::{Conflict, Error, Result};
 use crate::fault::is_planted;
@@ -70,17 +66,6 @@ pub enum WriteMode {
     Queued,
     /// BEGIN CONCURRENT: validates when it commits.
     Optimistic,
-}
-
-/// How durable a commit is when it returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sync {
-    /// Never waits for the disk.
-    Off,
-    /// In shared memory: survives the death of processes, not of the machine.
-    Normal,
-    /// On disk.
-    Full,
 }
 
 /// One attached connection.
@@ -380,6 +365,23 @@ impl Conn {
         mode == Some(WriteMode::Optimistic)
     }
 
+    /// What this transaction brings to its COMMIT.
+    pub(crate) fn candidate(&mut self) -> Candidate<'_> {
+        Candidate {
+            db: &self.db,
+            slot: self.slot,
+            id: self.txn,
+            snapshot: self.snapshot.as_ref(),
+            reads: &mut self.reads,
+            writes: &mut self.writes,
+        }
+    }
+
+    /// There was no memory for a read of this transaction, which can only be rolled back.
+    pub fn lacks_reads(&self) -> bool {
+        self.reads.is_incomplete()
+    }
+
     /// Records that `key` was looked up, whether it was there or not.
     pub fn read_point(&mut self, root: Root, key: &[u8]) {
         if self.records_reads() {
@@ -405,7 +407,7 @@ impl Conn {
     fn admit(&mut self, key: &[u8], rec_len: usize) -> Result<()> {
         self.state.permits_writes()?;
         self.refuse_doomed()?;
-        let ops = self.writes.frame_bytes() + write_set::OP_HEADER_BYTES + key.len() + rec_len;
+        let ops = self.writes.frame_bytes() + writes::OP_HEADER_BYTES + key.len() + rec_len;
         // Many small entries cost more in a memtable than in the log.
         let bytes = ops + self.writes.len() * NODE_OVERHEAD_BYTES;
         if bytes > WRITE_BUDGET_BYTES || self.try_become_exclusive() {
@@ -444,6 +446,29 @@ impl Conn {
         Ok(())
     }
 
+    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
+    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        self.admit(key, rec.len())?;
+        self.cut_own_gaps(root, key);
+        if self.writes.is_decided(root, key) {
+            self.read_range(root, None, None);
+        }
+        self.writes.put_max(root, key, rec, 0)
+    }
+
+    /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
+    pub fn make_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
+        // Before it may have to become exclusive.
+        self.read_point(root, key);
+        if self.records_reads() {
+            match name_of(rec) {
+                Some(name) => self.reads.missing_name(root, name)?,
+                None => self.reads.range(root, None, None),
+            }
+        }
+        self.put_max(root, key, rec)
+    }
+
     /// Opens savepoints until `n` are open.
     pub fn savepoint_open(&mut self, n: usize) {
         self.writes.savepoint_open(n);
@@ -461,17 +486,17 @@ impl Conn {
     }
 
     /// A statement begins to write: what it writes can be taken back.
-    pub fn statement_open(&mut self, id: write_set::StatementId) {
+    pub fn statement_open(&mut self, id: writes::StatementId) {
         self.writes.statement_open(id);
     }
 
     /// It has worked.
-    pub fn statement_close(&mut self, id: write_set::StatementId) {
+    pub fn statement_close(&mut self, id: writes::StatementId) {
         self.writes.statement_close(id);
     }
 
     /// It was refused: undoes what it has written. Forgets no reads (X1). False: that is not known here any more.
-    pub fn statement_rollback(&mut self, id: write_set::StatementId) -> bool {
+    pub fn statement_rollback(&mut self, id: writes::StatementId) -> bool {
         if is_planted("statements.kept") {
             self.writes.statement_close(id);
             return true;

@@ -5,7 +5,7 @@
 //! know what they hide. There is one entry per key, the newest one visible.
 
 use super::Conn;
-use super::write_set::{OwnPlace, Write, WriteKind};
+use crate::commit::writes::{OwnPlace, Write, WriteKind};
 use crate::fault;
 use crate::ids::{Root, SnapshotTs};
 use crate::memory;

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::commit::writes::WriteKind;
 use crate::database::gaps::{Bound, Gap, GapSet, farther};
 use crate::ids::Root;
 use crate::memory;
 use crate::txn::Conn;
-use crate::txn::write_set::WriteKind;
 
 /// Own writes that are passed to see whether one of them is a row in a shared gap.
 const OWN_WRITES_MAX: usize = 64;

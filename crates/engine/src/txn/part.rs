@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use super::exclusive::Stamped;
 use super::room::RoomWait;
-use super::write_set::WriteKind;
 use super::{Conn, Sync, WriteMode};
+use crate::commit::pipeline::{self, ops};
 use crate::database::generations::Room;
 use crate::database::lock::PoisonOnPanic;
 use crate::database::orphans::Resolved;
@@ -25,8 +25,7 @@ use crate::database::prepared_pages::Known;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::ring::Purpose;
-use crate::log::{AppendError, FrameHead, Mark, Op, OpKind, frame_len};
-use crate::memtable::Memtable;
+use crate::log::{AppendError, FrameHead, Mark, frame_len};
 use crate::pages::{self, Changed, EachPage, Place};
 use crate::several::Verdict;
 use crate::shm::layout::fence;
@@ -63,15 +62,6 @@ fn say_final(e: Error) -> Error {
 }
 
 impl Conn {
-    pub(crate) fn ops(&self) -> impl Iterator<Item = Op<'_>> + Clone {
-        self.writes.iter().map(|(root, key, w)| Op {
-            root,
-            kind: if w.kind() == WriteKind::Tombstone { OpKind::Tombstone } else { OpKind::Put },
-            key,
-            rec: w.rec(),
-        })
-    }
-
     /// Takes the writer's right, with validation, and makes all the room that the rest of the commit needs: what may wait or be
     /// refused comes first. Nothing to do for a transaction without writes.
     ///
@@ -103,7 +93,7 @@ impl Conn {
             // Nothing of a bulk load's: merges must go on.
             self.db.disown_merge(self.slot);
             self.db.log()?;
-            self.resolve_maxima()?;
+            self.candidate().resolve_maxima()?;
             self.reserve(wait)
         });
         match begun {
@@ -144,7 +134,7 @@ impl Conn {
     /// generation may, and so it is looked for again (`publish_prepared`).
     fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let mut room = RoomWait::begin();
-        let bytes = 2 * (frame_len(self.ops()) + MARK_BYTES_MAX);
+        let bytes = 2 * (frame_len(ops(&self.writes)) + MARK_BYTES_MAX);
         loop {
             let (fits, space) = {
                 let _guard = self.db.lock_commit()?;
@@ -175,11 +165,7 @@ impl Conn {
 
     /// (M) The active memtable has room for the rows, and for a node lost to a kill while they are inserted.
     fn fits(&self) -> Room {
-        let needs = self
-            .writes
-            .iter()
-            .map(|(_, key, w)| u64::from(Memtable::bytes_needed(key.len(), w.rec().len())));
-        let (sum, largest) = needs.fold((0, 0), |(sum, largest), n| (sum + n, n.max(largest)));
+        let (sum, largest) = pipeline::node_bytes(&self.writes);
         self.db.generations.room_for(sum + largest)
     }
 
@@ -230,7 +216,7 @@ impl Conn {
     pub(crate) fn publish_prepared(&self, mark: &Mark<'_>) -> Result<Lsn> {
         let db = &self.db;
         let c = db.control();
-        let rows = frame_len(self.ops());
+        let rows = frame_len(ops(&self.writes));
         loop {
             // Not BUSY: SQLite would take that for a COMMIT that may be repeated, with a part prepared already.
             let guard = db.lock_commit_however_long()?;
@@ -279,7 +265,7 @@ impl Conn {
             };
             let purpose = Purpose::Prepare(*mark, rows);
             let len = rows + mark.encoded_len();
-            match db.ring().append_for(&guard, purpose, &head, len, self.ops()) {
+            match db.ring().append_for(&guard, purpose, &head, len, ops(&self.writes)) {
                 Ok((start, end)) => {
                     c.prepared_start.store(start.get(), Relaxed);
                     // Before it is published: from that moment on it is unresolved. Release, for readers without the mutex.
@@ -310,7 +296,7 @@ impl Conn {
         debug_assert!(part.is_prepared && self.state.has_right(), "K1");
         crash_point!("several.decided");
         let db = self.db.clone();
-        let resolved = db.resolve(self.ops(), self.txn.get());
+        let resolved = db.resolve(ops(&self.writes), self.txn.get());
         let resolved = match resolved {
             Ok(resolved) => resolved,
             Err(e) => {
@@ -335,7 +321,7 @@ impl Conn {
         if keep_reading {
             self.continue_reading_at(resolved.ts);
         }
-        let written = self.write_relaxed(resolved.end, resolved.must_write);
+        let written = pipeline::write_relaxed(&db, resolved.end, resolved.must_write);
         db.notifier().wake();
         written
     }

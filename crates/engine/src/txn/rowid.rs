@@ -16,7 +16,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::Conn;
-use super::write_set::WriteSet;
+use crate::commit::writes::WriteSet;
 use crate::error::Result;
 use crate::ids::Root;
 use crate::shm::layout::{ROWID_SLOTS, RowidSlot, txn_state};

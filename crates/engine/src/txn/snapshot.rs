@@ -29,51 +29,14 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence as memory_fence;
 
-use super::validate::Base;
 use super::{Conn, Sync};
 use crate::base::BaseHeader;
+use crate::commit::Snapshot;
+use crate::commit::validate::Base;
 use crate::database::generations::{PINS_AND_FREES, UNPINS};
 use crate::error::{Error, Result};
-use crate::ids::{Generation, Lsn, Root, SnapshotTs};
-use crate::memtable::{Memtable, Node, Seek};
+use crate::ids::{Lsn, SnapshotTs};
 use crate::shm::layout::{NO_PIN, fence, txn_state};
-
-/// What a transaction sees.
-pub struct Snapshot {
-    /// Commits up to this one.
-    pub(crate) ts: SnapshotTs,
-    /// Generations in the base read transaction.
-    pub(crate) base_generation: Generation,
-    /// Version of the base's content.
-    pub(crate) base_cookie: u64,
-    /// The base was not fenced yet, or nobody had said so.
-    pub(crate) resting: bool,
-    /// It was: no stock program has written since, even if the author of the fence said so only afterwards.
-    pub(crate) fenced: bool,
-    /// Generations above the base's, newest first; at most as many as there are arenas.
-    pub(crate) memtables: Vec<(Generation, Memtable)>,
-    /// Last nodes of b-trees, by root and index in `memtables`. They never change for a
-    /// snapshot, and whoever appends asks for them at every row.
-    pub(crate) last_nodes: RefCell<Vec<(Root, usize, Option<u32>)>>,
-}
-
-impl Snapshot {
-    /// The last node of `root` in the `i`-th memtable.
-    pub(crate) fn last_node(&self, i: usize, root: Root) -> Option<Node<'_>> {
-        let memtable = &self.memtables.get(i)?.1;
-        let mut known = self.last_nodes.borrow_mut();
-        if let Some((_, _, offset)) = known.iter().find(|k| k.0 == root && k.1 == i) {
-            return offset.map(|offset| memtable.node_at(offset));
-        }
-        let node = memtable.seek(root, Seek::Last, self.ts);
-        known.push((root, i, node.map(|n| n.offset())));
-        node
-    }
-
-    pub(crate) fn newest_generation(&self) -> Generation {
-        self.memtables.first().map_or(self.base_generation, |m| m.0)
-    }
-}
 
 /// Whether a snapshot could be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,11 +143,11 @@ impl Conn {
     /// S6: what was read before is still so at the timestamp that was loaded for the next snapshot.
     fn carry_over(&mut self) -> Result<()> {
         debug_assert!(self.snapshot.is_some(), "S6: without it nothing would be validated");
-        self.pin_history()?;
-        self.validate_all()?;
+        self.candidate().pin_history()?;
+        self.candidate().validate_all()?;
         let db = self.db.clone();
         let _guard = db.lock_commit()?;
-        self.resolve_maxima()?;
+        self.candidate().resolve_maxima()?;
         Ok(())
     }
 
@@ -224,9 +187,9 @@ impl Conn {
     /// # Errors
     /// Conflict; `RenewSnapshot` where an exclusive transaction has changed something else: the right stays, and nothing changes any more.
     pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
-        let base = self.pin_history()?;
-        self.validate_all()?;
-        self.resolve_maxima()?;
+        let base = self.candidate().pin_history()?;
+        self.candidate().validate_all()?;
+        self.candidate().resolve_maxima()?;
         if base == Base::Older {
             // What has to be read from now on is in a newer base alone.
             self.view = self.view.wrapping_add(1);

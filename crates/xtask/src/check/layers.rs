@@ -27,6 +27,7 @@ const LAYERS: &[&[&str]] = &[
     &["base", "belongs", "deleted", "pages", "session", "several"],
     &["database"],
     &["upkeep"],
+    &["commit"],
     &["txn"],
     &["attach", "registry"],
 ];

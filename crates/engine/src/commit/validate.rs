@@ -8,19 +8,18 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence as memory_fence;
 
-use super::Conn;
+use super::Candidate;
 use crate::database::Database;
 use crate::database::changed::{ChangedSince, Part};
 use crate::database::gaps::Gap;
 use crate::error::{Conflict, Error, Result};
-use crate::fault;
 use crate::ids::{CommitTs, Lsn, Root, SnapshotTs, TxnId};
 use crate::log::damaged_ring;
 use crate::log::frame::OpKind;
-use crate::memory;
 use crate::memtable::{EntryKind, Hi, Memtable};
 use crate::shm::layout::{ARENAS, CONFLICT_KEY_BYTES, NO_PIN, generation};
 use crate::sync::mutex::Guard;
+use crate::{fault, memory};
 
 /// The base that a snapshot reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +31,9 @@ pub(crate) enum Base {
     Older,
 }
 
-impl Conn {
+impl Candidate<'_> {
     /// Keeps the history since the snapshot in memory until the transaction ends, or says that it is gone.
-    pub(crate) fn pin_history(&mut self) -> Result<Base> {
+    pub(crate) fn pin_history(&self) -> Result<Base> {
         if self.snapshot.is_none() {
             return Ok(Base::Newest);
         }
@@ -46,7 +45,7 @@ impl Conn {
 
     /// (M) All commits since the snapshot are in memory, and what exclusive transactions have changed since does not matter here (E3).
     pub(crate) fn check_history(&self) -> Result<Base> {
-        let Some(snapshot) = &self.snapshot else { return Ok(Base::Newest) };
+        let Some(snapshot) = self.snapshot else { return Ok(Base::Newest) };
         let c = self.db.control();
         let concerned = |part: Part<'_>| {
             let planted = fault::is_planted("exclusive.elsewhere");
@@ -85,7 +84,7 @@ impl Conn {
 
     /// The generations that may hold commits newer than the snapshot.
     fn newer_memtables(&self, since: SnapshotTs) -> Result<Vec<Memtable>> {
-        let Some(snapshot) = &self.snapshot else { return Ok(Vec::new()) };
+        let Some(snapshot) = self.snapshot else { return Ok(Vec::new()) };
         let gens = &self.db.control().generations;
         // A snapshot of readable commits may be older than commits in its own generations.
         (0..ARENAS)
@@ -99,19 +98,14 @@ impl Conn {
             .collect()
     }
 
-    /// There was no memory for a read of this transaction, which can only be rolled back.
-    pub fn lacks_reads(&self) -> bool {
-        self.reads.is_incomplete()
-    }
-
     /// Looks up everything that was read. The history is pinned, or the commit mutex is held.
     pub(crate) fn validate_all(&mut self) -> Result<()> {
         self.validate_within(usize::MAX).map(drop)
     }
 
-    /// As [`Conn::validate_all`], passing so many keys of ranges at most; false if that was not enough, and nothing is known.
+    /// As [`Candidate::validate_all`], passing so many keys of ranges at most; false if that was not enough, and nothing is known.
     pub(crate) fn validate_within(&mut self, mut steps: usize) -> Result<bool> {
-        let Some(snapshot) = &self.snapshot else { return Ok(true) };
+        let Some(snapshot) = self.snapshot else { return Ok(true) };
         let since = snapshot.ts;
         if fault::is_planted("conflicts.unchecked") {
             return Ok(true);
@@ -138,7 +132,7 @@ impl Conn {
             if fault::is_planted("conflicts.unchecked_ranges") {
                 return None;
             }
-            changed_in_range(&self.db, &newer, root, (lo, hi), since, &mut steps)
+            changed_in_range(self.db, &newer, root, (lo, hi), since, &mut steps)
         };
         match self.reads.first_conflict(point, range)? {
             None => self.validate_missing_names(&newer, since).map(|()| steps > 0),

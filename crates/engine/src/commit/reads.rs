@@ -17,12 +17,12 @@
 
 use std::cmp::Ordering;
 
+use super::maximum::name_of;
+use super::row_reads::RowReads;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Root};
 use crate::memory;
 use crate::memtable::{Hi, key_prefix};
-use crate::txn::maximum::name_of;
-use crate::txn::row_reads::RowReads;
 
 /// Entries after which neighbours are joined.
 pub const ENTRIES_MAX: usize = 64 * 1024;
@@ -443,5 +443,5 @@ fn cmp_hi(a: Hi<'_>, b: Hi<'_>) -> Ordering {
 }
 
 #[cfg(test)]
-#[path = "read_set_tests.rs"]
+#[path = "reads_tests.rs"]
 mod tests;

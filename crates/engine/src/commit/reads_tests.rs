@@ -170,7 +170,7 @@ fn the_same_point_again_and_again_takes_one_entry() {
 fn a_missing_name_is_told_from_others_and_not_from_what_was_written_by_hand() {
     let root = Root::new(3);
     let rec = |name: u8, value: i64| [&[3, 15, 6, name], &value.to_be_bytes()[..]].concat();
-    let name = crate::txn::maximum::name_of;
+    let name = crate::commit::maximum::name_of;
     let mut set = ReadSet::new();
     for _ in 0..2 {
         set.missing_name(root, name(&rec(b'e', 1)).expect("a maximum")).expect("memory");

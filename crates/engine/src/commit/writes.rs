@@ -590,5 +590,5 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[path = "write_set_tests.rs"]
+#[path = "writes_tests.rs"]
 mod tests;

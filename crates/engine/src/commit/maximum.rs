@@ -17,9 +17,9 @@
 //!   writer's right. What was committed since the snapshot is in memory then.
 //! - **MX3** What the transaction has made, and what it sees of what it has done by hand, is there after its COMMIT as before it.
 
-use super::Conn;
+use super::Candidate;
 use crate::error::Result;
-use crate::ids::{Generation, Root, SnapshotTs};
+use crate::ids::{Generation, SnapshotTs};
 use crate::memtable::EntryKind;
 
 /// All but the integer of a record that is a maximum: a header of at most 127 bytes which ends in the type of an
@@ -31,30 +31,7 @@ pub fn name_of(rec: &[u8]) -> Option<&[u8]> {
     is_maximum.then_some(name)
 }
 
-impl Conn {
-    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
-    pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
-        self.admit(key, rec.len())?;
-        self.cut_own_gaps(root, key);
-        if self.writes.is_decided(root, key) {
-            self.read_range(root, None, None);
-        }
-        self.writes.put_max(root, key, rec, 0)
-    }
-
-    /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
-    pub fn make_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
-        // Before it may have to become exclusive.
-        self.read_point(root, key);
-        if self.records_reads() {
-            match name_of(rec) {
-                Some(name) => self.reads.missing_name(root, name)?,
-                None => self.reads.range(root, None, None),
-            }
-        }
-        self.put_max(root, key, rec)
-    }
-
+impl Candidate<'_> {
     /// (MX2) Raises all maxima of this transaction to what is committed.
     ///
     /// # Errors
@@ -64,7 +41,7 @@ impl Conn {
             return Ok(());
         }
         // What the base of the snapshot includes this transaction has seen.
-        let base = self.snapshot.as_ref().map_or(Generation::ZERO, |s| s.base_generation);
+        let base = self.snapshot.map_or(Generation::ZERO, |s| s.base_generation);
         let newest = self.db.generations.memtables_since(base)?;
         self.writes.resolve_maxima(|root, key, own| {
             let node = newest.iter().find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))?;

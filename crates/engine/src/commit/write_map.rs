@@ -22,7 +22,7 @@
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-use super::write_set::WriteKind;
+use super::writes::WriteKind;
 use crate::error::Result;
 use crate::memtable::key_prefix;
 
