@@ -70,7 +70,7 @@ fuzz: dist
 	PLAIT_FUZZ_ROUNDS=$(ROUNDS) $(CARGO) test --release --package plait-tests --test hostile_log --test hostile_base
 
 # The suites that reach most of the shim, on a library whose C part looks for faults of memory and undefined behaviour. Slow.
-SANITIZED ?= maps maps_in_transactions map_model cursors statements interfaces exclusive hostile_log hostile_base large_values differential
+SANITIZED ?= maps_beside_sql maps_in_transactions map_model cursors disturbed_statements interfaces exclusive hostile_log hostile_base large_values differential
 RUNTIMES = $(foreach lib,libasan.so libubsan.so,$(shell $(CC) -print-file-name=$(lib)))
 sanitize:
 	$(XTASK) dist --sanitizers --crash-points
@@ -80,7 +80,7 @@ sanitize:
 		'UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1']"
 
 # Suites on a library that is built with ThreadSanitizer, like its C part and the tests; then one with a planted race. Slow. Needs rustup and gcc.
-RACING ?= maps_shared conflicts tickets readers statements fairness room serializability
+RACING ?= maps_shared conflicts tickets readers disturbed_statements fairness commits_waiting_for_memory serializability
 tsan:
 	$(XTASK) tsan $(RACING)
 

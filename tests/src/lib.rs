@@ -1,7 +1,8 @@
 //! Harness of the test suites: any `libsqlite3` by path, actors in threads and processes, and checkers.
 //!
-//! The suites are the files of `tests/tests`; their long forms run through the `torture` program, the ratios that the
-//! project promises through `ratios`, and everything that must happen in a process of its own through `worker`.
+//! The suites are the files below `tests/tests`, in a folder for each promise that they hold. Their long forms run through the
+//! `torture` program, the ratios that the project promises through `ratios`, and everything that must happen in a process
+//! of its own through `worker`.
 
 #![deny(unsafe_code)]
 

@@ -8,6 +8,7 @@ mod edits_page;
 mod functions;
 mod layers;
 mod sources;
+mod suites;
 mod text;
 
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ pub fn run() -> Result<()> {
     }
     findings.extend(dependencies::check(&workspace)?);
     findings.extend(edits_page::check(&workspace.root)?);
+    findings.extend(suites::check(&workspace, &files)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(Finding {

@@ -57,7 +57,7 @@ impl Scene {
 }
 
 /// The families of points that have scenes here. Those of gaps need deleted rows, and those of several files and of a lost log have
-/// scenes of their own: `queues.rs`, `several_files_killed.rs`, `missing_log_killed.rs`.
+/// scenes of their own: `rows_among_deleted_ones.rs`, `several_files_killed.rs`, `missing_log_killed.rs`.
 pub const FAMILIES: [&[&str]; 5] = [
     &["commit", "right"],
     &["log"],

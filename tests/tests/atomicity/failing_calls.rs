@@ -1,6 +1,6 @@
 //! A statement happens whole or not at all, whichever call of the engine fails in it.
 //!
-//! Long form: `PLAIT_TORTURE_SECONDS=600 cargo test -p plait-tests --test wholeness`, or
+//! Long form: `PLAIT_TORTURE_SECONDS=600 cargo test -p plait-tests --test failing_calls`, or
 //! `cargo run -p plait-tests --bin torture -- wholeness --seconds 600 --seed 1`.
 
 use plait_tests::planted::must_be_reported;

@@ -3,16 +3,18 @@
 use plait_tests::paths;
 use plait_tests::planted::faults;
 use plait_tests::subject::real_plait;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn each_fault_is_planted_by_a_test() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let files = std::fs::read_dir(folder).expect("the folder of the tests");
-    let text = |entry: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(entry.expect("an entry").path()).expect("a test")
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let inside = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).expect("a folder of the tests");
+        entries.map(|entry| entry.expect("an entry").path())
     };
-    let texts: Vec<String> = files.map(text).collect();
+    let files = inside(tests).flat_map(inside);
+    let texts: Vec<String> =
+        files.map(|file| std::fs::read_to_string(file).expect("a test")).collect();
     let is_planted = |fault: &str| {
         let call = "must_be_reported(";
         let mut calls = texts.iter().flat_map(|text| text.split(call).skip(1));

@@ -13,7 +13,7 @@ use std::path::Path;
 type Rows = Vec<Vec<Value>>;
 
 /// Calls that end something, give it back or tell of it: they answer nothing.
-const VOID: [&str; 13] = [
+const VOID: [&str; 14] = [
     "pl_base_sync_failed",
     "pl_commit_undo",
     "pl_disabled",
@@ -27,6 +27,7 @@ const VOID: [&str; 13] = [
     "pl_note_walk",
     "pl_rollback",
     "pl_snapshot_end",
+    "pl_snapshot_put_off",
 ];
 /// A commit over two files.
 const PARTS: [&str; 5] =
