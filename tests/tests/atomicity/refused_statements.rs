@@ -1,7 +1,7 @@
 //! A statement that the engine refuses after its first change leaves nothing behind: the transaction is what it was before the statement,
 //! goes on, and commits.
 //!
-//! Holds W1 to W4 of `csrc/whole.c`. Statements are refused as applications meet it: they need the exclusive path in their middle, and
+//! Holds WHOLE-1 to WHOLE-4 of `csrc/whole.c`. Statements are refused as applications meet it: they need the exclusive path in their middle, and
 //! another connection has the writer's right; or they change a second file that cannot take part.
 
 use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, CONSTRAINT, Connection, ERROR, SqlError};

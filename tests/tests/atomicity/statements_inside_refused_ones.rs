@@ -1,6 +1,6 @@
 //! Statements that run, begin or end inside of another one that is refused: it happens whole or not at all, whatever they leave behind.
 //!
-//! Holds W1, W2 and W5 of `csrc/whole.c`. A collation of the application runs them. Savepoints that SQLite numbers do not end in the order
+//! Holds WHOLE-1, WHOLE-2 and WHOLE-5 of `csrc/whole.c`. A collation of the application runs them. Savepoints that SQLite numbers do not end in the order
 //! in which they were opened then.
 
 use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, CONSTRAINT, Connection, Statement};

@@ -126,7 +126,7 @@ proptest! {
         set.sort_and_join().unwrap();
         for pair in set.entries.windows(2) {
             let apart = pair[0].root < pair[1].root || !set.hi(&pair[0]).admits(set.lo(&pair[1]));
-            prop_assert!(apart, "R2");
+            prop_assert!(apart, "READS-2");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Recovery cut off at every step, again and again, over logs torn at every sector (Y2).
+//! Recovery cut off at every step, again and again, over logs torn at every sector (SESSION-2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

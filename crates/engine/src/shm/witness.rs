@@ -12,9 +12,9 @@
 //! nobody takes it for anybody else.
 //!
 //! Invariants
-//! - W1 A word that is not 0 and has no bit set is that of a thread which has it in its place: the place is filled before the word and
+//! - WITNESS-1 A word that is not 0 and has no bit set is that of a thread which has it in its place: the place is filled before the word and
 //!   emptied after it.
-//! - W2 From [`Witness::begin`] until it is dropped its thread runs no code of the program, which could use the place.
+//! - WITNESS-2 From [`Witness::begin`] until it is dropped its thread runs no code of the program, which could use the place.
 //!
 //! Deliberately absent: certainty. The memory in which the place lies can be taken from a dying process before the kernel has
 //! looked there, by the out-of-memory killer two seconds after it has killed (before Linux 5.18 at once, so nothing is
@@ -82,7 +82,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Fills the word that `word_of` finds in the region, if the kernel looks after it; nobody else uses it (W1, W2).
+    /// Fills the word that `word_of` finds in the region, if the kernel looks after it; nobody else uses it (WITNESS-1, WITNESS-2).
     pub fn begin(
         region: &Arc<Region>,
         word_of: impl FnOnce(&Region) -> &AtomicU32,

@@ -55,7 +55,7 @@ fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
         storage.watch(move |storage| {
             crashes += 1;
             let after = storage.crash(seed * 10_007 + crashes);
-            // No base that a power cut leaves is refused (B5).
+            // No base that a power cut leaves is refused (BEFORE-5).
             let frames = recovered(&after, in_wal(&after) as u32).expect("a sound log");
             let newest = frames.last().copied().unwrap_or(0) as usize;
             let needed = known.lock().expect("lock").get(newest).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A log cut or flipped at every byte, and what the end of a log may look like (F5).
+//! A log cut or flipped at every byte, and what the end of a log may look like (FILE-5).
 
 use super::*;
 

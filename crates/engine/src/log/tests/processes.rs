@@ -1,4 +1,4 @@
-//! Several processes on one log, killed at any moment (C2, C5); the survivors go on in bounded time.
+//! Several processes on one log, killed at any moment (COMMIT-2, COMMIT-5); the survivors go on in bounded time.
 //!
 //! The test starts itself again as worker processes (the ignored test [`worker`]). They share the memory through a
 //! mapped file and note each acknowledged commit in it, as an outside record; the page cache survives SIGKILL.
