@@ -182,7 +182,9 @@ fn is_above_test(below: &[&str]) -> bool {
     let mut code = code.skip_while(|line| line.starts_with("//") || line.starts_with("# "));
     let first = code.next().unwrap_or_default();
     let is_test = |line: &str| line.starts_with("#[") && line.contains("test");
+    // Those of `in_threads_and_processes!` have no attribute.
     first.starts_with("def test_")
+        || first.starts_with("fn ") && first.ends_with("(place) {")
         || is_test(first)
         || first.starts_with("#[") && code.next().is_some_and(is_test)
 }
@@ -298,6 +300,7 @@ mod tests {
     fn a_test_or_the_text_of_an_assert_holds_a_label() {
         let held = [
             "    // holds ROOM-1\n    #[test]\n    fn it_is_open() {}\n",
+            "    // holds ROOM-1\n    fn it_is_open(place) {\n",
             "// holds ROOM-1\n// Slow.\n#[cfg(unix)]\n#[test]\nfn it_is_open() {}\n",
             "debug_assert!(is_open, \"ROOM-1\");\n",
             "return Err(format!(\"ROOM-1: {door} is shut\"));\n",
