@@ -339,6 +339,7 @@ mod tests {
         }
     }
 
+    // holds SEVERAL-5
     #[test]
     fn a_super_journal_that_is_there_means_no_and_one_that_is_gone_means_yes() {
         let (dir, base, super_journal) = folder();
@@ -372,6 +373,7 @@ mod tests {
         forget(&other);
     }
 
+    // holds SEVERAL-3
     #[test]
     fn a_journal_that_names_it_keeps_it_and_a_finished_one_does_not() {
         let (dir, base, super_journal) = folder();
@@ -388,6 +390,7 @@ mod tests {
         assert!(!super_journal.exists());
     }
 
+    // holds SEVERAL-3
     #[test]
     fn nothing_is_removed_that_does_not_list_this_reference_or_that_cannot_be_told() {
         let (dir, base, super_journal) = folder();

@@ -436,6 +436,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
+        // holds LEAF-3
         #[test]
         fn a_write_map_is_an_ordered_map(ops in vec(op(), 0..30), probes in vec(key(), 1..20)) {
             let (mut map, mut model) = (WriteMap::default(), BTreeMap::new());

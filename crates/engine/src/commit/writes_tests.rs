@@ -194,6 +194,7 @@ fn check_undo(set: &WriteSet) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
+    // holds WRITES-6
     #[test]
     fn savepoints_and_statements_take_back_what_copies_would((ops, probes) in (vec(op_strategy(), 0..60), vec(vec(any::<u8>(), 0..3), 4))) {
         let mut set = WriteSet::new();

@@ -173,6 +173,7 @@ mod tests {
         since(&r.0, r.1, Generation::new(base), concerns)
     }
 
+    // holds CHANGED-2
     #[test]
     fn each_since_the_base_is_asked_and_none_before_it() {
         let mut r = ring();
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(asked(&r, 9, &[7]), ChangedSince::Nothing);
     }
 
+    // holds CHANGED-3
     #[test]
     fn what_nobody_can_tell_is_anything() {
         let mut r = ring();
@@ -221,6 +223,7 @@ mod tests {
         assert_eq!(Changed::rows_of(&[5]).and_maxima(Root::new(4), &many), Changed::ANYTHING);
     }
 
+    // holds CHANGED-2
     #[test]
     fn the_ring_forgets_the_oldest() {
         let mut r = ring();

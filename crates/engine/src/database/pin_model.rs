@@ -115,6 +115,7 @@ fn a_merge_beside_a_reader(orders: Orders) -> impl Fn() {
     }
 }
 
+// holds PIN-1, PIN-3, SNAP-3, GEN-4
 #[test]
 fn a_generation_that_a_snapshot_needs_is_not_freed_in_any_order() {
     explore(5, a_merge_beside_a_reader(REAL));

@@ -166,6 +166,7 @@ fn a_slot_that_is_used_again(orders: Orders) -> impl Fn() {
     }
 }
 
+// holds INTENT-1, INTENT-2
 #[test]
 fn what_is_written_to_the_file_is_what_was_committed_there_whoever_comes_late() {
     explore(4, two_writers_beside_a_committer(REAL));

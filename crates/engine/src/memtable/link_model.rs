@@ -115,6 +115,7 @@ fn by_shortcut(orders: Orders) -> impl Fn() {
     }
 }
 
+// holds MEM-2, MEM-5
 #[test]
 fn whatever_leads_a_reader_to_a_node_it_is_complete() {
     explore(4, by_links(REAL));

@@ -250,6 +250,7 @@ mod tests {
         (file, File::options().read(true).write(true).open(&path).unwrap())
     }
 
+    // holds FORK-1, FORK-2
     #[test]
     fn a_child_does_not_keep_its_parents_locks() {
         let dir = tempfile::tempdir().unwrap();

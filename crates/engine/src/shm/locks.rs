@@ -144,6 +144,7 @@ mod tests {
         assert!(!is_locked_elsewhere(&b, 7).unwrap(), "closing the file ends the lock");
     }
 
+    // holds CLAIM-1
     #[test]
     fn a_claim_is_seen_through_every_other_open_file_and_ends_with_its_own() {
         let dir = tempfile::tempdir().unwrap();

@@ -286,6 +286,7 @@ pub(crate) mod tests {
         assert!(b.lock_shared(1) && a.lock_shared(4));
     }
 
+    // holds MARK-2, PROC-2
     #[test]
     fn the_dead_hold_nothing() {
         let dir = tempfile::tempdir().unwrap();
@@ -300,6 +301,7 @@ pub(crate) mod tests {
         assert!(a.lock_exclusive(3..4), "an owner, met by another");
     }
 
+    // holds MARK-2
     #[test]
     fn a_slot_is_taken_over_without_what_its_last_owner_held() {
         let dir = tempfile::tempdir().unwrap();
@@ -314,6 +316,7 @@ pub(crate) mod tests {
         assert!(a.lock_exclusive(1..4));
     }
 
+    // holds MARK-1
     #[test]
     fn readers_and_owners_exclude_each_other_at_any_moment() {
         use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};

@@ -185,6 +185,7 @@ mod tests {
         &region.layout().slots[7].author
     }
 
+    // holds WITNESS-1
     #[test]
     fn a_word_tells_of_its_thread_while_that_lives_and_when_it_has_ended() {
         if !is_looked_after() {
@@ -214,6 +215,7 @@ mod tests {
         assert_eq!(read(word(&region)), Said::Nothing, "it is used again");
     }
 
+    // holds WITNESS-1
     #[test]
     fn who_knows_of_a_death_by_a_closed_pipe_finds_the_word_changed() {
         if !is_looked_after() {

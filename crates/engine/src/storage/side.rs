@@ -325,6 +325,7 @@ mod tests {
         refusal(&result.expect_err("it must be refused")).expect("refused, not failed")
     }
 
+    // holds SIDE-1, SIDE-6
     #[test]
     fn links_to_other_files_are_refused() {
         let (_dir, victim, side) = scene();
@@ -342,6 +343,7 @@ mod tests {
         untouched(&victim);
     }
 
+    // holds SIDE-6
     #[test]
     fn side_files_that_a_backup_of_the_folder_has_linked_are_used() {
         let (dir, _victim, side) = scene();
@@ -397,6 +399,7 @@ mod tests {
         assert!(why(open_or_create(&side)).contains("user 1002"), "he may only read");
     }
 
+    // holds SIDE-2
     #[test]
     fn what_is_no_file_is_refused_at_once() {
         let (dir, _victim, side) = scene();
@@ -429,6 +432,7 @@ mod tests {
         assert_eq!(again.metadata().expect("open").mode() & 0o777, 0o600, "SIDE-3: it was there");
     }
 
+    // holds SIDE-7
     #[test]
     fn what_holds_something_else_is_refused_and_what_was_cut_off_is_not() {
         let (dir, _victim, side) = scene();
@@ -451,6 +455,7 @@ mod tests {
         }
     }
 
+    // holds SIDE-4
     #[test]
     fn a_name_that_now_belongs_to_another_file_is_not_removed() {
         let (_dir, victim, side) = scene();
@@ -460,6 +465,7 @@ mod tests {
         untouched(&side);
     }
 
+    // holds SIDE-2
     #[test]
     fn a_file_of_somebody_who_may_not_write_the_database_is_refused() {
         if !rustix::process::geteuid().is_root() {

@@ -448,6 +448,7 @@ mod tests {
     use super::*;
     use crate::log::frame_len;
 
+    // holds PREP-2
     #[test]
     fn an_empty_frame_and_the_longest_mark_fit_into_the_room_that_is_made() {
         let name = vec![b'n'; 4096];

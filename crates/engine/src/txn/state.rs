@@ -164,6 +164,7 @@ impl State {
 mod tests {
     use super::*;
 
+    // holds CONN-3
     #[test]
     fn a_conflict_dooms_who_has_begun_to_write_and_nobody_else() {
         let mut state = State::IDLE;
