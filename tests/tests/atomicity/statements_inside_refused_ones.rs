@@ -83,6 +83,7 @@ fn begun(connection: &Connection, sql: &str) -> Statement {
     statement
 }
 
+// holds WHOLE-1
 #[test]
 fn a_refused_statement_is_taken_back_though_one_that_began_before_has_ended_in_its_middle() {
     let Some(subject) = real_plait("statements inside of others") else { return };
@@ -220,6 +221,7 @@ fn a_statement_that_is_reset_inside_of_another_one_ends_no_transaction() {
     scene.is_sound();
 }
 
+// holds WHOLE-2
 #[test]
 fn what_was_torn_before_a_statement_is_not_made_good_by_its_own_failure() {
     let Some(subject) = real_plait("statements inside of others") else { return };
@@ -244,6 +246,7 @@ fn what_was_torn_before_a_statement_is_not_made_good_by_its_own_failure() {
     assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
 }
 
+// holds WHOLE-5
 #[test]
 fn a_refusal_that_a_function_has_swallowed_is_none_of_the_statement_that_called_it() {
     let Some(subject) = real_plait("statements inside of others") else { return };
