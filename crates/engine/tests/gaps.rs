@@ -305,7 +305,7 @@ fn run(seed: u64, steps: u32) -> u64 {
     world.walks
 }
 
-// holds GAP-1, GAP-2, GAP-5, GAP-7
+// holds GAP-1, GAP-2, GAP-5, GAP-7, WRITES-4
 #[test]
 fn walks_that_skip_gaps_find_what_walks_over_a_map_find() {
     let first = std::env::var("PLAIT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

@@ -159,7 +159,6 @@ fn run(seed: u64) {
     scene.client.rollback();
 }
 
-// holds WRITES-4
 #[test]
 fn a_walk_that_stays_open_sees_each_write_of_its_transaction_and_none_that_was_taken_back() {
     let first = std::env::var("PLAIT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

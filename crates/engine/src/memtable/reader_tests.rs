@@ -46,7 +46,6 @@ fn read_backward(table: &Memtable, at: SnapshotTs) -> Vec<([u8; 8], u64)> {
     seen
 }
 
-// holds MEM-4
 #[test]
 fn readers_see_exactly_the_published_commits_while_a_writer_inserts() {
     let mut region = Region::new(1 << 20);
