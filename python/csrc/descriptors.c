@@ -5,9 +5,9 @@
 ** then take the file for unused. So the process may have a database open through one copy of SQLite only, and through nothing else.
 **
 ** The library opens and closes its files by two functions that SQLite lets be replaced (xSetSystemCall). Ours note each descriptor of a file:
-**  - D1 `own` is exact whenever the mutex is free: open and note, close and forget are one step under it. A look at /proc/self/fd is made under it too.
-**  - D2 What a child of fork() has from its parent is noted as inherited: it is not in use here, and it is nobody else's either.
-**  - D3 The GIL is never waited for with the mutex held.
+**  - FD-1 `own` is exact whenever the mutex is free: open and note, close and forget are one step under it. A look at /proc/self/fd is made under it too.
+**  - FD-2 What a child of fork() has from its parent is noted as inherited: it is not in use here, and it is nobody else's either.
+**  - FD-3 The GIL is never waited for with the mutex held.
 ** The library of Python's sqlite3 module, where it is a shared one, gets an open() that refuses what is noted here: sqlite3.connect, ATTACH and VACUUM INTO
 ** all come by there, and whatever else uses that library. Once it has it, ours looks as well before it is the first here to open a file, ATTACH included; both
 ** do so under the mutex, so that of two that come at once one is refused.

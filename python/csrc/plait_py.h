@@ -10,9 +10,9 @@
 ** point into memory of the library stay as long as plait.h says.
 **
 ** THE GIL is released around every call of the library that may wait, read or write (macro CALL). While it is released
-**  - P1 Connection.users is 1. Who closes the connection meanwhile sets closing, and the call closes it when it has come back.
-**  - P2 the call owns references to all Python objects whose memory it reads, and these are immutable.
-**  - P3 objects that are dropped meanwhile, or by another thread, leave what they had in SQLite to their connection
+**  - GIL-1 Connection.users is 1. Who closes the connection meanwhile sets closing, and the call closes it when it has come back.
+**  - GIL-2 the call owns references to all Python objects whose memory it reads, and these are immutable.
+**  - GIL-3 objects that are dropped meanwhile, or by another thread, leave what they had in SQLite to their connection
 **       (Child.is_grave), which lets go of it when its thread comes by, or when it is closed.
 ** Fields are read and written with the GIL held, but for main_active.
 **

@@ -6,13 +6,13 @@
 **
 ** States of a block: new; open, in the chain of its connection (Connection.block is the innermost); ended. Only __enter__ opens it, when SQLite has begun.
 ** It ends in __exit__ or, at the latest, with the object.
-**  - B1 A block that ends is committed or released, or nothing of it is left: what cannot be undone alone is rolled back with all around it.
-**  - B2 If the transaction is gone while blocks are open (autocommit), every call is refused until the last of them has ended (block_check). Else what
+**  - BLOCK-1 A block that ends is committed or released, or nothing of it is left: what cannot be undone alone is rolled back with all around it.
+**  - BLOCK-2 If the transaction is gone while blocks are open (autocommit), every call is refused until the last of them has ended (block_check). Else what
 **       the program still has to write would be committed row by row, without what was rolled back.
-**  - B3 Blocks end in the reverse order of their beginning. Another order is refused, and the transaction rolled back.
-**  - B4 A block whose object is dropped is rolled back. That is so where an exception has passed `with` by (before it had got hold of the way out, or at a jump that CPython has left out of it), and goes on its way; where
+**  - BLOCK-3 Blocks end in the reverse order of their beginning. Another order is refused, and the transaction rolled back.
+**  - BLOCK-4 A block whose object is dropped is rolled back. That is so where an exception has passed `with` by (before it had got hold of the way out, or at a jump that CPython has left out of it), and goes on its way; where
 **       none is on its way the program has lost hold of its transaction, and the next call says so instead of writing outside of it.
-**  - B5 What has to be rolled back and cannot be yet, since another thread dropped it or a call is in progress, is rolled back before the next call (must_roll_back).
+**  - BLOCK-5 What has to be rolled back and cannot be yet, since another thread dropped it or a call is in progress, is rolled back before the next call (must_roll_back).
 */
 #include "plait_py.h"
 #include <string.h>
@@ -291,7 +291,7 @@ static int transaction_clear(PyObject *self){
   return 0;
 }
 
-/* B4: nobody will end it any more. */
+/* BLOCK-4: nobody will end it any more. */
 static void drop(Transaction *t){
   Connection *c = t->conn;
   int is_own = c->thread==this_thread(), is_unwinding = is_own && PyErr_Occurred();

@@ -12,6 +12,7 @@ from place import Case
 
 
 class Ourselves(Case):
+    # holds FD-1
     def test_threads_that_open_and_close_one_file_at_once_are_not_taken_for_another_copy(self):
         failures, opened = [], []
 
@@ -180,6 +181,7 @@ class Others(Case):
         shutil.copy(self.path, self.path + ".copy")
         self.assertEqual(self.stock(self.path + ".copy").execute("SELECT v FROM m").fetchone(), (1,))
 
+    # holds FD-2
     def test_what_a_child_has_from_its_parent_is_neither_in_use_there_nor_in_the_way(self):
         program = """
             import os, sqlite3, sys, plait

@@ -143,6 +143,7 @@ class Threads(Case):
             self.all(lambda: map.get("a"))
         self.assertLessEqual(self.descriptors(), before + 2)
 
+    # holds GIL-3
     def test_what_another_thread_drops_is_closed_when_its_own_comes_by(self):
         db = self.open()
         map = db.map("m")
@@ -279,6 +280,7 @@ class Threads(Case):
             other.close()
             self.assertEqual(self.beside(), [])
 
+    # holds GIL-1
     def test_close_within_a_call_of_its_own_thread_does_not_wait(self):
         """Else two threads could wait for each other's calls."""
         db, other = self.open(), self.open()

@@ -15,6 +15,7 @@ class Stop(BaseException):
 
 
 class Signals(Case):
+    # holds BLOCK-1
     def test_no_exception_of_a_signal_leaves_a_transaction_behind(self):
         """SIGALRM comes at random moments of everything that makes a transaction; its handler raises."""
         db = self.open(synchronous="off")
@@ -132,6 +133,7 @@ class Signals(Case):
 
 
 class Dropped(Case):
+    # holds BLOCK-4
     def test_a_transaction_whose_object_is_dropped_is_rolled_back_and_the_next_call_says_so(self):
         db = self.open()
         map = db.map("m")
@@ -162,6 +164,7 @@ class Dropped(Case):
         self.assertNotIn("inside", self.open().map("m"))
         self.assertEqual(self.open().map("m")["a"], 1)
 
+    # holds BLOCK-5
     def test_one_that_another_thread_drops_is_rolled_back_before_the_next_call(self):
         db = self.open()
         map = db.map("m")
@@ -177,6 +180,7 @@ class Dropped(Case):
         map["a"] = 1
         self.assertEqual(self.open().map("m"), {"a": 1})
 
+    # holds BLOCK-1
     def test_one_inside_of_another_takes_that_with_it(self):
         db = self.open()
         map = db.map("m")
@@ -230,6 +234,7 @@ class RolledBack(Case):
         map["later"] = 1
         del map["later"]
 
+    # holds BLOCK-2
     def test_by_sql_a_trigger_or_a_statement_of_the_program(self):
         db = self.open()
         map = db.map("m")
@@ -300,6 +305,7 @@ class RolledBack(Case):
             db.run(work)
         self.assertEqual(map, {"taken": 1})
 
+    # holds BLOCK-2
     def test_it_holds_for_all_blocks_around(self):
         db = self.open()
         map = db.map("m")
@@ -336,6 +342,7 @@ class RolledBack(Case):
 
 
 class Order(Case):
+    # holds BLOCK-3
     def test_blocks_that_are_left_in_another_order_commit_nothing(self):
         db = self.open()
         map = db.map("m")

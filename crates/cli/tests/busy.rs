@@ -77,6 +77,7 @@ fn hold(scene: &Scene, suffix: &str, byte: i64) -> std::fs::File {
     file
 }
 
+// holds MOMENT-5
 #[test]
 fn a_process_that_has_the_log_while_it_dies_is_waited_for() {
     for commands in [&[&["check"][..], &["enable"], &["status"]][..], &[&["recover"]]] {
@@ -115,6 +116,7 @@ fn a_database_whose_recovery_meets_a_dying_process_opens() {
     });
 }
 
+// holds MOMENT-4
 #[test]
 fn a_look_that_finds_no_member_beside_members_is_not_believed() {
     let Some(scene) = Scene::killed(2) else { return };

@@ -7,11 +7,11 @@
 //! | first process attaches | recovery if needed (session.rs), shared memory set up, base resting |
 //! | another process attaches | maps the shared memory |
 //! | first write | log created, base fenced (upkeep/fence.rs) |
-//! | last process detaches | everything merged, base unfenced, log and shared memory removed (F1) |
-//! | all processes die | shared memory survives; the next to attach goes on with it (F6) |
+//! | last process detaches | everything merged, base unfenced, log and shared memory removed (FILE-1) |
+//! | all processes die | shared memory survives; the next to attach goes on with it (FILE-6) |
 //! | the only connection leaves the mode | the lock is held from when it is known to be the only one until the session is closed ([`begin_leaving`]) |
 //!
-//! - J1 Nobody is a member of a session whose base has lost its mark, or got another one: who comes while it is taken away waits, and finds
+//! - JOIN-1 Nobody is a member of a session whose base has lost its mark, or got another one: who comes while it is taken away waits, and finds
 //!   the file without it. A member would know neither the new mark nor the generations behind it, and take the file for an older one.
 
 use std::path::Path;
@@ -96,12 +96,12 @@ pub fn detach(conn: Conn) {
     leave(end(conn));
 }
 
-/// Ends a connection: it is not counted any more, and its handle may close its WAL (I1 in shm/read_marks.rs). [`leave`] has to follow.
+/// Ends a connection: it is not counted any more, and its handle may close its WAL (WALINDEX-1 in shm/read_marks.rs). [`leave`] has to follow.
 pub fn end(conn: Conn) -> Arc<Database> {
     conn.db.clone()
 }
 
-/// What is left to do for one that has ended. The last one of the last process leaves a plain SQLite file behind (F1); if that
+/// What is left to do for one that has ended. The last one of the last process leaves a plain SQLite file behind (FILE-1); if that
 /// fails, everything stays for the next to attach.
 pub fn leave(database: Arc<Database>) {
     if database.check_fork().is_err() {
@@ -112,7 +112,7 @@ pub fn leave(database: Arc<Database>) {
 }
 
 /// Keeps everybody else from coming while the caller, in an exclusive transaction of the only connection, takes the database out of
-/// concurrent mode: until [`stay`], or until that connection is detached (J1).
+/// concurrent mode: until [`stay`], or until that connection is detached (JOIN-1).
 ///
 /// # Errors
 /// Busy if others have the database open, or come at this moment.
@@ -152,7 +152,7 @@ pub fn check_beside(path: &Path) -> Result<()> {
 }
 
 /// Of databases that this process has open by this path and that have no name any more: removes the names of log and shared memory
-/// (H2 in deleted.rs). True if there was one.
+/// (DELETED-2 in deleted.rs). True if there was one.
 fn let_go_of_deleted(path: &Path) -> bool {
     let mut found = false;
     for database in registry::open_databases() {
@@ -364,7 +364,7 @@ fn finish_session(db: &Database) -> Result<()> {
         return finished;
     }
     db.with_base(|base| {
-        // L3 in upkeep/fence.rs; the right may not have been had, and nobody else is there.
+        // FENCE-3 in upkeep/fence.rs; the right may not have been had, and nobody else is there.
         if db.control().fence.load(Acquire) == fence::LOWERED {
             base.raise_fence()?;
         }
@@ -390,7 +390,7 @@ fn finish_with_log(db: &Database) -> Result<()> {
         // Every memtable was in use, after the death of who was to merge: there was none to go on in, and now there is.
         right.merge(false)?;
     }
-    // L3 in upkeep/fence.rs.
+    // FENCE-3 in upkeep/fence.rs.
     right.raise_lowered()?;
     rest_base(db)
 }

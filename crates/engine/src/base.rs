@@ -15,11 +15,11 @@ use crate::storage::StorageFile;
 pub struct BaseHeader {
     /// The file is in concurrent mode (its salt is not 0).
     pub marked: bool,
-    /// Stock SQLite refuses the file (F2).
+    /// Stock SQLite refuses the file (FILE-2).
     pub fenced: bool,
-    /// Ties the file to its log (F3); 0 means not in concurrent mode.
+    /// Ties the file to its log (FILE-3); 0 means not in concurrent mode.
     pub salt: u32,
-    /// Everything through this generation is in the file (F4).
+    /// Everything through this generation is in the file (FILE-4).
     pub generation: Generation,
     /// Changes whenever a transaction was committed to the file; comparable
     /// only between values read in one boot.
@@ -78,7 +78,7 @@ pub trait Base: Send {
     fn wait_at_most(&mut self, _longest: Option<Duration>) {}
     /// Inserts or replaces an entry.
     fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
-    /// Deletes an entry; `rec` is the deleted record of an index. Absent is fine (S5).
+    /// Deletes an entry; `rec` is the deleted record of an index. Absent is fine (SNAP-5).
     fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
     /// Says that the transaction is to replace whole pages (`pages.rs`).
     ///

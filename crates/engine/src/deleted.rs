@@ -11,11 +11,11 @@
 //! | a log that nobody uses, when the new file is to be concurrent | it gets another name (`session/aside.rs`) |
 //!
 //! Invariants
-//! - H1 Names are let go of only while the file at the path is empty, which the caller keeps so by a lock on it: then nothing
+//! - DELETED-1 Names are let go of only while the file at the path is empty, which the caller keeps so by a lock on it: then nothing
 //!   beside it is its own. SQLite concludes the same.
-//! - H2 And only if the database that they are of has no name left, by the count in its inode: nobody comes to need them any more. Who has it open goes on
+//! - DELETED-2 And only if the database that they are of has no name left, by the count in its inode: nobody comes to need them any more. Who has it open goes on
 //!   with the files that they were names of, to read and to copy what is there; nothing is opened, claimed or removed by the path any more (`Database::check_place`).
-//! - H3 A log of which that is not known is never removed. It gets another name, by one who has claimed it (B1 in `session/aside.rs`).
+//! - DELETED-3 A log of which that is not known is never removed. It gets another name, by one who has claimed it (ASIDE-1 in `session/aside.rs`).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
 
 /// Whether a file that this process has open has lost its last name; false of one that it has not open. Looks at every descriptor of the process, which
-/// is well for a question that is asked where a new file stands in the place of one that was deleted (H1).
+/// is well for a question that is asked where a new file stands in the place of one that was deleted (DELETED-1).
 pub(crate) fn is_nameless(file: BaseIdentity) -> bool {
     let Ok(open) = std::fs::read_dir(OWN_DESCRIPTORS) else { return false };
     open.flatten()
@@ -48,7 +48,7 @@ fn is_empty(path: &Path) -> bool {
 /// `CantOpen` if processes use a log there for the database file that stood here before.
 pub(crate) fn check_beside(path: &Path, let_go: impl Fn(&Path) -> bool) -> Result<()> {
     if is_empty(path) && let_go(path) {
-        // SQLite's own, of the same database (H1).
+        // SQLite's own, of the same database (DELETED-1).
         remove_wal(path)?;
     }
     session::refuse_used_log(path)

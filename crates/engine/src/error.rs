@@ -90,7 +90,7 @@ pub enum Error {
     #[error("the transaction outgrew its memory budget")]
     Escalate,
     /// The transaction's own snapshot, of an old base, holds memtables that it needs itself. It is as it was: save all positions, end the
-    /// base read transaction, take the snapshot anew from `Conn::pin` on (what was read is the same in it, S6), and call again.
+    /// base read transaction, take the snapshot anew from `Conn::pin` on (what was read is the same in it, PIN-6), and call again.
     #[error("the snapshot has to be taken anew")]
     RenewSnapshot,
     /// A call on the base database failed with this SQLite result code.
@@ -106,7 +106,7 @@ pub enum Error {
 /// SQLite's code of a sync that failed.
 pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
-/// After a failed sync nobody knows what is on disk, and no later one would tell (N4 in database/orphans.rs).
+/// After a failed sync nobody knows what is on disk, and no later one would tell (ESTATE-4 in database/orphans.rs).
 pub(crate) fn leaves_doubt(e: &Error) -> bool {
     matches!(e, Error::Base { code, .. } if *code == SQLITE_IOERR_FSYNC)
 }

@@ -25,11 +25,11 @@
 //! Integers are little-endian. The log's frame P has nonce and crc, and so names this very content.
 //!
 //! Invariants
-//! - G1 The file is complete and on disk before P is written (J1), and goes only after the base has the stamp on disk, or the log the
-//!   empty frame (K4).
-//! - G2 It is used for one P, of one log, over one state of the base: salt, nonce, crc and generation are those of P, generation and
+//! - PAGES-1 The file is complete and on disk before P is written (SEVERAL-1), and goes only after the base has the stamp on disk, or the log the
+//!   empty frame (PREP-4).
+//! - PAGES-2 It is used for one P, of one log, over one state of the base: salt, nonce, crc and generation are those of P, generation and
 //!   change counter before it those of the base. Anything else is refused, and nothing is written.
-//! - G3 To use it again is to write the same pages over the same state: nobody else writes to the base while P is not resolved (N2).
+//! - PAGES-3 To use it again is to write the same pages over the same state: nobody else writes to the base while P is not resolved (ESTATE-2).
 //!
 //! What it states is input: checked whole before a page of it is used. What the pages hold is as much to be trusted as the
 //! pages of a WAL beside the database.
@@ -79,7 +79,7 @@ pub type TakePage<'a> = dyn FnMut(u32, &[u8]) -> Result<()> + 'a;
 /// Hands out pages, by ascending number.
 pub type EachPage<'a> = dyn FnMut(&mut TakePage<'_>) -> Result<()> + 'a;
 
-/// What the pages go with (G2).
+/// What the pages go with (PAGES-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Of the session.
@@ -108,7 +108,7 @@ fn refused(path: &Path, e: &IoError) -> Option<Error> {
     Some(Error::CantOpen(format!("{} cannot be used: {why}", path.display())))
 }
 
-/// Writes the file, on disk when this returns (G1). The caller has the right to merge, and nothing is prepared.
+/// Writes the file, on disk when this returns (PAGES-1). The caller has the right to merge, and nothing is prepared.
 pub(crate) fn write(
     base: &Path,
     place: &Place,
@@ -142,7 +142,7 @@ pub(crate) fn write(
     Ok(id_of(&header))
 }
 
-/// Removes the file: what it was for is resolved, on disk (G1). A failure leaves it behind, for the next to remove.
+/// Removes the file: what it was for is resolved, on disk (PAGES-1). A failure leaves it behind, for the next to remove.
 pub(crate) fn forget(base: &Path) {
     let path = pages_path(base);
     if let Ok(file) = side::open(&path, false)
@@ -233,7 +233,7 @@ pub(crate) struct Pages {
     header: Header,
 }
 
-/// Opens the pages of the transaction that is prepared under this name, in this log (G2).
+/// Opens the pages of the transaction that is prepared under this name, in this log (PAGES-2).
 ///
 /// # Errors
 /// `CantOpen` or `Corrupt`, in words: what is missing was committed.
@@ -318,7 +318,7 @@ impl Pages {
     /// Writes the pages into the base, in whose write transaction this is called. They have the stamp.
     ///
     /// # Errors
-    /// `Replaced`: the base is not the one that they go to (G2).
+    /// `Replaced`: the base is not the one that they go to (PAGES-2).
     pub(crate) fn put(&self, base_path: &Path, base: &mut dyn Base) -> Result<()> {
         let Header { place, changed, .. } = &self.header;
         let is = base.header()?;

@@ -8,12 +8,12 @@
 //! | leaving | its only connection takes it out of the mode (`begin_leaving` in attach.rs): who wants it waits as for changing |
 //!
 //! Invariants
-//! - O1 The mutex is held for a look and a store: nothing is waited for under it, no file is touched, no other lock taken. So a database
+//! - REGISTRY-1 The mutex is held for a look and a store: nothing is waited for under it, no file is touched, no other lock taken. So a database
 //!   that is slow to open or to close (a recovery, the last merge, a disk that does not answer, a process that is stopped) keeps
 //!   nobody from another.
-//! - O2 A database is opened once in a process, and closed before it is opened again: its locks on files are those of one region.
-//! - O3 Whatever ends an opening or a closing, an error or a panic too, ends the entry's change.
-//! - O4 What a child finds after fork() belongs to its parent, whose locks and slots must not be touched, and whose threads may have held the
+//! - REGISTRY-2 A database is opened once in a process, and closed before it is opened again: its locks on files are those of one region.
+//! - REGISTRY-3 Whatever ends an opening or a closing, an error or a panic too, ends the entry's change.
+//! - REGISTRY-4 What a child finds after fork() belongs to its parent, whose locks and slots must not be touched, and whose threads may have held the
 //!   mutex: it begins a registry of its own.
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ enum Entry {
 
 type Registry = HashMap<BaseIdentity, Entry>;
 
-/// The registry of a process, behind that of its parent (O4).
+/// The registry of a process, behind that of its parent (REGISTRY-4).
 struct Own {
     fork_generation: u64,
     mutex: Mutex<Registry>,
@@ -66,11 +66,11 @@ fn mutex() -> &'static Mutex<Registry> {
 }
 
 fn lock() -> MutexGuard<'static, Registry> {
-    // O1: there is nothing that can panic in between.
+    // REGISTRY-1: there is nothing that can panic in between.
     mutex().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An entry that this thread has made changing (O3).
+/// An entry that this thread has made changing (REGISTRY-3).
 struct Change(BaseIdentity);
 
 impl Change {

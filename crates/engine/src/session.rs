@@ -8,39 +8,39 @@
 //! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
 //! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
 //! | fenced, same salt | trusted, lowered | its own, or none | it has everything: unfenced, and the log removed; new session (upkeep/fence.rs) |
-//! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (F6) |
+//! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (FILE-6) |
 //! | fenced, same salt | trusted, not in doubt, or for a log that is lost or has failed | any other, or none; any, if it has failed | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
 //! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
 //! | resting | not trusted | absent | new session |
 //! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
 //! | resting | not trusted | newer frames, same salt | error: it is an older copy, from behind a checkpoint (upkeep/fence.rs), or was unfenced by someone else |
-//! | resting | not trusted | frames, other salt | it is put aside, with memory that is its own, and the opening begun anew (aside.rs, F3) |
-//! | fenced | not trusted | absent | error naming `plait recover --accept-base` (F3) |
-//! | fenced | not trusted | other salt | error: foreign log (F3) |
-//! | fenced | not trusted | damaged before something synced | error: corrupt (F5) |
+//! | resting | not trusted | frames, other salt | it is put aside, with memory that is its own, and the opening begun anew (aside.rs, FILE-3) |
+//! | fenced | not trusted | absent | error naming `plait recover --accept-base` (FILE-3) |
+//! | fenced | not trusted | other salt | error: foreign log (FILE-3) |
+//! | fenced | not trusted | damaged before something synced | error: corrupt (FILE-5) |
 //! | fenced | not trusted | same salt | newer frames, and what a ring of the same salt continues them with (log/tail.rs), merged, base unfenced, log removed, new session |
 //!
 //! Invariants
-//! - Y1 (F2) The base is unfenced only in a transaction after the one that merged the last frame of a log, or in the one that merges what
+//! - SESSION-1 (FILE-2) The base is unfenced only in a transaction after the one that merged the last frame of a log, or in the one that merges what
 //!   only memory has.
-//! - Y2 (F4) Recovery may be cut off at any point, any number of times, and what the last of them leaves is what the
+//! - SESSION-2 (FILE-4) Recovery may be cut off at any point, any number of times, and what the last of them leaves is what the
 //!   first would have left, had it not been cut off.
-//! - Y3 (F2) Before a commit can lie in the log alone the fence is on disk in the database file itself, and not only in its
+//! - SESSION-3 (FILE-2) Before a commit can lie in the log alone the fence is on disk in the database file itself, and not only in its
 //!   WAL; and it is raised there only when the log and the fence in the WAL are on disk. So the file without the
 //!   others is refused, and no crash leaves a fence in the file without a log or a WAL that goes with it. It stays there until the log has
 //!   nothing that the base lacks.
 //!
-//! Why Y2 holds. Recovery writes nothing to the log; it commits to the base twice and removes the log at last, each
+//! Why SESSION-2 holds. Recovery writes nothing to the log; it commits to the base twice and removes the log at last, each
 //! durably before the next is begun, and a commit of the base is there after a crash or is not. So a crash leaves one of
 //!
 //! | base | log | the next opening |
 //! |---|---|---|
 //! | as it was | as it was | does the same: what it does depends on these two, and on a ring that is as it was, or is gone |
-//! | R1: fenced, stamped with the newest generation of which anything lies in the log | as it was | finds nothing above the base's generation, anywhere in the file, and goes on with the unfencing |
-//! | R2: as R1, resting | as it was, or its removal is not on disk | finds nothing above the base's generation, and removes it |
-//! | R2 | removed | begins a session |
+//! | *stamped*: fenced, with the number of the newest generation of which anything lies in the log | as it was | finds nothing above the base's generation, anywhere in the file, and goes on with the unfencing |
+//! | *resting*: as stamped, without the fence | as it was, or its removal is not on disk | finds nothing above the base's generation, and removes it |
+//! | resting | removed | begins a session |
 //!
-//! R1 is what matters: the log may hold more than what is replayed. Of a group that was never synced and is torn in
+//! The stamp is what matters: the log may hold more than what is replayed. Of a group that was never synced and is torn in
 //! one generation, whole segments of later generations may stand. If only the generation of the last frame replayed were
 //! stamped, the next opening would take those for the beginning of the log, over a base that lacks what was torn. Stamped
 //! with the newest of all, everything in the file counts as merged, what was dropped as well as what was
@@ -59,7 +59,7 @@
 //! | a merge | nothing: what it brings was committed, and the next merge goes over it | with the others |
 //! | an exclusive transaction | one that was refused, or never ended, counts | `database/orphans.rs` |
 //!
-//! Where the log ends with a prepared exclusive transaction that was committed, R1 has its pages in place of rows (pages.rs): they are
+//! Where the log ends with a prepared exclusive transaction that was committed, the stamped base has its pages in place of rows (pages.rs): they are
 //! put into the base in the transaction that stamps it, and only over a base that has everything before them. Their file goes after
 //! the log.
 
@@ -140,7 +140,7 @@ pub(crate) fn begin(
         header = base.header()?;
     }
     if trusted && said == fence::LOWERED && restore::has_it_all(region, &header) {
-        // It is not gone on with, and needs no log (L1 in upkeep/fence.rs).
+        // It is not gone on with, and needs no log (FENCE-1 in upkeep/fence.rs).
         bury_or_leave(region, base)?;
         restore::restore(region, path, base)?;
         header = base.header()?;
@@ -196,7 +196,7 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         return Ok(false);
     }
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
-        // A lowered one has nothing that the base lacks (L1 in upkeep/fence.rs), and does not know what others have done while nobody was here.
+        // A lowered one has nothing that the base lacks (FENCE-1 in upkeep/fence.rs), and does not know what others have done while nobody was here.
         return Ok(c.fence.load(Acquire) == fence::FENCED);
     }
     // Resting as well: a copy from behind an earlier checkpoint (upkeep/fence.rs).
@@ -371,11 +371,11 @@ fn replay(
         Err(LogError::Missing { .. }) => return Err(say_missing(path, &log, salt)),
         other => other?,
     };
-    // Y3: before anything was committed the fence stood in the file, until all of that was in the base.
+    // SESSION-3: before anything was committed the fence stood in the file, until all of that was in the base.
     if header.fence_in_wal_alone && scan.summary().newest > header.generation {
         return Err(Error::Replaced(path.to_owned()));
     }
-    // R1: what the log holds beyond its end is given up with the same stamp.
+    // What the log holds beyond its end is given up with the same stamp.
     let through = header.generation.max(scan.summary().newest);
     let mut redone = Redone::default();
     scan.replay(|frame| {
@@ -436,7 +436,7 @@ impl Redone {
     /// With what a super-journal decides about the last one, over a base with this header.
     fn decided(self, path: &Path, base: &BaseHeader) -> Result<Decided> {
         let mut decided = Decided { rows: self.newest, pages: None };
-        // Of an exclusive one the base tells, if it has it (E2).
+        // Of an exclusive one the base tells, if it has it (EXCL-2).
         let is_there =
             |last: &Undecided| last.pages.is_some() && base.generation >= last.generation;
         if let Some(last) = self.undecided.filter(|last| !is_there(last))
@@ -521,14 +521,14 @@ fn bury_or_leave(region: &Region, base: &mut dyn Base) -> Result<()> {
         return Err(e);
     }
     c.right_owner.store(owner::UNSETTLED, Relaxed);
-    // Last (N1). What a dead one has is settled with the same.
+    // Last (ESTATE-1). What a dead one has is settled with the same.
     if c.merge_owner.load(Relaxed) == 0 {
         c.merge_owner.store(owner::UNSETTLED_MERGE, Relaxed);
     }
     Ok(())
 }
 
-/// Makes the base an ordinary SQLite file again. Everything is merged (Y1).
+/// Makes the base an ordinary SQLite file again. Everything is merged (SESSION-1).
 pub(crate) fn unfence(base: &mut dyn Base) -> Result<()> {
     let through = base.header()?.generation;
     unfence_through(base, through)
@@ -574,7 +574,7 @@ pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Resul
     if !header.marked && !is_replaced {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
     }
-    // R1: with the stamp the log is a stale one. One that cannot be read, or is not of this base, is given up unseen: should the
+    // With the stamp the log is a stale one. One that cannot be read, or is not of this base, is given up unseen: should the
     // removal not come to pass, the next opening refuses it as before, and this is done again.
     let there = at(&log_path(path))?;
     let through = LogScan::newest_generation(&OsStorage, &log_path(path), header.salt)

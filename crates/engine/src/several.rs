@@ -1,4 +1,4 @@
-//! Transactions over several files: one decision for all of them (T6).
+//! Transactions over several files: one decision for all of them (TXN-6).
 //!
 //! The decision is SQLite's own: a super-journal, a file that lists who takes part. While it exists the transaction has not
 //! happened; removing its name, durably, is the commit. So files in a rollback mode take part with SQLite's code as it is,
@@ -30,15 +30,15 @@
 //! | P last, its author is dead | neither of the two can be seen | not known here: whoever wants to write, and who recovers, is told |
 //!
 //! Invariants
-//! - J1 P is on disk before the super-journal may go, whatever `synchronous` says, and the pages that it names before P.
-//! - J2 While a P is last nothing else is appended to that log but what resolves it, its generation is not frozen, and
+//! - SEVERAL-1 P is on disk before the super-journal may go, whatever `synchronous` says, and the pages that it names before P.
+//! - SEVERAL-2 While a P is last nothing else is appended to that log but what resolves it, its generation is not frozen, and
 //!   so neither merged nor given back; and what resolves it needs no room in the log or in memory that is not there. If it names
 //!   pages nobody else writes to the base either.
-//! - J3 Nobody removes the super-journal of a transaction that did not happen while a file has not resolved it on disk. What keeps it
+//! - SEVERAL-3 Nobody removes the super-journal of a transaction that did not happen while a file has not resolved it on disk. What keeps it
 //!   is the *reference*, a file `-plait-super` beside the database that ends as a journal with a super-journal does: stock SQLite, when
 //!   it has rolled a journal back, looks at everything that the super-journal lists, and leaves it while one names it.
-//! - J4 Who finds the super-journal gone syncs its folder before he builds on it: a power cut brings it back for nobody.
-//! - J5 Where neither the super-journal nor its database can be seen nothing is concluded: a copy of one file alone, or a
+//! - SEVERAL-4 Who finds the super-journal gone syncs its folder before he builds on it: a power cut brings it back for nobody.
+//! - SEVERAL-5 Where neither the super-journal nor its database can be seen nothing is concluded: a copy of one file alone, or a
 //!   folder that another container does not have, says nothing about the decision.
 //!
 //! P keeps the super-journal's name relative to the database's folder, since two containers may have the volume at different
@@ -139,7 +139,7 @@ pub(crate) fn check_visible(super_journal: &Path) -> Result<()> {
     )))
 }
 
-/// Looks up what became of the transaction that is prepared under `name` in the log of `base` (J4, J5).
+/// Looks up what became of the transaction that is prepared under `name` in the log of `base` (SEVERAL-4, SEVERAL-5).
 ///
 /// # Errors
 /// `CantOpen` where that cannot be known; what syncing its folder reports.
@@ -190,7 +190,7 @@ fn sum_of(name: &[u8]) -> u32 {
     name.iter().fold(0u32, |sum, &byte| sum.wrapping_add(byte as std::ffi::c_char as i32 as u32))
 }
 
-/// Says beside `base`, on disk, that its log has a prepared transaction under this super-journal (J3). The caller holds the writer's
+/// Says beside `base`, on disk, that its log has a prepared transaction under this super-journal (SEVERAL-3). The caller holds the writer's
 /// right, and everything in the log is on disk if there was a reference before.
 pub(crate) fn write_reference(base: &Path, super_journal: &Path) -> Result<()> {
     let path = reference_path(base);
@@ -244,7 +244,7 @@ pub(crate) fn named_beside(base: &Path) -> Option<PathBuf> {
 /// What the log of `base` had prepared is resolved on disk: removes its pages and the reference, and the super-journal if it was the
 /// last that named it. A failure leaves files behind, which the next call finds.
 pub(crate) fn forget(base: &Path) {
-    // Without the pages the reference may go; not the other way round (G1 in pages.rs).
+    // Without the pages the reference may go; not the other way round (PAGES-1 in pages.rs).
     pages::forget(base);
     let path = reference_path(base);
     let Ok(file) = side::open(&path, false) else { return };
@@ -264,7 +264,7 @@ pub(crate) fn forget(base: &Path) {
     }
 }
 
-/// Removes a super-journal that lists `own`, a reference that stands for nothing any more, if nothing else that it lists names it any more (J3).
+/// Removes a super-journal that lists `own`, a reference that stands for nothing any more, if nothing else that it lists names it any more (SEVERAL-3).
 fn remove_unnamed(super_journal: &Path, own: &Path) {
     let Ok(file) = side::open(super_journal, false) else { return };
     let Ok(size) = file.metadata().map(|meta| meta.len()) else { return };
@@ -339,6 +339,7 @@ mod tests {
         }
     }
 
+    // holds SEVERAL-5
     #[test]
     fn a_super_journal_that_is_there_means_no_and_one_that_is_gone_means_yes() {
         let (dir, base, super_journal) = folder();
@@ -372,6 +373,7 @@ mod tests {
         forget(&other);
     }
 
+    // holds SEVERAL-3
     #[test]
     fn a_journal_that_names_it_keeps_it_and_a_finished_one_does_not() {
         let (dir, base, super_journal) = folder();
@@ -388,6 +390,7 @@ mod tests {
         assert!(!super_journal.exists());
     }
 
+    // holds SEVERAL-3
     #[test]
     fn nothing_is_removed_that_does_not_list_this_reference_or_that_cannot_be_told() {
         let (dir, base, super_journal) = folder();

@@ -89,6 +89,7 @@ fn a_lone_writer_goes_straight_to_the_base_and_sooner_after_a_large_transaction(
     assert_eq!(at_rest(&path).1.len(), 7 * LARGE + 1);
 }
 
+// holds BULK-1
 #[test]
 fn who_is_not_alone_stays_on_the_concurrent_path() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,6 +133,7 @@ fn a_right_to_merge_that_was_reserved_and_not_used_is_given_back() {
     assert_eq!(b.read(&key(255)).as_deref(), Some(&b"v"[..]));
 }
 
+// holds BEFORE-1, BEFORE-2
 #[test]
 fn a_frame_after_an_unsynced_commit_of_the_base_waits_for_its_sync() {
     let dir = tempfile::tempdir().unwrap();

@@ -305,6 +305,7 @@ fn run(seed: u64, steps: u32) -> u64 {
     world.walks
 }
 
+// holds GAP-1, GAP-2, GAP-5, GAP-7, WRITES-4
 #[test]
 fn walks_that_skip_gaps_find_what_walks_over_a_map_find() {
     let first = std::env::var("PLAIT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
@@ -336,6 +337,7 @@ fn a_queue_is_walked_in_a_few_steps_however_many_were_taken() {
     }
 }
 
+// holds GAP-7
 #[test]
 fn rows_that_a_walk_has_deleted_are_passed_in_a_few_steps_at_once() {
     let dir = tempfile::tempdir().unwrap();

@@ -137,6 +137,7 @@ fn what_is_left_of_shared_memory_that_was_cut_short_is_not_trusted() {
     left.opens("whole");
 }
 
+// holds FILE-6
 #[test]
 fn a_foreign_head_of_shared_memory_is_never_taken_for_a_session() {
     let left = Left::by_a_session();
@@ -178,6 +179,7 @@ fn a_foreign_head_of_shared_memory_is_never_taken_for_a_session() {
     }
 }
 
+// holds FILE-6
 #[test]
 fn shared_memory_of_another_layout_is_made_anew() {
     let left = Left::by_a_session();

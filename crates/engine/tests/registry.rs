@@ -117,6 +117,7 @@ fn wants_it_for_a_moment(path: &Path) {
     assert!(matches!(refused, Some(Error::Busy(_))), "{refused:?}");
 }
 
+// holds REGISTRY-1
 #[test]
 fn a_database_that_is_slow_to_open_keeps_nobody_from_another() {
     let (_dir, slow) = database();
@@ -133,6 +134,7 @@ fn a_database_that_is_slow_to_open_keeps_nobody_from_another() {
     assert_eq!(at_rest(&slow).1[&b"k"[..]], b"1");
 }
 
+// holds REGISTRY-1
 #[test]
 fn a_database_that_is_slow_to_close_keeps_nobody_from_another() {
     let (_dir, slow) = database();
@@ -154,6 +156,7 @@ fn a_database_that_is_slow_to_close_keeps_nobody_from_another() {
     assert_eq!(again.read(b"k"), Some(b"1".to_vec()));
 }
 
+// holds REGISTRY-3
 #[test]
 fn an_opening_that_panics_leaves_the_database_to_the_next() {
     struct Panics;
@@ -170,6 +173,7 @@ fn an_opening_that_panics_leaves_the_database_to_the_next() {
     client.write(b"k", b"1", Sync::Full).unwrap();
 }
 
+// holds REGISTRY-2
 #[test]
 fn many_threads_that_open_and_close_one_database_and_others_lose_nothing() {
     let (_dir, path) = database();

@@ -112,6 +112,7 @@ impl Scene {
 
 const BOTH: [Fault; 2] = [Fault::Error, Fault::Panic];
 
+// holds MERGE-1, MERGE-2, GEN-5
 #[test]
 fn a_merge_that_was_asked_for_gives_its_right_back() {
     for fault in BOTH {
@@ -215,6 +216,7 @@ fn the_first_write_of_a_session_gives_the_right_to_merge_back() {
     }
 }
 
+// holds MERGE-1
 #[test]
 fn a_transaction_that_cannot_become_exclusive_gives_both_rights_back() {
     for fault in BOTH {
@@ -230,6 +232,7 @@ fn a_transaction_that_cannot_become_exclusive_gives_both_rights_back() {
     }
 }
 
+// holds MERGE-1
 #[test]
 fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
     for fault in BOTH {
@@ -247,6 +250,7 @@ fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
     }
 }
 
+// holds MERGE-1, BULK-1
 #[test]
 fn a_bulk_load_that_cannot_go_straight_to_the_base_gives_the_right_to_merge_back() {
     for fault in BOTH {
@@ -378,6 +382,7 @@ fn a_base_that_cannot_be_accepted_keeps_nobody_from_opening() {
     }
 }
 
+// holds RIGHT-7
 #[test]
 fn who_waits_for_the_right_leaves_the_queue_when_the_database_is_stopped() {
     let mut scene = Scene::new();
@@ -400,6 +405,7 @@ fn who_waits_for_the_right_leaves_the_queue_when_the_database_is_stopped() {
     assert_eq!(scene.holders(), (0, 0));
 }
 
+// holds RIGHT-7
 #[test]
 fn a_wait_that_panics_has_no_place_in_the_queue_afterwards() {
     let mut scene = Scene::new();

@@ -284,6 +284,7 @@ fn commits_keep_pace_with_merges_and_with_the_checkpoints_behind_them() {
     assert!(is_paced("begin") && is_paced("checkpoint"));
 }
 
+// holds MERGE-3
 #[test]
 fn a_commit_without_room_does_not_fail_for_a_slow_merge_of_its_own_process() {
     let dir = tempfile::tempdir().unwrap();
@@ -312,6 +313,7 @@ fn a_commit_without_room_does_not_fail_for_a_slow_merge_of_its_own_process() {
 }
 
 /// One who died while it merged or made a checkpoint has left a guess behind.
+// holds PACE-2
 #[test]
 fn whoever_takes_the_right_to_merge_holds_nobody_up_by_the_guess_of_a_dead_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use plait_engine::error::Error;
 use plait_engine::memtable::Hi;
 use plait_engine::txn::{Size, Sync};
 
+// holds FILE-1
 #[test]
 fn a_commit_is_read_back_and_the_file_is_plain_at_rest() {
     let dir = tempfile::tempdir().unwrap();
@@ -29,6 +30,7 @@ fn a_commit_is_read_back_and_the_file_is_plain_at_rest() {
     );
 }
 
+// holds SNAP-1
 #[test]
 fn a_merge_moves_rows_to_the_base_and_readers_see_the_same() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,6 +122,7 @@ fn an_upgrade_succeeds_unless_what_was_read_has_changed() {
     b.rollback();
 }
 
+// holds CONN-2
 #[test]
 fn while_the_right_is_held_nobody_commits_and_its_holder_cannot_fail() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,6 +176,7 @@ fn a_thousand_increments_from_eight_threads_are_a_thousand() {
     assert_eq!(c.read(b"n").as_deref(), Some(&b"1000"[..]));
 }
 
+// holds EXCL-3, TXN-8
 #[test]
 fn an_exclusive_transaction_conflicts_with_snapshots_before_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -263,6 +267,7 @@ fn many_merges_under_load_lose_nothing() {
     assert!(merges > 3, "{merges} merges");
 }
 
+// holds RIGHT-6
 #[test]
 fn who_waits_for_the_right_is_served_though_others_never_pause() {
     let dir = tempfile::tempdir().unwrap();
@@ -292,6 +297,7 @@ fn who_waits_for_the_right_is_served_though_others_never_pause() {
     });
 }
 
+// holds MAX-2
 #[test]
 fn a_maximum_is_raised_before_its_transaction_moves_to_a_newer_base() {
     let dir = tempfile::tempdir().unwrap();

@@ -8,13 +8,13 @@
 //! ready.
 //!
 //! Invariants
-//! 1. A future that is new or waiting has its waker in `waiting`, and is in `new` too as long as it is new; one that is done has its result in `done`.
-//! 2. The thread asks for `durable` after it has emptied the descriptor. So what moves later makes it readable again, and no waker is
-//!    left behind.
-//! 3. A ticket that the file has not given, in this session, is an error and not a wait without end: `plait_wait` is asked about new ones. Two that
-//!    it knows vouch for all between them.
-//! 4. When the thread ends, by itself, it has given its error to all that wait, and `ended` refuses those that come later; the next future starts another thread.
-//! 5. Wakers are called with no lock held. They are the program's: they may drop futures, or panic, which ends neither the thread nor another's wait.
+//! - FUTURE-1 A future that is new or waiting has its waker in `waiting`, and is in `new` too as long as it is new; one that is done has its result in `done`.
+//! - FUTURE-2 The thread asks for `durable` after it has emptied the descriptor. So what moves later makes it readable again, and no waker is
+//!   left behind.
+//! - FUTURE-3 A ticket that the file has not given, in this session, is an error and not a wait without end: `plait_wait` is asked about new ones. Two that
+//!   it knows vouch for all between them.
+//! - FUTURE-4 When the thread ends, by itself, it has given its error to all that wait, and `ended` refuses those that come later; the next future starts another thread.
+//! - FUTURE-5 Wakers are called with no lock held. They are the program's: they may drop futures, or panic, which ends neither the thread nor another's wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -249,7 +249,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Which of the new tickets the file has not given (invariant 3). An error if the log has failed.
+    /// Which of the new tickets the file has not given (FUTURE-3). An error if the log has failed.
     fn look_at_tickets(
         &self,
         session: &Session,
@@ -310,7 +310,7 @@ impl Watch {
         wake(wakers);
     }
 
-    /// The thread ends: gives its error to all that wait (invariant 4).
+    /// The thread ends: gives its error to all that wait (FUTURE-4).
     fn end(&self, error: Option<Error>) {
         let mut state = lock(&self.inner.state);
         let stopped = || Error::Refused("the database has been closed".into());
@@ -327,7 +327,7 @@ impl Watch {
     }
 }
 
-/// Invariant 5.
+/// FUTURE-5.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         // The panic hook has reported it to the program, whose waker it is.

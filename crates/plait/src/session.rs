@@ -4,11 +4,11 @@
 //! table is still there; if not it is opened anew, which creates the table if the definition says so.
 //!
 //! Invariants
-//! 1. `db` is open as long as the session: an owner closes it when the session is dropped, a borrower borrows it for longer.
-//! 2. A session is used by one thread at a time: it is not `Sync`, and nothing that borrows it is `Send`.
-//! 3. `in_use` counts the maps and cursors that exist. Maps return when they are dropped; a session that has lost one (by
-//!    `mem::forget`) is never used by others, see `Connection`.
-//! 4. While `is_loading` the library is in the middle of `plait_load`, which asks the program for rows: nothing may write then.
+//! - OPEN-1 `db` is open as long as the session: an owner closes it when the session is dropped, a borrower borrows it for longer.
+//! - OPEN-2 A session is used by one thread at a time: it is not `Sync`, and nothing that borrows it is `Send`.
+//! - OPEN-3 `in_use` counts the maps and cursors that exist. Maps return when they are dropped; a session that has lost one (by
+//!   `mem::forget`) is never used by others, see `Connection`.
+//! - OPEN-4 While `is_loading` the library is in the middle of `plait_load`, which asks the program for rows: nothing may write then.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -58,7 +58,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the map is open and its connection too: the session that keeps or lends it is (invariant 1).
+        // SAFETY: the map is open and its connection too: the session that keeps or lends it is (OPEN-1).
         unsafe { ffi::plait_map_close(self.raw.as_ptr()) };
     }
 }
@@ -102,7 +102,7 @@ impl Session {
 
     /// Whether no transaction is open that BEGIN has begun.
     pub fn is_autocommit(&self) -> bool {
-        // SAFETY: invariant 1.
+        // SAFETY: OPEN-1.
         unsafe { ffi::sqlite3_get_autocommit(self.raw()) != 0 }
     }
 
@@ -123,7 +123,7 @@ impl Session {
         Ok(mode)
     }
 
-    /// Refuses what may write in the middle of a load (invariant 4), and in a closure whose transaction is no more.
+    /// Refuses what may write in the middle of a load (OPEN-4), and in a closure whose transaction is no more.
     pub(crate) fn may_write(&self) -> Result<()> {
         if self.in_closure.get() && self.is_autocommit() {
             return Err(Error::Refused(
@@ -140,10 +140,10 @@ impl Session {
 
     /// The error of a call that has just returned `code`.
     pub(crate) fn error(&self, code: c_int, doing: impl Into<String>) -> Error {
-        // SAFETY: invariant 1.
+        // SAFETY: OPEN-1.
         let last = unsafe { ffi::sqlite3_extended_errcode(self.raw()) };
         let error = if last & 0xff == code & 0xff {
-            // SAFETY: invariant 1.
+            // SAFETY: OPEN-1.
             let text = unsafe { ffi::sqlite3_errmsg(self.raw()) };
             // SAFETY: it stays until the next call on this connection, which is used by this thread alone.
             let text = unsafe { ffi::owned_text(text) };
@@ -178,7 +178,7 @@ impl Session {
             return Ok(kept);
         }
         let mut raw = ptr::null_mut();
-        // SAFETY: invariant 1; the names are C strings, and `raw` takes the map.
+        // SAFETY: OPEN-1; the names are C strings, and `raw` takes the map.
         let code = unsafe {
             ffi::plait_map_open(self.raw(), schema.as_ptr(), table.as_ptr(), flags, &raw mut raw)
         };
@@ -238,7 +238,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.kept.get_mut().clear();
         if self.is_owner {
-            // SAFETY: invariant 1. Maps and cursors that were lost keep it from being freed, and its files open.
+            // SAFETY: OPEN-1. Maps and cursors that were lost keep it from being freed, and its files open.
             unsafe { ffi::sqlite3_close_v2(self.raw()) };
         }
     }

@@ -25,17 +25,17 @@
 **   - somebody asked for what only a member of a session can tell (plJoin()).
 **
 ** Invariants
-**  L1 Nothing but the fence keeps the base from being written by stock code, and nothing else needs to: a session that is not fenced
-**     has committed nothing, and its snapshots know by the WAL-index whether the base has changed (PlHeader.cookie).
-**     So being wrong about being alone costs a wait for the WAL's write lock, never a row.
-**  L2 Who joins later raises the fence as beside any stock program: under the WAL's write lock, after the transaction that holds it.
-**     One that has begun to read alone and then wants to write finds that the WAL has grown, if only by the fence, and is told so
-**     (plNoLongerAlone()).
-**  L3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
-**  L4 The locks of SQLite's are what others see of a transaction. If something else in the process has dropped them, a second copy of SQLite say, the
-**     next transaction takes them again. Others could have taken the WAL away meanwhile: those that do not heed the dead-man byte (deadman.c). Then the
-**     transaction fails, and close leaves the WAL as it is (plLocksLost()).
-**  L5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction (fork.c).
+**  - ALONE-1 Nothing but the fence keeps the base from being written by stock code, and nothing else needs to: a session that is not fenced
+**    has committed nothing, and its snapshots know by the WAL-index whether the base has changed (PlHeader.cookie).
+**    So being wrong about being alone costs a wait for the WAL's write lock, never a row.
+**  - ALONE-2 Who joins later raises the fence as beside any stock program: under the WAL's write lock, after the transaction that holds it.
+**    One that has begun to read alone and then wants to write finds that the WAL has grown, if only by the fence, and is told so
+**    (plNoLongerAlone()).
+**  - ALONE-3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
+**  - ALONE-4 The locks of SQLite's are what others see of a transaction. If something else in the process has dropped them, a second copy of SQLite say, the
+**    next transaction takes them again. Others could have taken the WAL away meanwhile: those that do not heed the dead-man byte (deadman.c). Then the
+**    transaction fails, and close leaves the WAL as it is (plLocksLost()).
+**  - ALONE-5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction (fork.c).
 */
 #include <sys/resource.h>
 #include <sys/sysmacros.h>
@@ -130,7 +130,7 @@ static int plHasSession(Pager *pPager){
   return bFound;
 }
 
-/* From here on it counts as one that has worked alone: L3 to L5. */
+/* From here on it counts as one that has worked alone: ALONE-3 to ALONE-5. */
 static void plWorkAlone(Btree *p){
   sqlite3 *db = p->db;
   PlBtree *pPl = p->pPl;
@@ -146,7 +146,7 @@ static void plWorkAlone(Btree *p){
 }
 
 /* There is no space to join, and nobody asks to write, or for BEGIN CONCURRENT: as long as the file is not fenced stock code reads all
-** that is committed (L1). rc: why it could not join. No transaction is open. */
+** that is committed (ALONE-1). rc: why it could not join. No transaction is open. */
 static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
   if( p->db->mDbFlags & DBFLAG_PlConcurrent ) return rc;
   if( sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion)!=SQLITE_OK ) return rc;
@@ -181,7 +181,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   }
   if( pl_joins_always()==SQLITE_OK ) return 0;
   if( pPl->nVisit>0 && pPl->nVisit<PL_VISITS && !bBusy ){
-    /* Whether those others are still there, and still in no session, matters to nobody but this handle (L1). */
+    /* Whether those others are still there, and still in no session, matters to nobody but this handle (ALONE-1). */
     pPl->nVisit++;
     pPl->nAlone += wrflag ? PL_ALONE_WRITE : 1;
     return 1;
@@ -234,7 +234,7 @@ static int plFollowIndex(Btree *p, int wrflag, int *pSchemaVersion){
   return rc;
 }
 
-/* L3. Member or not, OFF costs no more than the newest commits. */
+/* ALONE-3. Member or not, OFF costs no more than the newest commits. */
 SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   if( PL_BT(p) ) return plBtreeSetPagerFlags(p, pgFlags);
   if( p->pPl && p->pPl->bAlone && (pgFlags & PAGER_SYNCHRONOUS_MASK)==PAGER_SYNCHRONOUS_OFF ){

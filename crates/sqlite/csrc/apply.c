@@ -6,10 +6,10 @@
 ** consecutive keys find their pages in it.
 **
 ** Invariants
-**  A1 Applying an entry twice is the same as applying it once (F4): puts replace, deletes of what is not there
-**     do nothing.
-**  A2 Entries are input: in recovery they come from a file. Nothing of one is used before it is known to fit the b-tree that it is
-**     for; the schema table is none that rows of the engine are for.
+**  - APPLY-1 Applying an entry twice is the same as applying it once (FILE-4): puts replace, deletes of what is not there
+**    do nothing.
+**  - APPLY-2 Entries are input: in recovery they come from a file. Nothing of one is used before it is known to fit the b-tree that it is
+**    for; the schema table is none that rows of the engine are for.
 */
 typedef struct PlApplyCursor PlApplyCursor;
 typedef struct PlApply PlApply;

@@ -451,7 +451,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
 }
 
 /* The stock handle goes first: the session's hidden connection, not this one, shall be the last on the file, so
-** that it removes the WAL. What a child has inherited is left as it is (F2). */
+** that it removes the WAL. What a child has inherited is left as it is (CHILD-2). */
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   PlBtree *pPl = p->pPl;
   PlLeaving *pLeaving = 0;

@@ -382,7 +382,7 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
 **
 ** With a note of a lowered fence they are written again even if they are there, and so they are over an empty WAL, whose index may have been made anew
 ** without the note: who wrote them may have died before his sync, or that has failed, after which a sync of what is not written anew would say
-** nothing (L5 in upkeep/fence.rs). */
+** nothing (FENCE-5 in upkeep/fence.rs). */
 static int plRaiseFence(Pager *pPager, int *peRival){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2] = {0, 0};
@@ -399,7 +399,7 @@ static int plRaiseFence(Pager *pPager, int *peRival){
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
-  /* From here on nobody comes in. Has somebody before? L6 there. */
+  /* From here on nobody comes in. Has somebody before? FENCE-6 there. */
   if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;
   if( rc==SQLITE_OK ) rc = plStayLocked(pPager, peRival);
   /* He may have written since the first look, and be dead. */

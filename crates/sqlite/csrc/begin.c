@@ -11,11 +11,11 @@
 ** adaptive if the environment says that the program knows WAL mode alone (PLAIT_JOURNAL_MODE=concurrent), else deferred.
 **
 ** Invariants
-**  B1 A transaction takes the right early only where it could begin with a write: its first statement is one of the application's, alone,
-**     of a connection that may write, in a transaction that BEGIN has begun and over one file.
-**  B2 bEarly: it has the right, and no statement has begun to write. To SQLite and to the application it is one that reads: by its state, to
-**     hooks, and in what a look at pages may do (plGiveUpEarly()).
-**  B3 Who does not get the right, for whatever reason but an interrupt, begins as one that reads. No SELECT fails for it.
+**  - BEGIN-1 A transaction takes the right early only where it could begin with a write: its first statement is one of the application's, alone,
+**    of a connection that may write, in a transaction that BEGIN has begun and over one file.
+**  - BEGIN-2 bEarly: it has the right, and no statement has begun to write. To SQLite and to the application it is one that reads: by its state, to
+**    hooks, and in what a look at pages may do (plGiveUpEarly()).
+**  - BEGIN-3 Who does not get the right, for whatever reason but an interrupt, begins as one that reads. No SELECT fails for it.
 */
 
 static int plBeginKind(sqlite3 *db){
@@ -86,7 +86,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion);
 static void plEndWrite(PlBtree *pPl);
 static void plSetTrack(Btree *p);
 
-/* A transaction that was begun by a plain BEGIN is about to read. SQLITE_OK: it has begun, with the right (B2). SQLITE_DONE: it is
+/* A transaction that was begun by a plain BEGIN is about to read. SQLITE_OK: it has begun, with the right (BEGIN-2). SQLITE_DONE: it is
 ** to begin as one that reads. */
 static int plBeginEarly(Btree *p){
   sqlite3 *db = p->db;

@@ -11,14 +11,14 @@
 **                                    -> failed otherwise: that is the answer, at the snapshot which it had
 **
 ** Invariants
-**  S1 Only what can be run twice with nobody the wiser is tried: it gives no rows, calls nothing of the application's (functions,
-**     collations, hooks, traces, handlers of waits and of progress, virtual tables, triggers), takes no automatic rowid, and changes one file,
-**     in a transaction of its own.
-**  S2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
-**     Nor do changes() and last_insert_rowid(), which the statement itself may ask for, know of a run that was rolled back.
-**  S3 Whether it is tried decides nothing but speed (txn/begin.rs).
-**  S4 What is committed is done, whatever is said after it: the answer of a WAL hook is the statement's, and no refusal. The handle is
-**     allowed a try (PlBtree.bBeside) until plCommitted() or plLeaveExclusive(), so that nothing which such a hook runs is taken for one either.
+**  - BESIDE-1 Only what can be run twice with nobody the wiser is tried: it gives no rows, calls nothing of the application's (functions,
+**    collations, hooks, traces, handlers of waits and of progress, virtual tables, triggers), takes no automatic rowid, and changes one file,
+**    in a transaction of its own.
+**  - BESIDE-2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
+**    Nor do changes() and last_insert_rowid(), which the statement itself may ask for, know of a run that was rolled back.
+**  - BESIDE-3 Whether it is tried decides nothing but speed (txn/begin.rs).
+**  - BESIDE-4 What is committed is done, whatever is said after it: the answer of a WAL hook is the statement's, and no refusal. The handle is
+**    allowed a try (PlBtree.bBeside) until plCommitted() or plLeaveExclusive(), so that nothing which such a hook runs is taken for one either.
 */
 
 /* Longest program that is looked at. */
@@ -49,7 +49,7 @@ static int plComparesCustom(const VdbeOp *pOp){
   return 0;
 }
 
-/* Does the operation at i leave it at a row or two, and S1 true? */
+/* Does the operation at i leave it at a row or two, and BESIDE-1 true? */
 static int plPointOp(Vdbe *v, int i){
   const VdbeOp *pOp = &v->aOp[i];
   switch( pOp->opcode ){
@@ -125,7 +125,7 @@ static PlBefore plBefore(sqlite3 *db){
   return before;
 }
 
-/* The statement has ended with rc. Is it to be run again (S2)? An interrupt ends it instead. */
+/* The statement has ended with rc. Is it to be run again (BESIDE-2)? An interrupt ends it instead. */
 static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   sqlite3 *db = p->db;
   int bTried = PL_BT(p) && p->pPl->bBeside;

@@ -155,7 +155,7 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
     memset(&h, 0, sizeof(h));
     rc = plStampAlone(p, iSalt, &h);
   }
-  /* Nobody else is in the session, and nobody has come (J1 in attach.rs). Where the mark could not be taken away, since a stock program
+  /* Nobody else is in the session, and nobody has come (JOIN-1 in attach.rs). Where the mark could not be taken away, since a stock program
   ** writes, the file is one at rest, and the next transaction joins anew. */
   plVersionLeaves(p, pConn, 0);
   pPl->pConn = 0;

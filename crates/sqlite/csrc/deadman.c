@@ -6,13 +6,13 @@
 ** any descriptor of that file: a program that archives its own folder does, and so does a second copy of SQLite. So of a concurrent database
 ** the lock on this byte is one of the open file (OFD), which all others meet as any other, stock SQLite among them.
 **
-**  M1 It is taken before the POSIX lock is given up. Both are shared: there is no moment without.
-**  M2 SQLite asks for this byte before it removes WAL and WAL-index (unixIsSharingShmNode()): so it finds who has lost all POSIX locks.
-**     It asks as the open file, to which its own lock is no answer.
-**  M3 A child made by fork() shares the open file. A parent that closes gives the lock up for both; one that is killed does not, and as long as such
-**     a child lives those who close leave the WAL where it is, which harms nothing. In the child itself M4 holds.
-**  M4 A process that has the WAL-index open a second time, as the child of a fork has what its parent opened, would meet itself: the second one keeps
-**     the POSIX lock, and does not ask.
+**  - DEADMAN-1 It is taken before the POSIX lock is given up. Both are shared: there is no moment without.
+**  - DEADMAN-2 SQLite asks for this byte before it removes WAL and WAL-index (unixIsSharingShmNode()): so it finds who has lost all POSIX locks.
+**    It asks as the open file, to which its own lock is no answer.
+**  - DEADMAN-3 A child made by fork() shares the open file. A parent that closes gives the lock up for both; one that is killed does not, and as long as such
+**    a child lives those who close leave the WAL where it is, which harms nothing. In the child itself DEADMAN-4 holds.
+**  - DEADMAN-4 A process that has the WAL-index open a second time, as the child of a fork has what its parent opened, would meet itself: the second one keeps
+**    the POSIX lock, and does not ask.
 */
 #ifndef F_OFD_GETLK
 # define F_OFD_GETLK 36       /* of Linux; <fcntl.h> shows them with _GNU_SOURCE */
@@ -43,7 +43,7 @@ static void plHoldIndex(unixShmNode *pNode){
   (void)plDeadman(pNode, F_SETLK, F_UNLCK, &f);
 }
 
-/* It is about to be closed: its lock, and the claim (shm/locks.rs), are given up for those too who have inherited it (M3). */
+/* It is about to be closed: its lock, and the claim (shm/locks.rs), are given up for those too who have inherited it (DEADMAN-3). */
 static void plLetGoOfIndex(unixShmNode *pNode){
   struct flock f;
   if( pNode->iPlHeld!=iPlProcess ) return;
@@ -53,7 +53,7 @@ static void plLetGoOfIndex(unixShmNode *pNode){
   (void)osFcntl(pNode->hShm, F_OFD_SETLK, &f);
 }
 
-/* Does anybody else use it? (M2, M4) */
+/* Does anybody else use it? (DEADMAN-2, DEADMAN-4) */
 static int plIndexIsShared(unixShmNode *pNode){
   struct flock f;
   return !pNode->bPlSecond && plDeadman(pNode, F_OFD_GETLK, F_WRLCK, &f)==0 && f.l_type!=F_UNLCK;

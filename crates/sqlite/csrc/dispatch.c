@@ -28,7 +28,7 @@
 **  IntegrityCheck          A  pages.c: pages of the base, merged counts
 **  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,
 **  ConnectionCount, Enter, Leave...   -
-**  Cursor                  H  cursor.c: opens a facade; several.c refuses files that cannot be committed together (T6)
+**  Cursor                  H  cursor.c: opens a facade; several.c refuses files that cannot be committed together (TXN-6)
 **  CursorSize              H  cursor.c: room for one pointer behind the stock struct
 **  CursorZero, FakeValidCursor, CursorHasMoved, CursorIsValid, CursorIsValidNN   -  eState is kept true
 **  CursorHasHint, CursorPin, CursorUnpin, IncrblobCursor   -  flags of the facade

@@ -48,10 +48,10 @@ typedef struct PlSelf { u64 iRootDev, iRootIno; u32 iUser; } PlSelf;
 #define PL_JOURNALMODE    6           /* "concurrent" in azModeName[] of pragma.c */
 
 /* One handle. Invariants:
-**  H1 eWrite!=0 or bExcl implies a snapshot and a base read (or, if bExcl, write) transaction.
-**  H2 while bExcl the overlay is empty and every facade is in mode PLC_PASS, unless it was tripped (CURSOR_FAULT).
-**  H3 bTrack implies an explicit transaction that does not hold the writer's right (T2).
-**  H4 while bExcl, a pinned facade (BTCF_Pinned) in state REQUIRESEEK implies bPinned. */
+**  - HANDLE-1 eWrite!=0 or bExcl implies a snapshot and a base read (or, if bExcl, write) transaction.
+**  - HANDLE-2 while bExcl the overlay is empty and every facade is in mode PLC_PASS, unless it was tripped (CURSOR_FAULT).
+**  - HANDLE-3 bTrack implies an explicit transaction that does not hold the writer's right (TXN-2).
+**  - HANDLE-4 while bExcl, a pinned facade (BTCF_Pinned) in state REQUIRESEEK implies bPinned. */
 struct PlBtree {
   PlConn *pConn;          /* attached session, or 0 */
   Btree *pBtree;          /* back pointer */
@@ -67,7 +67,7 @@ struct PlBtree {
   u8 bBeside;             /* the next write in autocommit is tried without the right, and not committed yet (beside.c) */
   u8 bWrote;              /* this transaction has changed something */
   u8 bCleared;            /* or has emptied a b-tree, which with SQLite is a write even if nothing was in it */
-  u8 bForWrite;           /* the snapshot includes commits that are not durable yet (C3) */
+  u8 bForWrite;           /* the snapshot includes commits that are not durable yet (COMMIT-3) */
   u8 bTrack;              /* record reads point by point and range by range */
   u8 bUsed;               /* something has been read in this snapshot: it stays (pages.c) */
   u8 bRows;               /* a table other than the schema among it */
@@ -75,7 +75,7 @@ struct PlBtree {
   u8 bBaseOnly;           /* this read transaction sees a freshly merged base alone */
   u8 bLooked;             /* it has looked at pages: every b-tree counts as read as a whole */
   u8 bStayed;             /* the first look came behind a read, and moved nothing: pages may lack what is not merged */
-  u32 iTorn;              /* when its transaction was torn, or 0: W2 in whole.c */
+  u32 iTorn;              /* when its transaction was torn, or 0: WHOLE-2 in whole.c */
   u8 eCounted;            /* PLN_x: were pages of the base counted in it? */
   u8 bCopy;               /* sqlite3_serialize() runs */
   u8 bTellHook;           /* a commit happened of which the application's sqlite3_wal_hook() is to be told */
@@ -108,7 +108,7 @@ struct PlBtree {
   u32 iJoined;            /* data_version when it was attached */
   u64 nPassWrite;         /* exclusive: entries written since it became so */
   u64 nPassByte;          /* and their bytes */
-  PlTouched changed;      /* exclusive: by it (X3) */
+  PlTouched changed;      /* exclusive: by it (STOCK-3) */
   u32 nPageBefore;        /* exclusive: pages that the pager had written when it began */
   u8 aVers[16];           /* exclusive: bytes 24..39 of the base when it began */
   int rcBroken;           /* not 0: becoming exclusive failed half way, or a read could not be noted; only rollback helps */
@@ -141,18 +141,18 @@ struct PlReads {
 };
 
 /* One facade cursor. Invariants:
-**  P1 eMode==PLC_PURE: the facade is a stock cursor on the base (pIn==pOut) in state VALID or INVALID, without PLH_Row. With
-**     bTrack it has PLH_Next (PLH_Prev), unless the pending range follows it forward (backward) or ends where nothing follows.
-**  P2 eMode==PLC_PASS: the facade is a stock cursor of an exclusive transaction (pIn==pOut), without any of PLH_Front.
-**  P3 eMode==PLC_MERGE: all of PLH_Front is set, the stock cursor is inner (pIn==&inner) or not open (pIn==0), and
-**     ePos, K, eBase and eOver are the truth:
-**       facade VALID       ePos==POS_ROW
-**       facade REQUIRESEEK ePos==POS_ROW, the row must be looked up again before use
-**       facade SKIPNEXT    any ePos but POS_ROW and POS_NONE: the row that was here is gone
-**       facade INVALID     any ePos but POS_ROW: a gap that Next, Previous and Eof can start from, or POS_NONE
-**       facade FAULT       tripped
-**  P4 K (iKey, or plKey()) does not lie in memory that an own write of the same key could free,
-**     unless the facade is VALID. */
+**  - CURSOR-1 eMode==PLC_PURE: the facade is a stock cursor on the base (pIn==pOut) in state VALID or INVALID, without PLH_Row. With
+**    bTrack it has PLH_Next (PLH_Prev), unless the pending range follows it forward (backward) or ends where nothing follows.
+**  - CURSOR-2 eMode==PLC_PASS: the facade is a stock cursor of an exclusive transaction (pIn==pOut), without any of PLH_Front.
+**  - CURSOR-3 eMode==PLC_MERGE: all of PLH_Front is set, the stock cursor is inner (pIn==&inner) or not open (pIn==0), and
+**    ePos, K, eBase and eOver are the truth:
+**      facade VALID       ePos==POS_ROW
+**      facade REQUIRESEEK ePos==POS_ROW, the row must be looked up again before use
+**      facade SKIPNEXT    any ePos but POS_ROW and POS_NONE: the row that was here is gone
+**      facade INVALID     any ePos but POS_ROW: a gap that Next, Previous and Eof can start from, or POS_NONE
+**      facade FAULT       tripped
+**  - CURSOR-4 K (iKey, or plKey()) does not lie in memory that an own write of the same key could free,
+**    unless the facade is VALID. */
 struct PlCursor {
   BtCursor *pOut;         /* the facade */
   PlCursor *pNext;        /* next of PlBtree.pCsr or pPool */

@@ -110,7 +110,7 @@ int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint64_t iIndex, uint32
 /* Leave.  The last one out merges, unfences and removes the side files; a failure
 ** there leaves everything for the next recovery and is not an error. */
 void pl_detach(PlConn *);
-/* The same of a handle that closes: to end, to close the WAL, and to leave, in this order (shm/read_marks.rs, I1). */
+/* The same of a handle that closes: to end, to close the WAL, and to leave, in this order (shm/read_marks.rs, WALINDEX-1). */
 typedef struct PlLeaving PlLeaving;
 PlLeaving *pl_end(PlConn *);
 void pl_leave(PlLeaving *);

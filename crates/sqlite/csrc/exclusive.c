@@ -1,22 +1,22 @@
 /*
-** exclusive.c - transactions on SQLite's own path (T7): DDL, VACUUM, PRAGMA writes, bulk.
+** exclusive.c - transactions on SQLite's own path (TXN-7): DDL, VACUUM, PRAGMA writes, bulk.
 **
 **   plEscalate()   for what the concurrent path cannot do, or what a lone bulk load does better here (engine):
 **                  reads told -> positions kept as keys -> engine: right, validation, everything merged ->
 **                  base read transaction ends -> stock write transaction at the newest base -> own writes replayed,
 **                  savepoint by savepoint -> facades become stock cursors
-**   commit         header stamped with what the engine says (F4), stock commit, synced under FULL alone, engine told;
+**   commit         header stamped with what the engine says (FILE-4), stock commit, synced under FULL alone, engine told;
 **                  over several files the stock commit comes after the decision (several.c)
 **   rollback       stock rollback, engine told
 **
-** From escalation to the end the overlay is empty (H2) and savepoints are the pager's.
+** From escalation to the end the overlay is empty (HANDLE-2) and savepoints are the pager's.
 **
 ** Invariants
-**  X1 Nothing of the concurrent transaction is lost or doubled by escalation: if it fails before the base was touched, the transaction
-**     goes on as it was; if it fails later, rcBroken lets only ROLLBACK through.
-**  X2 A commit that changed pages carries the stamp (bStamped) in the same WAL transaction.
-**  X3 Whatever changes a b-tree says which (PlTouched), or that it may be any, before the stamp is made: others go by it (E3 in
-**     txn/exclusive.rs). Who says nothing has changed any: a commit without a b-tree.
+**  - STOCK-1 Nothing of the concurrent transaction is lost or doubled by escalation: if it fails before the base was touched, the transaction
+**    goes on as it was; if it fails later, rcBroken lets only ROLLBACK through.
+**  - STOCK-2 A commit that changed pages carries the stamp (bStamped) in the same WAL transaction.
+**  - STOCK-3 Whatever changes a b-tree says which (PlTouched), or that it may be any, before the stamp is made: others go by it (EXCL-3 in
+**    txn/exclusive.rs). Who says nothing has changed any: a commit without a b-tree.
 */
 
 /* What the replay of own writes works on. */
@@ -180,7 +180,7 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
 }
 
 /* The exclusive transaction is over; other statements may go on reading, in a snapshot of the state that it leaves: nobody else commits
-** before that is taken. If it cannot be taken they fail, not the COMMIT (Q2 in transaction.c). */
+** before that is taken. If it cannot be taken they fail, not the COMMIT (ENDS-2 in transaction.c). */
 static void plLeaveExclusive(Btree *p, int bCommitted){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;

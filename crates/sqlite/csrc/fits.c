@@ -484,7 +484,7 @@ static int plClosesMisfit(Wal *pWal){
   return plWalFenced(pWal) && plWalFits(pWal, &bFenced)==PL_MISFIT;
 }
 
-/* Without its locks a handle that works alone cannot know that it is the last (L4), nor with a WAL-index in whose place there is another. */
+/* Without its locks a handle that works alone cannot know that it is the last (ALONE-4), nor with a WAL-index in whose place there is another. */
 static void plBeforeClose(Btree *p){
   if( p->inTrans!=TRANS_NONE || p->pPl==0 || !p->pPl->bAsksLocks ) return;
   if( plLocksLost(p) || plIndexGone(p->pBt->pPager) ) plForgetWal(p);

@@ -3,10 +3,10 @@
 **
 ** Inherited handles. Of a concurrent database they are refused in the child: the transaction that one may be in is its parent's, and so
 ** are the writer's right and the locks. Programs that end or collect garbage in the child roll back and close what they find, without meaning to.
-**  F1 An inherited handle begins, goes on with and commits no transaction: SQLITE_MISUSE.
-**  F2 To roll back and to close one changes nothing: neither files nor shared memory, the WAL-index among it, nor locks. What it is made of stays as it
-**     is until the child ends: already to close one of its descriptors would take the locks of all connections that the child
-**     has opened itself.
+**  - CHILD-1 An inherited handle begins, goes on with and commits no transaction: SQLITE_MISUSE.
+**  - CHILD-2 To roll back and to close one changes nothing: neither files nor shared memory, the WAL-index among it, nor locks. What it is made of stays as it
+**    is until the child ends: already to close one of its descriptors would take the locks of all connections that the child
+**    has opened itself.
 ** One that nothing has been done with, of a database that its process had not worked with, is as good as new.
 **
 ** Locks. POSIX locks are a process's own: the child has none. But SQLite's VFS has noted which its process has, once for all connections of a
@@ -111,7 +111,7 @@ static SQLITE_INLINE int plInherited(Btree *p){
   return pInode && pInode->iPlOwner && pInode->iPlOwner!=iPlProcess;
 }
 
-/* F1 */
+/* CHILD-1 */
 static SQLITE_NOINLINE PL_COLD int plRefuseInherited(Btree *p){
   return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this connection was opened before fork(); open a new one in the child process"));
 }
@@ -125,7 +125,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCommitPhaseOne(Btree *p, const char
   return PL_UNLIKELY(p->pPl!=0) ? plCommitPhaseOneHere(p, zSuperJrnl) : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
 }
 
-/* F2 */
+/* CHILD-2 */
 static SQLITE_NOINLINE int plCommitPhaseTwoHere(Btree *p, int bCleanup){
   if( p->inTrans!=TRANS_NONE && plInherited(p) ) return SQLITE_OK;
   return PL_BT(p) ? plBtreeCommitPhaseTwo(p, bCleanup) : sqlite3StockBtreeCommitPhaseTwo(p, bCleanup);

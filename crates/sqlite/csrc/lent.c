@@ -5,12 +5,12 @@
 ** syncs the WAL ahead of the log (engine/src/log/before.rs), work on files that a connection of the application has open: they borrow its descriptors.
 ** So they need none where none is left, or where the process may not open the file any more.
 **
-**  N1 A descriptor that is lent is closed by the last who uses it, whoever has opened it. SQLite reads and writes at places that it names, so
-**     that nobody moves another's position, and its locks on a file are the process's, through whichever descriptor they were taken.
-**  N2 To borrow is to open: by a name that leads to this very file, for reading and writing. Where that fails the file is opened.
-**  N3 The child of a fork borrows nothing of its parent's (fork.c).
-**  N4 The kernel tells each open file once that a page was lost. Those who share one sync one after the other, and what one was told all are told
-**     from then on: nobody takes pages for written of which another one knows that they are not.
+**  - LENT-1 A descriptor that is lent is closed by the last who uses it, whoever has opened it. SQLite reads and writes at places that it names, so
+**    that nobody moves another's position, and its locks on a file are the process's, through whichever descriptor they were taken.
+**  - LENT-2 To borrow is to open: by a name that leads to this very file, for reading and writing. Where that fails the file is opened.
+**  - LENT-3 The child of a fork borrows nothing of its parent's (fork.c).
+**  - LENT-4 The kernel tells each open file once that a page was lost. Those who share one sync one after the other, and what one was told all are told
+**    from then on: nobody takes pages for written of which another one knows that they are not.
 */
 #include <pthread.h>
 
@@ -63,7 +63,7 @@ static void plLend(unixFile *pFile){
   sqlite3_free(pNew);
 }
 
-/* One that is lent of the file with this name, or 0 (N2). A link is not followed, as SQLite follows none. */
+/* One that is lent of the file with this name, or 0 (LENT-2). A link is not followed, as SQLite follows none. */
 static PlLent *plBorrow(const char *zName){
   PlLent *p;
   struct stat st;
@@ -95,7 +95,7 @@ static int plGiveBack(PlLent *p){
 
 static int full_fsync(int, int, int);
 
-/* N4. As full_fsync(): 0, or errno says why not. */
+/* LENT-4. As full_fsync(): 0, or errno says why not. */
 static int plSyncLent(PlLent *p, int h, int bFull, int bDataOnly){
   int rc, e;
   pthread_mutex_lock(&p->syncs);
@@ -119,7 +119,7 @@ static int plOpenBorrowed(unixFile *pFile, const char *zName, int flags, int fd)
   return pFile->pPlLent ? pFile->pPlLent->h : -1;
 }
 
-/* A file lets go of its descriptor h. True if others go on with that (N1). */
+/* A file lets go of its descriptor h. True if others go on with that (LENT-1). */
 static int plLetGo(unixFile *pFile, int h){
   PlLent *p = pFile ? pFile->pPlLent : 0;
   if( p==0 || p->h!=h ) return 0;

@@ -32,14 +32,14 @@
 **     a cursor's program always comes to a ResultRow instead, and stays there between moves
 **
 ** Invariants
-**  K1 A program is used only if it is not expired, and its Transaction finds cookie and generation of the schema that it was made
-**     from: SQLITE_SCHEMA makes it anew. No root page outlives that check but in the transaction of that check (map_hold.c).
-**  K2 There is a program as long as there is a map, be it an expired one: it keeps the connection from being freed.
-**  K3 bBusy while a program of the map runs: a call from within is refused. A cursor that rests on a row is not running.
-**  K4 Nothing is written before all that may refuse the operation for its own reasons (type, size, condition) has been asked, or the
-**     statement has a journal (bJournal) to be undone by.
-**  K5 Writes that something hangs on (PlShape.bDirect==0, a preupdate hook, NULL for a NOT NULL column) are nested SQL
-**     statements; the outer statement has the transaction, and they never commit.
+**  - KV-1 A program is used only if it is not expired, and its Transaction finds cookie and generation of the schema that it was made
+**    from: SQLITE_SCHEMA makes it anew. No root page outlives that check but in the transaction of that check (map_hold.c).
+**  - KV-2 There is a program as long as there is a map, be it an expired one: it keeps the connection from being freed.
+**  - KV-3 bBusy while a program of the map runs: a call from within is refused. A cursor that rests on a row is not running.
+**  - KV-4 Nothing is written before all that may refuse the operation for its own reasons (type, size, condition) has been asked, or the
+**    statement has a journal (bJournal) to be undone by.
+**  - KV-5 Writes that something hangs on (PlShape.bDirect==0, a preupdate hook, NULL for a NOT NULL column) are nested SQL
+**    statements; the outer statement has the transaction, and they never commit.
 **
 ** Threads: the connection's mutex is held in every call.
 */
@@ -108,7 +108,7 @@ struct plait_map {
   char *zDb, *zTable;    /* as opened */
   int flags;
   int nRef;              /* 1 for the handle, 1 for each cursor */
-  u8 bBusy;              /* K3 */
+  u8 bBusy;              /* KV-3 */
   PlProg aProg[2];       /* PLP_READ, PLP_WRITE */
   sqlite3_stmt *apSql[3];
   Mem holdKey, holdValue;   /* answers */
@@ -151,7 +151,7 @@ struct PlOp {
   int eMode;
   u8 bDone;
   u8 bKept;              /* SQL has left the row as it was: RAISE(IGNORE), ON CONFLICT IGNORE */
-  u8 bJournal;           /* several b-tree changes: see K4 */
+  u8 bJournal;           /* several b-tree changes: see KV-4 */
   u8 bRowid;             /* register 2 is a new rowid */
   u8 bStarted;
   u8 bShort;             /* reads or writes a few rows and is done */
@@ -294,7 +294,7 @@ static void plMapCompile(Parse *pParse, PlProg *g, int eKind){
   plMapCode(pParse, g, eKind, iDb, pTab, pPk);
 }
 
-/* Makes a program anew. On failure the old one stays, expired (K2), and the connection has the text. */
+/* Makes a program anew. On failure the old one stays, expired (KV-2), and the connection has the text. */
 static int plMapBuild(PlProg *g, int eKind){
   plait_map *m = g->pMap;
   sqlite3 *db = m->db;
@@ -357,13 +357,13 @@ static int plMapMisuse(plait_map *m){
   return SQLITE_MISUSE_BKPT;
 }
 
-/* K3 */
+/* KV-3 */
 static int plMapBusy(plait_map *m){
   sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "map of \"%s\" is in the middle of another call", m->zTable);
   return SQLITE_MISUSE_BKPT;
 }
 
-/* Is a write of a row tried beside others? Where no rowid has to be found for it, and nothing hangs on it (beside.c, S1). */
+/* Is a write of a row tried beside others? Where no rowid has to be found for it, and nothing hangs on it (beside.c, BESIDE-1). */
 static int plMapBeside(PlProg *g){
   sqlite3 *db = g->pMap->db;
   return g->s.bDirect && g->s.eForm!=PLM_INDEX && plMayRunBeside(db) && plAllowBeside(db->aDb[g->iDb].pBt);
@@ -403,7 +403,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     pOp->nTotal = -1;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
     if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, &before, &g->v->rc) ){
-      /* Once, and no try of those that a schema has (S2). */
+      /* Once, and no try of those that a schema has (BESIDE-2). */
       bBeside = 0;
       nTry--;
       (void)sqlite3_reset((sqlite3_stmt*)g->v);

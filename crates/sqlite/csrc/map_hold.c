@@ -13,14 +13,14 @@
 ** its databases, when a backup steps, when pages are flushed, when a PRAGMA is compiled, and when the map is closed or its program made anew.
 **
 ** Invariants
-**  N1 eHold!=PLK_NONE implies that BEGIN was, that the map's database has a transaction, and that no statement of the connection is
-**     active but at most a map's own read. The cursors count as no statement: whatever asks for active ones (COMMIT, VACUUM,
-**     sqlite3_create_function(), sqlite3_snapshot_open()) gets the answer that it would get without them.
-**  N2 Nothing of the application's runs in such a read: no collation (PlShape.bBinary), no progress handler. The handles of a shared
-**     cache, which are locked by statements, are not held.
-**     So nothing comes over a b-tree of the base, and no snapshot moves, while cursors are held: PlCursor.bHeld.
-**  N3 What does not simply succeed is done once more as a statement: then an expired program is made anew, an interrupt counts or does
-**     not, an I/O error rolls back, and the text is the statement's, as ever.
+**  - HOLD-1 eHold!=PLK_NONE implies that BEGIN was, that the map's database has a transaction, and that no statement of the connection is
+**    active but at most a map's own read. The cursors count as no statement: whatever asks for active ones (COMMIT, VACUUM,
+**    sqlite3_create_function(), sqlite3_snapshot_open()) gets the answer that it would get without them.
+**  - HOLD-2 Nothing of the application's runs in such a read: no collation (PlShape.bBinary), no progress handler. The handles of a shared
+**    cache, which are locked by statements, are not held.
+**    So nothing comes over a b-tree of the base, and no snapshot moves, while cursors are held: PlCursor.bHeld.
+**  - HOLD-3 What does not simply succeed is done once more as a statement: then an expired program is made anew, an interrupt counts or does
+**    not, an I/O error rolls back, and the text is the statement's, as ever.
 */
 
 static void plHeldClose(plait_map *m){
@@ -83,7 +83,7 @@ static SQLITE_INLINE int plHeldHere(Btree *p){
   return plHeldSound(p) && (!PL_BT(p) || pl_check_fork(p->pPl->pConn)==SQLITE_OK);
 }
 
-/* Reads without a statement. False: it has to be one after all (N3). */
+/* Reads without a statement. False: it has to be one after all (HOLD-3). */
 static int plMapGoOn(plait_map *m, PlOp *pOp){
   sqlite3 *db = m->db;
   PlProg *g = &m->aProg[PLP_READ];

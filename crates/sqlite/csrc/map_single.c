@@ -7,19 +7,19 @@
 ** file, finds the file's mark gone), and ends as after every one (settles what was shown, maintains).
 **
 ** Invariants
-**  L1 It is done in autocommit, while no statement of the connection is active, for a member of a concurrent database whose handle nobody
-**     shares: so the transaction begins and ends here, and nothing else of the connection sees it.
-**  L2 As N2 of map_hold.c: nothing of the application's runs meanwhile. With a busy handler of the application's it is a statement.
-**  L3 As N3: what does not simply succeed has changed nothing, and is done once more as a statement. Among it are a schema that has changed
-**     (K1), an interrupt, and a lock that somebody has, for which only the statement waits.
+**  - SINGLE-1 It is done in autocommit, while no statement of the connection is active, for a member of a concurrent database whose handle nobody
+**    shares: so the transaction begins and ends here, and nothing else of the connection sees it.
+**  - SINGLE-2 As HOLD-2 of map_hold.c: nothing of the application's runs meanwhile. With a busy handler of the application's it is a statement.
+**  - SINGLE-3 As HOLD-3: what does not simply succeed has changed nothing, and is done once more as a statement. Among it are a schema that has changed
+**    (KV-1), an interrupt, and a lock that somebody has, for which only the statement waits.
 */
 
-/* The schema that the program was made from is the file's (K1). */
+/* The schema that the program was made from is the file's (KV-1). */
 static SQLITE_INLINE int plSameSchema(PlProg *g, int iCookie){
   return g->iCookie==iCookie && g->iGeneration==g->pMap->db->aDb[g->iDb].pSchema->iGeneration;
 }
 
-/* Reads in a transaction of its own. False: it has to be a statement (L3). */
+/* Reads in a transaction of its own. False: it has to be a statement (SINGLE-3). */
 static int plMapSingle(plait_map *m, PlOp *pOp){
   sqlite3 *db = m->db;
   PlProg *g = &m->aProg[PLP_READ];

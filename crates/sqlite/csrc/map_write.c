@@ -2,7 +2,7 @@
 ** map_write.c - one row is written or deleted.
 **
 ** Directly where nothing hangs on the row (PlShape.bDirect), in the order and with the counting, hooks and seek results of the machine's
-** own Insert, IdxInsert and Delete. Else by a prepared SQL statement that runs within the map's own (K5): it has begun nothing, so
+** own Insert, IdxInsert and Delete. Else by a prepared SQL statement that runs within the map's own (KV-5): it has begun nothing, so
 ** it commits nothing.
 */
 

@@ -466,7 +466,7 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
       plTryCheckpoint, &attempt);
   rc = plBaseSynced(p, rc);
   if( rc==PL_FENCED_STILL ){
-    /* K5 in txn/checkpoint.rs. */
+    /* CKPT-5 in txn/checkpoint.rs. */
     plTellFrames(&attempt, 1);
     rc = SQLITE_OK;
   }

@@ -1,8 +1,8 @@
 /*
-** pass.c - facade cursors on the exclusive path: stock cursors, but for what others must know of their writes (P2).
+** pass.c - facade cursors on the exclusive path: stock cursors, but for what others must know of their writes (CURSOR-2).
 */
 
-/* X3: row by row. */
+/* STOCK-3: row by row. */
 static void plNoteChanged(PlBtree *pPl, Pgno iRoot){
   PlTouched *p = &pPl->changed;
   int i;
@@ -12,7 +12,7 @@ static void plNoteChanged(PlBtree *pPl, Pgno iRoot){
   if( i==PL_CHANGED_MAX || p->nRoot<0 ) p->nRoot = PL_CHANGED_ANY;
   else p->aRoot[p->nRoot++] = iRoot;
 }
-/* X3: rows of sqlite_sequence that AUTOINCREMENT writes. */
+/* STOCK-3: rows of sqlite_sequence that AUTOINCREMENT writes. */
 static void plNoteMaximum(PlBtree *pPl, Pgno iRoot, i64 iRow){
   PlTouched *p = &pPl->changed;
   int i;
@@ -23,13 +23,13 @@ static void plNoteMaximum(PlBtree *pPl, Pgno iRoot, i64 iRow){
   if( i==PL_CHANGED_MAXIMA ) plNoteChanged(pPl, iRoot);
   else p->aMaximum[p->nMaximum++] = iRow;
 }
-/* X3: pages, the schema, or what else is no row of a b-tree. */
+/* STOCK-3: pages, the schema, or what else is no row of a b-tree. */
 static void plNoteChangedAny(PlBtree *pPl){
   pPl->changed.nRoot = PL_CHANGED_ANY;
 }
 
 /* Stock code saves the other cursors of a b-tree before a write, and fails if one of them is pinned and on a row. A pinned
-** one that was moved when the transaction became exclusive is not on its row until it is next used: look for it here (H4). */
+** one that was moved when the transaction became exclusive is not on its row until it is next used: look for it here (HANDLE-4). */
 static SQLITE_NOINLINE PL_COLD int plFindPinned(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
   PlCursor *pX;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){

@@ -7,7 +7,7 @@
 ** as rowids or records and stock cursors are closed ("hard").
 **
 ** This replaces saveCursorPosition(), saveAllCursors() and sqlite3BtreeTripAllCursors() of stock SQLite and
-** keeps their contracts (T1), the error for pinned cursors included: while a trigger runs that REPLACE has fired, the cursor
+** keeps their contracts (TXN-1), the error for pinned cursors included: while a trigger runs that REPLACE has fired, the cursor
 ** that REPLACE goes on with is pinned (OP_CursorLock), and nobody else may write its b-tree.
 */
 
@@ -41,7 +41,7 @@ static int plKeepRecord(PlCursor *pX, const u8 *a, u32 n){
   return SQLITE_OK;
 }
 
-/* Makes K independent of overlay memory (P4), and of the stock cursor's place if bHard. */
+/* Makes K independent of overlay memory (CURSOR-4), and of the stock cursor's place if bHard. */
 static int plKeepKey(PlCursor *pX, int bHard){
   const u8 *a;
   u32 n;

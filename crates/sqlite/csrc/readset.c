@@ -1,5 +1,5 @@
 /*
-** readset.c - what a transaction has read (T2).
+** readset.c - what a transaction has read (TXN-2).
 **
 ** A seek that finds its row reads a point, also if it lands beside that and one step leads to it: a scan for equality does so
 ** (BTREE_SEEK_EQ, which looks at no row that is not equal). Any other seek that lands beside its key has read nothing but the key, until
@@ -19,15 +19,15 @@
 **
 ** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd, in aRowid or in the engine's read set, and that there is
 ** nothing is learned as much as a row is.
-**  R1 A seek to a key or to an end notes what it looked for, whatever it found and wherever: plRdTableSeek, plRdIndexSeek, plRdEnd.
-**  R2 A step notes where it starts before it looks, and the end of the b-tree when it finds none: plRdStep, plRdEof. Neither
-**     depends on whether the cursor stands on a row: after a seek in an empty b-tree it does not. Only a step from nowhere with
-**     nothing pending has no start: the cursor was never placed, or was cleared, or what made it run out has been told.
-**  R3 Who asks whether a seek landed on a row, without moving on, has used the landing: plRdUse.
-**  R4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
-**  R5 If a read could not be noted, rcBroken lets only ROLLBACK through: plRdTold.
-**  R6 Whoever looks into an index whose order the engine does not know has read all of it: there are no ranges of its keys. Its writers are
-**     exclusive transactions, and name it as changed (X3).
+**  - READSET-1 A seek to a key or to an end notes what it looked for, whatever it found and wherever: plRdTableSeek, plRdIndexSeek, plRdEnd.
+**  - READSET-2 A step notes where it starts before it looks, and the end of the b-tree when it finds none: plRdStep, plRdEof. Neither
+**    depends on whether the cursor stands on a row: after a seek in an empty b-tree it does not. Only a step from nowhere with
+**    nothing pending has no start: the cursor was never placed, or was cleared, or what made it run out has been told.
+**  - READSET-3 Who asks whether a seek landed on a row, without moving on, has used the landing: plRdUse.
+**  - READSET-4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
+**  - READSET-5 If a read could not be noted, rcBroken lets only ROLLBACK through: plRdTold.
+**  - READSET-6 Whoever looks into an index whose order the engine does not know has read all of it: there are no ranges of its keys. Its writers are
+**    exclusive transactions, and name it as changed (STOCK-3).
 */
 
 /* The engine was told of a read. */
@@ -158,7 +158,7 @@ static SQLITE_INLINE void plRdFlush(PlCursor *pX){
   if( pX->rd.eKind ) plRdFlushSlow(pX);
 }
 
-/* Everything pending of all cursors, and the roots of autocommit statements: before validation. The cursors stay (R4). */
+/* Everything pending of all cursors, and the roots of autocommit statements: before validation. The cursors stay (READSET-4). */
 static void plRdFlushAll(PlBtree *pPl){
   PlCursor *pX;
   int i;
@@ -217,7 +217,7 @@ static void plRdWhole(PlCursor *pX){
   if( pX->pPl->bTrack ) plRdRange(pX, 0, 0, 0, 0);
 }
 
-/* R6 */
+/* READSET-6 */
 static int plRdCustom(PlCursor *pX){
   if( !plIsCustom(pX) ) return 0;
   plRdFlush(pX);

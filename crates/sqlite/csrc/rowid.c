@@ -1,5 +1,5 @@
 /*
-** rowid.c - automatic rowids and AUTOINCREMENT (T3).
+** rowid.c - automatic rowids and AUTOINCREMENT (TXN-3).
 **
 ** Stock SQLite takes the largest rowid plus one, which makes all concurrent appends collide. Here the largest
 ** visible rowid is only a candidate: it is found without recording a read, and the engine's shared counter of the

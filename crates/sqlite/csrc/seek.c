@@ -1,5 +1,5 @@
 /*
-** seek.c - sqlite3BtreeTableMoveto and sqlite3BtreeIndexMoveto over base and overlay (T1).
+** seek.c - sqlite3BtreeTableMoveto and sqlite3BtreeIndexMoveto over base and overlay (TXN-1).
 **
 ** A root without overlay is sought on the base alone: same landing as stock SQLite. Otherwise the overlay is asked
 ** first: if it has the key, the base is not touched. If nobody has it, the cursor is left in a gap (facade INVALID,

@@ -1,5 +1,5 @@
 /*
-** several.c - one transaction over several files (T6). The protocol, and what is on disk when, is at the head of several.rs.
+** several.c - one transaction over several files (TXN-6). The protocol, and what is on disk when, is at the head of several.rs.
 **
 ** vdbeCommit() of SQLite commits over several files with a super-journal already, if these are in a rollback mode. The edits there
 ** make concurrent files count, and ask here for what is different with them:
@@ -247,7 +247,7 @@ static int plTakeRights(sqlite3 *db){
   Btree *aPart[SQLITE_MAX_ATTACHED+2];
   int nPart = 0, nFile = 0;
   int i, j, rc = SQLITE_OK;
-  if( plIsTorn(db, 0) ) return SQLITE_ABORT_ROLLBACK;      /* W2 in whole.c */
+  if( plIsTorn(db, 0) ) return SQLITE_ABORT_ROLLBACK;      /* WHOLE-2 in whole.c */
   if( db->nDb<=2 ) return SQLITE_OK;
   for(i=0; i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
@@ -257,7 +257,7 @@ static int plTakeRights(sqlite3 *db){
     for(j=nPart++; j>0 && plComesBefore(p, aPart[j-1]); j--) aPart[j] = aPart[j-1];
     aPart[j] = p;
   }
-  /* Behind the first file's commit point nothing may fail (Q2 in transaction.c). */
+  /* Behind the first file's commit point nothing may fail (ENDS-2 in transaction.c). */
   for(i=0; nFile>0 && i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     if( i==1 || p==0 || !PL_BT(p) || p->inTrans==TRANS_NONE || plChangedFile(p) ) continue;

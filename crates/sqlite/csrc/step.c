@@ -1,5 +1,5 @@
 /*
-** step.c - First, Last, Next, Previous over the merge of base and overlay (T1).
+** step.c - First, Last, Next, Previous over the merge of base and overlay (TXN-1).
 **
 ** Two ordered sources, the inner cursor on the base and the iterator over the overlay, are brought to their first entry
 ** beyond the position K; the nearer one is the next row. On equal keys the overlay hides the base, and a tombstone
@@ -265,7 +265,7 @@ static int plMergeStep(PlCursor *pX, int dir, const PlBuf *pPrefix){
 }
 
 /* Next (dir>0) and Previous, where the merge is needed, or a note of where a range starts. What is read is noted before the step
-** and, if there was nothing, after it: whatever the cursor stands on and however the step ends (R2). */
+** and, if there was nothing, after it: whatever the cursor stands on and however the step ends (READSET-2). */
 static SQLITE_INLINE int plStep(BtCursor *pCur, int dir, int flags){
   PlCursor *pX = PL_X(pCur);
   int rc;

@@ -4,7 +4,7 @@
 ** The base only ever sees a read transaction here (p->inTrans==TRANS_READ); that this is a write transaction is known to
 ** PlBtree.eWrite, and sqlite3BtreeTxnState() answers accordingly.
 **
-**   none -> read        pin, begin the base, take; retried if a merge slipped in between (S1)
+**   none -> read        pin, begin the base, take; retried if a merge slipped in between (PIN-1)
 **   none -> write       QUEUED: the right first, then as above. OPTIMISTIC (BEGIN CONCURRENT, beside.c): the other way round.
 **                       Some take the right to read at first (begin.c)
 **   read -> write       what was read is told first: QUEUED validates and moves to now
@@ -47,12 +47,12 @@
 ** Whether a single write is run again is in the table of beside.c.
 **
 ** Invariants
-**  Q1 Cursors are told before the snapshot moves: a call that may move it, and may fail afterwards, comes behind plLetMove() or
-**     plHardSaveAll(). So they are right at every exit, and telling them cannot fail when something has been taken.
-**  Q2 Behind the commit point nothing is an error of the COMMIT. What statements that go on reading need and cannot have is theirs: they fail
-**     (plReadOn()).
-**  Q3 What was read stays in the engine's read set until the transaction ends, in every file: one that was not changed ends as a writer in
-**     CommitPhaseTwo alone.
+**  - ENDS-1 Cursors are told before the snapshot moves: a call that may move it, and may fail afterwards, comes behind plLetMove() or
+**    plHardSaveAll(). So they are right at every exit, and telling them cannot fail when something has been taken.
+**  - ENDS-2 Behind the commit point nothing is an error of the COMMIT. What statements that go on reading need and cannot have is theirs: they fail
+**    (plReadOn()).
+**  - ENDS-3 What was read stays in the engine's read set until the transaction ends, in every file: one that was not changed ends as a writer in
+**    CommitPhaseTwo alone.
 */
 
 #define PL_SNAPSHOT_TRIES 10      /* at once; then whoever changes the base may be off the processor */
@@ -107,7 +107,7 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   return rc;
 }
 
-/* Q1: the snapshot may move under open cursors in the call that follows, or own writes leave memory. They look their rows up again. */
+/* ENDS-1: the snapshot may move under open cursors in the call that follows, or own writes leave memory. They look their rows up again. */
 static int plLetMove(PlBtree *pPl){
   PlCursor *pX;
   int rc = plSaveAll(pPl, 0, 0);
@@ -118,7 +118,7 @@ static int plLetMove(PlBtree *pPl){
 
 /* The transaction is over for statements that go on reading, and what was read in it is forgotten: what their cursors have read counts as
 ** whole tables if a later statement must validate it. Where that cannot be noted, or they have no snapshot to read in (rc), they fail: the
-** transaction has ended all the same (Q2). */
+** transaction has ended all the same (ENDS-2). */
 static void plReadOn(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
@@ -277,7 +277,7 @@ static void plEndWrite(PlBtree *pPl){
   pPl->rcBroken = 0;
 }
 
-/* The commit point: what was written counts, and no code from here on is a reason to do it again (Q2, S4 in beside.c). */
+/* The commit point: what was written counts, and no code from here on is a reason to do it again (ENDS-2, BESIDE-4 in beside.c). */
 static void plCommitted(Btree *p){
   PlBtree *pPl = p->pPl;
   pPl->bMaintain |= pPl->bWrote;
@@ -511,7 +511,7 @@ static int plBtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
   int bKeep, rc;
   if( pPl->rcBroken ) return pPl->rcBroken;
   if( pPl->bExcl ) return plExclusivePhaseOne(p, zSuperJrnl);
-  /* Q3 */
+  /* ENDS-3 */
   if( pPl->eWrite==0 || !pPl->bWrote ) return SQLITE_OK;
   rc = plRefuseMoved(p);
   if( rc==SQLITE_OK ) rc = plLookAtFile(p);
@@ -633,7 +633,7 @@ static int plBtreeSavepoint(Btree *p, int op, int iSavepoint){
   if( op==SAVEPOINT_RELEASE ){
     return plFail(p, pl_savepoint_release(pPl->pConn, iSavepoint));
   }
-  if( p->db->nPlTaken==p->db->nVdbeExec+1 ) return SQLITE_OK;      /* W1 in whole.c */
+  if( p->db->nPlTaken==p->db->nVdbeExec+1 ) return SQLITE_OK;      /* WHOLE-1 in whole.c */
   rc = plSaveAll(pPl, 0, 0);
   if( rc==SQLITE_OK ) rc = plFail(p, pl_savepoint_rollback(pPl->pConn, iSavepoint));
   return rc;

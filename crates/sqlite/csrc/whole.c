@@ -21,32 +21,32 @@
 **   NOMEM, FULL                      the same, if SQLite's compiler has not asked for a journal
 **   any other                        its savepoint is taken back in each concurrent file; virtual tables and other files go back to SQLite's
 **                                    journal: the transaction is as it was before the statement
-**   the same, torn (W2)              everything is rolled back, with SQLITE_ABORT_ROLLBACK
+**   the same, torn (WHOLE-2)              everything is rolled back, with SQLITE_ABORT_ROLLBACK
 **   a file that it writes to is broken (rcBroken)   nothing: only ROLLBACK goes on
 **
 ** Invariants
-**  W1 Every change of a statement to a concurrent file is behind its savepoint, or the transaction is exclusive and the change behind
-**     SQLite's journal, or the statement is all that its transaction has changed (autocommit). Where neither is so at its end, since it
-**     did not stay in autocommit or was not alone there, it is torn. SQLite's number of a statement is no name for its savepoint: one that
-**     ends before another one that began later leaves numbers behind that are not whose they seem to be (bPlCrossed): until that transaction
-**     ends no refused statement goes back to a journal. A statement that writes to
-**     several files, TEMP among them, has SQLite's journal: one of them may be refused beside the others (several.c).
-**  W2 Torn, a file of the connection: what a refused statement has left in it cannot be taken back by itself. Virtual tables that have
-**     xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints alone. So a refusal is torn
-**     if it was of a statement inside of another one, while such a table takes part in the transaction, or if the refused statement has
-**     had other statements run, or has written to a virtual table, and has no journal. And where a refusal was met in an exclusive
-**     transaction behind the statement's first change, or a statement that was run in its middle may have changed another file, and virtual
-**     tables or deferred constraints know of it.
-**     A statement that fails makes good what was torn while it ran, in each file that it takes back whole, with its virtual tables. What was
-**     torn before it began it does not, nor in files that it does not write. Whoever caught the error of a torn statement inside of his
-**     cannot make it good: the outermost statement, or the COMMIT, fails.
-**  W3 No savepoint of a statement is open when another statement begins that is not inside of it: it is closed before the application has its
-**     turn (OP_ResultRow, BUSY, the end).
-**  W4 A statement whose transaction is rolled back in its middle (by a function of the application that says ROLLBACK or ROLLBACK TO, by INSERT
-**     OR ROLLBACK inside of it) changes nothing any more: it finds no write transaction (plWritable()), opens no cursor, and calls no
-**     xUpdate (bPlEnded).
-**  W5 A statement was refused if it fails with a code that the engine has given since it began, or if the engine has refused anything
-**     to a virtual table meanwhile, which may have put another code in its place.
+**  - WHOLE-1 Every change of a statement to a concurrent file is behind its savepoint, or the transaction is exclusive and the change behind
+**    SQLite's journal, or the statement is all that its transaction has changed (autocommit). Where neither is so at its end, since it
+**    did not stay in autocommit or was not alone there, it is torn. SQLite's number of a statement is no name for its savepoint: one that
+**    ends before another one that began later leaves numbers behind that are not whose they seem to be (bPlCrossed): until that transaction
+**    ends no refused statement goes back to a journal. A statement that writes to
+**    several files, TEMP among them, has SQLite's journal: one of them may be refused beside the others (several.c).
+**  - WHOLE-2 Torn, a file of the connection: what a refused statement has left in it cannot be taken back by itself. Virtual tables that have
+**    xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints alone. So a refusal is torn
+**    if it was of a statement inside of another one, while such a table takes part in the transaction, or if the refused statement has
+**    had other statements run, or has written to a virtual table, and has no journal. And where a refusal was met in an exclusive
+**    transaction behind the statement's first change, or a statement that was run in its middle may have changed another file, and virtual
+**    tables or deferred constraints know of it.
+**    A statement that fails makes good what was torn while it ran, in each file that it takes back whole, with its virtual tables. What was
+**    torn before it began it does not, nor in files that it does not write. Whoever caught the error of a torn statement inside of his
+**    cannot make it good: the outermost statement, or the COMMIT, fails.
+**  - WHOLE-3 No savepoint of a statement is open when another statement begins that is not inside of it: it is closed before the application has its
+**    turn (OP_ResultRow, BUSY, the end).
+**  - WHOLE-4 A statement whose transaction is rolled back in its middle (by a function of the application that says ROLLBACK or ROLLBACK TO, by INSERT
+**    OR ROLLBACK inside of it) changes nothing any more: it finds no write transaction (plWritable()), opens no cursor, and calls no
+**    xUpdate (bPlEnded).
+**  - WHOLE-5 A statement was refused if it fails with a code that the engine has given since it began, or if the engine has refused anything
+**    to a virtual table meanwhile, which may have put another code in its place.
 */
 
 /* Vdbe.bPlMiddle */
@@ -58,7 +58,7 @@ static int plIsInside(const Vdbe *v){
   return v->db->nVdbeExec>v->bPlExec;
 }
 
-/* W2 */
+/* WHOLE-2 */
 static void plTear(Btree *p){
   p->pPl->iTorn = ++p->db->nPlTear;
   p->db->bPlTorn = 1;
@@ -149,7 +149,7 @@ static int plVtabBegins(Vdbe *v){
   return rc;
 }
 
-/* A statement ends. W1: is its journal the last of those that are open? */
+/* A statement ends. WHOLE-1: is its journal the last of those that are open? */
 static void plMindOrder(Vdbe *v){
   sqlite3 *db = v->db;
   if( db->nStatement && v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
@@ -188,7 +188,7 @@ static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
   return v->aOp[0].opcode==OP_Init && v->aOp[iFirst].opcode==OP_Transaction ? iFirst : iPc;
 }
 
-/* Has a virtual table of the open transaction a memory of its own (W2)? While they are asked to write what they remember, at COMMIT, the list
+/* Has a virtual table of the open transaction a memory of its own (WHOLE-2)? While they are asked to write what they remember, at COMMIT, the list
 ** of them is out of sight. */
 static int plVtabRemembers(sqlite3 *db){
   int i;
@@ -210,7 +210,7 @@ static int plBroken(sqlite3 *db){
   return 0;
 }
 
-/* W5 */
+/* WHOLE-5 */
 static int plWasRefused(const Vdbe *v){
   const sqlite3 *db = v->db;
   return v->nPlVtab!=db->nPlVtab || db->aPlRefused[v->rc & 31]>v->nPlRefused;
@@ -301,10 +301,10 @@ static int plWholeEnds(Vdbe *v, int eOp){
   }
   if( bWrites && eOp==SAVEPOINT_ROLLBACK && (plWasRefused(v) || plIsTorn(db, v->nPlTear)) ){
     plTakeBack(v);
-    db->nPlTaken = db->nVdbeExec + 1;   /* of concurrent files nothing is left for SQLite's journal (W1) */
+    db->nPlTaken = db->nVdbeExec + 1;   /* of concurrent files nothing is left for SQLite's journal (WHOLE-1) */
   }
   if( bWrites && eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
-  /* W4: its journal went with the transaction, and may be another one's number by now. */
+  /* WHOLE-4: its journal went with the transaction, and may be another one's number by now. */
   nRefused = db->nPlRefused;
   rc = sqlite3VdbeCloseStatement(v, v->bPlEnded ? SAVEPOINT_RELEASE : eOp);
   db->nPlTaken = 0;
@@ -316,7 +316,7 @@ static int plWholeEnds(Vdbe *v, int eOp){
   return rc==SQLITE_OK && bOutermost && plIsTorn(db, 0) ? plSayTorn(v, v->rc) : rc;
 }
 
-/* W4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */
+/* WHOLE-4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */
 static void plEndWriters(sqlite3 *db){
   Vdbe *v;
   for(v=db->nVdbeWrite>0 ? db->pVdbe : 0; v; v=v->pVNext){

@@ -1,7 +1,7 @@
 /*
 ** write.c - Insert, Delete, TransferRow and ClearTable on the concurrent path.
 **
-** A write goes to the engine's write set: the base stays as it is. What cannot go there becomes a reason to be exclusive (T7): the
+** A write goes to the engine's write set: the base stays as it is. What cannot go there becomes a reason to be exclusive (TXN-7): the
 ** schema table, indexes whose order the engine does not know, and anything past the memory budget.
 **
 ** As in stock SQLite other cursors on the same root are saved first, and blob handles on the row are invalidated. The
@@ -36,7 +36,7 @@ static SQLITE_INLINE int plNeedsPages(Btree *p, u64 nByte){
 }
 
 /* May this handle write now, and on which path? After SQLITE_OK look at bExcl. Without a write transaction the statement's own was rolled
-** back in its middle (W4 in whole.c). */
+** back in its middle (WHOLE-4 in whole.c). */
 static int plWritable(Btree *p, int bExclusive){
   PlBtree *pPl = p->pPl;
   int rc;

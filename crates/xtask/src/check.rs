@@ -7,6 +7,7 @@ mod c_warnings;
 mod dependencies;
 mod edits_page;
 mod functions;
+mod labels;
 mod layers;
 mod sources;
 mod suites;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
+pub use labels::list as list_labels;
 
 use crate::toolchain::run_visibly;
 use crate::workspace::Workspace;
@@ -43,6 +45,7 @@ pub fn run() -> Result<()> {
     findings.extend(dependencies::check(&workspace)?);
     findings.extend(edits_page::check(&workspace.root)?);
     findings.extend(suites::check(&workspace, &files)?);
+    findings.extend(labels::check(&workspace, &files)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(Finding {

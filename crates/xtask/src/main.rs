@@ -49,6 +49,8 @@ enum Task {
     },
     /// Write the page that lists the edits of SQLite anew, from the edits.
     Edits,
+    /// List the invariants that no test holds.
+    Labels,
     /// Run test programs with ThreadSanitizer.
     Tsan {
         /// Names of test programs of plait-tests.
@@ -65,6 +67,7 @@ fn main() -> Result<()> {
             dist::run(&out, what)
         }
         Task::Edits => edits::write_page(),
+        Task::Labels => check::list_labels(),
         Task::Tsan { suites } => tsan::run_suites(&suites),
     }
 }

@@ -115,6 +115,7 @@ fn a_commit_that_another_file_keeps_from_being_made_gives_back_the_right_and_say
     }
 }
 
+// holds ENDS-3
 #[test]
 fn what_was_read_in_a_file_that_is_not_changed_yet_counts_after_a_commit_that_ended_busy() {
     let Some(subject) = real_plait("ends of COMMIT") else { return };
@@ -221,6 +222,7 @@ impl Hooked {
     }
 }
 
+// holds BESIDE-4
 #[test]
 fn what_a_wal_hook_answers_is_said_as_by_sqlite_and_nothing_is_done_twice() {
     let Some(subject) = real_plait("ends of COMMIT") else { return };
@@ -516,6 +518,7 @@ fn every_end_of_a_commit_leaves_what_the_table_says_whatever_hooks_read_in_it() 
 }
 
 /// The engine fails in one call after the other, before the commit point and behind it.
+// holds ENDS-2
 #[test]
 fn a_commit_beside_an_open_select_fails_if_it_is_not_made_and_only_then() {
     if real_plait("ends of COMMIT").is_none() {

@@ -9,6 +9,7 @@ use plait_tests::torture::{seed_or, time_or};
 use plait_tests::wholeness::search::{replay, search};
 use std::time::Duration;
 
+// holds TXN-9
 #[test]
 fn whatever_fails_in_a_statement_takes_all_of_it_back() {
     if real_plait("calls that fail").is_none() {

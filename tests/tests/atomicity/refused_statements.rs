@@ -1,7 +1,7 @@
 //! A statement that the engine refuses after its first change leaves nothing behind: the transaction is what it was before the statement,
 //! goes on, and commits.
 //!
-//! Holds W1 to W4 of `csrc/whole.c`. Statements are refused as applications meet it: they need the exclusive path in their middle, and
+//! Holds WHOLE-1 to WHOLE-4 of `csrc/whole.c`. Statements are refused as applications meet it: they need the exclusive path in their middle, and
 //! another connection has the writer's right; or they change a second file that cannot take part.
 
 use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, CONSTRAINT, Connection, ERROR, SqlError};
@@ -187,6 +187,7 @@ fn scene(
     (fixture, connection, other)
 }
 
+// holds TXN-9, WHOLE-1
 #[test]
 fn a_statement_that_outgrows_the_budget_and_is_refused_leaves_nothing() {
     let Some(subject) = real_plait("statements that become exclusive") else { return };
@@ -354,6 +355,7 @@ fn a_map_whose_table_has_an_index_is_whole_after_a_refusal() {
     }
 }
 
+// holds WHOLE-2
 #[test]
 fn what_a_full_text_index_remembers_of_a_refused_statement_goes_with_the_transaction() {
     let Some(subject) = real_plait("FTS5") else { return };
@@ -472,6 +474,7 @@ const LATE: [&str; 4] = [
     "DELETE FROM u WHERE x IN (SELECT x FROM u WHERE y COLLATE called < 'zzz')",
 ];
 
+// holds WHOLE-4
 #[test]
 fn a_statement_whose_transaction_is_rolled_back_in_its_middle_writes_nothing() {
     let Some(subject) = real_plait("ROLLBACK in the middle of a statement") else { return };
@@ -683,6 +686,7 @@ fn what_sqlite_refuses_leaves_what_it_leaves_in_sqlite() {
     }
 }
 
+// holds WHOLE-3
 #[test]
 fn a_statement_that_gives_rows_takes_back_nothing_of_those_beside_it() {
     let answer = |subject: &Subject| {

@@ -230,6 +230,7 @@ fn main_may_be_in_memory_or_in_another_folder() {
     files.leaves_nothing();
 }
 
+// holds TXN-6
 #[test]
 fn what_cannot_be_made_atomic_is_refused_before_the_second_file_is_changed() {
     let Some(subject) = real_plait("several files") else { return };
@@ -575,6 +576,7 @@ fn analyze_and_reindex_without_a_name_go_over_all_files() {
     files.leaves_nothing();
 }
 
+// holds SEVERAL-5
 #[test]
 fn a_copy_of_one_file_does_not_take_the_absence_of_the_others_for_a_decision() {
     let Some(subject) = real_plait("several files") else { return };
@@ -660,6 +662,7 @@ fn a_transaction_that_has_written_one_file_looks_at_the_pages_of_all_others() {
 }
 
 /// What was found to have room waits for the right of the second file, and a merge begins another generation of the first one meanwhile.
+// holds PREP-2
 #[test]
 fn a_merge_between_the_parts_of_a_commit_leaves_room_for_them() {
     if real_plait("merges").is_none() {

@@ -311,6 +311,7 @@ in_threads_and_processes! {
     }
 }
 
+// holds PREP-8
 #[test]
 fn more_such_commits_than_the_log_has_segments_find_room_in_it() {
     let Some(subject) = real_plait("several files") else { return };
@@ -541,6 +542,7 @@ fn is_refused(actor: &mut Actor, sql: &str, database: &Path) {
     }
 }
 
+// holds PREP-9
 #[test]
 fn what_is_decided_and_cannot_be_applied_is_seen_by_nobody_until_somebody_brings_it() {
     let Some(subject) = real_plait("a failing disk") else { return };

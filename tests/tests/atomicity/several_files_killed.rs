@@ -335,6 +335,7 @@ fn kill_the_author(subject: &Subject, other: Other, steps: &[(&str, bool)]) {
     }
 }
 
+// holds TXN-6
 #[test]
 fn two_concurrent_files_agree_after_a_kill_at_any_step() {
     let Some(subject) = real_plait("kills") else { return };
@@ -416,6 +417,7 @@ fn who_cleans_up_after_an_exclusive_part_may_die_at_any_step_too() {
     }
 }
 
+// holds PAGES-3
 #[test]
 fn a_recovery_that_brings_pages_may_be_killed_at_any_step_and_again() {
     let Some(subject) = real_plait("kills") else { return };
@@ -476,6 +478,7 @@ fn who_cleans_up_may_die_at_any_step_too() {
 }
 
 /// It is there for all who begin after the death, and who cleans up is not through: they wait for him, or are told so.
+// holds PREP-10
 #[test]
 fn who_begins_to_read_waits_for_who_cleans_up() {
     let Some(subject) = real_plait("kills") else { return };
@@ -554,6 +557,7 @@ fn stock_sqlite_may_recover_its_file_first_and_leaves_the_decision_to_the_other(
     }
 }
 
+// holds PREP-1, PREP-3
 #[test]
 fn a_process_that_stands_still_in_between_holds_up_writers_and_nobody_else() {
     let Some(subject) = real_plait("a stopped process") else { return };
@@ -584,6 +588,7 @@ fn a_process_that_stands_still_in_between_holds_up_writers_and_nobody_else() {
 }
 
 /// A process that stands still at a step of a commit by pages, or of its rollback, costs the others their busy timeout at most, and no read.
+// holds PREP-6
 #[test]
 fn a_process_that_stands_still_with_its_pages_prepared_holds_up_writers_and_nobody_else() {
     let Some(subject) = real_plait("a stopped process") else { return };

@@ -1,6 +1,6 @@
 //! Statements that run, begin or end inside of another one that is refused: it happens whole or not at all, whatever they leave behind.
 //!
-//! Holds W1, W2 and W5 of `csrc/whole.c`. A collation of the application runs them. Savepoints that SQLite numbers do not end in the order
+//! Holds WHOLE-1, WHOLE-2 and WHOLE-5 of `csrc/whole.c`. A collation of the application runs them. Savepoints that SQLite numbers do not end in the order
 //! in which they were opened then.
 
 use plait_tests::sqlite::{ABORT_ROLLBACK, BUSY, CONSTRAINT, Connection, Statement};
@@ -83,6 +83,7 @@ fn begun(connection: &Connection, sql: &str) -> Statement {
     statement
 }
 
+// holds WHOLE-1
 #[test]
 fn a_refused_statement_is_taken_back_though_one_that_began_before_has_ended_in_its_middle() {
     let Some(subject) = real_plait("statements inside of others") else { return };
@@ -220,6 +221,7 @@ fn a_statement_that_is_reset_inside_of_another_one_ends_no_transaction() {
     scene.is_sound();
 }
 
+// holds WHOLE-2
 #[test]
 fn what_was_torn_before_a_statement_is_not_made_good_by_its_own_failure() {
     let Some(subject) = real_plait("statements inside of others") else { return };
@@ -244,6 +246,7 @@ fn what_was_torn_before_a_statement_is_not_made_good_by_its_own_failure() {
     assert!(codes.contains(&ABORT_ROLLBACK), "{codes:?}");
 }
 
+// holds WHOLE-5
 #[test]
 fn a_refusal_that_a_function_has_swallowed_is_none_of_the_statement_that_called_it() {
     let Some(subject) = real_plait("statements inside of others") else { return };

@@ -65,6 +65,7 @@ fn a_database_takes_little_address_space_until_there_is_load() {
     assert_eq!(connections[2].text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
+// holds MAPPING-3
 #[test]
 fn a_process_without_address_space_is_told_so_and_stops_nobody() {
     let Some(subject) = real_plait("address space") else { return };

@@ -154,6 +154,7 @@ fn rows_at_scattered_places_are_gathered_in_memory_and_dense_ones_go_straight_to
     assert_eq!(sum, before + 20 * 1_000 + (HELD - 19 + 10) * 256);
 }
 
+// holds BULK-2
 #[test]
 fn small_transactions_stay_on_the_concurrent_path_also_after_large_ones() {
     let Some(subject) = real_plait("bulk") else { return };
@@ -174,6 +175,7 @@ fn small_transactions_stay_on_the_concurrent_path_also_after_large_ones() {
     assert_eq!(other.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
+// holds BULK-3
 #[test]
 fn an_optimistic_transaction_goes_straight_to_the_base_only_after_a_large_and_short_one() {
     let Some(subject) = real_plait("bulk") else { return };

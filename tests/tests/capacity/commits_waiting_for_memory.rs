@@ -99,6 +99,7 @@ impl Crowd {
 }
 
 in_threads_and_processes! {
+    // holds SNAP-6, PIN-6
     fn transactions_that_hold_each_others_memory_commit_when_it_is_full(place) {
         let Some(subject) = real_plait("memory that transactions hold") else { return };
         let mut crowd = Crowd::gather(&subject, place);
@@ -155,6 +156,7 @@ in_threads_and_processes! {
         assert_eq!(filler.integer("SELECT sum(n) FROM t"), 8);
     }
 
+    // holds PIN-6
     fn what_they_have_read_is_checked_all_the_same(place) {
         let Some(subject) = real_plait("memory that transactions hold") else { return };
         let mut crowd = Crowd::gather(&subject, place);

@@ -62,6 +62,7 @@ in_threads_and_processes! {
         assert_eq!(filler.integer("SELECT sum(n) FROM t"), 206);
     }
 
+    // holds RIGHT-8
     fn who_is_sent_away_in_his_commit_keeps_his_place(place) {
         let Some(subject) = real_plait("marks of the WAL") else { return };
         let fixture = Fixture::new(subject, SCHEMA);

@@ -94,6 +94,7 @@ fn a_blob_of_100_mb_goes_in_and_comes_out() {
     }
 }
 
+// holds STOCK-1, TXN-7
 #[test]
 fn a_transaction_above_the_memory_budget_keeps_its_savepoints() {
     for begin in [Begin::Deferred, Begin::Immediate, Begin::Concurrent] {
@@ -184,11 +185,13 @@ fn flood(place: Place, megabytes: u64, with_reader: bool) {
     );
 }
 
+// holds SNAP-4
 #[test]
 fn memory_and_log_stay_bounded_under_a_flood_of_commits() {
     flood(Place::Threads, 400, false);
 }
 
+// holds SNAP-4
 #[test]
 fn memory_stays_bounded_while_a_reader_keeps_an_old_snapshot() {
     flood(Place::Processes, 100, true);

@@ -29,6 +29,7 @@ fn write_until_merging(connection: &Connection) {
     panic!("nobody merges");
 }
 
+// holds MERGE-3
 #[test]
 fn a_program_with_one_connection_and_no_timeout_never_waits_in_vain_for_its_own_merges() {
     let Some(subject) = real_plait("own merges") else { return };

@@ -35,6 +35,7 @@ fn a_process_that_has_opened_other_states_does_what_a_new_one_does() {
     assert!(compared > 20, "only {compared} states");
 }
 
+// holds PREP-4, SEVERAL-1
 #[test]
 fn two_files_agree_after_a_power_cut_at_every_step_of_commits_over_both() {
     let Some(subject) = real_plait("power cuts") else { return };
@@ -50,6 +51,7 @@ fn two_files_agree_after_a_power_cut_at_every_step_of_commits_over_both() {
     }
 }
 
+// holds PREP-7, PAGES-1, SEVERAL-1
 #[test]
 fn two_files_agree_after_a_power_cut_at_every_step_of_commits_that_change_the_schema_of_one() {
     let Some(subject) = real_plait("power cuts") else { return };
@@ -63,6 +65,7 @@ fn two_files_agree_after_a_power_cut_at_every_step_of_commits_that_change_the_sc
     assert!(pairs.tally.1 > 30, "{:?}", pairs.tally);
 }
 
+// holds TICKET-1, TICKET-2
 #[test]
 fn what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_step() {
     let Some(subject) = real_plait("power cuts") else { return };
@@ -74,6 +77,7 @@ fn what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_st
     assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
 }
 
+// holds FENCE-2, FENCE-5
 #[test]
 fn what_was_committed_behind_a_lowered_fence_is_there_after_a_power_cut_at_every_step() {
     let Some(subject) = real_plait("power cuts") else { return };
@@ -95,6 +99,7 @@ fn a_fence_that_stays_lowered_in_the_file_is_caught() {
     must_be_reported("fence.left_lowered", suite, &["the fence is down behind 4", "was replaced"]);
 }
 
+// holds PREP-4
 #[test]
 fn a_commit_over_two_files_is_there_after_a_power_cut_behind_it() {
     let Some(subject) = real_plait("power cuts") else { return };

@@ -34,6 +34,7 @@ fn two(fixture: &Fixture) -> [Connection; 2] {
     })
 }
 
+// holds TICKET-3
 #[test]
 fn tickets_are_in_the_order_of_commits_of_every_kind() {
     let Some(subject) = real_plait("tickets") else { return };
@@ -191,6 +192,7 @@ fn descriptor(connection: &Connection) -> File {
     unsafe { File::from_raw_fd(fd as i32) }
 }
 
+// holds NOTIFY-1, NOTIFY-3
 #[test]
 fn who_has_a_descriptor_is_told_of_every_commit_that_nobody_waits_for() {
     let Some(subject) = real_plait("tickets") else { return };

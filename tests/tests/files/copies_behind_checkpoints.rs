@@ -74,6 +74,7 @@ fn is_sound(fixture: &Fixture, rows: i64) {
     assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
+// holds CKPT-5, FENCE-1
 #[test]
 fn a_copy_behind_a_truncating_checkpoint_is_a_whole_database_on_every_day() {
     let Some((fixture, mut a, mut b)) = pool("checkpointed copies") else { return };
@@ -103,6 +104,7 @@ fn a_copy_behind_a_truncating_checkpoint_is_a_whole_database_on_every_day() {
     is_sound(&fixture, 506);
 }
 
+// holds FENCE-2, FENCE-3
 #[test]
 fn whatever_commits_next_raises_the_fence_before_it_is_acknowledged() {
     let next = [
@@ -292,6 +294,7 @@ fn a_reader_keeps_its_snapshot_over_the_checkpoint_and_what_comes_after() {
     assert_eq!(a.integer(COUNT), 252);
 }
 
+// holds FENCE-4
 #[test]
 fn stock_sqlite_is_kept_off_while_members_live_and_comes_in_when_all_are_dead() {
     let Some((fixture, mut a, mut b)) = pool("checkpointed copies") else { return };
@@ -579,6 +582,7 @@ fn a_session_that_goes_on_after_the_death_of_all_lowers_its_fence_too() {
 }
 
 /// As it may be when who raised it died; and then somebody removes the log, which has nothing that the file lacks.
+// holds FENCE-1
 #[test]
 fn a_session_that_had_lowered_its_fence_needs_no_log() {
     for raised in [true, false] {
@@ -659,6 +663,7 @@ fn behind_a_removed_wal_index_the_fence_stays_up() {
     is_sound(&fixture, 503);
 }
 
+// holds FENCE-6
 #[test]
 fn a_stock_program_that_comes_to_a_lowered_file_by_another_wal_index_is_noticed() {
     for (writes, closes) in [(false, true), (true, false), (true, true)] {

@@ -39,6 +39,7 @@ fn is_refused(subject: &Subject, database: &Path) {
     assert_eq!(error.code, NOTADB, "{error}");
 }
 
+// holds FILE-2, SESSION-3
 #[test]
 fn a_copy_of_the_file_alone_is_refused_from_the_first_commit_on() {
     let Some(subject) = real_plait("copies") else { return };
@@ -56,6 +57,7 @@ fn a_copy_of_the_file_alone_is_refused_from_the_first_commit_on() {
     assert_eq!(fixture.open().integer("SELECT count(*) FROM t"), Ok(501));
 }
 
+// holds SESSION-3
 #[test]
 fn readers_from_before_the_fence_do_not_keep_it_out_of_the_file() {
     let Some(subject) = real_plait("the fence") else { return };

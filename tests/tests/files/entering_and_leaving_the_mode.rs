@@ -40,6 +40,7 @@ fn stock_refuses(fixture: &Fixture, code: i32) {
     }
 }
 
+// holds FILE-1, FILE-2
 #[test]
 fn stock_sqlite_refuses_the_live_file_and_reads_it_at_rest() {
     let Some(subject) = real_plait("the fence") else { return };
@@ -73,6 +74,7 @@ fn stock_sqlite_refuses_the_live_file_and_reads_it_at_rest() {
     again.execute("INSERT INTO s VALUES(1)").expect("it goes on");
 }
 
+// holds FILE-2
 #[test]
 fn no_crash_leaves_the_file_unfenced_with_rows_in_the_log() {
     let Some(subject) = real_plait("the fence") else { return };

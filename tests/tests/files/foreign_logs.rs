@@ -151,6 +151,7 @@ fn a_database_renamed_without_its_log_is_refused_and_renamed_with_it_is_whole() 
     whole(&subject, &renamed, &acknowledged);
 }
 
+// holds FILE-3
 #[test]
 fn another_databases_log_is_refused() {
     let Some(subject) = real_plait("a foreign log") else { return };

@@ -113,6 +113,7 @@ impl Scene {
     }
 }
 
+// holds APPLY-2
 #[test]
 fn entries_that_fit_no_b_tree_are_refused_and_nothing_of_their_log_is_applied() {
     if real_plait("made-up logs").is_none() {

@@ -99,6 +99,7 @@ fn is_whole(subject: &Subject, database: &Path, rows: &Rows, what: &str) {
     assert!(content(&stock) == *rows, "{what}: for stock");
 }
 
+// holds FILE-6
 #[test]
 fn a_log_lost_after_the_death_of_all_processes_costs_nothing() {
     let Some(subject) = real_plait("a lost log") else { return };
@@ -146,6 +147,7 @@ fn is_whole_or_with_one_more(subject: &Subject, database: &Path, rows: &Rows, wh
     is_whole(subject, database, rows, what);
 }
 
+// holds LOG-7, COMMIT-3
 #[test]
 fn nothing_is_acknowledged_under_full_into_a_log_that_is_gone() {
     let Some(subject) = real_plait("a lost log") else { return };
@@ -336,6 +338,7 @@ fn a_second_loss_is_survived_as_the_first_was() {
     }
 }
 
+// holds RESTORE-2
 #[test]
 fn a_log_of_the_session_that_comes_back_after_the_restoring_is_known_to_be_stale() {
     let Some(subject) = real_plait("a lost log") else { return };

@@ -349,6 +349,7 @@ fn older_copies_of_a_session_whose_wal_is_in_the_file_in_part() {
     each_combination(SESSIONS[3]);
 }
 
+// holds FILE-4
 #[test]
 fn older_copies_of_a_session_that_ends_with_a_merge() {
     each_combination(SESSIONS[4]);

@@ -59,6 +59,7 @@ fn start(subject: &Subject, database: &Path) -> Actor {
     program
 }
 
+// holds ASIDE-1
 #[test]
 fn a_backup_that_is_put_in_the_place_of_a_killed_database_is_used_and_the_log_is_kept() {
     let Some(subject) = real_plait("a restore") else { return };
@@ -141,6 +142,7 @@ fn shared_memory_alone_of_another_session_is_put_aside_as_well() {
     assert!(fixture.side_file("-plait-shm-given-up-1").exists());
 }
 
+// holds ASIDE-3
 #[test]
 fn who_is_killed_in_putting_aside_leaves_the_rest_to_the_next() {
     let Some(subject) = real_plait("crash points") else { return };

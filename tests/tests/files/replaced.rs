@@ -87,6 +87,7 @@ fn is_refused(subject: &Subject, database: &Path, what: &str) {
     assert!(files() == before, "{what}: something has changed");
 }
 
+// holds FILE-3
 #[test]
 fn a_backup_copied_over_a_dead_session_is_refused_until_somebody_decides() {
     let Some(subject) = real_plait("a restored backup") else { return };

@@ -163,6 +163,7 @@ fn a_database_opened_through_a_link_has_its_side_files_beside_the_file() {
     assert!(fixture.side_file("-plait").exists() && !fixture.path("link.db-plait").exists());
 }
 
+// holds SIDE-4
 #[test]
 fn the_last_to_close_leaves_a_file_that_has_taken_the_name_of_its_own() {
     if real_plait("side files").is_none() {

@@ -26,6 +26,7 @@ fn members_without_index(subject: &Subject) -> (Fixture, [Actor; 2]) {
     (fixture, members)
 }
 
+// holds WALINDEX-2
 #[test]
 fn beside_members_whose_index_was_removed_nobody_comes_and_they_go_on() {
     os::allow_alone();

@@ -283,6 +283,7 @@ fn a_log_that_a_process_uses_is_not_called_anothers() {
     assert_eq!(std::fs::read(fixture.side_file("-plait-given-up-1")).expect("it was kept"), log);
 }
 
+// holds ASIDE-1, DELETED-3
 #[test]
 fn a_log_of_another_database_is_put_aside_as_a_file_comes_into_the_mode() {
     let Some(subject) = real_plait("a deleted file") else { return };
@@ -404,6 +405,7 @@ fn met_by_a_daemon(root: Option<&str>, join: &str, mode: u32) -> Option<(Met, i6
     Some((met, rows))
 }
 
+// holds MAPPING-2
 #[test]
 fn a_daemon_that_has_joined_may_change_its_user_and_its_root_directory() {
     for (root, mode) in [(None, 0o755), (None, 0o700), (Some("empty"), 0o755)] {

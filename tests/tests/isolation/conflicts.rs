@@ -95,6 +95,7 @@ fn none_conflicts(place: Place, cases: &[(&str, &str)]) {
 }
 
 in_threads_and_processes! {
+    // holds READSET-1
     fn a_changed_point_conflicts(place) {
         all_conflict(place, &[
             ("SELECT val FROM t WHERE id=50", "UPDATE t SET val='x' WHERE id=50"),
@@ -132,6 +133,7 @@ in_threads_and_processes! {
         ]);
     }
 
+    // holds READSET-2
     fn a_changed_boundary_conflicts(place) {
         all_conflict(place, &[
             ("SELECT max(id) FROM t", "INSERT INTO t VALUES(2000, 0, 'new')"),
@@ -155,6 +157,7 @@ in_threads_and_processes! {
         ]);
     }
 
+    // holds READSET-1, READSET-2
     fn what_was_found_not_to_be_there_conflicts(place) {
         all_conflict(place, &[
             ("SELECT * FROM t WHERE id BETWEEN 101 AND 109", "INSERT INTO t VALUES(105, 0, 'new')"),
@@ -174,6 +177,7 @@ in_threads_and_processes! {
         ]);
     }
 
+    // holds TXN-2
     fn an_open_scan_has_read_what_it_has_passed(place) {
         let scans = [
             ("SELECT * FROM t ORDER BY id", "UPDATE t SET val='x' WHERE id=20", "UPDATE t SET val='x' WHERE id=900"),
@@ -245,6 +249,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds TXN-2
     fn what_was_not_read_does_not_conflict(place) {
         none_conflicts(place, &[
             ("SELECT val FROM t WHERE id=50", "UPDATE t SET val='x' WHERE id=60"),
@@ -258,6 +263,7 @@ in_threads_and_processes! {
         ]);
     }
 
+    // holds TXN-2
     fn a_scan_that_stops_early_has_read_only_so_far(place) {
         none_conflicts(place, &[
             ("SELECT * FROM t ORDER BY id LIMIT 3", "UPDATE t SET val='x' WHERE id=900"),
@@ -280,6 +286,7 @@ in_threads_and_processes! {
         assert_eq!(reader.integer("SELECT sum(grp) FROM t WHERE id IN (10, 20)"), 1 + 2 - 5);
     }
 
+    // holds CONN-3
     fn after_a_conflict_nothing_succeeds_until_rollback(place) {
         let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, false) else { return };
         reader.ok("BEGIN CONCURRENT");
@@ -315,6 +322,7 @@ in_threads_and_processes! {
         assert!(!rows.is_empty(), "plait_conflicts tells of it");
     }
 
+    // holds CONN-1, TXN-4
     fn reads_of_a_rolled_back_savepoint_count(place) {
         let Some(Pair { mut reader, mut other, _fixture }) = pair(place, ROWS, true) else { return };
         reader.ok("BEGIN CONCURRENT; SAVEPOINT s");
@@ -427,6 +435,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds TXN-3
     fn appends_with_automatic_rowids_do_not_conflict(place) {
         let schema = "CREATE TABLE a(id INTEGER PRIMARY KEY, v); CREATE INDEX a_v ON a(v);
                       CREATE TABLE b(id INTEGER PRIMARY KEY AUTOINCREMENT, v); CREATE TABLE c(v);
@@ -647,6 +656,7 @@ const IN_THAT_ORDER: [(&str, &str, bool); 16] = [
     ("SELECT n FROM u", "UPDATE account SET v=v+1", false),
 ];
 
+// holds READSET-6
 #[test]
 fn what_is_read_in_an_order_of_the_applications_conflicts() {
     let Some(subject) = real_plait("collations of the application") else { return };

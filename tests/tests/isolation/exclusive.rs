@@ -145,6 +145,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds STOCK-1
     fn a_transaction_that_cannot_become_exclusive_stays_as_it_was(place) {
         let Some(subject) = real_plait("escalation that fails") else { return };
         for begin in ["BEGIN", "BEGIN IMMEDIATE", "BEGIN CONCURRENT"] {
@@ -160,6 +161,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds EXCL-4, RIGHT-5
     fn a_reader_that_wants_to_write_behind_a_waiting_exclusive_transaction_is_refused_at_once(place) {
         let Some(subject) = real_plait("deadlock with a reader") else { return };
         let mut crowd = Crowd::gather(&subject, place);

@@ -130,6 +130,7 @@ fn conflicts_with(place: Place, subject: &Subject, begin: &str, first: &str, cha
 }
 
 in_threads_and_processes! {
+    // holds EXCL-3, TXN-8, STOCK-3
     fn it_conflicts_with_who_has_read_or_written_what_it_changed(place) {
         let Some(subject) = real_plait("loads elsewhere") else { return };
         for (first, change, expected) in CASES {
@@ -141,6 +142,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds CHANGED-3, STOCK-3
     fn what_moves_pages_has_changed_anything(place) {
         let Some(subject) = real_plait("loads elsewhere") else { return };
         for change in ["VACUUM", "PRAGMA incremental_vacuum", "DROP TABLE w", "ALTER TABLE w RENAME TO v", "ANALYZE"] {

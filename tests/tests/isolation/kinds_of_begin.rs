@@ -94,6 +94,7 @@ in_threads_and_processes! {
         assert_eq!(first.integer("SELECT sum(n) FROM t"), 3);
     }
 
+    // holds RIGHT-4
     fn immediate_waits_and_is_bounded_by_the_busy_timeout(place) {
         actors!(place, first, second);
         first.ok("BEGIN IMMEDIATE");
@@ -134,6 +135,7 @@ in_threads_and_processes! {
         assert_eq!(first.integer("SELECT sum(n) FROM t"), 1002);
     }
 
+    // holds RIGHT-8
     fn immediate_is_granted_first_come_first_served(place) {
         actors!(place, holder, first, second, third);
         holder.ok("BEGIN IMMEDIATE");
@@ -189,6 +191,7 @@ in_threads_and_processes! {
         assert_eq!(first.integer("SELECT sum(n) FROM t"), 13);
     }
 
+    // holds EXCL-1
     fn exclusive_waits_for_writers_and_keeps_others_out(place) {
         actors!(place, exclusive, writer);
         writer.ok("BEGIN IMMEDIATE; UPDATE t SET n=1 WHERE id=1");
@@ -267,6 +270,7 @@ in_threads_and_processes! {
         assert_eq!(second.integer("SELECT n FROM t WHERE id=1"), 0);
     }
 
+    // holds TXN-5
     fn a_commit_with_an_open_select_works(place) {
         actors!(place, first, second);
         first.ok("BEGIN CONCURRENT; UPDATE t SET n=1 WHERE id=1");
@@ -281,6 +285,7 @@ in_threads_and_processes! {
         assert_eq!(second.integer("SELECT n FROM t WHERE id=1"), 1);
     }
 
+    // holds RIGHT-4
     fn a_killed_holder_of_the_right_is_replaced(place) {
         if place == Place::Threads {
             return;

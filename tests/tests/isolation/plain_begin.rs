@@ -120,6 +120,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds BEGIN-3
     fn who_does_not_get_the_right_within_the_busy_timeout_begins_as_one_that_reads(place) {
         let Some((_fixture, mut one, mut other)) = stage(place) else { return };
         refused(&mut one, &mut other);
@@ -149,6 +150,7 @@ in_threads_and_processes! {
         one.ok("ROLLBACK");
     }
 
+    // holds BEGIN-1
     fn the_right_is_taken_where_a_write_could_begin_and_nowhere_else(place) {
         let Some((fixture, mut one, mut other)) = stage(place) else { return };
         refused(&mut one, &mut other);
@@ -206,6 +208,7 @@ in_threads_and_processes! {
 }
 
 /// What SQLite calls a read transaction stays one: no commit hook, no rollback hook.
+// holds BEGIN-2
 #[test]
 fn a_transaction_that_took_the_right_and_only_read_is_one_that_reads_for_the_application() {
     let Some((fixture, mut one, mut other)) = stage(Place::Threads) else { return };

@@ -104,6 +104,7 @@ in_threads_and_processes! {
         beside(place, vec![Step::Open(0), run(TRANSFER), run("ROLLBACK"), run("VACUUM"), Step::Close(0)]);
     }
 
+    // holds SNAP-1, SNAP-3, GEN-4
     fn a_long_reader_sees_one_snapshot_across_many_merges(place) {
         let Some(subject) = real_plait("a long reader") else { return };
         let fixture = Fixture::new(subject, ACCOUNTS);
@@ -129,6 +130,7 @@ in_threads_and_processes! {
         assert_eq!(reader.ok("PRAGMA integrity_check"), [vec!["ok".into()]]);
     }
 
+    // holds SNAP-5
     fn deleted_rows_stay_deleted_after_every_merge(place) {
         let Some(subject) = real_plait("tombstones") else { return };
         let fixture = Fixture::new(subject, ACCOUNTS);

@@ -66,6 +66,7 @@ in_threads_and_processes! {
         }
     }
 
+    // holds GAP-2
     fn a_job_that_comes_before_inside_or_behind_deleted_ones_is_found_by_all(place) {
         let fixture = Fixture::new(Subject::plait(), &schema(300));
         let actor = |name: &str| Actor::start(place, name, &fixture.subject, &fixture.database());
@@ -108,6 +109,7 @@ in_threads_and_processes! {
         at_first.ok("COMMIT");
     }
 
+    // holds GAP-5
     fn rows_that_a_transaction_deletes_and_puts_back_are_seen_in_it_as_they_are(place) {
         let fixture = Fixture::new(Subject::plait(), &schema(200));
         let mut worker = Actor::start(place, "worker", &fixture.subject, &fixture.database());
@@ -235,6 +237,7 @@ fn killed_at(point: &str, passage: u32, sql: &str) {
     verify(&survivor, 200, &[]).unwrap_or_else(|error| panic!("{at}: {error:#}"));
 }
 
+// holds GAP-3
 #[test]
 fn a_worker_that_is_killed_while_it_notes_deleted_rows_harms_nobody() {
     let take = format!("BEGIN IMMEDIATE; DELETE FROM job WHERE id=({FIRST}); COMMIT;").repeat(40);

@@ -107,6 +107,7 @@ fn write_something(writer: u64, connection: &Connection, random: &mut StdRng, do
     }
 }
 
+// holds TRY-1, TRY-2, BESIDE-2
 #[test]
 fn every_single_write_counts_once_and_none_meets_a_conflict() {
     let Some(subject) = real_plait("single writes") else { return };
@@ -164,6 +165,7 @@ fn the_operations_of_maps_count_once_as_well() {
     assert_eq!(sum, Ok(done.added.load(Relaxed)), "lost update");
 }
 
+// holds BESIDE-1
 #[test]
 fn what_the_application_has_registered_hears_of_every_write_once() {
     let Some(subject) = real_plait("single writes") else { return };
@@ -205,6 +207,7 @@ fn what_the_application_has_registered_hears_of_every_write_once() {
     assert_eq!(sum, Ok(done.added.load(Relaxed)), "lost update");
 }
 
+// holds BESIDE-2
 #[test]
 fn a_statement_that_asks_for_its_connections_counters_is_told_of_no_lost_run() {
     let Some(subject) = real_plait("single writes") else { return };

@@ -68,6 +68,7 @@ fn killed_at(fixture: &Fixture, point: &str) {
     actor.await_death();
 }
 
+// holds VISIBLE-3, COMMIT-2
 #[test]
 fn what_a_killed_committer_left_is_there_at_once_for_a_reader_that_was_there() {
     let Some(_) = fixture("a dead commit") else { return };
@@ -85,6 +86,7 @@ fn what_a_killed_committer_left_is_there_at_once_for_a_reader_that_was_there() {
 }
 
 /// What it left in shared memory is not believed for ever.
+// holds VISIBLE-5
 #[test]
 fn what_a_committer_left_is_there_at_once_though_it_had_waited_for_long_before_it_was_killed() {
     let Some(fixture) = fixture("a dead commit") else { return };
@@ -148,6 +150,7 @@ fn what_a_committer_had_not_published_when_it_was_killed_never_appears() {
     }
 }
 
+// holds PIPE-3, COMMIT-3
 #[test]
 fn a_commit_under_full_is_hidden_from_readers_while_its_author_waits_for_the_disk() {
     let Some(fixture) = fixture("a pending commit") else { return };
@@ -245,6 +248,7 @@ const ENDINGS: [Ending; 12] = [
     },
 ];
 
+// holds VISIBLE-1
 #[test]
 fn what_a_transaction_was_shown_is_there_after_any_end_of_it() {
     for ending in &ENDINGS {
@@ -313,6 +317,7 @@ fn the_winner_of_a_conflict_is_there_after_the_rollback() {
 }
 
 /// Levels mixed: what NORMAL has acknowledged is there, and takes no FULL commit with it that a power cut may undo.
+// holds VISIBLE-2, VISIBLE-4
 #[test]
 fn a_reader_after_a_normal_commit_finds_the_full_ones_before_it_on_disk() {
     let Some(fixture) = fixture("levels") else { return };

@@ -120,6 +120,7 @@ fn an_integer_that_is_no_double_meets_the_row_of_the_one_next_to_it() {
 }
 
 /// The handler is asked after every instruction, and once more when all is done.
+// holds KV-4
 #[test]
 fn a_write_that_its_progress_handler_ends_has_changed_nothing() {
     let mut refused = 0;
@@ -192,6 +193,7 @@ fn what_is_longer_than_the_limit_is_refused_before_it_is_read() {
 }
 
 /// From within a call on a map nobody closes it.
+// holds KV-3
 #[test]
 fn a_hook_cannot_close_the_map_whose_call_has_started_it() {
     let Some((_fixture, db)) = with("CREATE TABLE t(k TEXT PRIMARY KEY, v)") else { return };

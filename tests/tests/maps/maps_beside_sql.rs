@@ -234,6 +234,7 @@ fn rows_from_before_the_value_was_added_have_its_default() {
     assert_eq!(db.integer("SELECT v FROM m").unwrap(), 1);
 }
 
+// holds KV-1, SINGLE-3
 #[test]
 fn a_map_follows_its_table_through_changes_of_the_schema() {
     let Some((fixture, db)) =
@@ -469,6 +470,7 @@ fn what_sql_would_refuse_is_refused_with_its_text() {
     assert_eq!(db.query("SELECT k FROM c").unwrap(), [[int(1)]]);
 }
 
+// holds KV-5
 #[test]
 fn a_delete_that_brings_rows_back_by_a_trigger_ends() {
     let Some((_fixture, db)) = with(
@@ -526,6 +528,7 @@ fn values_that_are_too_long_are_refused_and_the_longest_are_not() {
     assert_eq!(db.text("PRAGMA integrity_check").unwrap(), "ok");
 }
 
+// holds KV-2
 #[test]
 fn a_connection_with_open_maps_is_busy_at_close() {
     let Some((_fixture, db)) = with("CREATE TABLE m(k INTEGER PRIMARY KEY, v)") else { return };

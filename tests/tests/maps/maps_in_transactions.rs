@@ -137,6 +137,7 @@ macro_rules! sql {
     };
 }
 
+// holds HOLD-1
 #[test]
 fn statements_come_between_as_between_selects() {
     as_between_selects(
@@ -171,6 +172,7 @@ fn statements_come_between_as_between_selects() {
     );
 }
 
+// holds HOLD-1
 #[test]
 fn calls_that_begin_no_statement_come_between_as_between_selects() {
     as_between_selects(

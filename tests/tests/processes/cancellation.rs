@@ -111,6 +111,7 @@ fn compile(source: &Path, program: &Path) -> bool {
     }
 }
 
+// holds MUTEX-5
 #[test]
 fn a_thread_cancelled_in_a_commit_leaves_nothing_held() {
     let Some(subject) = real_plait("cancellation") else { return };

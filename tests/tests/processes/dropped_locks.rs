@@ -52,6 +52,7 @@ fn is_sound(fixture: &Fixture, expected: i64) {
     assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
+// holds DEADMAN-2
 #[test]
 fn a_program_that_archives_its_own_folder_goes_on_and_loses_nothing() {
     for is_member in [false, true] {
@@ -90,6 +91,7 @@ fn a_program_that_archives_its_own_folder_goes_on_and_loses_nothing() {
     }
 }
 
+// holds ALONE-4, DEADMAN-2
 #[test]
 fn a_lone_connection_whose_locks_another_copy_has_dropped_goes_on_and_nothing_is_lost() {
     let Some(fixture) = fixture() else { return };

@@ -10,6 +10,7 @@ use plait_tests::place::Place;
 use plait_tests::subject::{Fixture, real_plait};
 use std::time::Duration;
 
+// holds CHILD-1
 #[test]
 fn a_connection_carried_over_fork_is_refused_in_the_child() {
     let Some(subject) = real_plait("fork") else { return };
@@ -25,6 +26,7 @@ fn a_connection_carried_over_fork_is_refused_in_the_child() {
     }
 }
 
+// holds WORKER-3
 #[test]
 fn a_child_forked_beside_a_merge_can_use_the_library() {
     let Some(subject) = real_plait("forks beside merges") else { return };
@@ -51,6 +53,7 @@ fn children_beside_openings(join: &str) {
     }
 }
 
+// holds REGISTRY-4
 #[test]
 fn children_forked_while_threads_open_and_close_can_use_the_database() {
     children_beside_openings("always");
@@ -119,11 +122,13 @@ fn a_child_that_has_its_parents_id_is_its_child_all_the_same() {
     }
 }
 
+// holds CHILD-2
 #[test]
 fn what_a_child_does_to_an_inherited_connection_of_a_member_changes_nothing() {
     meddles(false);
 }
 
+// holds CHILD-2
 #[test]
 fn what_a_child_does_to_an_inherited_connection_that_was_alone_changes_nothing() {
     meddles(true);

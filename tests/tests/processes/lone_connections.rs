@@ -209,6 +209,7 @@ in_threads_and_processes! {
         assert_eq!(second.integer(COUNT), 502);
     }
 
+    // holds ALONE-2
     fn who_has_begun_to_read_alone_is_told_when_somebody_has_committed_since(place) {
         let Some(fixture) = fixture() else { return };
         let mut first = actor(place, "first", &fixture);
@@ -286,6 +287,7 @@ fn a_second_copy_of_the_library_in_the_process_is_refused_beside_a_lone_connecti
     assert_eq!(rows(&fixture.open()), 501);
 }
 
+// holds ALONE-3
 #[test]
 fn checkpoints_of_who_is_alone_are_synced_under_off_too() {
     let Some(fixture) = fixture() else { return };
@@ -317,6 +319,7 @@ fn checkpoints_of_who_is_alone_are_synced_under_off_too() {
     }
 }
 
+// holds ALONE-5, CHILD-1
 #[test]
 fn the_child_of_a_fork_is_refused_and_its_parent_goes_on() {
     let Some(fixture) = fixture() else { return };

@@ -77,6 +77,7 @@ fn the_last_close_may_meet_the_first_open() {
     }
 }
 
+// holds SLOT-2, COMMIT-5
 #[test]
 fn slots_of_killed_processes_are_used_again() {
     let Some(subject) = real_plait("slots") else { return };

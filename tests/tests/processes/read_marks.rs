@@ -107,6 +107,7 @@ fn readers_of_all_ages_keep_their_rows_in_processes() {
     readers_of_all_ages_keep_their_rows(Place::Processes);
 }
 
+// holds MARK-2
 #[test]
 fn a_killed_reader_holds_no_mark() {
     let Some(subject) = real_plait("read marks") else { return };

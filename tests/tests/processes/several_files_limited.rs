@@ -46,6 +46,7 @@ fn transaction(n: usize) -> String {
     sql + "COMMIT"
 }
 
+// holds PREP-5
 #[test]
 fn what_a_process_cannot_take_back_of_a_commit_over_two_files_others_do() {
     let Some(subject) = real_plait("limits beside commits over two files") else { return };

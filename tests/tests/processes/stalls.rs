@@ -54,6 +54,7 @@ fn promptly(actor: &mut Actor, sql: &str) {
 }
 
 in_threads_and_processes! {
+    // holds CKPT-1
     fn a_checkpoint_that_waits_for_a_reader_holds_nobody_up(place) {
         let Some(subject) = real_plait("a waiting checkpoint") else { return };
         for how in CHECKPOINTS {

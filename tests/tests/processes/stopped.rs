@@ -47,6 +47,7 @@ fn nobody_hangs_beside_a_process_that_is_stopped_at_any_step_and_goes_on_later()
     stop_at_each(Ending::Continued);
 }
 
+// holds COMMIT-5
 #[test]
 fn nobody_hangs_beside_a_process_that_is_stopped_at_any_step_and_killed_later() {
     stop_at_each(Ending::Killed);
@@ -64,6 +65,7 @@ const WAITING: [&str; 4] = [
 ];
 
 /// Who waits is not given the right while he stands still, and keeps his place.
+// holds RIGHT-9
 #[test]
 fn a_stopped_process_in_the_queue_holds_nobody_up() {
     let Some(subject) = real_plait("a stopped process in the queue") else { return };
@@ -116,6 +118,7 @@ fn a_stopped_process_in_the_queue_holds_nobody_up() {
 }
 
 /// The right of one who gives it back while the commit mutex is held by a process that is stopped goes to the next all the same.
+// holds OWED-1
 #[test]
 fn what_is_given_back_behind_a_stopped_process_is_there_when_it_goes_on_or_dies() {
     if real_plait("a right given back behind a stopped process").is_none() {
@@ -209,6 +212,7 @@ fn a_busy_handler_is_asked_about_what_a_stopped_process_holds() {
 }
 
 /// Who comes while the only connection leaves the mode was a member of a session that its file had left, and took the file for an older one.
+// holds JOIN-1
 #[test]
 fn who_comes_while_the_mode_is_left_waits_for_it() {
     if real_plait("stopped").is_none() {

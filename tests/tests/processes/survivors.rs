@@ -102,6 +102,7 @@ fn the_last_to_close_brings_everything_to_rest_though_who_merged_died_and_memory
     assert_eq!(stock.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
 }
 
+// holds ESTATE-2, ESTATE-3, SLOT-3
 #[test]
 fn what_a_dead_process_left_is_settled_when_the_base_is_no_longer_locked() {
     let Some(subject) = real_plait("a locked base") else { return };
@@ -132,6 +133,7 @@ fn what_a_dead_process_left_is_settled_when_the_base_is_no_longer_locked() {
     sound_at_rest(&fixture.database(), 2);
 }
 
+// holds ESTATE-4
 #[test]
 fn what_a_dead_process_left_on_a_full_disk_is_settled_when_there_is_space() {
     let Some(subject) = real_plait("a full disk") else { return };
@@ -158,6 +160,7 @@ fn what_a_dead_process_left_on_a_full_disk_is_settled_when_there_is_space() {
     sound_at_rest(&disk.database(), rows + 1);
 }
 
+// holds LENT-2
 #[test]
 fn a_process_that_can_open_no_file_settles_what_a_dead_one_has_left() {
     let Some(subject) = real_plait("descriptors") else { return };
@@ -182,6 +185,7 @@ fn a_process_that_can_open_no_file_settles_what_a_dead_one_has_left() {
     sound_at_rest(&fixture.database(), 6);
 }
 
+// holds PIPE-2, BEFORE-4
 #[test]
 fn a_process_that_can_open_no_file_fails_before_its_commit_counts_or_not_at_all() {
     let Some(subject) = real_plait("descriptors") else { return };

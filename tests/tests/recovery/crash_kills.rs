@@ -28,6 +28,7 @@ fn one_by_one(subject: &Subject, synchronous: Synchronous, workers: i64, threads
     assert!(deaths > 0);
 }
 
+// holds COMMIT-5
 #[test]
 fn workers_that_are_killed_one_by_one_never_stop_the_others() {
     let Some(subject) = real_plait("kills") else { return };

@@ -27,6 +27,7 @@ fn every_crash_point_has_a_scene_in_which_it_is_passed() {
     assert_eq!(known, others.collect());
 }
 
+// holds COMMIT-2, COMMIT-5
 #[test]
 fn others_go_on_when_a_committer_is_killed_at_any_step() {
     kill_at_each(FAMILIES[0]);

@@ -105,6 +105,7 @@ fn every_step_of_the_restoring_is_tried() {
     assert_eq!(of_it.copied().collect::<Vec<_>>(), steps);
 }
 
+// holds RESTORE-1
 #[test]
 fn a_restoring_that_is_killed_at_any_step_is_done_again() {
     let Some(subject) = real_plait("crash points") else { return };

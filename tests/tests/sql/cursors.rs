@@ -484,6 +484,7 @@ const SCANS: [&str; 7] = [
     "SELECT x.id, y.id, y.val FROM t AS x JOIN t AS y ON y.id>x.id AND y.id<x.id+35",
 ];
 
+// holds TXN-1
 #[test]
 fn a_scan_goes_on_while_its_own_writes_come_and_go() {
     for scan in SCANS {

@@ -24,6 +24,7 @@ fn short_random_scripts_give_the_same_results_as_stock() {
     run_seeds(&Subject::plait(), 1, 60);
 }
 
+// holds TXN-1
 #[test]
 fn long_random_scripts_give_the_same_results_as_stock() {
     run_seeds(&Subject::plait(), 1_000_000, 400);

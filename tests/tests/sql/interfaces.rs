@@ -531,6 +531,7 @@ fn a_busy_handler_that_waits_gets_the_right() {
     assert_eq!(thread.join().expect("no panic"), Ok(()));
 }
 
+// holds RIGHT-4
 #[test]
 fn a_waiting_connection_can_be_interrupted() {
     let subject = Subject::plait();

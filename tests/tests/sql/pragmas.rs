@@ -62,6 +62,7 @@ in_threads_and_processes! {
         assert_eq!(writer.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 
+    // holds CKPT-4, SNAP-4
     fn what_checkpoints_that_are_asked_for_leave_in_the_wal_counts_against_its_limit(place) {
         let Some(fixture) = fixture("plait_wal_limit") else { return };
         let writer = fixture.open();

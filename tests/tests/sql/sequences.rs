@@ -44,6 +44,7 @@ fn sequences_are_sound(actor: &mut Actor, names: i64) {
 }
 
 in_threads_and_processes! {
+    // holds TXN-3, MAX-1
     fn of_two_first_inserts_into_a_table_one_is_refused_and_none_after_them(place) {
         let Some((mut one, mut two, _fixture)) = begun(place, "") else { return };
         for _ in 0..2 {
@@ -263,6 +264,7 @@ fn sequence_step(random: &mut StdRng) -> String {
     }
 }
 
+// holds MAX-3
 #[test]
 fn sequences_that_are_written_by_hand_too_are_those_of_sqlite_before_commit_and_after_it() {
     let Some(subject) = real_plait("sequences") else { return };
@@ -326,6 +328,7 @@ fn step(random: &mut StdRng) -> String {
     }
 }
 
+// holds ROWID-1, ROWID-2
 #[test]
 fn automatic_rowids_are_those_of_sqlite_where_nobody_else_writes_whatever_the_transaction_has_done()
 {

@@ -145,7 +145,7 @@ fn has_our_layout(layout: &Layout) -> bool {
         && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
 }
 
-/// The same clauses as the engine's F6, with words.
+/// The same clauses as the engine's FILE-6, with words.
 fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
     let h = &layout.header;
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();

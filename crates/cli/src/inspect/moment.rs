@@ -4,15 +4,15 @@
 //! programs that open, write and close it may have the database file of one session and the log of the next. So what
 //! looks amiss is believed only if nothing moved meanwhile:
 //!
-//! - I1 Whoever begins, recovers or ends a session holds the lifecycle lock. Moments at which it was held prove nothing.
-//! - I2 While processes are members of a session, or have its log, the contents of the files change, but not which files these are,
+//! - MOMENT-1 Whoever begins, recovers or ends a session holds the lifecycle lock. Moments at which it was held prove nothing.
+//! - MOMENT-2 While processes are members of a session, or have its log, the contents of the files change, but not which files these are,
 //!   nor the mark of the session in the database file.
-//! - I3 While there are none, only who works alone writes, to the database file and the WAL. The time of change of a file
+//! - MOMENT-3 While there are none, only who works alone writes, to the database file and the WAL. The time of change of a file
 //!   tells of each write but one in the same tick of the system's clock as the last: so a file that changed less than
 //!   [`PAUSE`] ago is not at rest, and two moments are that far apart.
-//! - I4 Who the members are changes within one session. A look that finds none of them in a session that has members was taken while
+//! - MOMENT-4 Who the members are changes within one session. A look that finds none of them in a session that has members was taken while
 //!   one came and another left, and proves nothing.
-//! - I5 A process that was killed may have the log for a while when it is no member any more ([`DEATH_MAX`]).
+//! - MOMENT-5 A process that was killed may have the log for a while when it is no member any more ([`DEATH_MAX`]).
 //!
 //! [`DEATH_MAX`]: plait_engine::session::DEATH_MAX
 

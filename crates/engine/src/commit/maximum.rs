@@ -12,10 +12,10 @@
 //! has written by hand what a maximum goes over, or the other way round, counts as a reader of the whole b-tree.
 //!
 //! # Invariants
-//! - **MX1** Of a name there is never more than one committed maximum, as long as nobody writes them by hand.
-//! - **MX2** A maximum is raised where nobody else commits any more before this transaction does: under the commit mutex, or with the
+//! - MAX-1 Of a name there is never more than one committed maximum, as long as nobody writes them by hand.
+//! - MAX-2 A maximum is raised where nobody else commits any more before this transaction does: under the commit mutex, or with the
 //!   writer's right. What was committed since the snapshot is in memory then.
-//! - **MX3** What the transaction has made, and what it sees of what it has done by hand, is there after its COMMIT as before it.
+//! - MAX-3 What the transaction has made, and what it sees of what it has done by hand, is there after its COMMIT as before it.
 
 use super::Candidate;
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub fn name_of(rec: &[u8]) -> Option<&[u8]> {
 }
 
 impl Candidate<'_> {
-    /// (MX2) Raises all maxima of this transaction to what is committed.
+    /// (MAX-2) Raises all maxima of this transaction to what is committed.
     ///
     /// # Errors
     /// NoMemory.

@@ -13,10 +13,10 @@
 //! What keeps a candidate from being committed before the commit point is a [`Blocked`]: nothing has changed then, and it may come again.
 //!
 //! Invariants
-//! - C1 Nothing between lock and unlock makes a system call, but for the unlocking itself.
-//! - C3 A COMMIT under FULL returns when it is on disk, and no reader sees it before; see visibility.rs.
-//! - An error before the commit point leaves everything as it was; after it the only possible error is a failed sync, which poisons the
-//!   database (C4).
+//! - PIPE-1 (COMMIT-1) Nothing between lock and unlock makes a system call, but for the unlocking itself.
+//! - PIPE-3 (COMMIT-3) A COMMIT under FULL returns when it is on disk, and no reader sees it before; see visibility.rs.
+//! - PIPE-2 An error before the commit point leaves everything as it was; after it the only possible error is a failed sync, which poisons the
+//!   database (COMMIT-4).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -55,7 +55,7 @@ const RELAXED_SYNC_MS: u64 = 1000;
 pub(crate) enum Blocked {
     /// Another connection has the writer's right.
     RightTaken,
-    /// A checkpoint has come between (L2 in upkeep/fence.rs).
+    /// A checkpoint has come between (FENCE-2 in upkeep/fence.rs).
     FenceLowered,
     /// Its statements read on after the commit, in a base that lacks what was committed: it needs a newer snapshot.
     BaseIsOlder,
@@ -116,7 +116,7 @@ pub(crate) fn ops(writes: &WriteSet) -> impl Iterator<Item = Op<'_>> + Clone {
 }
 
 /// Bytes that the nodes can take in a memtable, all together and the largest alone. A committer killed while it inserts may lose the space of
-/// one node, and the redo must still fit (C2).
+/// one node, and the redo must still fit (COMMIT-2).
 pub(crate) fn node_bytes(writes: &WriteSet) -> (u64, u64) {
     writes.iter().fold((0, 0), |(sum, largest), (_, key, w)| {
         let bytes = u64::from(Memtable::bytes_needed(key.len(), w.rec().len()));
@@ -196,7 +196,7 @@ impl Candidate<'_> {
         db.remember_author(ts.get(), self.id.get());
         crash_point!("commit.inserted");
         if how.sync == Sync::Full {
-            // Release: before anybody can see it (V4).
+            // Release: before anybody can see it (VISIBLE-4).
             c.full_end.store(end.get(), Release);
         }
         let needs = Lsn::new(c.full_end.load(Relaxed));
@@ -206,7 +206,7 @@ impl Candidate<'_> {
         if fault::is_planted("tickets.early") {
             db.log_shared().note_durable_ts(ts.get());
         }
-        // Last: until then a death makes the next owner redo the frame, and with it the timestamp (C2). Release keeps
+        // Last: until then a death makes the next owner redo the frame, and with it the timestamp (COMMIT-2). Release keeps
         // the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
@@ -217,7 +217,7 @@ impl Candidate<'_> {
         Ok(Ok(Committed { ts, end, needs, must_write, wake, witness, taken }))
     }
 
-    /// (M) Says that a commit with this timestamp is about to be published, and by whom (V3, V5).
+    /// (M) Says that a commit with this timestamp is about to be published, and by whom (VISIBLE-3, VISIBLE-5).
     fn announce(&self, ts: CommitTs) -> Option<Witness> {
         let witness = Witness::begin(self.db.shared_region(), |region| {
             &region.layout().slots[self.slot.0 as usize].author
@@ -226,12 +226,12 @@ impl Candidate<'_> {
         // Relaxed: published by the next store.
         process.author.store(self.slot.word(), Relaxed);
         process.author_ms.store(witness::now_ms(), Relaxed);
-        // Release: before the frame is published (V3).
+        // Release: before the frame is published (VISIBLE-3).
         process.commit_ts.store(ts.get(), Release);
         witness
     }
 
-    /// (M) X2, or a full validation of a small read set, or the rest after a first pass.
+    /// (M) CONN-2, or a full validation of a small read set, or the rest after a first pass.
     fn validate_in_mutex(&mut self, guard: &Guard<'_>, how: How) -> Result<Result<(), Blocked>> {
         let Some(snapshot) = self.snapshot else { return Ok(Ok(())) };
         if how.is_queued {
@@ -342,11 +342,11 @@ impl Committed {
         if sync == Sync::Full {
             synced = db.log().and_then(|log| Ok(log.sync_through(self.end)?));
         }
-        // Also if that failed: it is published, and another process may bring it to disk. Who reads from now on has to, or fails (V1).
+        // Also if that failed: it is published, and another process may bring it to disk. Who reads from now on has to, or fails (VISIBLE-1).
         db.settle(self.ts.get(), self.needs);
         synced.map_err(say_published)?;
         if sync == Sync::Full {
-            // So are all before it (B2 in log/before.rs).
+            // So are all before it (BEFORE-2 in log/before.rs).
             db.log_shared().note_durable_ts(self.ts.get());
             return Ok(());
         }

@@ -9,11 +9,11 @@
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - **R1** (T2, T4) Whatever was added stays covered until `clear`. Joining neighbours and cutting long keys only widen.
-//! - **R2** The first `settled` entries are ascending and disjoint.
-//! - **R3** Memory is bounded: past the limit neighbours are joined until half of it is free, as far as there is
+//! - READS-1 (TXN-2, TXN-4) Whatever was added stays covered until `clear`. Joining neighbours and cutting long keys only widen.
+//! - READS-2 The first `settled` entries are ascending and disjoint.
+//! - READS-3 Memory is bounded: past the limit neighbours are joined until half of it is free, as far as there is
 //!   more than one entry per root.
-//! - **R4** A read for which there was no memory is not forgotten: the set says so, and its transaction does not commit.
+//! - READS-4 A read for which there was no memory is not forgotten: the set says so, and its transaction does not commit.
 
 use std::cmp::Ordering;
 
@@ -85,7 +85,7 @@ pub struct ReadSet {
     /// Names of maxima that were looked for in all of a b-tree and not found.
     missing_names: Vec<(Root, Vec<u8>)>,
     rows: RowReads,
-    /// R4
+    /// READS-4
     is_incomplete: bool,
 }
 
@@ -189,7 +189,7 @@ impl ReadSet {
         self.entries.is_empty() && self.missing_names.is_empty() && self.rows.is_empty()
     }
 
-    /// Whether there was no memory for a read (R4).
+    /// Whether there was no memory for a read (READS-4).
     pub fn is_incomplete(&self) -> bool {
         self.is_incomplete
     }
@@ -248,7 +248,7 @@ impl ReadSet {
     /// the changed key and the commit that changed it.
     ///
     /// # Errors
-    /// `NoMemory` to ask, or R4.
+    /// `NoMemory` to ask, or READS-4.
     pub fn first_conflict(
         &mut self,
         mut point_changed: impl FnMut(Root, &[u8]) -> Option<(Vec<u8>, CommitTs)>,
@@ -358,7 +358,7 @@ impl ReadSet {
         }
     }
 
-    /// R3: settles, then joins every second neighbour until half of the limit is free.
+    /// READS-3: settles, then joins every second neighbour until half of the limit is free.
     fn shrink(&mut self) -> Result<()> {
         self.sort_and_join()?;
         self.compact_if_large()?;

@@ -73,6 +73,7 @@ fn conflicts(set: &mut ReadSet, root: u32, key: &[u8]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
+    // holds READS-1
     #[test]
     fn without_a_limit_exactly_what_was_read_is_covered(reads in vec(read(), 0..40), probes in vec((1u32..5, key()), 0..40)) {
         let mut set = ReadSet::new();
@@ -97,6 +98,7 @@ proptest! {
         }
     }
 
+    // holds READS-1
     #[test]
     fn joining_past_the_limit_forgets_nothing(
         reads in vec(read(), 0..120),
@@ -126,11 +128,12 @@ proptest! {
         set.sort_and_join().unwrap();
         for pair in set.entries.windows(2) {
             let apart = pair[0].root < pair[1].root || !set.hi(&pair[0]).admits(set.lo(&pair[1]));
-            prop_assert!(apart, "R2");
+            prop_assert!(apart, "READS-2");
         }
     }
 }
 
+// holds READS-3
 #[test]
 fn a_million_points_stay_within_the_limit() {
     let mut set = ReadSet::new();

@@ -12,9 +12,9 @@
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - **W1** Whatever was added lies in a block until `clear`. Longer blocks only widen.
-//! - **W2** There are at most `blocks_max` blocks, or a few for each root.
-//! - **W3** At least half of the slots of a table are free, so that a search ends.
+//! - ROWS-1 Whatever was added lies in a block until `clear`. Longer blocks only widen.
+//! - ROWS-2 There are at most `blocks_max` blocks, or a few for each root.
+//! - ROWS-3 At least half of the slots of a table are free, so that a search ends.
 //!
 //! # Deliberately absent
 //! Keys of another length, the greatest key of all, and tables past [`ROOTS_MAX`]: [`RowReads::add`] refuses them.
@@ -181,7 +181,7 @@ impl RowReads {
         Some(self.used - 1)
     }
 
-    /// W2: half of the limit is free, as far as a root has more than one block.
+    /// ROWS-2: half of the limit is free, as far as a root has more than one block.
     fn widen(&mut self) -> Result<()> {
         let tables = &mut self.tables[..self.used];
         while self.blocks > self.blocks_max / 2 {
@@ -348,11 +348,11 @@ mod tests {
             for (root, number) in added.into_iter().filter(|(_, number)| *number != u64::MAX) {
                 reads.add(Root::new(root), &number.to_be_bytes()).unwrap();
                 model.insert((root, number));
-                prop_assert!(reads.len() <= limit.max(4 * 3), "W2: {} blocks", reads.len());
+                prop_assert!(reads.len() <= limit.max(4 * 3), "ROWS-2: {} blocks", reads.len());
             }
             for (root, number) in model {
-                prop_assert!(reads.contains(Root::new(root), &number.to_be_bytes()), "W1");
-                prop_assert!(finds(&reads, root, number), "W1");
+                prop_assert!(reads.contains(Root::new(root), &number.to_be_bytes()), "ROWS-1");
+                prop_assert!(finds(&reads, root, number), "ROWS-1");
             }
         }
     }

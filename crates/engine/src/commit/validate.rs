@@ -3,7 +3,7 @@
 //! Only commits newer than the snapshot matter; their nodes are in the
 //! generations from the snapshot's newest one on. Before looking, the
 //! transaction pins those generations; if one with such a commit is gone already, or an exclusive transaction may have changed
-//! in the base what the transaction has to do with, the answer is a conflict (never a guess, S5).
+//! in the base what the transaction has to do with, the answer is a conflict (never a guess, SNAP-5).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence as memory_fence;
@@ -43,7 +43,7 @@ impl Candidate<'_> {
         self.check_history()
     }
 
-    /// (M) All commits since the snapshot are in memory, and what exclusive transactions have changed since does not matter here (E3).
+    /// (M) All commits since the snapshot are in memory, and what exclusive transactions have changed since does not matter here (EXCL-3).
     pub(crate) fn check_history(&self) -> Result<Base> {
         let Some(snapshot) = self.snapshot else { return Ok(Base::Newest) };
         let c = self.db.control();

@@ -12,9 +12,9 @@
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - **O1** Keys ascend strictly, within a leaf and from leaf to leaf. No leaf is empty.
-//! - **O2** `firsts[i]` is the prefix of the first key of leaf `i`.
-//! - **O3** The remembered place is a hint: it may lead anywhere, or nowhere.
+//! - LEAF-1 Keys ascend strictly, within a leaf and from leaf to leaf. No leaf is empty.
+//! - LEAF-2 `firsts[i]` is the prefix of the first key of leaf `i`.
+//! - LEAF-3 The remembered place is a hint: it may lead anywhere, or nowhere.
 //!
 //! # Deliberately absent
 //! Joining leaves that have become small: writes are taken back together, and then mostly all of them.
@@ -331,13 +331,13 @@ impl WriteMap {
 
     #[cfg(test)]
     pub(super) fn check(&self) {
-        assert_eq!(self.leaves.len(), self.firsts.len(), "O2");
+        assert_eq!(self.leaves.len(), self.firsts.len(), "LEAF-2");
         for (leaf, first) in self.leaves.iter().zip(&self.firsts) {
-            assert!(!leaf.is_empty() && leaf.len() <= LEAF_MAX, "O1");
-            assert_eq!(leaf[0].prefix, *first, "O2");
+            assert!(!leaf.is_empty() && leaf.len() <= LEAF_MAX, "LEAF-1");
+            assert_eq!(leaf[0].prefix, *first, "LEAF-2");
         }
         let keys: Vec<_> = self.iter().map(Write::key).collect();
-        assert!(keys.is_sorted_by(|a, b| a < b), "O1");
+        assert!(keys.is_sorted_by(|a, b| a < b), "LEAF-1");
     }
 }
 
@@ -436,6 +436,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
+        // holds LEAF-3
         #[test]
         fn a_write_map_is_an_ordered_map(ops in vec(op(), 0..30), probes in vec(key(), 1..20)) {
             let (mut map, mut model) = (WriteMap::default(), BTreeMap::new());

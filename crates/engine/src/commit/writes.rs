@@ -8,12 +8,12 @@
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - **W1** Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
-//! - **W2** `frame_bytes` is the sum of `op_frame_bytes` over all writes.
-//! - **W3** `root_version` of a root never returns to a value it had before.
-//! - **W4** `taken_back` changes whenever a write was taken back or forgotten.
-//! - **W5** A write for which there is no memory changes nothing.
-//! - **W6** A statement's savepoint has no number, and is not replayed. Its statement alone closes it: where savepoints below it are closed it
+//! - WRITES-1 Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
+//! - WRITES-2 `frame_bytes` is the sum of `op_frame_bytes` over all writes.
+//! - WRITES-3 `root_version` of a root never returns to a value it had before.
+//! - WRITES-4 `taken_back` changes whenever a write was taken back or forgotten.
+//! - WRITES-5 A write for which there is no memory changes nothing.
+//! - WRITES-6 A statement's savepoint has no number, and is not replayed. Its statement alone closes it: where savepoints below it are closed it
 //!   stays, and where they are taken back it leads to what is left then, since a statement may end before another one that began later.
 //!
 //! # Deliberately absent
@@ -156,7 +156,7 @@ impl WriteSet {
     /// Sets the record of a key: `rec` and `zero_tail` zero bytes after it.
     ///
     /// # Errors
-    /// `NoMemory` (W5), here and in the next two.
+    /// `NoMemory` (WRITES-5), here and in the next two.
     pub fn put(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) -> Result<()> {
         self.set(root, key, WriteKind::Put, rec, zero_tail)
     }
@@ -342,7 +342,7 @@ impl WriteSet {
         let end = self.savepoints.get(at).map_or(self.undo.len(), |later| later.undo_len);
         let of_later = self.undo.split_off(end);
         let of_closed = self.undo.split_off(closed.undo_len);
-        // W1: of its entries only those count whose key the savepoint below has no entry for.
+        // WRITES-1: of its entries only those count whose key the savepoint below has no entry for.
         let below = at.checked_sub(1).map(|below| self.savepoints[below].opened_at);
         let is_first = |undo: &Undo| {
             below.is_some_and(|opened_at| {
@@ -369,7 +369,7 @@ impl WriteSet {
         }
     }
 
-    /// Takes back everything written since this savepoint was opened; numbered ones opened after it are closed (W6).
+    /// Takes back everything written since this savepoint was opened; numbered ones opened after it are closed (WRITES-6).
     fn take_back_to(&mut self, at: usize) {
         self.taken_back += 1;
         let left = self.savepoints[at].undo_len;
@@ -393,7 +393,7 @@ impl WriteSet {
         at.nth(i).map(|(at, _)| at)
     }
 
-    /// Opens the savepoint of a statement (W6).
+    /// Opens the savepoint of a statement (WRITES-6).
     pub fn statement_open(&mut self, id: StatementId) {
         self.open(Some(id));
     }

@@ -186,7 +186,7 @@ fn check_undo(set: &WriteSet) -> Result<(), TestCaseError> {
         let mut unique = keys.clone();
         unique.sort();
         unique.dedup();
-        prop_assert_eq!(unique.len(), keys.len(), "W1");
+        prop_assert_eq!(unique.len(), keys.len(), "WRITES-1");
     }
     Ok(())
 }
@@ -194,6 +194,7 @@ fn check_undo(set: &WriteSet) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
+    // holds WRITES-6
     #[test]
     fn savepoints_and_statements_take_back_what_copies_would((ops, probes) in (vec(op_strategy(), 0..60), vec(vec(any::<u8>(), 0..3), 4))) {
         let mut set = WriteSet::new();
@@ -208,12 +209,12 @@ proptest! {
             prop_assert_eq!(set.is_empty(), now.is_empty());
             prop_assert_eq!(set.savepoint_depth(), model.numbered().len());
             let bytes: usize = now.iter().map(|((_, key), (_, rec))| op_frame_bytes(key.len(), rec.len())).sum();
-            prop_assert_eq!(set.frame_bytes(), bytes, "W2");
+            prop_assert_eq!(set.frame_bytes(), bytes, "WRITES-2");
             check_undo(&set)?;
             for root in 1..4 {
                 let of = |state: &State| state.iter().filter(|((r, _), _)| *r == root).map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>();
                 if of(&before) != of(&now) {
-                    prop_assert_ne!(set.root_version(Root::new(root)), versions[root as usize - 1], "W3");
+                    prop_assert_ne!(set.root_version(Root::new(root)), versions[root as usize - 1], "WRITES-3");
                 }
                 prop_assert_eq!(set.has_root(Root::new(root)), !of(&now).is_empty());
             }

@@ -1,18 +1,18 @@
-//! Which b-trees the last exclusive transactions have changed, so that only those conflict with one that have to (E3 in txn/exclusive.rs).
+//! Which b-trees the last exclusive transactions have changed, so that only those conflict with one that have to (EXCL-3 in txn/exclusive.rs).
 //!
 //! What an exclusive transaction changes is in the base and in no memtable: nobody can look for a key there. So it names the b-trees. A ring
 //! in shared memory has the last of them, newest behind the others; each says which came before it. It counts on readers to have noted
-//! every b-tree that they have looked into, also one that nobody but exclusive transactions writes (R6 in readset.c).
+//! every b-tree that they have looked into, also one that nobody but exclusive transactions writes (READSET-6 in readset.c).
 //!
 //! Maxima (commit/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named one by one: who has raised others, and done
 //! nothing else there, has nothing to do with them.
 //!
 //! Invariants
-//! - CH1 An exclusive transaction is in the ring, under the generation that it has stamped, before `exclusive_generation` says that there
+//! - CHANGED-1 An exclusive transaction is in the ring, under the generation that it has stamped, before `exclusive_generation` says that there
 //!   is one; where its author could not say what it has changed, as one of which nothing is known.
-//! - CH2 Who asks has an answer for each that the base of his snapshot lacks, from the newest to the first: a place of the ring that was used
+//! - CHANGED-2 Who asks has an answer for each that the base of his snapshot lacks, from the newest to the first: a place of the ring that was used
 //!   again, or an author of which nothing is known, means that anything may have changed.
-//! - CH3 Root pages are names of b-trees as long as no schema changes: what changes the schema, which is a b-tree itself, has changed anything.
+//! - CHANGED-3 Root pages are names of b-trees as long as no schema changes: what changes the schema, which is a b-tree itself, has changed anything.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -91,7 +91,7 @@ pub(crate) enum ChangedSince {
     Here(Option<Root>),
 }
 
-/// (M) CH1. `before`: what `exclusive_generation` says.
+/// (M) CHANGED-1. `before`: what `exclusive_generation` says.
 pub(super) fn note(ring: &ExclusiveRing, before: u32, generation: u32, changed: &Changed) {
     let next = ring.next.load(Relaxed);
     let place = &ring.commits[next as usize % EXCLUSIVE_COMMITS];
@@ -173,6 +173,7 @@ mod tests {
         since(&r.0, r.1, Generation::new(base), concerns)
     }
 
+    // holds CHANGED-2
     #[test]
     fn each_since_the_base_is_asked_and_none_before_it() {
         let mut r = ring();
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(asked(&r, 9, &[7]), ChangedSince::Nothing);
     }
 
+    // holds CHANGED-3
     #[test]
     fn what_nobody_can_tell_is_anything() {
         let mut r = ring();
@@ -221,6 +223,7 @@ mod tests {
         assert_eq!(Changed::rows_of(&[5]).and_maxima(Root::new(4), &many), Changed::ANYTHING);
     }
 
+    // holds CHANGED-2
     #[test]
     fn the_ring_forgets_the_oldest() {
         let mut r = ring();

@@ -47,17 +47,17 @@ pub(crate) fn needs_large(bytes: u64) -> bool {
 /// log, its nodes. Commits come before it by the commit mutex.
 pub(crate) const FREEZES: Ordering = Release;
 /// Who finds a generation frozen without the commit mutex, a merge, has what [`FREEZES`] has published: it syncs the log through
-/// that end before the base takes any of it (M2), and that timestamp becomes readable (S2).
+/// that end before the base takes any of it (GEN-2), and that timestamp becomes readable (SNAP-2).
 pub(crate) const SEES_FROZEN: Ordering = Acquire;
 
-/// Fences: of who pins, between the pin and the look at the base (S1), and of who frees, between the base and the look at the pins.
+/// Fences: of who pins, between the pin and the look at the base (PIN-1), and of who frees, between the base and the look at the pins.
 pub(crate) const PINS_AND_FREES: Ordering = SeqCst;
 /// Who drops or narrows a pin uses nothing outside it any more.
 pub(crate) const UNPINS: Ordering = Release;
 /// Partner of [`UNPINS`]: what nothing uses may be formatted.
 pub(crate) const SEES_UNPINNED: Ordering = Acquire;
 
-/// S3: the snapshot of `s` needs the generation in `slot` to read.
+/// PIN-3: the snapshot of `s` needs the generation in `slot` to read.
 pub(crate) fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
     let number = slot.number.load(Relaxed);
     let low = s.pin_low.load(SEES_UNPINNED);
@@ -109,7 +109,7 @@ impl Generations {
 
     /// This process's share of a memtable; see [`Generations::enter_memtable`].
     pub(crate) fn share(&self, _: &Guard<'_>) -> MutexGuard<'_, Share> {
-        // A panic left at worst some space unused: the share gives it away before anything leads there (A1).
+        // A panic left at worst some space unused: the share gives it away before anything leads there (SPACE-1).
         self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +122,7 @@ impl Generations {
         self.region.memtable(index)
     }
 
-    /// (M) The memtable in arena `index`, which the session uses, so that it is mapped (MAP3).
+    /// (M) The memtable in arena `index`, which the session uses, so that it is mapped (MAPPING-3).
     pub(crate) fn memtable_in_use(&self, index: usize) -> Memtable {
         self.memtable(index).expect("whoever has the commit mutex has mapped what is in use")
     }
@@ -192,14 +192,14 @@ impl Generations {
         slot.state.store(generation::ACTIVE, Relaxed);
         // Release pairs with the Acquire of snapshots that find the number: the arena is formatted.
         slot.number.store(number, Release);
-        // Release pairs with the Acquire in `active_arena`. From here on the new generation takes commits (M1).
+        // Release pairs with the Acquire in `active_arena`. From here on the new generation takes commits (GEN-1).
         c.active_arena.store(index as u32, Release);
         if old != index && c.generations[old].state.load(Relaxed) == generation::ACTIVE {
             c.generations[old].state.store(generation::FROZEN, FREEZES);
         }
     }
 
-    /// (M) Finishes a switch of generations whose author died in the middle (M1).
+    /// (M) Finishes a switch of generations whose author died in the middle (GEN-1).
     pub(crate) fn repair_generations(&self) {
         let c = self.control();
         let active = self.active_arena();
@@ -222,7 +222,7 @@ impl Generations {
     /// (M) Starts a new generation, for a transaction that needs so many bytes of it, if a prepared arena is free; false if not.
     pub(crate) fn try_freeze(&self, bytes: u64) -> bool {
         if self.region.layout().has_unresolved() {
-            // J2: its generation takes what resolves it.
+            // SEVERAL-2: its generation takes what resolves it.
             return false;
         }
         let number = self.active_generation().number.load(Relaxed);
@@ -360,7 +360,7 @@ impl Generations {
         }
         if let Some(changed) = exclusive {
             changed::note(&c.exclusive, c.exclusive_generation.load(Relaxed), merged, changed);
-            // Before the timestamp that stands for it: a snapshot that has the timestamp finds this (E3).
+            // Before the timestamp that stands for it: a snapshot that has the timestamp finds this (EXCL-3).
             c.exclusive_generation.store(merged, Release);
         }
         if let Some(changed) = exclusive
@@ -383,7 +383,7 @@ impl Generations {
         let c = self.control();
         let Some(index) = self.free_arena(0) else {
             // The active one cannot take the new number: a snapshot that lists it under the old one pins it by that.
-            debug_assert!(false, "E5: an exclusive transaction has left no prepared arena");
+            debug_assert!(false, "EXCL-5: an exclusive transaction has left no prepared arena");
             return self.region.log().set_broken();
         };
         self.switch_active(index, number, false);
@@ -469,7 +469,7 @@ impl Generations {
     /// NoMemory.
     pub(crate) fn memtables_above(&self, base: Generation) -> Result<Vec<(Generation, Memtable)>> {
         let found = self.memtables_since(base)?;
-        debug_assert!(is_complete(&found, base), "S1: a generation above {base} is missing");
+        debug_assert!(is_complete(&found, base), "PIN-1: a generation above {base} is missing");
         Ok(found)
     }
 
@@ -488,7 +488,7 @@ impl Generations {
     }
 
     /// The same as far as there is address space for them. A snapshot that this process has committed lacks nothing of it: all that
-    /// was in use then is mapped (MAP3).
+    /// was in use then is mapped (MAPPING-3).
     pub(crate) fn memtables_that_can_be_mapped(
         &self,
         base: Generation,
@@ -615,7 +615,7 @@ impl Database {
 
     /// Waits until the end of a reader's snapshot has freed an arena, for the caller in `me` or for others who wait: what one of them finds
     /// freed all may use, and where the generation `full`, which has no room for `bytes`, no longer takes commits, the next one has been begun. If the
-    /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (R5).
+    /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (RIGHT-5).
     pub(crate) fn wait_for_arena(
         &self,
         me: SlotIndex,
@@ -711,8 +711,8 @@ mod tests {
             });
             let committers: Vec<_> = committers.collect();
             if slot.state.load(SEES_FROZEN) == generation::FROZEN {
-                assert_eq!(slot.log_end.load(Relaxed), 16, "M2");
-                assert_eq!(slot.max_ts.load(Relaxed), 2, "S2");
+                assert_eq!(slot.log_end.load(Relaxed), 16, "GEN-2");
+                assert_eq!(slot.max_ts.load(Relaxed), 2, "SNAP-2");
             }
             for committer in committers {
                 committer.join().unwrap();

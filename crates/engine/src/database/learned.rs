@@ -24,9 +24,9 @@
 //! the next session tells it what it has kept.
 //!
 //! Invariants
-//! - B1 The table decides when a transaction waits, and nothing else: what a wrong word costs is a wait, or a refusal. So its words are changed
+//! - LEARN-1 The table decides when a transaction waits, and nothing else: what a wrong word costs is a wait, or a refusal. So its words are changed
 //!   without a lock, and a change that meets another one may be lost.
-//! - B2 A word is read and written as a whole: nobody finds the credit of one statement with the hash of another.
+//! - LEARN-2 A word is read and written as a whole: nobody finds the credit of one statement with the hash of another.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -117,7 +117,7 @@ impl Learned<'_> {
 
     fn find(&self, first: u64) -> Option<(&AtomicU64, Entry)> {
         let tag = Learned::tag(first);
-        // Relaxed, as everywhere here: B1.
+        // Relaxed, as everywhere here: LEARN-1.
         self.places(tag)
             .map(|place| (place, Entry::of(place.load(Relaxed))))
             .find(|(_, entry)| entry.grant != 0 && entry.tag == tag)

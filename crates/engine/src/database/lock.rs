@@ -1,4 +1,4 @@
-//! The commit mutex (C1), the wait for it, and the repair of what its dead owner left (C2).
+//! The commit mutex (COMMIT-1), the wait for it, and the repair of what its dead owner left (COMMIT-2).
 //!
 //! Whoever holds it finds: every frame before `log_end` is applied to the memtables, generations are in one of their states, and
 //! nobody owes anything ([`owed`](super::owed)). A dead owner may have left
@@ -7,7 +7,7 @@
 //! - a switch of generations half done: it is finished or undone;
 //! - gaps (gaps/) that do not fit what it has committed: all are forgotten.
 //!
-//! A process maps the rest of shared memory while it holds the mutex, once, if others have begun to use it meanwhile (MAP3).
+//! A process maps the rest of shared memory while it holds the mutex, once, if others have begun to use it meanwhile (MAPPING-3).
 //!
 //! An owner that lives and does not run, a stopped process for one, cannot be helped: what it has half done may go on at any time. So
 //! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, when its busy handler, asked while
@@ -27,13 +27,13 @@
 //! | `SLOT`, with one of these | frees the slot at the end |
 //!
 //! Invariants
-//! - Z1 A slot's connection sets its bits, without the mutex; the owner of the mutex clears them after it has done what they say,
+//! - OWED-1 A slot's connection sets its bits, without the mutex; the owner of the mutex clears them after it has done what they say,
 //!   which may be done twice.
-//! - Z2 `Control.owed` is set after the bits and cleared before they are looked at. If who has cleared it dies before it has looked
+//! - OWED-2 `Control.owed` is set after the bits and cleared before they are looked at. If who has cleared it dies before it has looked
 //!   at all slots, the next owner of the mutex does.
-//! - Z3 While its slot owes something a connection has neither a place in the queue nor, as far as it is concerned, a right: for
+//! - OWED-3 While its slot owes something a connection has neither a place in the queue nor, as far as it is concerned, a right: for
 //!   either it needs the mutex, and before it gets that nothing is owed any more. A slot that owes is not free.
-//! - Z4 Whoever waits for a right looks at `owed` every TICK, so that what is owed is done soon after the mutex is free.
+//! - OWED-4 Whoever waits for a right looks at `owed` every TICK, so that what is owed is done soon after the mutex is free.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ impl Database {
     /// Takes the commit mutex.
     ///
     /// # Errors
-    /// That of a poisoned database (C4); Busy and Interrupted if its owner does not run; NoMemory (MAP3).
+    /// That of a poisoned database (COMMIT-4); Busy and Interrupted if its owner does not run; NoMemory (MAPPING-3).
     pub(crate) fn lock_commit(&self) -> Result<Guard<'_>> {
         let guard = self.lock_commit_even_if_poisoned()?;
         self.check_poison()?;
@@ -107,7 +107,7 @@ impl Database {
         self.make_whole(self.reach_used(guard)?)
     }
 
-    /// MAP3: maps what the session uses, before anything of it is looked at.
+    /// MAPPING-3: maps what the session uses, before anything of it is looked at.
     fn reach_used<'a>(&self, guard: Guard<'a>) -> Result<Guard<'a>> {
         match self.region().reach_used() {
             Ok(()) => Ok(guard),
@@ -154,7 +154,7 @@ impl Database {
     fn make_whole<'a>(&'a self, guard: Guard<'a>) -> Result<Guard<'a>> {
         self.do_what_is_owed(&guard);
         let c = self.control();
-        // So do the positions, of whoever left without applying what it had published (C2).
+        // So do the positions, of whoever left without applying what it had published (COMMIT-2).
         let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();
         // Without repair a poisoned database can still be given things back; nothing else is done with it.
         if (guard.previous_owner_died || half_done) && !self.log_shared().is_in_doubt() {
@@ -164,7 +164,7 @@ impl Database {
     }
 
     fn repair_after_death(&self, guard: &Guard<'_>) -> Result<()> {
-        // Before anything is redone: it may be a put that was not cut out of them (G3).
+        // Before anything is redone: it may be a put that was not cut out of them (GAP-3).
         self.gaps().forget();
         self.generations.repair_generations();
         let repaired = self.redo(guard);
@@ -175,7 +175,7 @@ impl Database {
         repaired
     }
 
-    /// (M) Inserts the nodes of frames that are committed but not applied (C2).
+    /// (M) Inserts the nodes of frames that are committed but not applied (COMMIT-2).
     fn redo(&self, guard: &Guard<'_>) -> Result<()> {
         let c = self.control();
         let from = Lsn::new(c.applied_lsn.load(Relaxed));
@@ -183,14 +183,14 @@ impl Database {
         if from >= to {
             return Ok(());
         }
-        // Nobody can tell whether its author was going to wait for the disk (V4). Release: before `visible_ts`.
+        // Nobody can tell whether its author was going to wait for the disk (VISIBLE-4). Release: before `visible_ts`.
         c.full_end.fetch_max(to.get(), Release);
         let mut failed = None;
         let read = self.ring().for_each_frame(guard, from, to, |frame| {
             if failed.is_none() {
                 failed = self.apply_frame(frame).err();
                 if frame.prepared().is_none() {
-                    // K3: a prepared one shows nothing.
+                    // PREP-3: a prepared one shows nothing.
                     c.visible_ts.fetch_max(frame.commit_ts.get(), Release);
                 }
             }
@@ -259,7 +259,7 @@ impl Slots {
     /// Notes what `slot` could not give back.
     pub(crate) fn owe(&self, slot: SlotIndex, what: u32) {
         self.at(slot).owes.fetch_or(what, AcqRel);
-        // Release: the bits are there (Z2).
+        // Release: the bits are there (OWED-2).
         self.region.control().owed.store(1, Release);
     }
 
@@ -275,7 +275,7 @@ impl Slots {
 }
 
 impl Database {
-    /// Does what is owed, if the commit mutex is free; for those who wait for a right (Z4).
+    /// Does what is owed, if the commit mutex is free; for those who wait for a right (OWED-4).
     pub(crate) fn collect(&self) {
         if self.control().owed.load(Relaxed) != 0 {
             drop(self.lock_commit_to_give_back());
@@ -289,13 +289,13 @@ impl Database {
         if c.owed.load(Relaxed) == 0 && !guard.previous_owner_died {
             return;
         }
-        // AcqRel: the bits are looked at after this (Z2).
+        // AcqRel: the bits are looked at after this (OWED-2).
         c.owed.swap(0, AcqRel);
         for (i, slot) in self.slots.in_use() {
             let mut bits = slot.owes.load(Acquire);
             while bits != 0 {
                 self.give_back_for(i, bits);
-                // Release: done. A death in between does it again (Z1).
+                // Release: done. A death in between does it again (OWED-1).
                 match slot.owes.compare_exchange(bits, 0, AcqRel, Acquire) {
                     Ok(_) if bits & owes::SLOT != 0 => {
                         // Only now: whoever claims it owes nothing.
@@ -309,7 +309,7 @@ impl Database {
         }
     }
 
-    /// (M) What the dead connection of `slot` had noted, whether it lived to say so or not (Z2).
+    /// (M) What the dead connection of `slot` had noted, whether it lived to say so or not (OWED-2).
     pub(crate) fn give_back_for_dead(&self, slot: SlotIndex) {
         let word = &self.slots.at(slot).owes;
         let bits = word.load(Acquire);

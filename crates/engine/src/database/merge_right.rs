@@ -2,12 +2,12 @@
 //! exclusive transaction may last for many calls and change threads.
 //!
 //! Invariants
-//! - O1 Whoever takes it has a [`MergeRight`], which gives it back whatever ends the work. A transaction that goes on after
+//! - MERGE-1 Whoever takes it has a [`MergeRight`], which gives it back whatever ends the work. A transaction that goes on after
 //!   the call keeps it instead ([`MergeRight::keep`]), and its connection gives it back at its end (`Conn::abandon` after a
 //!   panic).
-//! - O2 A panic with the right held poisons the database before the right is free: what was half done nobody may
+//! - MERGE-2 A panic with the right held poisons the database before the right is free: what was half done nobody may
 //!   build on, and nobody waits for it.
-//! - O3 A merge is waited for whatever the busy timeout: a program that is alone, and so meets none in stock SQLite, does not fail for the
+//! - MERGE-3 A merge is waited for whatever the busy timeout: a program that is alone, and so meets none in stock SQLite, does not fail for the
 //!   merges of its own process. For those outside of transactions, in which no code of the application's runs, it waits until they end; for
 //!   others, who may be stopped, and for whoever has the right in a transaction, which may have reserved it, three seconds at least; for
 //!   exclusive transactions as long as its timeout says.
@@ -24,7 +24,7 @@ use crate::sync::wait::{Awaited, Patience, TICK, Wait};
 /// Between two looks at a lock of the base, which nobody gives a sign of giving back.
 pub(crate) const BASE_NAP: Duration = Duration::from_millis(10);
 
-/// The right to merge of one slot, given back when this is dropped (O1).
+/// The right to merge of one slot, given back when this is dropped (MERGE-1).
 #[must_use = "the right is given back at once"]
 pub(crate) struct MergeRight<'a> {
     pub(crate) db: &'a Database,
@@ -62,7 +62,7 @@ impl Database {
             return Ok(None);
         }
         if holder == 0 {
-            // P2 in upkeep/pressure.rs.
+            // PACE-2 in upkeep/pressure.rs.
             self.control().work_due_ns.store(0, Relaxed);
         }
         owner.store(slot.word(), Relaxed);

@@ -157,7 +157,7 @@ impl Database {
         result
     }
 
-    /// A sync of the base's files has failed. That stops the log if it leaves in doubt what frames rely on (C4).
+    /// A sync of the base's files has failed. That stops the log if it leaves in doubt what frames rely on (COMMIT-4).
     pub fn base_sync_failed(&self) {
         self.log_shared().note_base_sync_failed(libc::EIO);
     }
@@ -266,7 +266,7 @@ impl Database {
         Ok(self.log.get_or_init(|| log))
     }
 
-    /// The locks on the base's read marks; `None` while they are only taken by fcntl (W3 in read_marks.rs).
+    /// The locks on the base's read marks; `None` while they are only taken by fcntl (MARK-3 in read_marks.rs).
     pub fn read_marks(&self) -> Option<&ReadMarks> {
         let is_fenced = self.is_fenced() && !self.log_retired.load(Acquire);
         // Without a claim everything works, only slower; why there is none is told where the log is needed.
@@ -308,7 +308,7 @@ impl Database {
         self.log().ok().map(Log::status)
     }
 
-    /// Fails when a write or sync of the log has failed in any process (C4).
+    /// Fails when a write or sync of the log has failed in any process (COMMIT-4).
     pub(crate) fn check_poison(&self) -> Result<()> {
         // Asked by every snapshot: the path is for the error alone.
         if self.log_shared().poisoned().is_none() {
@@ -361,7 +361,7 @@ impl Database {
         session::create_log(&self.region, &self.path).map(drop)
     }
 
-    /// Stops the database for every process: something impossible happened (C4).
+    /// Stops the database for every process: something impossible happened (COMMIT-4).
     pub fn poison(&self) {
         self.log_shared().set_broken();
     }

@@ -14,10 +14,10 @@
 //! A program gets descriptors of its own, which are the same eventfd. What it does with them, and when it closes them, is no concern of this thread.
 //!
 //! Invariants
-//! - N1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its connection has let go of it. So who reads
+//! - NOTIFY-1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its connection has let go of it. So who reads
 //!   it empty first, and looks at `durable_ts` then, misses nothing.
-//! - N2 The thread is gone before the connection whose descriptor was the last one lets go of its database.
-//! - N3 A commit after which `wake` has been called is on disk, or has failed to be, after one sync that was begun later.
+//! - NOTIFY-2 The thread is gone before the connection whose descriptor was the last one lets go of its database.
+//! - NOTIFY-3 A commit after which `wake` has been called is on disk, or has failed to be, after one sync that was begun later.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -105,7 +105,7 @@ impl Notifier {
         another.map(IntoRawFd::into_raw_fd).map_err(|e| Error::io("cannot copy an eventfd", &e))
     }
 
-    /// Closes a descriptor that [`Notifier::watch`] has made; with the last one the thread ends before this returns (N2).
+    /// Closes a descriptor that [`Notifier::watch`] has made; with the last one the thread ends before this returns (NOTIFY-2).
     pub(crate) fn unwatch(&self, fd: RawFd) {
         let thread = {
             let mut state = self.shared.lock();
@@ -154,10 +154,10 @@ fn run(shared: &Shared, database: &Weak<Database>, era: u64) {
             if state.era != era {
                 return;
             }
-            // Before the look at what is to be synced (N3).
+            // Before the look at what is to be synced (NOTIFY-3).
             state.wanted = false;
         }
-        // Never the last one to have it: `unwatch` waits for this thread (N2).
+        // Never the last one to have it: `unwatch` waits for this thread (NOTIFY-2).
         let Some(database) = database.upgrade() else { return };
         let synced = catch_unwind(AssertUnwindSafe(|| database.sync_commits()));
         if synced.is_err() {
@@ -174,7 +174,7 @@ fn run(shared: &Shared, database: &Weak<Database>, era: u64) {
     }
 }
 
-/// N1.
+/// NOTIFY-1.
 fn tell(descriptors: &[File]) {
     for mut descriptor in descriptors {
         // Full is readable as well; nothing else can fail.

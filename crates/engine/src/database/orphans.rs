@@ -13,12 +13,12 @@
 //! | any | `UNSETTLED_PREPARED` | a prepared transaction, to be resolved (orphans.rs) |
 //!
 //! Invariants
-//! - N1 The right to merge changes last when it is left behind and first when it is inherited: whoever dies in between leaves a state
+//! - ESTATE-1 The right to merge changes last when it is left behind and first when it is inherited: whoever dies in between leaves a state
 //!   of the table, with the kind of what is left in the word or in the state of the slot.
-//! - N2 While `UNSETTLED` stands in `right_owner` nobody commits, and while a word of `merge_owner` says unsettled nobody
+//! - ESTATE-2 While `UNSETTLED` stands in `right_owner` nobody commits, and while a word of `merge_owner` says unsettled nobody
 //!   writes to the base but who settles. So doing it again after a failure meets the same base.
-//! - N3 Readers need none of it and go on, but for what is known to be committed, or prepared and about to be resolved (K9, K10 in orphans.rs).
-//! - N4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
+//! - ESTATE-3 Readers need none of it and go on, but for what is known to be committed, or prepared and about to be resolved (PREP-9, PREP-10).
+//! - ESTATE-4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
 //!
 //! A prepared transaction, one file's part in one over several, as it stands in shared memory (several.rs tells the whole; its author's
 //! side: txn/part.rs).
@@ -35,18 +35,18 @@
 //! | the end of the log | `UNSETTLED` | the same, of an exclusive transaction (orphans.rs) |
 //! | anything else | any | it is resolved, or its author died before it was published; cleared by the next frame |
 //!
-//! Invariants, beside J1 to J5 of several.rs
-//! - K1 The right is given to nobody while a prepared transaction is unresolved (`Right::pass`).
-//! - K2 The frame that resolves it holds at most what P holds, goes to the same generation, and is inserted without a share: room in
+//! Invariants, beside SEVERAL-1 to SEVERAL-5 of several.rs
+//! - PREP-1 The right is given to nobody while a prepared transaction is unresolved (`Right::pass`).
+//! - PREP-2 The frame that resolves it holds at most what P holds, goes to the same generation, and is inserted without a share: room in
 //!   the memtable, in the file and in the ring was there when P was published, and nobody else takes any.
-//! - K3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and what resolves it the one after that.
-//! - K4 What resolves it for good is on disk before the reference goes, or the super-journal is gone for good (J3).
-//! - K5 A failure between P and what resolves it leaves it unresolved with the right, as a death does: whoever needs one of them next tries.
+//! - PREP-3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and what resolves it the one after that.
+//! - PREP-4 What resolves it for good is on disk before the reference goes, or the super-journal is gone for good (SEVERAL-3).
+//! - PREP-5 A failure between P and what resolves it leaves it unresolved with the right, as a death does: whoever needs one of them next tries.
 //!   One that leaves in doubt what is on disk has stopped the log: recovery finds P and the super-journal.
-//! - K9 Once somebody knows that it is committed and has failed to apply it, nobody begins to read without it: `prepared_withheld`
+//! - PREP-9 Once somebody knows that it is committed and has failed to apply it, nobody begins to read without it: `prepared_withheld`
 //!   says so to all, and each tries before he gives up. So whoever was told of the commit, or has seen its other files, meets
 //!   the whole transaction here or an error. Before that first failure it is as if its author were still at it.
-//! - K10 Who begins to read after the death of its author waits for who resolves it, or is told BUSY: it is there for all who begin then, or
+//! - PREP-10 Who begins to read after the death of its author waits for who resolves it, or is told BUSY: it is there for all who begin then, or
 //!   for none. What resolves it is settled before it is seen to be resolved.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -123,7 +123,7 @@ impl Database {
         }
         let exclusive = word == owner::UNSETTLED_EXCLUSIVE;
         let state = if exclusive { txn_state::EXCLUSIVE } else { txn_state::IDLE };
-        // The state first: with the word it says what is left, should this process die here (N1).
+        // The state first: with the word it says what is left, should this process die here (ESTATE-1).
         self.slots.at(mine).state.store(state, Relaxed);
         c.merge_owner.store(mine.word(), Relaxed);
         if c.right_owner.load(Relaxed) == owner::UNSETTLED {
@@ -154,7 +154,7 @@ impl Database {
         self.slots.at(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
     }
 
-    /// (M) An exclusive transaction is at work, or has left something to settle (G4).
+    /// (M) An exclusive transaction is at work, or has left something to settle (GAP-4).
     pub(crate) fn is_base_being_changed(&self) -> bool {
         let holder = self.control().merge_owner.load(Relaxed);
         let is_exclusive = |index| self.slots.at(index).state.load(Relaxed) == txn_state::EXCLUSIVE;
@@ -176,7 +176,7 @@ impl Database {
             c.right_owner.store(owner::UNSETTLED, Relaxed);
         }
         let word = if exclusive { owner::UNSETTLED_EXCLUSIVE } else { owner::UNSETTLED_MERGE };
-        // Last (N1).
+        // Last (ESTATE-1).
         c.merge_owner.store(word, Relaxed);
         true
     }
@@ -213,7 +213,7 @@ impl Database {
             // A fence that its author did not finish to raise, too.
             self.with_base(session::bury_unseen)?;
             if header.generation.get() > self.control().base_generation.load(Acquire) {
-                // It may have been made without a sync, and is not noted (B1, B5 in log/before.rs).
+                // It may have been made without a sync, and is not noted (BEFORE-1, BEFORE-5 in log/before.rs).
                 self.log_shared().note_base_commit(header.generation);
             }
         }
@@ -260,7 +260,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Timestamps that a resolved transaction has taken (K3).
+    /// Timestamps that a resolved transaction has taken (PREP-3).
     pub(crate) const TIMESTAMPS: u64 = 2;
 }
 
@@ -290,7 +290,7 @@ impl Drop for Resolver<'_> {
 }
 
 impl Layout {
-    /// A prepared transaction is the last frame of the log (J2). Exact with the commit mutex held.
+    /// A prepared transaction is the last frame of the log (SEVERAL-2). Exact with the commit mutex held.
     pub(crate) fn has_unresolved(&self) -> bool {
         let end = self.control.prepared_end.load(Acquire);
         end != 0 && end == self.log.log_end().get()
@@ -328,9 +328,9 @@ impl Database {
             if !self.region().layout().has_unresolved() {
                 return Err(Error::Corrupt("a prepared transaction has been lost".into()));
             }
-            // K3.
+            // PREP-3.
             let ts = CommitTs::new(c.visible_ts.load(Relaxed) + Resolved::TIMESTAMPS);
-            // Before the frame is published (V3).
+            // Before the frame is published (VISIBLE-3).
             self.announce_without_witness(ts.get());
             let generation = self.generations.active_generation();
             let number = Generation::new(generation.number.load(Relaxed));
@@ -345,7 +345,7 @@ impl Database {
                 }
             };
             self.insert_resolved(ts, ops.clone())?;
-            // G2 in gaps/.
+            // GAP-2 in gaps/.
             self.gaps().forget();
             generation.max_ts.store(ts.get(), Release);
             generation.log_end.store(end.get(), Relaxed);
@@ -354,7 +354,7 @@ impl Database {
             // The order of a commit (commit.rs).
             c.visible_ts.store(ts.get(), Release);
             self.log_shared().note_newest_ts(ts.get());
-            // K10: before anybody finds it resolved.
+            // PREP-10: before anybody finds it resolved.
             self.settle(ts.get(), needs);
             c.prepared_end.store(0, Release);
             c.applied_lsn.store(end.get(), Release);
@@ -368,19 +368,19 @@ impl Database {
         }
     }
 
-    /// (M) Says that a commit is about to be published. Whether its author lives the kernel is asked (V5): the parts of one transaction
+    /// (M) Says that a commit is about to be published. Whether its author lives the kernel is asked (VISIBLE-5): the parts of one transaction
     /// are published over several calls, which no word of the thread can stand for.
     pub(crate) fn announce_without_witness(&self, ts: u64) {
         let process = self.process_slot();
         process.author.store(0, Relaxed);
-        // Release: before the frame is published (V3).
+        // Release: before the frame is published (VISIBLE-3).
         process.commit_ts.store(ts, Release);
     }
 
     /// What is decided cannot be given up: behind an owner of the mutex that is stopped this waits until he goes on, or is killed.
     ///
     /// # Errors
-    /// That of a poisoned database; NoMemory (MAP3), and then others decide (K5).
+    /// That of a poisoned database; NoMemory (MAPPING-3), and then others decide (PREP-5).
     pub(crate) fn lock_commit_however_long(&self) -> Result<Guard<'_>> {
         loop {
             if let Some(guard) = self.lock_commit_to_give_back() {
@@ -405,7 +405,7 @@ impl Database {
         Ok(end)
     }
 
-    /// (M) Inserts the nodes; the room was there when P was published (K2).
+    /// (M) Inserts the nodes; the room was there when P was published (PREP-2).
     fn insert_resolved<'a>(&self, ts: CommitTs, ops: impl Iterator<Item = Op<'a>>) -> Result<()> {
         let memtable = self.generations.memtable_in_use(self.generations.active_arena());
         for op in ops {
@@ -422,7 +422,7 @@ impl Database {
         Ok(())
     }
 
-    /// Resolves it as rolled back, on disk, and lets go of the super-journal (K4). Where this process may not write the log another one
+    /// Resolves it as rolled back, on disk, and lets go of the super-journal (PREP-4). Where this process may not write the log another one
     /// does, and the reference stays for who refers to a super-journal next, or closes last: until then the log may still end with
     /// what was prepared, and the super-journal says that it did not happen.
     ///
@@ -440,16 +440,16 @@ impl Database {
     }
 
     /// Before a reader looks: what a dead author has left prepared is resolved, so that it is there for all who begin after his
-    /// death, or for none. Where it cannot be known readers go on (N3 in orphans.rs).
+    /// death, or for none. Where it cannot be known readers go on (ESTATE-3).
     ///
     /// # Errors
-    /// K9.
+    /// PREP-9.
     pub(crate) fn settle_prepared_of_dead(&self) -> Result<()> {
         // Acquire pairs with the Release of who prepares. Not 0 for the moment between P and what resolves it.
         if self.control().prepared_end.load(Acquire) == 0 {
             return Ok(());
         }
-        // K10: somebody else may be at it.
+        // PREP-10: somebody else may be at it.
         let settled = wait::until(RESOLVER_PATIENCE, RESOLVER_NAP, || {
             Ok::<_, Error>(self.try_settle_prepared_of_dead())
         })?;
@@ -486,7 +486,7 @@ impl Database {
         ))
     }
 
-    /// What is prepared is committed, and could not be applied (K9). The caller has its right.
+    /// What is prepared is committed, and could not be applied (PREP-9). The caller has its right.
     pub(crate) fn withhold(&self) {
         let c = self.control();
         // Release, for readers without the mutex.

@@ -67,7 +67,7 @@ impl Database {
         deleted::is_nameless(self.base_identity())
     }
 
-    /// Removes the names of log and shared memory (H2 in deleted.rs).
+    /// Removes the names of log and shared memory (DELETED-2 in deleted.rs).
     pub(crate) fn let_go_of_names(&self) {
         // A name that stays is met again by the caller, who looks for a log that is in use.
         let region = self.region.file();

@@ -1,4 +1,4 @@
-//! A merge that frees a generation beside a snapshot that pins it, in every order of their steps (S1, S3 in snapshot.rs).
+//! A merge that frees a generation beside a snapshot that pins it, in every order of their steps (PIN-1, PIN-3 in snapshot.rs).
 
 #![allow(unsafe_code)]
 
@@ -89,13 +89,13 @@ impl Shared {
         assert!(base >= low, "a newer base is read than the one pinned for");
         let number = self.number.load(Acquire);
         let is_listed = number > base && self.state.load(Relaxed) != generation::FREE;
-        assert!(is_listed || base == OLD, "S1: a generation above {base} is missing");
+        assert!(is_listed || base == OLD, "PIN-1: a generation above {base} is missing");
         self.pin_low.store(base, orders.unpins);
         self.pin_high.store(ACTIVE, Release);
         if is_listed {
             self.arena.with(|rows| {
                 // SAFETY: loom fails if it is formatted meanwhile.
-                assert_eq!(unsafe { *rows }, OLD, "S3");
+                assert_eq!(unsafe { *rows }, OLD, "PIN-3");
             });
         }
         self.pin_high.store(NO_PIN, Relaxed);
@@ -115,6 +115,7 @@ fn a_merge_beside_a_reader(orders: Orders) -> impl Fn() {
     }
 }
 
+// holds PIN-1, PIN-3, SNAP-3, GEN-4
 #[test]
 fn a_generation_that_a_snapshot_needs_is_not_freed_in_any_order() {
     explore(5, a_merge_beside_a_reader(REAL));

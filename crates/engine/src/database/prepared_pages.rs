@@ -1,14 +1,14 @@
 //! The part of an exclusive transaction in one over several files: its pages beside the base, then P (several.rs, pages.rs).
 //!
-//! On SQLite's own path what commits is a transaction of the base, and its stamp says that it has (E2). So nothing has to
+//! On SQLite's own path what commits is a transaction of the base, and its stamp says that it has (EXCL-2). So nothing has to
 //! follow P in the log: it is resolved as committed by the base, and as rolled back by an empty frame.
 //!
 //! | P, with pages, is the last frame; the base has | super-journal | then |
 //! |---|---|---|
 //! | the stamp of P's generation | - | committed, and there. Nothing is left to do but to sync it, to begin the next generation and to remove the files |
 //! | not | there | rolled back: an empty frame |
-//! | not | gone | committed: the pages are written into the base, in one transaction of SQLite's, and with them the stamp. While that fails readers are refused (K9) |
-//! | not | cannot be known (J5) | stays unsettled: readers go on |
+//! | not | gone | committed: the pages are written into the base, in one transaction of SQLite's, and with them the stamp. While that fails readers are refused (PREP-9) |
+//! | not | cannot be known (SEVERAL-5) | stays unsettled: readers go on |
 //!
 //! The author goes by the same table, but knows the decision: he commits through his own handle, and if that fails through
 //! the hidden connection, by the pages.
@@ -18,11 +18,11 @@
 //! | before P | both, as of any exclusive transaction | buried (orphans.rs); the files go with the next transaction over several, or the last close |
 //! | with P | both, as of any exclusive transaction: `UNSETTLED`, `UNSETTLED_EXCLUSIVE` | whoever needs one of them, or wants to read, settles by the table above |
 //!
-//! Invariants, beside K1 to K5
-//! - K6 With P the author has both rights until it is resolved, and then who settles it has: nobody else writes to the base or to the log. So the
-//!   pages go over the base that they were made of (G2), however often it is begun.
-//! - K7 The base has the commit on disk before the pages and the reference go, whatever `synchronous` says.
-//! - K8 P is of the active generation, which has no rows. When the base has its stamp the next one begins, and P's log space is given
+//! Invariants, beside PREP-1 to PREP-5
+//! - PREP-6 With P the author has both rights until it is resolved, and then who settles it has: nobody else writes to the base or to the log. So the
+//!   pages go over the base that they were made of (PAGES-2), however often it is begun.
+//! - PREP-7 The base has the commit on disk before the pages and the reference go, whatever `synchronous` says.
+//! - PREP-8 P is of the active generation, which has no rows. When the base has its stamp the next one begins, and P's log space is given
 //!   back: a row of such transactions takes none.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -47,7 +47,7 @@ pub(crate) enum Known {
 }
 
 impl Database {
-    /// Settles a prepared exclusive transaction, whose rights the caller has (K6). The header of the base if it was committed.
+    /// Settles a prepared exclusive transaction, whose rights the caller has (PREP-6). The header of the base if it was committed.
     ///
     /// # Errors
     /// Everything is as it was, and may be tried again.
@@ -94,10 +94,10 @@ impl Database {
             self.write_pages(&pages, &header)?;
             crash_point!("several.pages_put");
         } else if *known != Known::Done {
-            // A small commit, which syncs this one (K7).
+            // A small commit, which syncs this one (PREP-7).
             self.bury_unfinished_commit()?;
         }
-        // Before anybody can append a frame after it (B5 in log/before.rs). What is not noted now is noted by who does.
+        // Before anybody can append a frame after it (BEFORE-5 in log/before.rs). What is not noted now is noted by who does.
         let is_noted = self.log().is_ok_and(|log| log.note_base(header.generation).is_ok());
         if !is_noted {
             self.log_shared().note_base_commit(header.generation);
@@ -112,7 +112,7 @@ impl Database {
         }
         crash_point!("several.resolved");
         if is_noted {
-            // K8. The base has it on disk.
+            // PREP-8. The base has it on disk.
             self.log()?.retire(found.generation);
         }
         several::forget(self.path());

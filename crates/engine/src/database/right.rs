@@ -22,23 +22,23 @@
 //! | s | any | slot s holds it |
 //!
 //! Invariants
-//! - R1 If the right is free and somebody waits, the first who waits, but for those of R9, has been called. Should the one that is called
+//! - RIGHT-1 If the right is free and somebody waits, the first who waits, but for those of RIGHT-9, has been called. Should the one that is called
 //!   die, the others find the right free within a [`TICK`].
-//! - R2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
-//!   ([`owed`](super::owed)), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (R8): the
+//! - RIGHT-2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
+//!   ([`owed`](super::owed)), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (RIGHT-8): the
 //!   second entry is dropped as one in another state, or serves it early.)
-//! - R3 The owner word alone decides who holds the right; it is taken under the commit mutex by the slot itself. `granted` of a waiter is for
+//! - RIGHT-3 The owner word alone decides who holds the right; it is taken under the commit mutex by the slot itself. `granted` of a waiter is for
 //!   its futex.
-//! - R4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
+//! - RIGHT-4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
 //!   timeout, its interrupt flag and whether the holder's process lives.
-//! - R5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
-//!   refused, at once and without asking its busy handler. In a COMMIT it takes a newer snapshot and comes again (S6 in snapshot.rs).
-//! - R6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release reserves the right
+//! - RIGHT-5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
+//!   refused, at once and without asking its busy handler. In a COMMIT it takes a newer snapshot and comes again (PIN-6 in snapshot.rs).
+//! - RIGHT-6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release reserves the right
 //!   for the first of it. COMMITs that need no right are not kept off.
-//! - R7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
-//! - R8 The queue is in the order of coming. Who has been refused and comes again in the same COMMIT has come when it came first: else
+//! - RIGHT-7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
+//! - RIGHT-8 The queue is in the order of coming. Who has been refused and comes again in the same COMMIT has come when it came first: else
 //!   large transactions that follow each other, and refuse it each time, would let all others pass.
-//! - R9 Who was called and has not come for [`SILENT_NS`], because his process is stopped or dead, is passed by and keeps his place: what was
+//! - RIGHT-9 Who was called and has not come for [`SILENT_NS`], because his process is stopped or dead, is passed by and keeps his place: what was
 //!   reserved for him is not any more, and others are called, until he looks around.
 //!
 //! Taking the writer's right and giving it back: the waits of right.rs.
@@ -99,7 +99,7 @@ impl Right {
         self.region.control().right_owner.load(Relaxed)
     }
 
-    /// (M) Appends to the queue; who waits since an earlier time comes before those who have come after that (R8).
+    /// (M) Appends to the queue; who waits since an earlier time comes before those who have come after that (RIGHT-8).
     pub(crate) fn enqueue(&self, slot: SlotIndex, since_ns: Option<u64>) {
         let c = self.region.control();
         let (head, mut tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
@@ -126,7 +126,7 @@ impl Right {
         }
     }
 
-    /// (M) Drops the entries of those who gave up; R2 leaves room for everyone else.
+    /// (M) Drops the entries of those who gave up; RIGHT-2 leaves room for everyone else.
     fn compact_queue(&self) -> u32 {
         let c = self.region.control();
         let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
@@ -144,7 +144,7 @@ impl Right {
         to
     }
 
-    /// (M) Sends waiters away whose snapshots the right's holder waits for: both would wait for each other (R5).
+    /// (M) Sends waiters away whose snapshots the right's holder waits for: both would wait for each other (RIGHT-5).
     /// Returns whom to wake once the mutex is free.
     pub(crate) fn refuse_waiters(&self, in_the_way: impl Fn(&TxnSlot) -> bool) -> Vec<SlotIndex> {
         let waiters =
@@ -178,7 +178,7 @@ impl Right {
         }
     }
 
-    /// (M) The first of the queue that still waits, but for those of R9; entries before all who wait are dropped.
+    /// (M) The first of the queue that still waits, but for those of RIGHT-9; entries before all who wait are dropped.
     fn first_waiter(&self) -> Option<SlotIndex> {
         let c = self.region.control();
         let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
@@ -205,7 +205,7 @@ impl Right {
         None
     }
 
-    /// (M) The same, past those that have been called and did not come (R9).
+    /// (M) The same, past those that have been called and did not come (RIGHT-9).
     fn first_who_comes(&self, now: u64) -> Option<SlotIndex> {
         loop {
             let next = self.first_waiter()?;
@@ -248,12 +248,12 @@ impl Right {
     }
 
     /// (M) Frees the right and calls the first waiter, for whom it is reserved if arrivals have overtaken the queue
-    /// for long enough (R6). Returns whom to wake once the mutex is free.
+    /// for long enough (RIGHT-6). Returns whom to wake once the mutex is free.
     #[must_use = "the one that is called sleeps until it is woken"]
     pub(crate) fn pass(&self) -> Option<SlotIndex> {
         let c = self.region.control();
         if self.region.layout().has_unresolved() {
-            // K1 in orphans.rs: what is prepared keeps it.
+            // PREP-1 in orphans.rs: what is prepared keeps it.
             c.right_owner.store(owner::UNSETTLED_PREPARED, Relaxed);
             return None;
         }
@@ -267,11 +267,11 @@ impl Right {
         c.right_reserved.store(reserved, Relaxed);
         crash_point!("right.reserved");
         let called = self.call_first();
-        debug_assert!(self.is_settled(), "R1");
+        debug_assert!(self.is_settled(), "RIGHT-1");
         called
     }
 
-    /// (M) If the right is free and somebody waits, there is one who has been called (R1). Returns whom to wake.
+    /// (M) If the right is free and somebody waits, there is one who has been called (RIGHT-1). Returns whom to wake.
     #[must_use = "the one that is called sleeps until it is woken"]
     pub(crate) fn call_first(&self) -> Option<SlotIndex> {
         if self.region.control().right_owner.load(Relaxed) != 0 || self.first_waiter().is_none() {
@@ -288,7 +288,7 @@ impl Right {
         Some(next)
     }
 
-    /// (M) R1, for asserts.
+    /// (M) RIGHT-1, for asserts.
     pub(crate) fn is_settled(&self) -> bool {
         self.region.control().right_owner.load(Relaxed) != 0
             || self
@@ -303,7 +303,7 @@ impl Right {
         }
     }
 
-    /// Whether the last wait of `slot` for the right ended because its snapshot was in the way (R5).
+    /// Whether the last wait of `slot` for the right ended because its snapshot was in the way (RIGHT-5).
     pub(crate) fn was_refused(&self, slot: SlotIndex) -> bool {
         self.slots.at(slot).granted.load(Relaxed) == answer::REFUSED
     }
@@ -317,7 +317,7 @@ const SHORTEST_STAY: Duration = Duration::from_millis(1);
 /// Every so many ticks a waiter looks for any dead process, not just for the one it waits for.
 const TICKS_PER_SWEEP: u32 = 10;
 
-/// A place in the queue for the right; dropped, by an error or a panic, it is given up with what came of it (R7).
+/// A place in the queue for the right; dropped, by an error or a panic, it is given up with what came of it (RIGHT-7).
 struct Place<'a> {
     db: &'a Database,
     slot: SlotIndex,
@@ -368,7 +368,7 @@ impl Database {
         loop {
             match self.acquire_right_within(slot, since_ns, stay, wait.interrupted) {
                 Err(Error::Busy(text)) => {
-                    // As in stock SQLite the handler is not asked where waiting would be a deadlock (R5).
+                    // As in stock SQLite the handler is not asked where waiting would be a deadlock (RIGHT-5).
                     let refused = self.right.was_refused(slot);
                     let asked = Instant::now();
                     let again = !refused && wait.busy.as_mut().is_some_and(|busy| busy(calls));
@@ -433,7 +433,7 @@ impl Database {
         for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
             futex::wait(granted, answer::NONE, Some(left.min(TICK)));
-            // It may have been stopped (R9).
+            // It may have been stopped (RIGHT-9).
             self.slots.at(slot).is_silent.store(0, Relaxed);
             let answered = granted.load(Relaxed);
             if answered == answer::REFUSED {
@@ -517,7 +517,7 @@ impl Database {
 
     /// Leaves the queue.
     fn leave_queue(&self, slot: SlotIndex) -> Result<()> {
-        // Without it the place is owed when it is dropped (R7).
+        // Without it the place is owed when it is dropped (RIGHT-7).
         let Some(guard) = self.lock_commit_to_give_back() else { return Ok(()) };
         self.check_poison()?;
         self.right.drop_from_queue(slot);
@@ -525,7 +525,7 @@ impl Database {
         s.state.store(s.resting_state(), Relaxed);
         s.waiting_for.store(0, Relaxed);
         let wake = self.right.call_first();
-        debug_assert!(self.right.is_settled(), "R1");
+        debug_assert!(self.right.is_settled(), "RIGHT-1");
         drop(guard);
         self.right.wake(wake);
         Ok(())
@@ -544,7 +544,7 @@ impl Database {
         let s = self.slots.at(slot);
         let next = {
             let guard = self.lock_commit_to_give_back();
-            // From here on nobody takes it for a waiter (R2), with the mutex or without.
+            // From here on nobody takes it for a waiter (RIGHT-2), with the mutex or without.
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
             if guard.is_none() {

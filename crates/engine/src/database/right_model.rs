@@ -256,6 +256,7 @@ fn a_death_in_passing(until: usize, ways: Ways) -> impl Fn() {
     }
 }
 
+// holds RIGHT-1, RIGHT-3
 #[test]
 fn the_right_has_one_holder_at_a_time_and_passes_on_beside_deaths_in_any_order() {
     for reserves in [true, false] {

@@ -1,13 +1,13 @@
 //! Slots of attached connections, and cleaning up after dead processes.
 //!
 //! Invariants
-//! - L1 A slot belongs to the process whose index + 1 stands in `process`; only
+//! - SLOT-1 A slot belongs to the process whose index + 1 stands in `process`; only
 //!   that process, or the reaper of that process once it is dead, changes it.
-//! - L2 Whatever a slot can hold (the right, the right to merge, a place in the
+//! - SLOT-2 Whatever a slot can hold (the right, the right to merge, a place in the
 //!   queue, pins) is given back before the slot is free.
-//! - L3 A dead holder of the right to merge may have committed to the base or not:
+//! - SLOT-3 A dead holder of the right to merge may have committed to the base or not:
 //!   only the base's header tells. Until that was read nobody else gets the right (orphans.rs).
-//! - L4 Before anything of a dead process is given back, what it has committed is settled (V3 in visibility.rs).
+//! - SLOT-4 Before anything of a dead process is given back, what it has committed is settled (VISIBLE-3 in visibility.rs).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -68,7 +68,7 @@ impl Slots {
                 // Before it is taken: whoever looks for what the dead have left looks below.
                 high_water.fetch_max(i as u32 + 1, AcqRel);
             }
-            // AcqRel: whoever frees a slot has stopped using it (L2).
+            // AcqRel: whoever frees a slot has stopped using it (SLOT-2).
             if slot.process.load(Relaxed) == 0
                 && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
             {
@@ -79,18 +79,18 @@ impl Slots {
         Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
     }
 
-    /// The same for a connection of a handle, which is counted: others go by that (I1 in shm/read_marks.rs).
+    /// The same for a connection of a handle, which is counted: others go by that (WALINDEX-1 in shm/read_marks.rs).
     pub(crate) fn claim_counted(&self) -> Result<SlotIndex> {
         let index = self.claim()?;
         process::count_connection(&self.region, self.process, 1);
         Ok(index)
     }
 
-    /// Gives a slot back; who had it holds nothing any more (L2).
+    /// Gives a slot back; who had it holds nothing any more (SLOT-2).
     pub(crate) fn free(&self, index: SlotIndex) {
         let slot = self.at(index);
         slot.clear();
-        // What it owes stands in words that name it (Z3 in lock.rs).
+        // What it owes stands in words that name it (OWED-3 in lock.rs).
         if !self.owe_slot(index) {
             slot.process.store(0, Release);
         }
@@ -171,7 +171,7 @@ pub(crate) fn say_oldest(oldest: Option<(Who, u64)>) -> String {
     })
 }
 
-/// A slot whose connection has ended, or never was; dropped, by an error or a panic too, it is given back with whatever it holds (L2).
+/// A slot whose connection has ended, or never was; dropped, by an error or a panic too, it is given back with whatever it holds (SLOT-2).
 pub(crate) struct BorrowedSlot<'a> {
     db: &'a Database,
     index: SlotIndex,
@@ -209,7 +209,7 @@ impl Database {
         BorrowedSlot { db: self, index, is_counted: true }
     }
 
-    /// Cleans up after processes that died, so that nobody waits for them (C5, S3). Returns how many.
+    /// Cleans up after processes that died, so that nobody waits for them (COMMIT-5, SNAP-3). Returns how many.
     pub(crate) fn reap_dead(&self) -> Result<usize> {
         // A failure to settle what they left is told to whoever needs the rights in vain.
         self.reap_and_settle().map(|(reaped, _)| reaped)
@@ -260,7 +260,7 @@ impl Database {
                 }
                 self.give_back_for_dead(i);
                 self.right.drop_from_queue(i);
-                // L3: what it was doing in the base keeps its rights until the base has been read.
+                // SLOT-3: what it was doing in the base keeps its rights until the base has been read.
                 if !self.leave_behind_locked(i) && c.right_owner.load(Relaxed) == i.word() {
                     wake.extend(self.right.pass());
                 }
@@ -269,7 +269,7 @@ impl Database {
             }
             // Whoever was called may be one of the dead.
             wake.extend(self.right.call_first());
-            debug_assert!(self.right.is_settled(), "R1");
+            debug_assert!(self.right.is_settled(), "RIGHT-1");
             process::clear_dead(self.region(), index);
         }
         self.right.wake(wake);

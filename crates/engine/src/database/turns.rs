@@ -1,4 +1,4 @@
-//! Whose turn it is among the connections of a process that lose against each other. Who asks for one, and U1 and U2: txn/turns.rs.
+//! Whose turn it is among the connections of a process that lose against each other. Who asks for one, and TURN-1 and TURN-2: txn/turns.rs.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -68,7 +68,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
                         if turns.take(|| false) {
-                            assert_eq!(counted.fetch_add(1, Relaxed), 0, "U1");
+                            assert_eq!(counted.fetch_add(1, Relaxed), 0, "TURN-1");
                             counted.fetch_sub(1, Relaxed);
                             turns.give_back();
                         }
@@ -84,7 +84,7 @@ mod tests {
         let turns = Turns::default();
         assert!(turns.take(|| false));
         for _ in 0..3 {
-            assert!(!turns.take(|| true), "U2");
+            assert!(!turns.take(|| true), "TURN-2");
         }
         turns.give_back();
         assert!(turns.take(|| false));

@@ -24,22 +24,22 @@
 //! closed pipe, a moment ago. So each read looks, but only while something is published and not settled, and only for the
 //! processes that have published it (`ProcessSlot.commit_ts`). An answer cannot be kept: the next read may come after a
 //! death, and after someone has told its program. But it can be read in shared memory: whoever commits leaves a word there that the
-//! kernel changes when his thread ends (V5). Only where that says nothing, or says for long that he lives, the kernel
+//! kernel changes when his thread ends (VISIBLE-5). Only where that says nothing, or says for long that he lives, the kernel
 //! is asked for the lock of the process, which costs a system call for each.
 //!
 //! Invariants
-//! - V1 What a COMMIT has acknowledged, and what a transaction was shown that has ended in whatever way, is settled. Reads of
+//! - VISIBLE-1 What a COMMIT has acknowledged, and what a transaction was shown that has ended in whatever way, is settled. Reads of
 //!   one connection therefore never go back.
-//! - V2 No reader sees a FULL commit that is not on disk: `readable_needs` is raised before `readable_ts`, and read after it.
-//! - V3 `commit_ts` of a process is at least every timestamp that it has published and not settled; it is raised
+//! - VISIBLE-2 No reader sees a FULL commit that is not on disk: `readable_needs` is raised before `readable_ts`, and read after it.
+//! - VISIBLE-3 `commit_ts` of a process is at least every timestamp that it has published and not settled; it is raised
 //!   before the frame is published, and a dead process's slot is freed only when they are settled.
-//! - V4 `full_end` is at least the end of every FULL frame through `visible_ts`. A frame whose author died before he
+//! - VISIBLE-4 `full_end` is at least the end of every FULL frame through `visible_ts`. A frame whose author died before he
 //!   could say what it is counts as FULL.
-//! - V5 `author` of a process leads to the word of a thread that has published the newest of these, or was about to: it
+//! - VISIBLE-5 `author` of a process leads to the word of a thread that has published the newest of these, or was about to: it
 //!   is filled before `commit_ts` is raised and emptied when the commit is settled, or was not published. A thread that has ended
 //!   leaves a commit to be settled also where its process lives on.
 //!
-//! Bringing commits to disk by their timestamps. What those tell, and T1 to T3: txn/tickets.rs.
+//! Bringing commits to disk by their timestamps. What those tell, and TICKET-1 to TICKET-3: txn/tickets.rs.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Instant;
@@ -69,7 +69,7 @@ impl Database {
         Ok((SnapshotTs::new(visible), self.full_end()))
     }
 
-    /// The newest commit that a reader may see who begins now (V1, V2).
+    /// The newest commit that a reader may see who begins now (VISIBLE-1, VISIBLE-2).
     pub(crate) fn readable(&self) -> Result<SnapshotTs> {
         let c = self.control();
         self.settle_prepared_of_dead()?;
@@ -84,7 +84,7 @@ impl Database {
         let readable = c.readable_ts.load(Acquire);
         let needs = Lsn::new(c.readable_needs.load(Acquire));
         self.bring_to_disk(needs)?;
-        debug_assert!(self.log_shared().durable_through() >= needs, "V2");
+        debug_assert!(self.log_shared().durable_through() >= needs, "VISIBLE-2");
         if fault::is_planted("readers.lag") {
             return Ok(SnapshotTs::new(readable.saturating_sub(1)));
         }
@@ -93,7 +93,7 @@ impl Database {
 
     /// The end of the newest FULL frame, for who has loaded `visible_ts` before.
     pub(crate) fn full_end(&self) -> Lsn {
-        // Acquire: see V4.
+        // Acquire: see VISIBLE-4.
         Lsn::new(self.control().full_end.load(Acquire))
     }
 
@@ -115,7 +115,7 @@ impl Database {
         if self.log_shared().durable_through() < needs {
             c.readable_needs.fetch_max(needs.get(), AcqRel);
         }
-        // AcqRel: whoever finds the timestamp finds the nodes, and what has to be on disk for it (V2).
+        // AcqRel: whoever finds the timestamp finds the nodes, and what has to be on disk for it (VISIBLE-2).
         c.readable_ts.fetch_max(ts, AcqRel);
     }
 
@@ -153,7 +153,7 @@ impl Database {
         }
     }
 
-    /// What can be told of it without asking the kernel (V5).
+    /// What can be told of it without asking the kernel (VISIBLE-5).
     fn say_of_author(&self, index: ProcessIndex) -> Said {
         let process = &self.region().layout().processes[index.0 as usize];
         // Relaxed, both: the caller has loaded `commit_ts`, before which they were stored. What is newer tells as much.
@@ -169,7 +169,7 @@ impl Database {
         if is_believed { said } else { Said::Nothing }
     }
 
-    /// Settles whatever the process of slot `index` has published (V3), which is dead, or whose thread has ended in its commit.
+    /// Settles whatever the process of slot `index` has published (VISIBLE-3), which is dead, or whose thread has ended in its commit.
     pub(crate) fn settle_commits_of(&self, index: ProcessIndex) -> Result<()> {
         let c = self.control();
         let newest = &self.region().layout().processes[index.0 as usize].commit_ts;
@@ -214,7 +214,7 @@ impl Database {
     ) -> Result<bool> {
         let shared = self.log_shared();
         let log = self.log()?;
-        // In this order (T2).
+        // In this order (TICKET-2).
         let newest = shared.newest_ts();
         let through = end.unwrap_or_else(|| shared.log_end());
         let mut is_interrupted = false;
@@ -235,7 +235,7 @@ impl Database {
             };
         }
         if end.is_some() {
-            // What lies before it in the base was synced before its frame was written (B2 in log/before.rs).
+            // What lies before it in the base was synced before its frame was written (BEFORE-2 in log/before.rs).
             shared.note_durable_ts(ticket);
         } else if shared.durable_ts() < ticket {
             log.sync_base_commits()?;

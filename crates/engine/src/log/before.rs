@@ -1,4 +1,4 @@
-//! Commits of the base that may not be on disk yet, and their order before later frames (F4).
+//! Commits of the base that may not be on disk yet, and their order before later frames (FILE-4).
 //!
 //! Under NORMAL and OFF an exclusive transaction's commit lies in the base's WAL and in the page cache alone. Frames
 //! that come after it rely on it: after a power cut that took the commit and left the frames, they would be replayed over an
@@ -14,16 +14,16 @@
 //! ```
 //!
 //! Invariants
-//! - B1 `commits` counts a commit before anybody can append a frame after it: its author, or who settles it after his
+//! - BEFORE-1 `commits` counts a commit before anybody can append a frame after it: its author, or who settles it after his
 //!   death, holds the writer's right until then.
-//! - B2 No byte of a frame is handed to the file before `durable` has reached what `commits` was when, or after, the frame was
+//! - BEFORE-2 No byte of a frame is handed to the file before `durable` has reached what `commits` was when, or after, the frame was
 //!   published.
-//! - B3 A failed sync of the WAL while `durable < commits` stops the log (C4): what was lost is not known, and no later
+//! - BEFORE-3 A failed sync of the WAL while `durable < commits` stops the log (COMMIT-4): what was lost is not known, and no later
 //!   sync would tell.
-//! - B4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
-//! - B5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
+//! - BEFORE-4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
+//! - BEFORE-5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
 //!   what that relies on. Of two who write it at the same time the one that asks for less may come last, for a while.
-//! - B6 Who syncs the WAL brings its name to disk with it: whoever created the file may have been killed before. SQLite does so with the first sync
+//! - BEFORE-6 Who syncs the WAL brings its name to disk with it: whoever created the file may have been killed before. SQLite does so with the first sync
 //!   of each handle, and whoever writes to the log with his first, unless the folder was synced since the WAL is there: by who has made the log, or one
 //!   of those. Who syncs nothing need not, so those that only visit do not wait for it.
 //!
@@ -73,7 +73,7 @@ pub struct BaseWal {
 struct Kept {
     file: Box<dyn StorageFile>,
     identity: FileIdentity,
-    /// Open until the file's name is durable (B6).
+    /// Open until the file's name is durable (BEFORE-6).
     folder: Option<Box<dyn Folder>>,
 }
 
@@ -149,7 +149,7 @@ impl BaseWal {
         Ok(())
     }
 
-    /// Makes earlier commits of the base durable, and notes them, before bytes are written to the log (B2, B5). The caller has decided before which
+    /// Makes earlier commits of the base durable, and notes them, before bytes are written to the log (BEFORE-2, BEFORE-5). The caller has decided before which
     /// frames it will write, and holds no mutex of the log's.
     pub(super) fn sync_before(&self, shared: &LogShared, log: &LogFile) -> Result<(), LogError> {
         // Acquire pairs with the Release of `note_base_commit`: its pages have been written.
@@ -172,7 +172,7 @@ impl BaseWal {
 
 impl LogShared {
     /// A transaction was committed to the base without a sync, which is complete through `generation` with it. The caller holds the
-    /// writer's right (B1).
+    /// writer's right (BEFORE-1).
     pub(crate) fn note_base_commit(&self, generation: Generation) {
         // Relaxed: published by the counter.
         self.base.generation.fetch_max(generation.get(), Relaxed);
@@ -180,7 +180,7 @@ impl LogShared {
         self.base.commits.fetch_add(1, Release);
     }
 
-    /// Notes in the log's file that the base, on disk, includes everything through `generation` (B5).
+    /// Notes in the log's file that the base, on disk, includes everything through `generation` (BEFORE-5).
     fn note_base(&self, log: &LogFile, generation: Generation) -> Result<(), LogError> {
         // Relaxed: saves a write, and orders nothing.
         if generation.get() <= self.base.noted.load(Relaxed) {
@@ -202,7 +202,7 @@ impl LogShared {
         self.base.durable.fetch_max(commits, Release);
     }
 
-    /// The folder was synced while this was the WAL's file there (B6).
+    /// The folder was synced while this was the WAL's file there (BEFORE-6).
     pub(crate) fn note_wal_named(&self, (_, inode): FileIdentity) {
         // Relaxed: what was synced is on disk, whoever reads of it when.
         self.base.named.store(inode, Relaxed);
@@ -230,7 +230,7 @@ impl LogShared {
         self.base.syncs.load(Relaxed)
     }
 
-    /// A sync of the base's files has failed, in whichever connection (B3).
+    /// A sync of the base's files has failed, in whichever connection (BEFORE-3).
     pub(crate) fn note_base_sync_failed(&self, errno: i32) {
         if self.base_is_unsynced() {
             self.set_in_doubt(errno);
@@ -239,7 +239,7 @@ impl LogShared {
 }
 
 impl Log {
-    /// Notes in the file that the base, on disk, includes everything through `generation` (B5).
+    /// Notes in the file that the base, on disk, includes everything through `generation` (BEFORE-5).
     pub(crate) fn note_base(&self, generation: Generation) -> Result<(), LogError> {
         let noted = self.shared().note_base(&self.file, generation);
         if let Err(e) = &noted {

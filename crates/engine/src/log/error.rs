@@ -24,7 +24,7 @@ pub enum AppendError {
     LimitReached,
     /// The frame is longer than a frame can be.
     TooLong,
-    /// The log is poisoned with this errno (C4).
+    /// The log is poisoned with this errno (COMMIT-4).
     Poisoned(i32),
 }
 
@@ -56,7 +56,7 @@ pub enum LogError {
         /// The version that it states.
         version: u32,
     },
-    /// The log belongs to another database file (F3).
+    /// The log belongs to another database file (FILE-3).
     #[error(
         "the log {path} belongs to another database (salt {log_salt:08x}, the database has {base_salt:08x}), or the -wal of this one was \
          removed, emptied or replaced: put back what stood beside the database last"
@@ -71,7 +71,7 @@ pub enum LogError {
         /// Whether it holds any frame; an empty one may be replaced without loss.
         has_frames: bool,
     },
-    /// The base lacks what it had when the log was written (F4).
+    /// The base lacks what it had when the log was written (FILE-4).
     #[error("{}", say_older(.path, *.noted, *.base))]
     OlderBase {
         /// The log.
@@ -81,7 +81,7 @@ pub enum LogError {
         /// Through which it is.
         base: Generation,
     },
-    /// Bytes that had been on disk are damaged or gone (F5).
+    /// Bytes that had been on disk are damaged or gone (FILE-5).
     #[error("the log {path} is damaged at position {at}: {why}")]
     Corrupt {
         /// The file.
@@ -91,7 +91,7 @@ pub enum LogError {
         /// What is wrong and how it is known.
         why: String,
     },
-    /// It is shorter than it was when it was written (F5).
+    /// It is shorter than it was when it was written (FILE-5).
     #[error(
         "the log {path} was cut short: it is {len_bytes} bytes long, and was at least {least_bytes} when it was written"
     )]
@@ -168,7 +168,7 @@ pub enum LogError {
         /// Where it was.
         path: PathBuf,
     },
-    /// A write or sync failed earlier, or something inside the engine, here or in another process (C4).
+    /// A write or sync failed earlier, or something inside the engine, here or in another process (COMMIT-4).
     #[error("{}: {}", say_why_stopped(*.errno), say_stopped(*.errno))]
     Poisoned {
         /// The system's error number of the first failure, or [`INTERNAL`].

@@ -9,7 +9,7 @@
 //!
 //! header   0  magic              8 bytes  "PlaitLog"
 //!          8  version            u32      2
-//!         12  salt               u32      equals the base's header bytes 72..75 (F3)
+//!         12  salt               u32      equals the base's header bytes 72..75 (FILE-3)
 //!         16  base device        u64      informational
 //!         24  base inode         u64      informational
 //!         32  created            u64      milliseconds since 1970
@@ -47,7 +47,7 @@
 //!
 //! The *note of the base* says which generation the base includes at least. It is written in place, without a sync, when that is on
 //! disk, and before any frame that comes after it. So no crash leaves a base that is older than the note asks for, and one that is
-//! has lost its WAL, or was replaced (F4). One that cannot be read asks for nothing.
+//! has lost its WAL, or was replaced (FILE-4). One that cannot be read asks for nothing.
 //!
 //! The *room* is written in the same way, after the sync of a longer file and before anything is written there: no crash leaves a file
 //! that is shorter, and one that is was cut short by somebody, with what it held.
@@ -385,7 +385,7 @@ impl LogFile {
     }
 
     /// Removes a log whose every frame is in the base; durable when it returns. A missing one is fine, and another file than
-    /// `meant` under its name stays (D4 in `side.rs`).
+    /// `meant` under its name stays (SIDE-4 in `side.rs`).
     pub fn remove(
         storage: &dyn Storage,
         path: &Path,

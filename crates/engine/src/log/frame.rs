@@ -28,7 +28,7 @@
 //! (`several.rs`). A frame that begins with it commits nothing by itself. Its other ops are what it would commit; or, if the mark has
 //! a record, the pages in the file that this names (`pages.rs`).
 //!
-//! Ops are absolute, so applying a frame twice is applying it once (F4). `lsn` and the salt make a frame
+//! Ops are absolute, so applying a frame twice is applying it once (FILE-4). `lsn` and the salt make a frame
 //! valid at one place of one log only: stale bytes of a recycled slot can never be taken for a frame.
 
 use crate::ids::{CommitTs, Generation, Lsn, Root};

@@ -19,18 +19,18 @@
 //! Stopped leader: who has watched one group for [`BESIDE_AFTER`] without its end syncs beside it, without the sync mutex,
 //! one for each such period and one at a time in each process; while that group stays, its process goes on so at once. Two syncs of
 //! one file at once are harmless, since each makes durable only what was written before it began. Neither is a leader waited for that
-//! stands still in its write (D1 in write.rs).
+//! stands still in its write (INTENT-1 in write.rs).
 //!
 //! Killed leader: the mutex survives it and sleepers look again every [`LOOK_AGAIN`], so one of them takes
-//! over and writes again from `written_through` (invariant 2 of the log makes that harmless). After it,
+//! over and writes again from `written_through` (LOG-2 makes that harmless). After it,
 //! everybody is woken, since members of the dead group sleep on either word.
 //!
 //! The kernel tells each open file once that a page was lost. So the syncs of one process, which share theirs, exclude each
 //! other, and a failed one has poisoned the log before the next begins.
 //!
-//! Failure (C4): a failed write or sync poisons the log for every process. It is not retried, since after a
+//! Failure (COMMIT-4): a failed write or sync poisons the log for every process. It is not retried, since after a
 //! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
-//! (invariant 3 of the log), so a full disk shows in [`Log::make_room`], where nothing is at risk.
+//! (LOG-3), so a full disk shows in [`Log::make_room`], where nothing is at risk.
 //!
 //! Whoever has synced looks whether the file is still under its name ([`Log::look`]), before anybody is told.
 //!
@@ -193,7 +193,7 @@ impl Log {
     }
 
     /// Looks whether the file is where the next opening looks for it, whole. If not, a power cut would take what is
-    /// written to it, and so would the next opening if shared memory were gone by then: the log stops for everybody (C4).
+    /// written to it, and so would the next opening if shared memory were gone by then: the log stops for everybody (COMMIT-4).
     ///
     /// Where the database file is not under its name either nothing is concluded: the folder may have another name now, and whoever
     /// has moved both away is told when it writes (`fits.c`).
@@ -313,7 +313,7 @@ impl Log {
         outcome.map_err(|e| self.fatal(&e))
     }
 
-    /// Syncs what is written. It was before this began, through `target` at least (invariant 4 of the log); `newest` was loaded before that.
+    /// Syncs what is written. It was before this began, through `target` at least (LOG-4); `newest` was loaded before that.
     fn make_durable(
         &self,
         one: MutexGuard<'_, ()>,
@@ -371,7 +371,7 @@ impl Log {
         outcome.map(|()| true).map_err(|e| self.fatal(&e))
     }
 
-    /// Lets others append while that brings anything. Bounded (C5), and no
+    /// Lets others append while that brings anything. Bounded (COMMIT-5), and no
     /// yield at all for a lone writer, whom busy readers would otherwise keep from its processor.
     fn gather(&self, company: bool) {
         let shared = self.shared();
@@ -530,7 +530,7 @@ impl Log {
         self.sync_file(one_at_a_time(&self.syncing))?;
         // Of two that come together the later one may say less, which asks for less.
         self.file.write_room(filled)?;
-        // Release pairs with the Acquire in `prepared_bytes` (invariant 3 of the log).
+        // Release pairs with the Acquire in `prepared_bytes` (LOG-3).
         shared.prepared_bytes.fetch_max(filled, Release);
         Ok(())
     }
@@ -546,7 +546,7 @@ impl Log {
 
     /// Lets the segments of all generations through `generation` be used again.
     ///
-    /// Only after the base durably states that it includes them (F4). Segments that are not written to the file yet
+    /// Only after the base durably states that it includes them (FILE-4). Segments that are not written to the file yet
     /// stay; call [`Log::sync_through`] before the merge.
     pub fn retire(&self, generation: Generation) {
         self.shared().give_back(generation);

@@ -12,18 +12,18 @@
 //! segments and the file header: the headers of [`frame`] and [`file`].
 //!
 //! Invariants
-//! 1. `durable_through <= written_through <= log_end <= reserved_end`; each only grows, but for `reserved_end` when the
-//!    window moves ([`window`]). Bytes of the ring at or after `written_through` are never overwritten.
-//! 2. A stream position has one content for ever: only published frames are written to the file, and a
-//!    published frame never changes. Writing a range twice, or late, is therefore harmless ([`write`]).
-//! 3. A frame is published only if its segments have been given slots in the file whose space is allocated as far as it reaches,
-//!    so running out of disk or of the configured limit is an error before the commit, never after it.
-//! 4. `durable_through` moves only after a successful sync that began after the bytes were written.
-//! 5. After a failed write or sync nothing is appended, written or acknowledged until recovery (C4).
-//! 6. Nothing is written to the file before the base commits that it relies on are on disk ([`before`], B2).
-//! 7. Nothing is acknowledged as durable, nor counted as that, unless the file stood under its name after the sync ([`Log::look`]).
-//! 8. No byte of the ring is written that has no disk space behind it: it begins small and grows before the frame that needs more.
-//! 9. Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
+//! - LOG-1 `durable_through <= written_through <= log_end <= reserved_end`; each only grows, but for `reserved_end` when the
+//!   window moves ([`ring`]). Bytes of the ring at or after `written_through` are never overwritten.
+//! - LOG-2 A stream position has one content for ever: only published frames are written to the file, and a
+//!   published frame never changes. Writing a range twice, or late, is therefore harmless ([`write`]).
+//! - LOG-3 A frame is published only if its segments have been given slots in the file whose space is allocated as far as it reaches,
+//!   so running out of disk or of the configured limit is an error before the commit, never after it.
+//! - LOG-4 `durable_through` moves only after a successful sync that began after the bytes were written.
+//! - LOG-5 After a failed write or sync nothing is appended, written or acknowledged until recovery (COMMIT-4).
+//! - LOG-6 Nothing is written to the file before the base commits that it relies on are on disk ([`before`], BEFORE-2).
+//! - LOG-7 Nothing is acknowledged as durable, nor counted as that, unless the file stood under its name after the sync ([`Log::look`]).
+//! - LOG-8 No byte of the ring is written that has no disk space behind it: it begins small and grows before the frame that needs more.
+//! - LOG-9 Everything needed to go on after a killed process is in [`LogShared`]; process-private state is the file handle.
 //!
 //! Deliberately absent: undo, compression, reading the file while the session lives.
 

@@ -2,7 +2,7 @@
 //!
 //! Stream position `p` is at ring offset `p % window_bytes` ([`window`](super::window)). A committer copies its frame
 //! behind `log_end` and then publishes the new end, both under the commit mutex and without a system call; a frame that
-//! was copied but not published never happened and is overwritten by the next one (C2).
+//! was copied but not published never happened and is overwritten by the next one (COMMIT-2).
 //!
 //! Which bytes may be read
 //! 1. `written_through..log_end` never changes: anybody may copy it who looks afterwards whether it has become written
@@ -30,10 +30,10 @@
 //! | whole ring | short | no | nothing |
 //!
 //! Invariants
-//! - **W1** The window moves only while `written_through == log_end`: nobody reads the ring to write it then, and who reads it
+//! - RING-1 The window moves only while `written_through == log_end`: nobody reads the ring to write it then, and who reads it
 //!   later has seen a `log_end` that was published behind the move.
-//! - **W2** Nothing before `window_start` may be read, but for the checksum of the last frame, which the next one continues.
-//! - **W3** A kill between any two stores of a move leaves a window in which that checksum is in its place.
+//! - RING-2 Nothing before `window_start` may be read, but for the checksum of the last frame, which the next one continues.
+//! - RING-3 A kill between any two stores of a move leaves a window in which that checksum is in its place.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -144,7 +144,7 @@ impl Ring {
         }
     }
 
-    /// (M) or alone: it is mapped (MAP3 in shm/mapping.rs).
+    /// (M) or alone: it is mapped (MAPPING-3 in shm/mapping.rs).
     fn mapped_base(&self, window: u64) -> NonNull<u8> {
         self.base(window).expect("whoever has the commit mutex has the window mapped")
     }
@@ -298,7 +298,7 @@ impl Ring {
         Ok(Plan { start, end, prev_crc })
     }
 
-    /// Invariant 3 of the log: no frame is published without allocated space in the file.
+    /// LOG-3: no frame is published without allocated space in the file.
     fn check_slots(&self, last_segment: u64) -> Result<(), AppendError> {
         let shared = self.shared();
         // Acquire pairs with the Release in `give_back`.
@@ -330,7 +330,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Invariant 8 of the log: no byte of the ring is written that has no disk space behind it, nor one that is not mapped. What
+    /// LOG-8: no byte of the ring is written that has no disk space behind it, nor one that is not mapped. What
     /// resolves a prepared transaction finds all of the window there.
     fn check_ring(
         &self,
@@ -380,7 +380,7 @@ impl Ring {
         Ok(())
     }
 
-    /// There are as many prepared slots as live segments, but some cannot be used yet (D2 in write.rs).
+    /// There are as many prepared slots as live segments, but some cannot be used yet (INTENT-2 in write.rs).
     fn lacks_a_slot(&self) -> AppendError {
         let prepared = self.shared().prepared_slots();
         if prepared < self.shared().slot_limit() {
@@ -488,7 +488,7 @@ impl Ring {
 
     /// (M) The checksum at the end of the last frame.
     fn crc_before(&self, log_end: Lsn) -> [u8; CRC_BYTES as usize] {
-        // SAFETY: they are in the ring, wherever the window starts (W3), and the commit mutex is held.
+        // SAFETY: they are in the ring, wherever the window starts (RING-3), and the commit mutex is held.
         let (crc, _) = unsafe { self.bytes(Lsn::new(log_end.get() - CRC_BYTES), log_end) };
         crc.try_into().expect("frames are 8-aligned and so is the window")
     }
@@ -502,7 +502,7 @@ impl Ring {
     }
 
     /// (M) Puts the checksum of the last frame where it is in a window of `window` bytes. Everything is written to the file,
-    /// and nothing in the ring may be read any more (W1, W2).
+    /// and nothing in the ring may be read any more (RING-1, RING-2).
     pub(super) fn put_crc(&self, window: u64, log_end: Lsn, crc: [u8; CRC_BYTES as usize]) {
         let base = self.mapped_base(window);
         let offset = (log_end.get() - CRC_BYTES) & (window - 1);
@@ -573,7 +573,7 @@ impl Ring {
             return Err(AppendError::RingFull);
         }
         let window = if is_written { wanted } else { now };
-        // Invariant 1 of the log: the bytes that this frame overwrites are in the file.
+        // LOG-1: the bytes that this frame overwrites are in the file.
         let is_free =
             is_written || (start + frame_len).get().saturating_sub(window) <= written.get();
         if is_free { Ok(window) } else { Err(AppendError::RingFull) }
@@ -594,7 +594,7 @@ impl Ring {
         if bytes == commit.window_bytes.load(Relaxed) {
             return;
         }
-        // Release throughout: should this process be killed, the next holder of the mutex finds these in this order (W3).
+        // Release throughout: should this process be killed, the next holder of the mutex finds these in this order (RING-3).
         commit.window_start.store(log_end.get(), Release);
         if let Some(crc) = last_crc {
             self.put_crc(bytes, log_end, crc);

@@ -1,4 +1,4 @@
-//! The ring beside those who write it to the file, in every order of their steps: D1 and D2 of write.rs, while a writer
+//! The ring beside those who write it to the file, in every order of their steps: INTENT-1 and INTENT-2 of write.rs, while a writer
 //! that others have overtaken goes on.
 
 #![allow(unsafe_code)]
@@ -81,7 +81,11 @@ impl Stream {
         if self.written(orders) != at {
             return;
         }
-        assert_eq!(copy, at + 1, "D1: what is written to the file is not what was committed there");
+        assert_eq!(
+            copy,
+            at + 1,
+            "INTENT-1: what is written to the file is not what was committed there"
+        );
         self.steps.step();
         self.written_through.fetch_max(at + 1, orders.writes_through);
     }
@@ -162,6 +166,7 @@ fn a_slot_that_is_used_again(orders: Orders) -> impl Fn() {
     }
 }
 
+// holds INTENT-1, INTENT-2
 #[test]
 fn what_is_written_to_the_file_is_what_was_committed_there_whoever_comes_late() {
     explore(4, two_writers_beside_a_committer(REAL));

@@ -2,7 +2,7 @@
 //!
 //! Frames are followed from the first generation that the base does not include, through the chain of checksums,
 //! until a position where no valid frame stands. That is either the end (what followed was never synced,
-//! so nobody was told that it is durable) or damage. The rule (F5): if any valid frame further on states that the log
+//! so nobody was told that it is durable) or damage. The rule (FILE-5): if any valid frame further on states that the log
 //! was durable beyond that position, or holds a generation that was, then bytes that had been on disk are gone.
 //! Otherwise whatever lies behind is the remains of a group that was never synced, and is dropped; a
 //! frame of it that happens to be whole is dropped as well, since it may build on one that is lost.
@@ -10,7 +10,7 @@
 //! Damage of the very last synced frame cannot be told from a torn write by this rule, nor by any other
 //! that costs the commit nothing.
 //!
-//! Frames of generations that the base includes are skipped (F4). A base that is older than the log's note of it asks for lacks
+//! Frames of generations that the base includes are skipped (FILE-4). A base that is older than the log's note of it asks for lacks
 //! more than frames can bring, and is refused. Nothing is written here.
 //!
 //! What is dropped must stay dropped. A generation behind the end lies in segments of its own and is sound by itself:
@@ -96,7 +96,7 @@ impl LogScan {
         LogScan::read(storage, path, salt, base_generation, None)
     }
 
-    /// The same with what a ring has behind the file's end, if that continues it (T2 in tail.rs).
+    /// The same with what a ring has behind the file's end, if that continues it (TAIL-2 in tail.rs).
     ///
     /// # Errors
     /// As [`LogScan::open`].
@@ -318,7 +318,7 @@ impl LogScan {
                 Err(why) => why,
             };
             match self.stream.next_generation(at, generation) {
-                // T1 in tail.rs.
+                // TAIL-1 in tail.rs.
                 Some(next) if !has_rows && self.stream.is_in_tail_alone(next.number) => {
                     return Ok(Stop::Damage(at, why));
                 }

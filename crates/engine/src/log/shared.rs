@@ -85,7 +85,7 @@ pub struct LogShared {
     pub(super) window_min: AtomicU64,
     pub(super) first_lsn: AtomicU64,
     pub(super) slot_limit: AtomicU32,
-    /// 0, or 1 + errno of the first failed write or sync (C4), or [`LOST`].
+    /// 0, or 1 + errno of the first failed write or sync (COMMIT-4), or [`LOST`].
     pub(super) poison: AtomicU32,
     /// Bytes of the ring, from its start, that have disk space behind them.
     pub(super) ring_space: AtomicU64,
@@ -273,7 +273,7 @@ impl LogShared {
 
     /// Commits through `ts` are on disk.
     pub(crate) fn note_durable_ts(&self, ts: u64) {
-        debug_assert!(ts <= self.newest_ts(), "T1: what nobody has committed is not on disk");
+        debug_assert!(ts <= self.newest_ts(), "TICKET-1: what nobody has committed is not on disk");
         // Release: after the sync.
         self.durable_ts.fetch_max(ts, Release);
     }
@@ -360,7 +360,7 @@ impl LogShared {
 
     /// Stream bytes that the file's slots have durable space for, one slot after the other.
     pub(super) fn prepared_bytes(&self) -> u64 {
-        // Acquire pairs with the Release of who prepared them (invariant 3 of the log).
+        // Acquire pairs with the Release of who prepared them (LOG-3).
         self.prepared_bytes.load(Acquire)
     }
 
@@ -371,7 +371,7 @@ impl LogShared {
 
     /// Bytes of the ring that are in use.
     pub fn window_bytes(&self) -> u64 {
-        // Relaxed: whoever reads ring bytes has loaded a `log_end` with Acquire that was published behind it (W1).
+        // Relaxed: whoever reads ring bytes has loaded a `log_end` with Acquire that was published behind it (RING-1).
         self.commit.window_bytes.load(Relaxed)
     }
 
@@ -392,7 +392,7 @@ impl LogShared {
         self.ring_bytes() / 2
     }
 
-    /// The errno of the failure that stopped the log, if one did (C4); 0 for an error inside the engine.
+    /// The errno of the failure that stopped the log, if one did (COMMIT-4); 0 for an error inside the engine.
     pub fn poisoned(&self) -> Option<i32> {
         // Acquire pairs with the Release of whoever has stopped it.
         match self.poison.load(Acquire) {
@@ -473,7 +473,7 @@ impl LogShared {
         slot_offset(slots as u32, segment) - (slots * segment - prepared)
     }
 
-    /// Stops the log after a failure that leaves in doubt what is on disk (C4); one that only this process meets does not.
+    /// Stops the log after a failure that leaves in doubt what is on disk (COMMIT-4); one that only this process meets does not.
     pub(super) fn stop_after(&self, failure: &LogError) {
         match failure {
             LogError::Lost { .. } => self.set_lost(),
@@ -525,7 +525,7 @@ impl LogShared {
     }
 }
 
-/// Fences (D2 in write.rs): of who intends to write, between the intent and the second look at `written_through`; of who
+/// Fences (INTENT-2 in write.rs): of who intends to write, between the intent and the second look at `written_through`; of who
 /// takes a slot that was given back, between its new owner and the look at the intents.
 pub(super) const INTENDS_AND_ASSIGNS: Ordering = SeqCst;
 /// Who has withdrawn an intent has written what it wrote.

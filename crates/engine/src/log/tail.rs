@@ -8,15 +8,15 @@
 //! | what is read of the memory | what if it is wrong |
 //! |---|---|
 //! | salt, where the file ends and where the ring does, sizes | the bytes continue nothing, and are left out |
-//! | the segments behind the file's last | the same; or T1 |
+//! | the segments behind the file's last | the same; or TAIL-1 |
 //!
 //! Invariants
-//! - T1 A frame counts only over a base that has what it relies on. Frames of the file do: what the base lacks by then was synced before they
+//! - TAIL-1 A frame counts only over a base that has what it relies on. Frames of the file do: what the base lacks by then was synced before they
 //!   were written (before.rs). Those of a ring may follow an exclusive transaction that a power cut has taken from the base's WAL.
 //!   That leaves a generation without rows: of no frames ([`Tail::relies_on_more_than`]), or of those of a transaction over several files
 //!   that was rolled back (`follow` in scan.rs). No frame behind such a generation is taken. A generation that was frozen without
 //!   rows, because a transaction found it too small, looks the same; what follows it is in the file (`Generations::must_write`).
-//! - T2 A tail takes nothing away: where the log with it is not longer, or not sound, it is read without ([`LogScan::open_continued`](super::LogScan::open_continued)).
+//! - TAIL-2 A tail takes nothing away: where the log with it is not longer, or not sound, it is read without ([`LogScan::open_continued`](super::LogScan::open_continued)).
 
 use super::ring::Ring;
 use super::shared::Segment;
@@ -57,7 +57,7 @@ impl Tail {
         Some(Tail { salt: shared.salt(), segment_bytes, from, bytes, segments })
     }
 
-    /// T1, of a segment that is not in the file, over a base that includes everything through `base`.
+    /// TAIL-1, of a segment that is not in the file, over a base that includes everything through `base`.
     pub(super) fn relies_on_more_than(base: Generation, segment: &Segment) -> bool {
         let before = segment.generation.get().saturating_sub(1);
         segment.previous_generation.get() != before && base.get() < before

@@ -12,26 +12,26 @@
 //! | 2 | copy the bytes out of the ring | the copy may be torn; step 4 looks again |
 //! | 3 | *intent*: the slot, in the word of this process | it only keeps the slot from being reused |
 //! | 4 | if `written_through` has moved: withdraw the intent, back to 1 | - |
-//! | 5 | write the slot's header, if the segment begins here, and the copy | D1, D2 |
+//! | 5 | write the slot's header, if the segment begins here, and the copy | INTENT-1, INTENT-2 |
 //! | 6 | withdraw the intent | - |
-//! | 7 | raise `written_through` to the end of the stretch, unless it is higher | D3 |
+//! | 7 | raise `written_through` to the end of the stretch, unless it is higher | INTENT-3 |
 //!
 //! Invariants
-//! - D1 What is written is right whenever it is written: bytes of a stream never change (invariant 2 of the log), and at step 4 the copy
+//! - INTENT-1 What is written is right whenever it is written: bytes of a stream never change (LOG-2), and at step 4 the copy
 //!   was not torn, since bytes of the ring behind `written_through` are not overwritten.
-//! - D2 A slot in which an intent stands is given to no other segment ([`LogShared::assign_slot`]). At step 4 the segment was not written
+//! - INTENT-2 A slot in which an intent stands is given to no other segment ([`LogShared::assign_slot`]). At step 4 the segment was not written
 //!   to its end, so its slot was not free. Who takes the slot later has seen it written and looks for intents
 //!   after taking it: between the two looks and the two stores stands a fence on either side, and so one of them sees the other.
-//! - D3 `written_through` says that everything before it is in the file. Who raises it has written from where it was.
-//! - D4 A process has one intent: its threads take turns (`writing`). Who has the write mutex may wait for a turn, who has a turn waits for
+//! - INTENT-3 `written_through` says that everything before it is in the file. Who raises it has written from where it was.
+//! - INTENT-4 A process has one intent: its threads take turns (`writing`). Who has the write mutex may wait for a turn, who has a turn waits for
 //!   nobody.
-//! - D5 The intent of a dead process stands until it is reaped, or another takes its place. Nothing of it is being written then: the
+//! - INTENT-5 The intent of a dead process stands until it is reaped, or another takes its place. Nothing of it is being written then: the
 //!   kernel gives up the lock by which it is known to live after its last system call.
 //!
 //! So a process that is stopped for good costs a slot of the file, and others a quarter of a second each now and then.
 //!
 //! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk (before.rs).
-//! What was published by then, and no more, is written by this call (B2).
+//! What was published by then, and no more, is written by this call (BEFORE-2).
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -133,7 +133,7 @@ impl Log {
         self.sync_base(one_at_a_time(&self.syncing_base))
     }
 
-    /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (B2).
+    /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (BEFORE-2).
     fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
         let synced = self.base_wal.sync_before(self.shared(), &self.file);
         if let Err(e) = &synced {
@@ -201,7 +201,7 @@ impl Log {
         is_there.then_some(Stretch { segment: piece.segment, slot, from: piece.from, to })
     }
 
-    /// Step 3; what follows sees everything that whoever takes the slot has seen, or is seen by him (D2).
+    /// Step 3; what follows sees everything that whoever takes the slot has seen, or is seen by him (INTENT-2).
     fn intend(&self, slot: u32) -> Intent<'_> {
         let process = self.party.index();
         self.shared().intend(process, slot);

@@ -15,11 +15,11 @@
 //! that it has never touched: a page fault for its node and one for its record. With them it faults once for a chunk.
 //!
 //! # Invariants
-//! - **A1** The chunks of shares, and what was placed outside of them, do not overlap: the ends are moved past all of it
+//! - SPACE-1 The chunks of shares, and what was placed outside of them, do not overlap: the ends are moved past all of it
 //!   before anything in it is linked, under the commit mutex.
-//! - **A2** A share belongs to one process and one formatting of one region. What it has left when its process dies, or
+//! - SPACE-2 A share belongs to one process and one formatting of one region. What it has left when its process dies, or
 //!   goes on to another region, is lost until the region is formatted again.
-//! - **A3** Inserts of nodes that need `n` bytes in all take at most [`Share::bytes_needed`]`(n)`: small pieces alone go into
+//! - SPACE-3 Inserts of nodes that need `n` bytes in all take at most [`Share::bytes_needed`]`(n)`: small pieces alone go into
 //!   chunks, so that little is left of an exhausted one.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The executable twin of the memtable's invariants M1 to M6.
+//! The executable twin of the memtable's invariants MEM-1 to MEM-6.
 
 use super::arena::Arena;
 use super::atomics::Ordering;
@@ -22,7 +22,7 @@ pub(super) fn check(arena: &Arena) -> Result<(), String> {
     // Relaxed: read after the nodes, whose links were loaded with Acquire.
     let count = header.node_count.load(Ordering::Relaxed) as usize;
     if nodes.len() > count {
-        return Err(format!("M5: {} nodes are linked but {count} were counted", nodes.len()));
+        return Err(format!("MEM-5: {} nodes are linked but {count} were counted", nodes.len()));
     }
     for level in 1..HEIGHT_MAX {
         check_level(arena, &nodes, level)?;
@@ -34,7 +34,7 @@ pub(super) fn check(arena: &Arena) -> Result<(), String> {
 fn next(arena: &Arena, offset: u32, level: usize) -> Result<u32, String> {
     let next = super::list::next_of(arena, offset, level);
     if next != 0 && !arena.is_node_offset(next) {
-        return Err(format!("M2: link {level} of node {offset} leads to {next}"));
+        return Err(format!("MEM-2: link {level} of node {offset} leads to {next}"));
     }
     Ok(next)
 }
@@ -53,7 +53,7 @@ fn check_nodes(arena: &Arena) -> Result<Vec<u32>, String> {
                 .then_with(|| arena.key(prev).cmp(arena.key(at)))
                 .then(b.ts.cmp(&a.ts));
             if !order.is_lt() {
-                return Err(format!("M1: node {at} does not sort after node {prev}"));
+                return Err(format!("MEM-1: node {at} does not sort after node {prev}"));
             }
         }
         nodes.push(at);
@@ -66,37 +66,40 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     let header = arena.header();
     let fields = arena.fields(at);
     if !(1..=HEIGHT_MAX).contains(&usize::from(fields.height)) || fields.kind > 1 {
-        return Err(format!("M2: node {at} has height {} and kind {}", fields.height, fields.kind));
+        return Err(format!(
+            "MEM-2: node {at} has height {} and kind {}",
+            fields.height, fields.kind
+        ));
     }
     let nodes_end = header.nodes_end.load(Ordering::Relaxed);
     let records_start = header.records_start.load(Ordering::Relaxed);
     match arena.key_at(at, fields) {
         Some(key_at) if key_at + fields.key_len <= nodes_end && nodes_end <= records_start => {}
-        _ => return Err(format!("M2: node {at} leaves the nodes, which end at {nodes_end}")),
+        _ => return Err(format!("MEM-2: node {at} leaves the nodes, which end at {nodes_end}")),
     }
     match arena.rec_at(at, fields) {
         Some(rec_at) if rec_at >= records_start => {}
-        _ => return Err(format!("M2: the record of node {at} lies not among the records")),
+        _ => return Err(format!("MEM-2: the record of node {at} lies not among the records")),
     }
     if fields.prefix != key_prefix(arena.key(at)) {
-        return Err(format!("M1: node {at} has the prefix of another key"));
+        return Err(format!("MEM-1: node {at} has the prefix of another key"));
     }
     if fields.ts > header.ts_max.load(Ordering::Relaxed) {
-        return Err(format!("M5: node {at} is newer than the newest timestamp"));
+        return Err(format!("MEM-5: node {at} is newer than the newest timestamp"));
     }
     let (word, bit) = root_bit(fields.root);
     if header.roots[word].load(Ordering::Relaxed) & bit == 0 {
-        return Err(format!("M5: root {} of node {at} is not in the filter", fields.root));
+        return Err(format!("MEM-5: root {} of node {at} is not in the filter", fields.root));
     }
     let hash = hash(fields.root, arena.key(at));
     let bits = key_bits(hash);
     if arena.filter_word(hash).load(Ordering::Relaxed) & bits != bits {
-        return Err(format!("M5: the key of node {at} is not in the filter"));
+        return Err(format!("MEM-5: the key of node {at} is not in the filter"));
     }
     Ok(())
 }
 
-/// M6, but for what only an insert that returned promises.
+/// MEM-6, but for what only an insert that returned promises.
 fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
     nodes.sort_unstable();
     let first = shortcut_count(covers(FIRST_REACH, arena.len()).min(arena.covers())) as usize;
@@ -106,11 +109,11 @@ fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
             continue;
         }
         if nodes.binary_search(&at).is_err() {
-            return Err(format!("M6: shortcut {i} leads to {at}, where no node is linked"));
+            return Err(format!("MEM-6: shortcut {i} leads to {at}, where no node is linked"));
         }
         // It may have been led there while several places were one.
         if (hash(arena.fields(at).root, arena.key(at)) as usize ^ i) & (first - 1) != 0 {
-            return Err(format!("M6: shortcut {i} leads to node {at}, whose key has another"));
+            return Err(format!("MEM-6: shortcut {i} leads to node {at}, whose key has another"));
         }
     }
     Ok(())
@@ -123,11 +126,11 @@ fn check_level(arena: &Arena, nodes: &[u32], level: usize) -> Result<(), String>
     while at != 0 {
         if !rest.any(|node| *node == at) {
             return Err(format!(
-                "M3: node {at} of level {level} is out of order or not in level 0"
+                "MEM-3: node {at} of level {level} is out of order or not in level 0"
             ));
         }
         if usize::from(arena.fields(at).height) <= level {
-            return Err(format!("M3: node {at} is too low for level {level}"));
+            return Err(format!("MEM-3: node {at} is too low for level {level}"));
         }
         at = next(arena, at, level)?;
     }

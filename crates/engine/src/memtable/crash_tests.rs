@@ -51,6 +51,7 @@ fn steps() -> Vec<Step> {
     steps
 }
 
+// holds MEM-4, COMMIT-2
 #[test]
 fn an_insert_killed_at_any_step_is_finished_by_repeating_it() {
     for step in steps() {

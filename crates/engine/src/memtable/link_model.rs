@@ -1,5 +1,5 @@
-//! A reader beside an insert, in every order of their steps: whatever leads it to a node, the node is complete (M2), and what
-//! must never lag behind a linked node does not (M5).
+//! A reader beside an insert, in every order of their steps: whatever leads it to a node, the node is complete (MEM-2), and what
+//! must never lag behind a linked node does not (MEM-5).
 
 #![allow(unsafe_code)]
 
@@ -82,8 +82,8 @@ impl Table {
                 // SAFETY: loom fails if it is written meanwhile.
                 unsafe { *payload }
             });
-            assert_eq!(payload, u64::from(node), "M2");
-            assert!(self.ts_max.load(Relaxed) >= u64::from(node), "M5");
+            assert_eq!(payload, u64::from(node), "MEM-2");
+            assert!(self.ts_max.load(Relaxed) >= u64::from(node), "MEM-5");
             node = self.link(node, level).load(orders.follows);
         }
     }
@@ -115,6 +115,7 @@ fn by_shortcut(orders: Orders) -> impl Fn() {
     }
 }
 
+// holds MEM-2, MEM-5
 #[test]
 fn whatever_leads_a_reader_to_a_node_it_is_complete() {
     explore(4, by_links(REAL));

@@ -12,7 +12,7 @@
 //!
 //! Most keys that are looked up are in the base and in no memtable. A filter of a few bits for each inserted key says so of nearly all of
 //! them, so that they are not searched for: a Bloom filter whose bits for a key lie in one word (Putze, Sanders, Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters", 2007). It belongs to M5.
+//! Space-Efficient Bloom Filters", 2007). It belongs to MEM-5.
 //!
 //! Both are small while little is in the region, and grow with it to twice as much and twice as much ([`widen`]). Place `i` of what was one
 //! of `n` becomes the two places `i` and `i + n`, with the same content: bits that say too much, and a node that is one of the keys of the other place
@@ -220,7 +220,7 @@ fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
     let links = &splice.next[..place.height];
     let payload = Payload { key: version.key, rec: version.rec, rec_at: place.rec_at };
     // SAFETY: one writer at a time (contract of `Memtable::insert`); `place` found this space in the free one or in the share,
-    // so no link leads into it (A1).
+    // so no link leads into it (SPACE-1).
     unsafe { arena.write_node(place.offset, &fields, links, &payload) };
 }
 
@@ -533,7 +533,7 @@ pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> 
 pub(super) fn enter(arena: &Arena, root: Root, key: &[u8]) {
     let hash = hash(root.get(), key);
     let word = arena.filter_word(hash);
-    // Relaxed: the Release store of the first link publishes it with the node (M5).
+    // Relaxed: the Release store of the first link publishes it with the node (MEM-5).
     let bits = word.load(Ordering::Relaxed);
     word.store(bits | key_bits(hash), Ordering::Relaxed);
 }
@@ -653,6 +653,6 @@ mod tests {
         table.insert(ROOT, &key(1), CommitTs::new(1), EntryKind::Put, b"r").expect("room");
         assert_eq!(table.check(), Ok(()));
         table.arena.filter_word(hash(ROOT.get(), &key(1))).store(0, Ordering::Relaxed);
-        assert!(table.check().expect_err("M5").contains("not in the filter"));
+        assert!(table.check().expect_err("MEM-5").contains("not in the filter"));
     }
 }

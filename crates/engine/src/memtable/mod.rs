@@ -8,17 +8,17 @@
 //! # Threads and processes
 //! One writer at a time: the caller holds the commit mutex. Any number of readers, in any process, take no lock
 //! and never wait. The writer may be killed after any instruction; its successor repeats the insert, which does
-//! nothing if the node is linked. A region may be formatted only when no reader can be in it (S3).
+//! nothing if the node is linked. A region may be formatted only when no reader can be in it (SNAP-3).
 //!
 //! # Invariants, checked by [`Memtable::check`]
-//! - **M1** Level 0 is strictly ordered: root ascending, key ascending (memcmp, shorter first), timestamp descending.
-//! - **M2** A linked node and its record are complete and immutable; the node lies before the free space, the record
+//! - MEM-1 Level 0 is strictly ordered: root ascending, key ascending (memcmp, shorter first), timestamp descending.
+//! - MEM-2 A linked node and its record are complete and immutable; the node lies before the free space, the record
 //!   behind it.
-//! - **M3** Each upper level is a part of the level below. It may lack nodes of its height: a kill may have lost them.
-//! - **M4** A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
-//! - **M5** The filters of roots and keys, newest timestamp and node count are raised before the link: they may say too much,
+//! - MEM-3 Each upper level is a part of the level below. It may lack nodes of its height: a kill may have lost them.
+//! - MEM-4 A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
+//! - MEM-5 The filters of roots and keys, newest timestamp and node count are raised before the link: they may say too much,
 //!   never too little.
-//! - **M6** A shortcut is 0 or leads to a linked node of one of its keys, or of one that shared it when there were fewer (list.rs `widen`).
+//! - MEM-6 A shortcut is 0 or leads to a linked node of one of its keys, or of one that shared it when there were fewer (list.rs `widen`).
 //!   Once an insert has returned, or its repetition has, it is not 0, and if it leads to that key then to its newest version.
 //!
 //! A reader that got its snapshot after the writer published it sees every node up to that timestamp, and skips
@@ -433,7 +433,7 @@ impl Memtable {
     /// False when no node of this root exists; true says little.
     pub fn may_hold_root(&self, root: Root) -> bool {
         let (word, bit) = root_bit(root.get());
-        // Relaxed: raised before the link (M5), and whoever must see a node has synchronised with its writer.
+        // Relaxed: raised before the link (MEM-5), and whoever must see a node has synchronised with its writer.
         self.arena.header().roots[word].load(Ordering::Relaxed) & bit != 0
     }
 
@@ -454,7 +454,7 @@ impl Memtable {
         Node { arena: &self.arena, offset }
     }
 
-    /// Checks the invariants M1 to M6 by walking everything; no insert may run meanwhile.
+    /// Checks the invariants MEM-1 to MEM-6 by walking everything; no insert may run meanwhile.
     pub fn check(&self) -> Result<(), String> {
         check::check(&self.arena)
     }

@@ -39,6 +39,7 @@ fn row(n: u64, (key_len, rec_len): (usize, usize)) -> (Vec<u8>, Vec<u8>) {
 }
 
 proptest! {
+    // holds SPACE-1, SPACE-3
     #[test]
     fn pieces_of_all_shares_stay_apart_and_take_no_more_than_promised(
         (processes, commits) in (1usize..12).prop_flat_map(|n| (Just(n), commits(n)))
@@ -141,6 +142,7 @@ fn a_crowd_takes_nothing_ahead() {
     assert_eq!(share.bytes_needed(5000), 5000);
 }
 
+// holds SPACE-2
 #[test]
 fn a_share_of_another_memtable_is_given_up() {
     let mut region = Region::new(REGION_BYTES);

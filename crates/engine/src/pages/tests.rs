@@ -100,6 +100,7 @@ fn reopen(base: &Path, id: &PagesId) -> Result<Pages> {
     open(base, id, SALT, place().generation)
 }
 
+// holds PAGES-2
 #[test]
 fn pages_go_into_the_base_that_they_were_made_of_and_into_no_other() {
     let (_dir, path) = folder();
@@ -130,6 +131,7 @@ fn pages_go_into_the_base_that_they_were_made_of_and_into_no_other() {
     forget(&path);
 }
 
+// holds PAGES-2
 #[test]
 fn pages_of_another_transaction_session_or_generation_are_refused() {
     let (_dir, path) = folder();

@@ -11,12 +11,12 @@
 //! | - | with an undecided transaction over several files | - | refused: what decides it is beside other files |
 //!
 //! Invariants
-//! - B1 Nothing here is ever removed or written. With the names given back, and the database file that they belong to in its place,
+//! - ASIDE-1 Nothing here is ever removed or written. With the names given back, and the database file that they belong to in its place,
 //!   everything is there.
-//! - B2 A file at rest is never the one whose commits are in that log: before the first of them the fence is in the file itself (Y3), and
-//!   it goes when all of them are in the file: from the base (Y1), or while it is lowered from the file alone (L1 in upkeep/fence.rs). So what
+//! - ASIDE-2 A file at rest is never the one whose commits are in that log: before the first of them the fence is in the file itself (SESSION-3), and
+//!   it goes when all of them are in the file: from the base (SESSION-1), or while it is lowered from the file alone (FENCE-1 in upkeep/fence.rs). So what
 //!   stands there is another file, or an older copy, or was at rest before the log began. Its own log, behind a lowered fence, has its salt.
-//! - B3 The log last: whoever is killed before leaves it in the way, and the next to open puts it aside as well. Without it memory would
+//! - ASIDE-3 The log last: whoever is killed before leaves it in the way, and the next to open puts it aside as well. Without it memory would
 //!   count for nothing, and what that has under NORMAL would be gone.
 
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ pub(crate) fn put(path: &Path, region: &Region, own_salt: u32) -> Result<String>
     });
     let n = n.ok_or_else(|| say(&log, &Errno::EXIST.into()))?;
     let mut put = Vec::new();
-    // B3. The last goes with the log that names it.
+    // ASIDE-3. The last goes with the log that names it.
     for beside in [memory, Some(pages.as_path()), claim.as_ref().map(|_| log.as_path())] {
         let Some(beside) = beside else { continue };
         let name = set_aside_name(beside, n);

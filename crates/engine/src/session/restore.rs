@@ -13,11 +13,11 @@
 //! | what is left of the log is removed, as for any resting base (session.rs) | the same | the same |
 //!
 //! Invariants
-//! - Q1 Until the transaction is committed nothing has changed, and it is tried again, also after a failure. After a power cut before it
+//! - RESTORE-1 Until the transaction is committed nothing has changed, and it is tried again, also after a failure. After a power cut before it
 //!   the base is fenced and has no log, which is refused; after one behind it the base is complete.
-//! - Q2 With the stamp everything that any copy of this log can hold counts as merged: none of it is of a newer generation than the active one.
-//! - Q4 A prepared exclusive transaction that was committed, and is not in the base, goes there with its pages, in the same transaction.
-//! - Q3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (orphans.rs).
+//! - RESTORE-2 With the stamp everything that any copy of this log can hold counts as merged: none of it is of a newer generation than the active one.
+//! - RESTORE-4 A prepared exclusive transaction that was committed, and is not in the base, goes there with its pages, in the same transaction.
+//! - RESTORE-3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (orphans.rs).
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -108,7 +108,7 @@ fn left_in_ring(region: &Region, path: &Path, base: &mut dyn Base) -> Result<Dec
 /// Brings everything that memory has into the base, and the base to rest. Only then the log, or what stands in its place, may go.
 ///
 /// # Errors
-/// Nothing has changed (Q1).
+/// Nothing has changed (RESTORE-1).
 pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Result<()> {
     region.reach_used()?;
     let c = region.control();

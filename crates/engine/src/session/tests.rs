@@ -1,4 +1,4 @@
-//! Recovery cut off at every step, again and again, over logs torn at every sector (Y2).
+//! Recovery cut off at every step, again and again, over logs torn at every sector (SESSION-2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -190,6 +190,7 @@ fn prefix(log: &[u8], path: &Path) -> Vec<u64> {
     found
 }
 
+// holds SESSION-2, FILE-4
 #[test]
 fn recovery_cut_off_anywhere_three_times_leaves_what_it_would_have_left() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -9,9 +9,9 @@
 //! others wait for it, and nothing worse.
 //!
 //! Invariants
-//! - D1 A file on which a lock says that this process lives is a [`LockFile`] from before the lock is taken, and no
+//! - FORK-1 A file on which a lock says that this process lives is a [`LockFile`] from before the lock is taken, and no
 //!   other descriptor and no inherited mapping leads to its description.
-//! - D2 In the child its number stays taken, by something harmless, so that what is left of the parent's objects
+//! - FORK-2 In the child its number stays taken, by something harmless, so that what is left of the parent's objects
 //!   there neither closes nor locks a file of the program.
 
 #![allow(unsafe_code)]
@@ -92,7 +92,7 @@ extern "C" fn after_fork_in_child() {
     OPEN.unlock();
 }
 
-/// Puts something harmless in the place of `fd` (D2). Only calls that are safe after a fork.
+/// Puts something harmless in the place of `fd` (FORK-2). Only calls that are safe after a fork.
 fn give_up(fd: RawFd) {
     // SAFETY: no pointers.
     let mut dummy = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -250,6 +250,7 @@ mod tests {
         (file, File::options().read(true).write(true).open(&path).unwrap())
     }
 
+    // holds FORK-1, FORK-2
     #[test]
     fn a_child_does_not_keep_its_parents_locks() {
         let dir = tempfile::tempdir().unwrap();

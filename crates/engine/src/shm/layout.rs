@@ -73,7 +73,7 @@ pub const CONFLICT_KEY_BYTES: usize = 64;
 pub mod session {
     /// Being built or given up: not to be trusted.
     pub const INVALID: u32 = 0;
-    /// In use; may outlive its processes (F6).
+    /// In use; may outlive its processes (FILE-6).
     pub const LIVE: u32 = 1;
 }
 
@@ -81,7 +81,7 @@ pub mod session {
 pub mod fence {
     /// The base is an ordinary file; nothing has been committed here yet.
     pub const RESTING: u32 = 0;
-    /// Bytes 18 and 19 of the base are 3: stock SQLite refuses it (F2).
+    /// Bytes 18 and 19 of the base are 3: stock SQLite refuses it (FILE-2).
     pub const FENCED: u32 = 1;
     /// As fenced, but everything is in the database file, and nobody may commit: its bytes 18 and 19 may be 2 (upkeep/fence.rs).
     pub const LOWERED: u32 = 2;
@@ -129,7 +129,7 @@ pub struct GenSlot {
     pub state: AtomicU32,
     /// Disk space has been allocated behind so many bytes of nodes in the arena, and as many of records; 0 while there is none.
     pub allocated: AtomicU32,
-    /// (M) Not 0: the generation before was frozen without rows, or the file lacks something of one that follows such a one (T1 in
+    /// (M) Not 0: the generation before was frozen without rows, or the file lacks something of one that follows such a one (TAIL-1 in
     /// log/tail.rs).
     pub follows_empty: AtomicU32,
     /// Largest commit timestamp in it; 0 when empty.
@@ -138,7 +138,7 @@ pub struct GenSlot {
     pub log_end: AtomicU64,
 }
 
-/// A shared counter of rowids of one table (T3).
+/// A shared counter of rowids of one table (TXN-3).
 #[repr(C)]
 pub struct RowidSlot {
     /// Root page of the table; 0 when unused.
@@ -293,7 +293,7 @@ pub struct ExclusiveRing {
 /// Commit state, generations and small tables.
 #[repr(C)]
 pub struct Control {
-    /// Orders commits (C1). Everything marked (M) changes only while it is held.
+    /// Orders commits (COMMIT-1). Everything marked (M) changes only while it is held.
     pub commit_mutex: SharedMutex,
     /// (M) Newest committed timestamp whose nodes are all inserted.
     pub visible_ts: AtomicU64,
@@ -303,7 +303,7 @@ pub struct Control {
     pub readable_needs: AtomicU64,
     /// (M) End of the newest frame whose COMMIT waits for the disk.
     pub full_end: AtomicU64,
-    /// (M) All frames before this log position are in the memtables (C2).
+    /// (M) All frames before this log position are in the memtables (COMMIT-2).
     pub applied_lsn: AtomicU64,
     /// (M) Arena that takes commits.
     pub active_arena: AtomicU32,
@@ -319,7 +319,7 @@ pub struct Control {
     pub salt: AtomicU32,
     /// Generation that the base includes (its header bytes 76..79).
     pub base_generation: AtomicU32,
-    /// Generation stamped by the last exclusive transaction, whose changes no snapshot of an older base sees (E3).
+    /// Generation stamped by the last exclusive transaction, whose changes no snapshot of an older base sees (EXCL-3).
     pub exclusive_generation: AtomicU32,
     /// (M) Holder of the writer's right: slot index + 1, 0 when free.
     pub right_owner: AtomicU32,
@@ -365,7 +365,7 @@ pub struct Control {
     pub prepared_start: AtomicU64,
     /// (M) Where it ends; 0 when there is none. It is unresolved while that is the end of the log (several.rs).
     pub prepared_end: AtomicU64,
-    /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (K9 in
+    /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (PREP-9 in
     /// database/orphans.rs). Anything else says nothing.
     pub prepared_withheld: AtomicU64,
     /// When the merge or checkpoint that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does
@@ -424,7 +424,7 @@ impl Control {
 pub struct ProcessSlot {
     /// Process id; 0 when the slot is free.
     pub pid: AtomicU32,
-    /// Attached connections, of handles that have their WAL open (I1 in read_marks.rs).
+    /// Attached connections, of handles that have their WAL open (WALINDEX-1 in read_marks.rs).
     pub connections: AtomicU32,
     /// Inode of its pid namespace, in which its pid is one; 0 when unknown.
     pub pid_namespace: AtomicU64,
@@ -432,7 +432,7 @@ pub struct ProcessSlot {
     pub nonce: AtomicU64,
     /// Readers of the base that hold a read mark (read_marks.rs).
     pub readers: [AtomicU32; READ_MARKS],
-    /// How often the slot was taken: tells its owner from those it had before (process.rs P4).
+    /// How often the slot was taken: tells its owner from those it had before (process.rs PROC-4).
     pub generation: AtomicU32,
     /// At least the newest timestamp that it has published and not settled (database/visibility.rs).
     pub commit_ts: AtomicU64,
@@ -524,7 +524,7 @@ pub struct TxnSlot {
     pub queued_ns: AtomicU64,
     /// (M) When it was called, by the same clock.
     pub called_ns: AtomicU64,
-    /// Not 0: it was called and did not come (R9 in database/right.rs). Set under the mutex; its own thread sets it back.
+    /// Not 0: it was called and did not come (RIGHT-9 in database/right.rs). Set under the mutex; its own thread sets it back.
     pub is_silent: AtomicU32,
     /// Keeps slots on cache lines of their own.
     pub pad: [AtomicU32; 11],

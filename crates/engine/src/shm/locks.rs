@@ -10,9 +10,9 @@
 //! A connection that works alone on a resting file is in no session, where others would see it. So each process locks a
 //! byte of the base's WAL-index, named after its id, before it works alone or joins; the byte lies behind everything that SQLite locks.
 //!
-//! - Q1 The lock belongs to the open file that SQLite itself has of the WAL-index, one per process and copy of the library: it lasts
+//! - CLAIM-1 The lock belongs to the open file that SQLite itself has of the WAL-index, one per process and copy of the library: it lasts
 //!   as long as that, and two copies in one process, to which SQLite's own locks mean nothing, see each other.
-//! - Q2 Being wrong about company is harmless: who finds a claim joins a session, which was right before too. A child that has
+//! - CLAIM-2 Being wrong about company is harmless: who finds a claim joins a session, which was right before too. A child that has
 //!   inherited the open file, or an equal id in another pid namespace, is company.
 #![allow(unsafe_code)]
 
@@ -144,6 +144,7 @@ mod tests {
         assert!(!is_locked_elsewhere(&b, 7).unwrap(), "closing the file ends the lock");
     }
 
+    // holds CLAIM-1
     #[test]
     fn a_claim_is_seen_through_every_other_open_file_and_ends_with_its_own() {
         let dir = tempfile::tempdir().unwrap();

@@ -9,11 +9,11 @@
 //! | has used a large arena (`Control::has_large`), or uses more of the ring | the first 6 MiB, and from its next lock or snapshot on the whole file |
 //!
 //! Invariants
-//! - **MAP1** A pointer into either mapping stays good as long as the region: neither is moved or given up before. Both show the same pages,
+//! - MAPPING-1 A pointer into either mapping stays good as long as the region: neither is moved or given up before. Both show the same pages,
 //!   so it does not matter by which of them a word is reached.
-//! - **MAP2** The second mapping is made from the first one, without a descriptor and without a name: it can be made after `setuid`, after
+//! - MAPPING-2 The second mapping is made from the first one, without a descriptor and without a name: it can be made after `setuid`, after
 //!   `chroot`, and with no descriptor left. Only where that is not known (under Valgrind) the file is opened again.
-//! - **MAP3** A thread that has the commit mutex can reach whatever the session uses. A committer that begins a large arena or a larger window
+//! - MAPPING-3 A thread that has the commit mutex can reach whatever the session uses. A committer that begins a large arena or a larger window
 //!   has the whole file mapped; everybody else maps it when it has locked and before it looks (lock.rs). Where there is no address space
 //!   for that the thread gives the mutex back as it found it, and its statement fails with SQLITE_NOMEM; nobody else is concerned.
 
@@ -155,7 +155,7 @@ impl RingMemory for Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(whole) = self.whole() {
-            // SAFETY: made in `reach_whole`; whoever got a pointer into it is gone (MAP1).
+            // SAFETY: made in `reach_whole`; whoever got a pointer into it is gone (MAPPING-1).
             unsafe { libc::munmap(whole.as_ptr().cast(), TOTAL_BYTES) };
         }
     }

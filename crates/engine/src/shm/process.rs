@@ -4,13 +4,13 @@
 //! another pid namespace, a container's for one, they mean somebody else or nobody.
 //!
 //! Invariants
-//! - P1 A process whose slot is in use holds the open-file-description lock on
+//! - PROC-1 A process whose slot is in use holds the open-file-description lock on
 //!   the slot's byte from before the slot is filled until after it is cleared.
-//! - P2 A slot whose byte is not locked belongs to a dead process. A child made
+//! - PROC-2 A slot whose byte is not locked belongs to a dead process. A child made
 //!   by fork shares the description and gives it up ([`fork`](super::fork)).
-//! - P3 A slot is cleared only by its owner or, once found dead, under the commit
+//! - PROC-3 A slot is cleared only by its owner or, once found dead, under the commit
 //!   mutex after everything the process held was given back.
-//! - P4 The generation of a slot grows before it is filled, so that slot and generation together name one process
+//! - PROC-4 The generation of a slot grows before it is filled, so that slot and generation together name one process
 //!   ([`Identity`]). One whose generation is not the slot's is dead, since it is not in the slot any more.
 
 #![allow(unsafe_code)]
@@ -94,7 +94,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
             region.log().forget_writer(index);
             slot.commit_ts.store(0, Relaxed);
             slot.author.store(0, Relaxed);
-            // Release: whoever reads it takes what had the slot before for dead (P4), which it was before the lock was had.
+            // Release: whoever reads it takes what had the slot before for dead (PROC-4), which it was before the lock was had.
             let generation = slot.generation.fetch_add(1, AcqRel).wrapping_add(1);
             slot.pid_namespace.store(namespace, Relaxed);
             slot.nonce.store(nonce, Relaxed);
@@ -133,7 +133,7 @@ fn is_lock_held(region: &Region, index: ProcessIndex) -> bool {
     locks::is_locked_elsewhere(region.file(), lock_byte(index)).unwrap_or(true)
 }
 
-/// True unless the process of slot `index` is known to be dead (P2).
+/// True unless the process of slot `index` is known to be dead (PROC-2).
 pub fn is_alive(region: &Region, own: ProcessIndex, index: ProcessIndex) -> bool {
     own == index || is_other_alive(region, index)
 }
@@ -197,7 +197,7 @@ pub fn clear_dead(region: &Region, index: ProcessIndex) {
     read_marks::forget(region, index);
     region.log().forget_writer(index);
     let slot = &region.layout().processes[index.0 as usize];
-    // Release: whoever finds it gone finds settled what it stood for (V3 in database/visibility.rs).
+    // Release: whoever finds it gone finds settled what it stood for (VISIBLE-3 in database/visibility.rs).
     slot.commit_ts.store(0, Release);
     slot.pid.store(0, Release);
 }

@@ -18,13 +18,13 @@
 //! that a reader counted here needs (see docs/locks.md).
 //!
 //! Invariants
-//! - W1 A mark is never locked shared and exclusively at once: a reader counts itself before it looks at the owner, the
+//! - MARK-1 A mark is never locked shared and exclusively at once: a reader counts itself before it looks at the owner, the
 //!   owner stands there before it looks at the counts, and all four steps are sequentially consistent.
-//! - W2 A count belongs to a process. One of a process that is dead counts for nothing, and a dead owner owns nothing:
+//! - MARK-2 A count belongs to a process. One of a process that is dead counts for nothing, and a dead owner owns nothing:
 //!   whoever meets them asks whether the process lives, and needs no reaper.
-//! - W3 A process counts readers here only while it holds its claim on the log (session.rs), so that no recovery can
+//! - MARK-3 A process counts readers here only while it holds its claim on the log (session.rs), so that no recovery can
 //!   run beside it with another shared memory file.
-//! - W4 A child made by fork neither takes nor gives back anything here: it all is its parent's.
+//! - MARK-4 A child made by fork neither takes nor gives back anything here: it all is its parent's.
 //!
 //! Which WAL-index (`-shm`) the members of a session have open: shared memory remembers its inode.
 //!
@@ -36,11 +36,11 @@
 //! Another one while a member has the first open does.
 //!
 //! Invariants
-//! - I1 A connection is counted (`ProcessSlot::connections`) only while its handle has its WAL open: it attaches behind a transaction that
+//! - WALINDEX-1 A connection is counted (`ProcessSlot::connections`) only while its handle has its WAL open: it attaches behind a transaction that
 //!   has opened it, and ends ([`attach::end`](crate::attach::end)) before it closes it. So while one is counted nobody removes the file by right.
-//! - I2 The inode is that of all who are counted. Who comes with another one puts his in its place if nobody is counted, and is
+//! - WALINDEX-2 The inode is that of all who are counted. Who comes with another one puts his in its place if nobody is counted, and is
 //!   refused otherwise: when he attaches, and again in the first transaction on each WAL that he opens, since another may have come between.
-//! - I3 Hidden connections, which are not counted, are asked in the same way before they write, checkpoint or raise the fence.
+//! - WALINDEX-3 Hidden connections, which are not counted, are asked in the same way before they write, checkpoint or raise the fence.
 //!
 //! Deliberately absent: the inode is never forgotten, for nothing but a look at who is counted says whether it still means anything. A process
 //! that is killed loses its locks one after the other: for a moment it may be counted without SQLite's, and who is refused looks
@@ -103,7 +103,7 @@ impl ReadMarks {
         fork::fork_generation() != self.fork_generation
     }
 
-    /// Stops the database for every process: a call here has panicked (C4).
+    /// Stops the database for every process: a call here has panicked (COMMIT-4).
     pub fn poison(&self) {
         self.region.log().set_broken();
     }
@@ -131,7 +131,7 @@ impl ReadMarks {
         if !self.is_forked() {
             // Release: whoever finds nobody here may overwrite what was read.
             let before = self.count(mark).fetch_sub(1, Release);
-            debug_assert!(before > 0, "W1: mark {mark} was not locked");
+            debug_assert!(before > 0, "MARK-1: mark {mark} was not locked");
         }
     }
 
@@ -176,7 +176,7 @@ impl ReadMarks {
         })
     }
 
-    /// True if nobody has `mark` exclusively; a dead owner (W2) has it no more.
+    /// True if nobody has `mark` exclusively; a dead owner (MARK-2) has it no more.
     fn disown_dead(&self, mark: usize) -> bool {
         let owner = self.owner(mark).load(SeqCst);
         owner == 0 || self.is_dead(owner) && self.disown(mark, owner)
@@ -212,7 +212,7 @@ pub fn is_strange(region: &Region, own: Option<ProcessIndex>, inode: u64) -> boo
     known != inode && known != 0 && inode != 0 && process::any_connected(region, own)
 }
 
-/// I2, of who is about to be counted.
+/// WALINDEX-2, of who is about to be counted.
 ///
 /// # Errors
 /// `StrangeIndex`.
@@ -286,6 +286,7 @@ pub(crate) mod tests {
         assert!(b.lock_shared(1) && a.lock_shared(4));
     }
 
+    // holds MARK-2, PROC-2
     #[test]
     fn the_dead_hold_nothing() {
         let dir = tempfile::tempdir().unwrap();
@@ -300,6 +301,7 @@ pub(crate) mod tests {
         assert!(a.lock_exclusive(3..4), "an owner, met by another");
     }
 
+    // holds MARK-2
     #[test]
     fn a_slot_is_taken_over_without_what_its_last_owner_held() {
         let dir = tempfile::tempdir().unwrap();
@@ -314,6 +316,7 @@ pub(crate) mod tests {
         assert!(a.lock_exclusive(1..4));
     }
 
+    // holds MARK-1
     #[test]
     fn readers_and_owners_exclude_each_other_at_any_moment() {
         use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
@@ -327,7 +330,7 @@ pub(crate) mod tests {
             while !stop.load(SeqCst) {
                 if marks.lock_shared(3) {
                     has_read.store(true, SeqCst);
-                    assert!(inside.fetch_add(1, SeqCst) >= 0, "W1");
+                    assert!(inside.fetch_add(1, SeqCst) >= 0, "MARK-1");
                     inside.fetch_sub(1, SeqCst);
                     marks.unlock_shared(3);
                 }
@@ -338,7 +341,7 @@ pub(crate) mod tests {
             // Owners can keep all readers out for as long as a time slice.
             while times < 500 || !has_read.load(SeqCst) {
                 if marks.lock_exclusive(2..4) {
-                    assert_eq!(inside.fetch_sub(1, SeqCst), 0, "W1");
+                    assert_eq!(inside.fetch_sub(1, SeqCst), 0, "MARK-1");
                     inside.fetch_add(1, SeqCst);
                     marks.unlock_exclusive(2..4);
                     times += 1;

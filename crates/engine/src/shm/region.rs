@@ -15,7 +15,7 @@
 //! one: there the whole is written by one, before anybody uses any of it, and nothing grows. A process that cannot allocate beside
 //! others that can (a filter of its system calls) fails before its commit point.
 //!
-//! Trust (F6): a file is used only if its magic, layout version, boot id and
+//! Trust (FILE-6): a file is used only if its magic, layout version, boot id and
 //! base identity match, its state is LIVE, and it was found with its full size: of one that was
 //! cut short the rest reads as zeros, which would hide commits. Anything else is re-initialised
 //! by recovery under the lifecycle lock.
@@ -101,7 +101,7 @@ impl Region {
     /// Maps `file`, giving it its full size. The content is not checked.
     ///
     /// The mapping has a description of its own: a child made by fork inherits it, and must not inherit the locks
-    /// (fork.rs, D1).
+    /// (fork.rs, FORK-1).
     pub fn map(file: Arc<LockFile>, path: &Path) -> Result<Region> {
         Region::map_with(file, path, fallocate)
     }
@@ -192,7 +192,7 @@ impl Region {
         self.map.is_refused()
     }
 
-    /// Maps what the session uses. (M), or nobody else uses the region (MAP3).
+    /// Maps what the session uses. (M), or nobody else uses the region (MAPPING-3).
     ///
     /// # Errors
     /// NoMemory.
@@ -214,7 +214,7 @@ impl Region {
         Ok(unsafe { base.add(arena_offset(index)) })
     }
 
-    /// The memtable in arena `index`, whose generation number the caller has found published (M4).
+    /// The memtable in arena `index`, whose generation number the caller has found published (GEN-4).
     ///
     /// # Errors
     /// NoMemory, not where the whole file is mapped.
@@ -228,7 +228,7 @@ impl Region {
         Ok(unsafe { Memtable::attach(base, bytes as u32) })
     }
 
-    /// Makes arena `index`, which is mapped, an empty memtable. The caller holds the commit mutex and the arena is FREE (M4), or
+    /// Makes arena `index`, which is mapped, an empty memtable. The caller holds the commit mutex and the arena is FREE (GEN-4), or
     /// nobody else uses the region.
     pub fn format_arena(&self, index: usize) {
         let base = self.arena_base(index).expect("whoever formats an arena has it mapped");
@@ -431,7 +431,7 @@ impl Region {
             .map_or(true, |fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= SPARE_BYTES)
     }
 
-    /// True if the content may be trusted for this boot and this base (F6).
+    /// True if the content may be trusted for this boot and this base (FILE-6).
     pub fn is_trusted(&self, base: BaseIdentity) -> bool {
         let h = self.header();
         self.is_of_this_version()

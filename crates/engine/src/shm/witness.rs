@@ -12,9 +12,9 @@
 //! nobody takes it for anybody else.
 //!
 //! Invariants
-//! - W1 A word that is not 0 and has no bit set is that of a thread which has it in its place: the place is filled before the word and
+//! - WITNESS-1 A word that is not 0 and has no bit set is that of a thread which has it in its place: the place is filled before the word and
 //!   emptied after it.
-//! - W2 From [`Witness::begin`] until it is dropped its thread runs no code of the program, which could use the place.
+//! - WITNESS-2 From [`Witness::begin`] until it is dropped its thread runs no code of the program, which could use the place.
 //!
 //! Deliberately absent: certainty. The memory in which the place lies can be taken from a dying process before the kernel has
 //! looked there, by the out-of-memory killer two seconds after it has killed (before Linux 5.18 at once, so nothing is
@@ -82,7 +82,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Fills the word that `word_of` finds in the region, if the kernel looks after it; nobody else uses it (W1, W2).
+    /// Fills the word that `word_of` finds in the region, if the kernel looks after it; nobody else uses it (WITNESS-1, WITNESS-2).
     pub fn begin(
         region: &Arc<Region>,
         word_of: impl FnOnce(&Region) -> &AtomicU32,
@@ -185,6 +185,7 @@ mod tests {
         &region.layout().slots[7].author
     }
 
+    // holds WITNESS-1
     #[test]
     fn a_word_tells_of_its_thread_while_that_lives_and_when_it_has_ended() {
         if !is_looked_after() {
@@ -214,6 +215,7 @@ mod tests {
         assert_eq!(read(word(&region)), Said::Nothing, "it is used again");
     }
 
+    // holds WITNESS-1
     #[test]
     fn who_knows_of_a_death_by_a_closed_pipe_finds_the_word_changed() {
         if !is_looked_after() {

@@ -5,20 +5,20 @@
 //! before that. SQLite does much of this for its own side files; these are made and removed at every session.
 //!
 //! Invariants
-//! - D1 Symbolic links are not followed. That of the database itself is resolved before, by SQLite: side files stand
+//! - SIDE-1 Symbolic links are not followed. That of the database itself is resolved before, by SQLite: side files stand
 //!   beside the file that it leads to.
-//! - D2 A file that was there is used only if it is a regular one, and of somebody who is trusted with the
+//! - SIDE-2 A file that was there is used only if it is a regular one, and of somebody who is trusted with the
 //!   database: its owner, this process's effective user, root; if its group may write it, a file of that
 //!   group; if everybody may, any; if it has an access control list, a file of whoever may write by that.
-//! - D6 A file with a second name (a hard link) may be anything of theirs. A log is read, and found to be one, before it is
+//! - SIDE-6 A file with a second name (a hard link) may be anything of theirs. A log is read, and found to be one, before it is
 //!   written, so it may have one: folders are backed up in this way. Shared memory is filled whatever there was, so one with a
 //!   second name must have been shared memory before.
-//! - D3 Permissions and owner are given to a file that was created exclusively here, and to no other. Only the permissions of an
+//! - SIDE-3 Permissions and owner are given to a file that was created exclusively here, and to no other. Only the permissions of an
 //!   empty one of our own are put right as well: its creator may have died in between.
-//! - D4 A name is removed only while it is that of the file which is meant, where there is such a file.
-//! - D7 What holds something is written over or removed only if it begins as files of its name do, or with zeros, as one does whose
+//! - SIDE-4 A name is removed only while it is that of the file which is meant, where there is such a file.
+//! - SIDE-7 What holds something is written over or removed only if it begins as files of its name do, or with zeros, as one does whose
 //!   author was killed or lost power before he had come further. A log is read before it is written, and so says for itself what it is.
-//! - D5 Descriptors 0 to 2 are not used: a program that has closed them writes its messages there.
+//! - SIDE-5 Descriptors 0 to 2 are not used: a program that has closed them writes its messages there.
 //!
 //! Deliberately absent: protection from those who may rename the database itself.
 
@@ -50,7 +50,7 @@ fn refused(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::PermissionDenied, why.into())
 }
 
-/// Why a file was refused (D1, D2), if that is what the error says.
+/// Why a file was refused (SIDE-1, SIDE-2), if that is what the error says.
 pub fn refusal(e: &Error) -> Option<String> {
     (e.kind() == ErrorKind::PermissionDenied && e.raw_os_error().is_none()).then(|| e.to_string())
 }
@@ -108,7 +108,7 @@ fn was_shared_memory(file: &File) -> Result<bool> {
     Ok(n == first.len() && u64::from_ne_bytes(first) == SHARED_MEMORY_MAGIC)
 }
 
-/// D7.
+/// SIDE-7.
 ///
 /// # Errors
 /// Those of reading it.
@@ -231,12 +231,12 @@ pub fn is_named(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Removes the name of a file, if it is still its name (D4).
+/// Removes the name of a file, if it is still its name (SIDE-4).
 pub fn remove(file: &File, path: &Path) -> Result<()> {
     if is_named(file, path) { std::fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Removes the draft of a log: of a process that died, or what has been put in its place but a file with content of its own (D7). A link
+/// Removes the draft of a log: of a process that died, or what has been put in its place but a file with content of its own (SIDE-7). A link
 /// goes, and not what it leads to.
 ///
 /// # Errors
@@ -288,7 +288,7 @@ fn overwrite_in_place(file: &File) {
     }
 }
 
-/// D5.
+/// SIDE-5.
 fn above_standard_descriptors(file: File) -> Result<File> {
     if file.as_raw_fd() > 2 {
         return Ok(file);
@@ -325,6 +325,7 @@ mod tests {
         refusal(&result.expect_err("it must be refused")).expect("refused, not failed")
     }
 
+    // holds SIDE-1, SIDE-6
     #[test]
     fn links_to_other_files_are_refused() {
         let (_dir, victim, side) = scene();
@@ -342,6 +343,7 @@ mod tests {
         untouched(&victim);
     }
 
+    // holds SIDE-6
     #[test]
     fn side_files_that_a_backup_of_the_folder_has_linked_are_used() {
         let (dir, _victim, side) = scene();
@@ -397,6 +399,7 @@ mod tests {
         assert!(why(open_or_create(&side)).contains("user 1002"), "he may only read");
     }
 
+    // holds SIDE-2
     #[test]
     fn what_is_no_file_is_refused_at_once() {
         let (dir, _victim, side) = scene();
@@ -426,9 +429,10 @@ mod tests {
         std::fs::write(&side, SHARED_MEMORY_MAGIC.to_ne_bytes()).expect("written");
         std::fs::set_permissions(&side, Permissions::from_mode(0o600)).expect("narrowed");
         let again = open_or_create(&side).expect("opened");
-        assert_eq!(again.metadata().expect("open").mode() & 0o777, 0o600, "D3: it was there");
+        assert_eq!(again.metadata().expect("open").mode() & 0o777, 0o600, "SIDE-3: it was there");
     }
 
+    // holds SIDE-7
     #[test]
     fn what_holds_something_else_is_refused_and_what_was_cut_off_is_not() {
         let (dir, _victim, side) = scene();
@@ -451,6 +455,7 @@ mod tests {
         }
     }
 
+    // holds SIDE-4
     #[test]
     fn a_name_that_now_belongs_to_another_file_is_not_removed() {
         let (_dir, victim, side) = scene();
@@ -460,6 +465,7 @@ mod tests {
         untouched(&side);
     }
 
+    // holds SIDE-2
     #[test]
     fn a_file_of_somebody_who_may_not_write_the_database_is_refused() {
         if !rustix::process::geteuid().is_root() {
@@ -478,7 +484,7 @@ mod tests {
         std::os::unix::fs::chown(&side, None, Some(staff)).expect("of the group");
         open_or_create(&side).expect("a member of the group has begun the session");
         let left = std::fs::metadata(&side).expect("there");
-        assert_eq!((left.uid(), left.gid()), (mallory, staff), "D3: it is not given away");
+        assert_eq!((left.uid(), left.gid()), (mallory, staff), "SIDE-3: it is not given away");
         std::fs::remove_file(&side).expect("removed");
         let made = open_or_create(&side).expect("created").metadata().expect("open");
         assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (alice, staff, 0o660));

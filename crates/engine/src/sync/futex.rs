@@ -3,7 +3,7 @@
 //! A waiter reads the word, decides to sleep, and sleeps only if the word still has the value that it
 //! read; whoever changes the state changes the word first and wakes afterwards. A wake-up may be
 //! spurious and a waker may be killed between the change and the wake, so every caller gives a
-//! timeout and checks its condition again in a loop (C5).
+//! timeout and checks its condition again in a loop (COMMIT-5).
 //!
 //! Futexes here are process-shared: the kernel identifies the word by file and offset, so processes
 //! that map the region at different addresses meet.

@@ -15,16 +15,16 @@
 //! | owner + `REPAIR` | held by one that repairs |
 //!
 //! Invariants
-//! 1. Whoever takes the mutex from a dead owner, or with `REPAIR`, is told so by [`Guard::previous_owner_died`] and repairs
-//!    before anything else. `REPAIR` stays in the word until that guard is dropped in the ordinary way: if the
-//!    repairer dies or panics, the next is told again (C2, C5).
-//! 2. A guard dropped by a panic leaves `REPAIR`: what the mutex protects may be half changed.
-//! 3. Who sleeps has set `WAITERS` in the very word it sleeps on. Who was woken takes the mutex with `WAITERS`, since it does
-//!    not know of the others. So an unlock with sleepers always wakes one (`mutex_model.rs` tries all orders).
-//! 4. A waiter returns soon after the mutex is free, whoever was killed meanwhile (`LOOK_AGAIN`).
-//! 5. A thread that holds a guard cannot be cancelled ([`cancel`](super::cancel)).
-//! 6. The word stays mapped at one address as long as a thread of this process holds or waits for it; mappings at
-//!    different addresses in different processes are fine.
+//! - MUTEX-1 Whoever takes the mutex from a dead owner, or with `REPAIR`, is told so by [`Guard::previous_owner_died`] and repairs
+//!   before anything else. `REPAIR` stays in the word until that guard is dropped in the ordinary way: if the
+//!   repairer dies or panics, the next is told again (COMMIT-2, COMMIT-5).
+//! - MUTEX-2 A guard dropped by a panic leaves `REPAIR`: what the mutex protects may be half changed.
+//! - MUTEX-3 Who sleeps has set `WAITERS` in the very word it sleeps on. Who was woken takes the mutex with `WAITERS`, since it does
+//!   not know of the others. So an unlock with sleepers always wakes one (`mutex_model.rs` tries all orders).
+//! - MUTEX-4 A waiter returns soon after the mutex is free, whoever was killed meanwhile (`LOOK_AGAIN`).
+//! - MUTEX-5 A thread that holds a guard cannot be cancelled ([`cancel`](super::cancel)).
+//! - MUTEX-6 The word stays mapped at one address as long as a thread of this process holds or waits for it; mappings at
+//!   different addresses in different processes are fine.
 //!
 //! Deliberately absent: fairness (whoever runs takes it), and waiting for a guard of the same thread, which panics.
 
@@ -44,7 +44,7 @@ use crate::ids::{PROCESS_SLOTS, ProcessIndex};
 const SPIN_NS: u64 = 20_000;
 /// How long a waiter sleeps at most before it asks whether the owner lives. Also, an owner wakes one waiter. If that one is
 /// killed before it has the mutex, and somebody who did not sleep has taken it meanwhile, who does not know of
-/// the others, they would sleep while the mutex is free (C5).
+/// the others, they would sleep while the mutex is free (COMMIT-5).
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The same for the first sleep: the dead are few, but whoever waits for one waits for nothing.
 const FIRST_LOOK: Duration = Duration::from_millis(10);

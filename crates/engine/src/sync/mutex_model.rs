@@ -87,6 +87,7 @@ fn owner(index: u32) -> u32 {
     Identity::new(ProcessIndex(index), 1).word()
 }
 
+// holds MUTEX-3
 #[test]
 fn no_order_of_steps_loses_a_wake_or_lets_two_in() {
     explore(3, || {
@@ -112,6 +113,7 @@ fn no_order_of_steps_loses_a_wake_or_lets_two_in() {
     });
 }
 
+// holds MUTEX-1
 #[test]
 fn of_those_who_find_the_owner_dead_one_repairs() {
     explore(3, || {
@@ -134,6 +136,7 @@ fn of_those_who_find_the_owner_dead_one_repairs() {
     });
 }
 
+// holds MUTEX-2
 #[test]
 fn what_a_panic_left_is_repaired_once_in_any_order() {
     explore(3, || {

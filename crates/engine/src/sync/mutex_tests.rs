@@ -79,6 +79,7 @@ fn a_thread_that_waits_for_itself_panics() {
     let _never = mutex.lock(&party(ME));
 }
 
+// holds MUTEX-4
 #[test]
 fn a_waiter_whose_wake_was_lost_goes_on() {
     let mutex: &'static SharedMutex = Box::leak(Box::default());
@@ -92,6 +93,7 @@ fn a_waiter_whose_wake_was_lost_goes_on() {
     assert_eq!(receiver.recv_timeout(LOOK_AGAIN * 200), Ok(false), "the waiter sleeps on");
 }
 
+// holds MUTEX-1
 #[test]
 fn the_next_owner_learns_that_the_last_one_died() {
     let mutex = SharedMutex::default();
@@ -119,6 +121,7 @@ fn a_successor_in_the_same_slot_does_not_keep_the_dead_alive() {
     assert!(mutex.lock(&heir).previous_owner_died);
 }
 
+// holds MUTEX-1
 #[test]
 fn if_the_repairer_dies_the_next_repairs() {
     let mutex = SharedMutex::default();
@@ -131,6 +134,7 @@ fn if_the_repairer_dies_the_next_repairs() {
     assert!(!mutex.lock(&me).previous_owner_died);
 }
 
+// holds MUTEX-1, MUTEX-2
 #[test]
 fn a_panic_with_the_mutex_held_has_the_next_owner_repair() {
     let mutex = SharedMutex::default();
@@ -193,6 +197,7 @@ fn a_wait_ends_by_its_deadline_and_by_an_interrupt() {
     assert!(late.is_ok(), "what is free is had without waiting");
 }
 
+// holds MUTEX-3
 #[test]
 fn one_who_gives_up_passes_its_wake_on() {
     let mutex: &'static SharedMutex = Box::leak(Box::default());

@@ -64,6 +64,7 @@ mod tests {
         unsafe { libc::sigismember(mask, signal) == 1 }
     }
 
+    // holds WORKER-3
     #[test]
     fn no_signal_comes_to_it_and_its_parents_mask_stays() {
         let (send, receive) = std::sync::mpsc::channel();

@@ -1,9 +1,9 @@
 //! A thread of the engine's own that lives as long as there is work: for merges (upkeep/pressure.rs).
 //!
 //! Invariants
-//! - B1 At most one such thread of a process for each database, and none after [`Worker::stop`].
-//! - B2 A call while the thread is there is heard by it, or finds that it is not there any more.
-//! - B3 No signal of the program is handled in it (`sync/unsignalled.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
+//! - WORKER-1 At most one such thread of a process for each database, and none after [`Worker::stop`].
+//! - WORKER-2 A call while the thread is there is heard by it, or finds that it is not there any more.
+//! - WORKER-3 No signal of the program is handled in it (`sync/unsignalled.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -16,8 +16,8 @@
 //! Many, since a thread may go on alone for as long as its time slice while another stands still with the right that it holds.
 //!
 //! Invariants
-//! - N1 Who is refused in a try is told so, and nobody else: no conflict is recorded, since none comes to light.
-//! - N2 Others choose rowids as if it waited for the right: it takes none itself, and ends at once.
+//! - TRY-1 Who is refused in a try is told so, and nobody else: no conflict is recorded, since none comes to light.
+//! - TRY-2 Others choose rowids as if it waited for the right: it takes none itself, and ends at once.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

@@ -6,7 +6,7 @@
 //!
 //! What counts as large is entries or bytes, whichever comes first: a dozen long values are copied as often as many short rows.
 //!
-//! The price is paid by others: a transaction that began to read the same tables meanwhile and then wants to write conflicts (E3), and all
+//! The price is paid by others: a transaction that began to read the same tables meanwhile and then wants to write conflicts (EXCL-3), and all
 //! who write wait. So it is done only where nobody else is seen to be. And it is paid in pages: rows at random places change a page each, which
 //! goes whole to the WAL and to the file with every transaction. A merge gathers the rows of many transactions first, and changes
 //! each page once for all of them. So a large transaction whose rows were *scattered* is followed by others on the concurrent path.
@@ -24,10 +24,10 @@
 //! one that was scattered.
 //!
 //! Invariants
-//! - D1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
+//! - BULK-1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
 //!   again. It waits for nobody and cannot fail with BUSY (`reserve_exclusive`).
-//! - D2 A transaction of less than [`EARLY`], in entries and in bytes, stays on the concurrent path; so does one of a single entry.
-//! - D3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
+//! - BULK-2 A transaction of less than [`EARLY`], in entries and in bytes, stays on the concurrent path; so does one of a single entry.
+//! - BULK-3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
 //!   has been committed since its snapshot: there is nothing to validate.
 //!
 //! Everything but the count of transactions begun is private to the connection. It decides about speed alone, so
@@ -204,7 +204,7 @@ impl Conn {
         if !soon_over || !self.take_right_at_once() {
             return false;
         }
-        // With the right held both stay equal (D3, X2).
+        // With the right held both stay equal (BULK-3, CONN-2).
         let newest = self.db.control().visible_ts.load(Acquire);
         let is_newest = self.snapshot.as_ref().is_some_and(|s| s.ts.get() == newest);
         if is_newest && self.reserve_exclusive() {

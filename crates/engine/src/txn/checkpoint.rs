@@ -9,14 +9,14 @@
 //! ```
 //!
 //! Invariants
-//! - K1 Whoever waits here holds neither a right nor a lock of the WAL.
-//! - K2 An attempt holds the right to merge, so that none of our connections writes to the WAL beside it. Only PASSIVE, which SQLite runs
+//! - CKPT-1 Whoever waits here holds neither a right nor a lock of the WAL.
+//! - CKPT-2 An attempt holds the right to merge, so that none of our connections writes to the WAL beside it. Only PASSIVE, which SQLite runs
 //!   beside a writer of the WAL, does without while an exclusive transaction has it and has left nothing to merge.
-//! - K3 One that is not PASSIVE is through only when everything committed before it is in the base: what a commit over several files, or
+//! - CKPT-3 One that is not PASSIVE is through only when everything committed before it is in the base: what a commit over several files, or
 //!   readers that hold every memtable, keep in memory is waited for as readers are.
-//! - K4 What an attempt has left in the WAL counts against its limit (S4). Past that nothing more is merged, and the attempt meets the
+//! - CKPT-4 What an attempt has left in the WAL counts against its limit (SNAP-4). Past that nothing more is merged, and the attempt meets the
 //!   readers who are the reason: PASSIVE is through then as in SQLite, the others wait for them.
-//! - K5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database (upkeep/fence.rs), if nobody has committed meanwhile or has the
+//! - CKPT-5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database (upkeep/fence.rs), if nobody has committed meanwhile or has the
 //!   writer's right. Otherwise it is through as well, for it waits for no writer, but does not say so by three zeros.
 
 use std::sync::atomic::Ordering::Acquire;
@@ -36,7 +36,7 @@ pub enum Asked {
     Passive,
     /// Everything into the database file: SQLite's FULL and RESTART.
     Whole,
-    /// The same, and the WAL becomes empty. Then the file is at rest until the next commit (K5).
+    /// The same, and the WAL becomes empty. Then the file is at rest until the next commit (CKPT-5).
     Truncate,
 }
 

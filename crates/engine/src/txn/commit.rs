@@ -11,10 +11,10 @@
 //!
 //! | exit | the writer's right of an optimistic one | its snapshot | what was read |
 //! |---|---|---|---|
-//! | `commit_prepare`: Ok | taken | at now, or to be renewed | validated through it, and kept: it may have to be validated again (X1) |
+//! | `commit_prepare`: Ok | taken | at now, or to be renewed | validated through it, and kept: it may have to be validated again (CONN-1) |
 //! | Busy, Interrupted, Full, Io | given back, or never had | where it was, or at now | kept |
 //! | Conflict | given back | where it was | kept; doomed |
-//! | `RenewSnapshot`, of any | kept if it was taken, until the call that follows ends | about to be newer (S6) | validated by the renewal |
+//! | `RenewSnapshot`, of any | kept if it was taken, until the call that follows ends | about to be newer (PIN-6) | validated by the renewal |
 //! | `commit`: Ok | passed on | at the commit, if somebody reads on | forgotten |
 //! | `commit`: Busy, Interrupted, Full, Io before the commit point | given back, whoever took it: `commit_prepare`, this call, or one before a renewal | where it was | kept |
 //! | `commit`: Io after the commit point | passed on | at the commit | forgotten |
@@ -218,7 +218,7 @@ impl Conn {
         self.view = self.view.wrapping_add(1);
     }
 
-    /// Pins no more than what is needed to read (S4).
+    /// Pins no more than what is needed to read (SNAP-4).
     pub(crate) fn relax_pin(&self) {
         if let Some(snapshot) = &self.snapshot {
             let high = snapshot.newest_generation().get();

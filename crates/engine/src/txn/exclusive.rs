@@ -1,4 +1,4 @@
-//! Exclusive transactions: schema changes, VACUUM, bulk writes past the budget (T7) or of a lone writer (bulk.rs).
+//! Exclusive transactions: schema changes, VACUUM, bulk writes past the budget (TXN-7) or of a lone writer (bulk.rs).
 //!
 //! ```text
 //! the right, with validation -> the right to merge -> everything merged ->
@@ -13,7 +13,7 @@
 //! | the right | another writer | waits in the queue (right.rs) |
 //! | the right to merge | a merge, or nobody | waits as the busy timeout or handler allows, then Busy |
 //! | a free memtable for the rows not merged yet, or one to start the next generation in | readers whose snapshots hold all of them | waits for the first of them to end, as long as the busy timeout or handler allows, then Busy |
-//! | room in the base's WAL, which is at its limit (S4) | readers of what a checkpoint has to bring into the file | the same, with a checkpoint after each look |
+//! | room in the base's WAL, which is at its limit (SNAP-4) | readers of what a checkpoint has to bring into the file | the same, with a checkpoint after each look |
 //! | both | own snapshot, of an old base | `RenewSnapshot`: the caller takes it again over the newest base, which holds nothing old |
 //!
 //! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
@@ -25,18 +25,18 @@
 //! anything that comes after it reaches the log's file (log/before.rs).
 //!
 //! Invariants
-//! - E1 While a transaction is exclusive nobody else commits or merges, and every
+//! - EXCL-1 While a transaction is exclusive nobody else commits or merges, and every
 //!   memtable is merged: the base alone is the database.
-//! - E2 (F4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
+//! - EXCL-2 (FILE-4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
 //!   base's header tells the next process whether it happened. Its author knows when SQLite's commit succeeds. Of one that is prepared
 //!   the header tells whether it is there; whether it happened the super-journal has told before.
-//! - E3 What it changed is in no memtable: a snapshot of an older base conflicts with it when it writes, unless it is known that it has
+//! - EXCL-3 What it changed is in no memtable: a snapshot of an older base conflicts with it when it writes, unless it is known that it has
 //!   changed no b-tree that the transaction has read or written (database/changed.rs). Who goes on reading goes on over a newer base then.
-//! - E4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
-//!   right is refused (R5).
-//! - E5 From the moment on in which a transaction is exclusive until it is settled there is a prepared arena for the generation that follows
+//! - EXCL-4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
+//!   right is refused (RIGHT-5).
+//! - EXCL-5 From the moment on in which a transaction is exclusive until it is settled there is a prepared arena for the generation that follows
 //!   it: `merge_everything` has seen one, under both rights, and what takes arenas needs one of them: a freeze by a commit or a part the
-//!   writer's, one by a merge the other. Who dies leaves both to whoever settles it (N2 in database/orphans.rs).
+//!   writer's, one by a merge the other. Who dies leaves both to whoever settles it (ESTATE-2 in database/orphans.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
@@ -129,7 +129,7 @@ impl Conn {
         self.stamped = None;
         self.replayed = Size::default();
         if let Some(snapshot) = &mut self.snapshot {
-            // E1: the base alone is the database.
+            // EXCL-1: the base alone is the database.
             snapshot.memtables.clear();
             snapshot.last_nodes.get_mut().clear();
         }
@@ -156,9 +156,9 @@ impl Conn {
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
         let merged = opened.and_then(|()| {
-            // L3 in upkeep/fence.rs.
+            // FENCE-3 in upkeep/fence.rs.
             self.db.while_base_is_busy(&mut Patience::new(wait), |_| right.raise_lowered())?;
-            // What it changes from here on is cut out of no gap (G4 in gaps/).
+            // What it changes from here on is cut out of no gap (GAP-4 in gaps/).
             let guard = self.db.lock_commit()?;
             self.db.gaps().forget();
             drop(guard);
@@ -205,7 +205,7 @@ impl Conn {
         }
     }
 
-    /// Snapshots hold the base's WAL, which is at its limit, maybe the own one as well (S6). Both rights are held.
+    /// Snapshots hold the base's WAL, which is at its limit, maybe the own one as well (PIN-6). Both rights are held.
     fn wait_for_wal_with_rights(
         &mut self,
         right: &MergeRight<'_>,
@@ -218,7 +218,7 @@ impl Conn {
             }
             let newest = self.db.control().base_generation.load(Acquire);
             let is_due = self.wal_wait.is_renewal_due();
-            // E4: those who read an older base and wait for the right would wait for this one; and so may, by an older read mark, those
+            // EXCL-4: those who read an older base and wait for the right would wait for this one; and so may, by an older read mark, those
             // who read the newest: they are sent away as often as this one takes a newer snapshot itself.
             let refused = {
                 let _guard = self.db.lock_commit()?;
@@ -239,7 +239,7 @@ impl Conn {
         Ok(())
     }
 
-    /// What the transaction, which has been committed, has left in the base's WAL (S4), and how many pages it has written there.
+    /// What the transaction, which has been committed, has left in the base's WAL (SNAP-4), and how many pages it has written there.
     pub fn note_exclusive_wal(&mut self, state: WalState, written_pages: u32) {
         self.db.note_exclusive_wal(state);
         if let Some(stamped) = &mut self.stamped {
@@ -292,8 +292,8 @@ impl Conn {
         Ok(())
     }
 
-    /// What has to be stamped into the header before the stock commit (E2), which is synced under FULL alone. `size`: what
-    /// was written since it became exclusive. `changed`: by all of it (E3).
+    /// What has to be stamped into the header before the stock commit (EXCL-2), which is synced under FULL alone. `size`: what
+    /// was written since it became exclusive. `changed`: by all of it (EXCL-3).
     pub fn exclusive_header(&mut self, sync: Sync, size: Size, changed: Changed) -> BaseHeader {
         let size = self.replayed.plus(size);
         self.stamped = Some(Stamped { synced: sync == Sync::Full, size, changed, page_bytes: 0 });
@@ -320,7 +320,7 @@ impl Conn {
     }
 
     /// After the stock commit or rollback: lets the others go on. If it is not `committed` for sure the header of the
-    /// base says whether it is (E2); a stamped transaction that is not there is buried. `keeps_right`: nobody else commits until
+    /// base says whether it is (EXCL-2); a stamped transaction that is not there is buried. `keeps_right`: nobody else commits until
     /// [`Conn::rollback`], so that a snapshot that is taken before is of this very state.
     pub fn exclusive_end(&mut self, committed: bool, keeps_right: bool) {
         if !self.state.end_exclusive() {
@@ -386,7 +386,7 @@ impl Conn {
         let is_noted = stamped.synced
             && self.db.log().is_ok_and(|log| log.note_base(header.generation).is_ok());
         if !is_noted {
-            // Before anybody can append a frame after it (B1 in log/before.rs).
+            // Before anybody can append a frame after it (BEFORE-1 in log/before.rs).
             self.db.log_shared().note_base_commit(header.generation);
         }
         {
@@ -400,7 +400,7 @@ impl Conn {
         }
         self.note_committed(&stamped, &header);
         if committed && stamped.synced {
-            // With the WAL that SQLite has synced everything before it is on disk: the base had all of it (E1).
+            // With the WAL that SQLite has synced everything before it is on disk: the base had all of it (EXCL-1).
             self.note_own_durable();
         }
         self.db.notifier().wake();

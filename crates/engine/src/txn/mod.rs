@@ -7,11 +7,11 @@
 //! What it is as a writer, and what leads from where to where: [`state`]. A part in a transaction over several files: [`part`].
 //!
 //! Invariants
-//! - X1 (T4) What was read stays in the read set until the transaction ends, whatever savepoints do.
-//! - X2 While the right is held and the snapshot is `visible_ts`, nothing that is read can change:
+//! - CONN-1 (TXN-4) What was read stays in the read set until the transaction ends, whatever savepoints do.
+//! - CONN-2 While the right is held and the snapshot is `visible_ts`, nothing that is read can change:
 //!   reads are not recorded and the commit is not validated. Unless the right is held for a COMMIT alone, which may end without having been
 //!   made: what is read in the middle of it is recorded.
-//! - X3 A doomed transaction commits nothing, however often it is asked.
+//! - CONN-3 A doomed transaction commits nothing, however often it is asked.
 
 mod begin;
 mod bulk;
@@ -54,7 +54,7 @@ use crate::sync::clock::unix_ms;
 use crate::sync::wait::Wait;
 use crate::upkeep::pressure::merge_beside;
 
-/// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (T7).
+/// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (TXN-7).
 pub const WRITE_BUDGET_BYTES: usize = 7 << 20;
 /// What a memtable node takes beside key and record, on top of the log's op header.
 const NODE_OVERHEAD_BYTES: usize = 64;
@@ -73,12 +73,12 @@ pub struct Conn {
     pub(crate) db: Arc<Database>,
     pub(crate) slot: SlotIndex,
     pub(crate) snapshot: Option<Snapshot>,
-    /// The next snapshot goes on for this one, without the right (S6 in snapshot.rs).
+    /// The next snapshot goes on for this one, without the right (PIN-6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: room::WalWait,
     /// One COMMIT's wait for a large memtable, over all the snapshots that it takes meanwhile.
     large_wait: Option<room::RoomWait>,
-    /// Its place in the queue for the right, where it was refused and takes a newer snapshot (R8 in database/right.rs).
+    /// Its place in the queue for the right, where it was refused and takes a newer snapshot (RIGHT-8 in database/right.rs).
     waits_since: Option<u64>,
     pub(crate) state: State,
     /// Set while becoming exclusive takes several calls.
@@ -221,12 +221,12 @@ impl Conn {
         self.db.check_fork()?;
         self.start_transaction();
         self.take_back_lone_read();
-        // A lowered one is raised by who has something to commit (L2 in upkeep/fence.rs).
+        // A lowered one is raised by who has something to commit (FENCE-2 in upkeep/fence.rs).
         if !self.db.is_fenced() {
             self.db.ensure_fenced(self.slot, wait)?;
         }
         match mode {
-            // N2 in begin.rs.
+            // TRY-2 in begin.rs.
             WriteMode::Optimistic if self.repeats => {}
             WriteMode::Optimistic => {
                 self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
@@ -264,7 +264,7 @@ impl Conn {
         }
     }
 
-    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms a transaction that has written (X3).
+    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms a transaction that has written (CONN-3).
     pub(crate) fn note_conflict(&mut self, e: Error) -> Error {
         if let Error::Conflict(conflict) = &e {
             self.state.doom();
@@ -294,7 +294,7 @@ impl Conn {
         self.state.has_right()
     }
 
-    /// As [`Conn::take_right`], for a transaction that is about to commit: sent away because somebody waits for the end of its snapshot (R5),
+    /// As [`Conn::take_right`], for a transaction that is about to commit: sent away because somebody waits for the end of its snapshot (RIGHT-5),
     /// it takes a newer one.
     ///
     /// # Errors
@@ -308,7 +308,7 @@ impl Conn {
         taken
     }
 
-    /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (X2).
+    /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (CONN-2).
     ///
     /// # Errors
     /// Those of both, after which the right is not held; but for `RenewSnapshot`, which has to be done before this is called again.
@@ -334,7 +334,7 @@ impl Conn {
 
     pub(crate) fn give_right_back(&mut self) {
         self.state.set_right(false);
-        // The owner word tells (R3), also where an error or a panic came before the flag.
+        // The owner word tells (RIGHT-3), also where an error or a panic came before the flag.
         self.db.release_right(self.slot);
         if self.state.mode() == Some(WriteMode::Optimistic) {
             // It goes on, and others choose rowids by it (rowid.rs).
@@ -353,7 +353,7 @@ impl Conn {
         }
     }
 
-    /// Reads need no record while nothing can change (X2).
+    /// Reads need no record while nothing can change (CONN-2).
     fn records_reads(&self) -> bool {
         self.state.records_reads() || (self.has_right_for_commit() && !self.state.is_doomed())
     }
@@ -403,7 +403,7 @@ impl Conn {
         }
     }
 
-    /// Refuses writes outside a write transaction, past the budget (T7), and those of a lone bulk load (bulk.rs).
+    /// Refuses writes outside a write transaction, past the budget (TXN-7), and those of a lone bulk load (bulk.rs).
     fn admit(&mut self, key: &[u8], rec_len: usize) -> Result<()> {
         self.state.permits_writes()?;
         self.refuse_doomed()?;
@@ -479,7 +479,7 @@ impl Conn {
         self.writes.savepoint_release(i);
     }
 
-    /// Undoes what was written since savepoint `i` (`None`: since the start). Forgets no reads (X1).
+    /// Undoes what was written since savepoint `i` (`None`: since the start). Forgets no reads (CONN-1).
     pub fn savepoint_rollback(&mut self, i: Option<usize>) {
         self.writes.savepoint_rollback(i.map_or(-1, |i| i as i32));
         self.view = self.view.wrapping_add(1);
@@ -495,7 +495,7 @@ impl Conn {
         self.writes.statement_close(id);
     }
 
-    /// It was refused: undoes what it has written. Forgets no reads (X1). False: that is not known here any more.
+    /// It was refused: undoes what it has written. Forgets no reads (CONN-1). False: that is not known here any more.
     pub fn statement_rollback(&mut self, id: writes::StatementId) -> bool {
         if is_planted("statements.kept") {
             self.writes.statement_close(id);

@@ -153,7 +153,7 @@ struct Source {
 /// An ordered walk over the overlay of one root.
 ///
 /// The position is a key, so that writes of the transaction itself, before or
-/// behind it, are seen exactly as a walk over an ordered map would see them (T1).
+/// behind it, are seen exactly as a walk over an ordered map would see them (TXN-1).
 /// Candidates are remembered between steps in one direction: those of memtables because they never
 /// change for a snapshot, that of the write set until the root has another version.
 pub struct OverlayIter {

@@ -1,4 +1,4 @@
-//! The gaps in the view of one transaction (G5), and what a walk asks and tells.
+//! The gaps in the view of one transaction (GAP-5), and what a walk asks and tells.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,7 +28,7 @@ pub(crate) struct OwnGaps {
 }
 
 /// Rows of one b-tree that a walk has deleted while it passed them, and nothing else is between them: a gap that nobody has
-/// asked for yet (G7).
+/// asked for yet (GAP-7).
 #[derive(Default)]
 struct Run {
     /// 0: there is none.
@@ -195,7 +195,7 @@ impl Conn {
         if snapshot.resting {
             return;
         }
-        // G1: from the first own write on it is not known what is there without this transaction.
+        // GAP-1: from the first own write on it is not known what is there without this transaction.
         let own = self.writes.between(root, gap.lo.bytes(), gap.hi.bytes()).next();
         let committed = own.map_or(Some(gap), |(key, _)| gap.before(key));
         if let Some(gap) = committed {
@@ -204,7 +204,7 @@ impl Conn {
         }
     }
 
-    /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (G1).
+    /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (GAP-1).
     fn share_gap(&self, gap: &Gap) {
         let c = self.db.control();
         // Relaxed: looked at again with the mutex held.

@@ -1,4 +1,4 @@
-//! A transaction's part in one of several files (several.rs tells the whole; K1 to K10: database/orphans.rs).
+//! A transaction's part in one of several files (several.rs tells the whole; PREP-1 to PREP-10: database/orphans.rs).
 //!
 //! | `Conn.part` | the writer's right | log | leaves by |
 //! |---|---|---|---|
@@ -130,7 +130,7 @@ impl Conn {
         self.relax_pin();
     }
 
-    /// Until there is room for P and what resolves it (K2). The right is held, so that nobody else takes it; a merge that begins another
+    /// Until there is room for P and what resolves it (PREP-2). The right is held, so that nobody else takes it; a merge that begins another
     /// generation may, and so it is looked for again (`publish_prepared`).
     fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let mut room = RoomWait::begin();
@@ -196,7 +196,7 @@ impl Conn {
         let name = several::relative_name(super_journal, db.path())?;
         several::check_visible(super_journal)?;
         if several::has_reference(db.path()) {
-            // What it stood for is resolved in the log, which need not be on disk (K4).
+            // What it stood for is resolved in the log, which need not be on disk (PREP-4).
             db.log()?.sync_through(db.log_shared().log_end())?;
         }
         several::write_reference(db.path(), super_journal)?;
@@ -204,7 +204,7 @@ impl Conn {
         Ok(name)
     }
 
-    /// J1.
+    /// SEVERAL-1.
     pub(crate) fn sync_prepared(&self, end: Lsn) -> Result<()> {
         crash_point!("several.published");
         self.db.log()?.sync_through(end)?;
@@ -227,14 +227,14 @@ impl Conn {
                 return Err(Error::Misuse("a transaction is prepared without the right".into()));
             }
             if c.fence.load(Acquire) == fence::LOWERED {
-                // A checkpoint has come between (L2 in upkeep/fence.rs).
+                // A checkpoint has come between (FENCE-2 in upkeep/fence.rs).
                 drop(guard);
                 let mut wait =
                     Wait { timeout: RAISE_PATIENCE, busy: None, interrupted: &mut || false };
                 db.ensure_fenced(self.slot, &mut wait).map_err(say_final)?;
                 continue;
             }
-            // A merge may have begun another generation since there was room (K2).
+            // A merge may have begun another generation since there was room (PREP-2).
             match self.fits() {
                 Room::Enough => {}
                 Room::Unallocated { arena, reach } => {
@@ -255,7 +255,7 @@ impl Conn {
             }
             let ts = c.visible_ts.load(Relaxed) + 1;
             if mark.pages.is_none() {
-                // Before the frames are published (V3): of the one that resolves it, which comes next. Pages are seen in the base.
+                // Before the frames are published (VISIBLE-3): of the one that resolves it, which comes next. Pages are seen in the base.
                 db.announce_without_witness(ts + 1);
             }
             let generation = db.generations.active_generation();
@@ -287,13 +287,13 @@ impl Conn {
     /// The super-journal is gone: what was prepared is committed. `keep_reading` as in [`Conn::commit`].
     ///
     /// # Errors
-    /// What kept it from being applied (K5): the transaction is committed all the same, and seen when somebody else has applied it, or
+    /// What kept it from being applied (PREP-5): the transaction is committed all the same, and seen when somebody else has applied it, or
     /// after the recovery of a log that has stopped.
     pub fn part_commit(&mut self, sync: Sync, keep_reading: bool) -> Result<()> {
         let Some(part) = self.part.take().filter(|part| part.is_prepared) else {
             return self.commit_nothing(sync);
         };
-        debug_assert!(part.is_prepared && self.state.has_right(), "K1");
+        debug_assert!(part.is_prepared && self.state.has_right(), "PREP-1");
         crash_point!("several.decided");
         let db = self.db.clone();
         let resolved = db.resolve(ops(&self.writes), self.txn.get());
@@ -326,8 +326,8 @@ impl Conn {
         written
     }
 
-    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (K4), unless this
-    /// process cannot write the log (K5).
+    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (PREP-4), unless this
+    /// process cannot write the log (PREP-5).
     pub(crate) fn part_rollback(&mut self) {
         let Some(part) = self.part.take() else { return };
         let db = self.db.clone();
@@ -338,7 +338,7 @@ impl Conn {
             return;
         }
         crash_point!("several.rolling_back");
-        // Or it is left to others (K5).
+        // Or it is left to others (PREP-5).
         if let Ok(resolved) = db.resolve_as_rolled_back(self.txn.get()) {
             self.own_timestamps += Resolved::TIMESTAMPS;
             db.settle(resolved.ts.get(), resolved.needs);
@@ -363,7 +363,7 @@ impl Conn {
             };
             match lacking {
                 None => return Ok(()),
-                // Everything is merged (E1). No byte is written to the log before the base is on disk (B2).
+                // Everything is merged (EXCL-1). No byte is written to the log before the base is on disk (BEFORE-2).
                 Some(AppendError::LimitReached) if !retired => {
                     retired = true;
                     let merged = db.control().base_generation.load(Acquire);
@@ -448,6 +448,7 @@ mod tests {
     use super::*;
     use crate::log::frame_len;
 
+    // holds PREP-2
     #[test]
     fn an_empty_frame_and_the_longest_mark_fit_into_the_room_that_is_made() {
         let name = vec![b'n'; 4096];

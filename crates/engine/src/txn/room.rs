@@ -7,7 +7,7 @@
 //! | in the memtable | a free arena; a merge, in a thread if one may be started | waits for who merges, then for readers of old generations |
 //! | in the base's WAL, which a merge needs | a checkpoint | waits for who reads before it, and renews the own snapshot |
 //!
-//! How long is waited: [`ROOM_PATIENCE`], and for merges of the own process until they end. Whoever holds by its own snapshot what is waited for takes a newer one (S6 in snapshot.rs).
+//! How long is waited: [`ROOM_PATIENCE`], and for merges of the own process until they end. Whoever holds by its own snapshot what is waited for takes a newer one (PIN-6 in snapshot.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ const WAL_RENEWAL: Duration = Duration::from_millis(50);
 /// One COMMIT's wait for the base's WAL, over all the snapshots that it takes meanwhile.
 ///
 /// A snapshot over the newest base may hold the WAL as well: where others held all four read marks when it began, or moved them just then,
-/// it reads at a mark that is older than itself, and no checkpoint goes beyond that (S6).
+/// it reads at a mark that is older than itself, and no checkpoint goes beyond that (PIN-6).
 #[derive(Debug, Default)]
 pub(super) struct WalWait {
     start: Option<Instant>,
@@ -131,9 +131,9 @@ impl Conn {
         }
     }
 
-    /// Merges, or waits for whoever merges, so that an arena becomes free (S4), because the generation `full` has no room
+    /// Merges, or waits for whoever merges, so that an arena becomes free (SNAP-4), because the generation `full` has no room
     /// for `bytes`. A transaction that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
-    /// each other (S6).
+    /// each other (PIN-6).
     pub(super) fn make_memtable_room(
         &mut self,
         full: Generation,
@@ -203,7 +203,7 @@ impl Conn {
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
-        // O3 in merge_right.rs: a program that is alone does not fail for the merges of its own process.
+        // MERGE-3 in merge_right.rs: a program that is alone does not fail for the merges of its own process.
         let is_own_work = self.db.awaited_of(holder) == Awaited::OwnWork;
         if !is_own_work && room.is_waited_for_in_vain(wait) {
             let who = match holder {
@@ -228,7 +228,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Snapshots hold the base's WAL, maybe the own one as well (S6). `full` is said when the wait is over.
+    /// Snapshots hold the base's WAL, maybe the own one as well (PIN-6). `full` is said when the wait is over.
     fn wait_for_wal(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
         let result = self.wait_for_wal_or_renew(full, wait);
         if !matches!(result, Err(Error::RenewSnapshot)) {

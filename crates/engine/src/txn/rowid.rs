@@ -1,4 +1,4 @@
-//! Automatic rowids from a shared counter per table (T3).
+//! Automatic rowids from a shared counter per table (TXN-3).
 //!
 //! Stock SQLite gives the largest rowid plus one. Concurrent transactions would all
 //! get the same one, so the counter remembers the largest rowid handed out, too. It only
@@ -9,9 +9,9 @@
 //! To find the greatest rowid in its view costs a transaction a search in base and overlay, past what was deleted there. So
 //! it remembers that of the table to which it gave a rowid last.
 //!
-//! - R1 What is remembered is of one table in one view: snapshot, and own writes by their version (W3). The transaction's own puts
+//! - ROWID-1 What is remembered is of one table in one view: snapshot, and own writes by their version (WRITES-3). The transaction's own puts
 //!   raise it, and a delete of that very row ends it; whatever else changes the view or those writes does, too.
-//! - R2 Nothing is remembered without own writes in the table: so it ends with the transaction.
+//! - ROWID-2 Nothing is remembered without own writes in the table: so it ends with the transaction.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -24,7 +24,7 @@ use crate::shm::layout::{ROWID_SLOTS, RowidSlot, txn_state};
 /// Key of a table's row.
 pub type TableKey = [u8; 8];
 
-/// The greatest key of a table in a view (R1).
+/// The greatest key of a table in a view (ROWID-1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greatest {
     view: View,

@@ -10,20 +10,20 @@
 //! ```
 //!
 //! Invariants
-//! - S1 The base read transaction starts after the pin. Either the merger's scan saw the pin, or its
+//! - PIN-1 (SNAP-1) The base read transaction starts after the pin. Either the merger's scan saw the pin, or its
 //!   transaction was committed before the base was read; so every generation that is missing in the base
 //!   is still in memory.
-//! - S1' The timestamp is read after the base: it is at least the largest timestamp the base includes,
+//! - PIN-2 The timestamp is read after the base: it is at least the largest timestamp the base includes,
 //!   because a merge raises `readable_ts` before it commits to the base.
-//! - S6 Who waits for memory that snapshots hold holds none by an own snapshot, or two could wait for each other. A transaction in its COMMIT takes
+//! - PIN-6 (SNAP-6) Who waits for memory that snapshots hold holds none by an own snapshot, or two could wait for each other. A transaction in its COMMIT takes
 //!   a newer one, over a base that has what it held. With the right nothing has changed since it was validated. Without it the pin stays
 //!   until what was read is validated up to the newer timestamp, and the maxima are raised: by the history above the *older* base, all of
 //!   which is in memory. Later validations begin at the newer timestamp.
 //!   The same with the base's WAL; there a snapshot over the newest base may be in the way too, by an older read mark (`WalWait` in room.rs).
-//! - S3 `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
+//! - PIN-3 (SNAP-3) `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
 //!   only commits newer than the snapshot and matter for validation alone.
 //!
-//! What a transaction was shown before readers may see it, and who settles that (database/visibility.rs V1).
+//! What a transaction was shown before readers may see it, and who settles that (database/visibility.rs VISIBLE-1).
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -61,7 +61,7 @@ impl Conn {
             let base = self.db.control().base_generation.load(Acquire);
             slot.pin_low.store(base, Release);
         }
-        // Its partner is in `free_merged` (S1).
+        // Its partner is in `free_merged` (PIN-1).
         memory_fence(PINS_AND_FREES);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Conn {
         Ok(Taken::Yes)
     }
 
-    /// S6: the next snapshot goes on for the one there is.
+    /// PIN-6: the next snapshot goes on for the one there is.
     pub(super) fn renew(&mut self) -> Error {
         self.renews = !self.state.has_right();
         Error::RenewSnapshot
@@ -140,9 +140,9 @@ impl Conn {
         Error::RenewSnapshot
     }
 
-    /// S6: what was read before is still so at the timestamp that was loaded for the next snapshot.
+    /// PIN-6: what was read before is still so at the timestamp that was loaded for the next snapshot.
     fn carry_over(&mut self) -> Result<()> {
-        debug_assert!(self.snapshot.is_some(), "S6: without it nothing would be validated");
+        debug_assert!(self.snapshot.is_some(), "PIN-6: without it nothing would be validated");
         self.candidate().pin_history()?;
         self.candidate().validate_all()?;
         let db = self.db.clone();
@@ -152,14 +152,14 @@ impl Conn {
     }
 
     /// [`Conn::take`] said Busy, and the caller waits before it pins and takes again. A renewal keeps its pin and its older snapshot: what it
-    /// read is not validated yet (S6).
+    /// read is not validated yet (PIN-6).
     pub fn put_off(&mut self) {
         if !self.renews {
             self.snapshot_end();
         }
     }
 
-    /// Ends the snapshot, or a lone pin, and settles what it has shown (V1 in visibility.rs).
+    /// Ends the snapshot, or a lone pin, and settles what it has shown (VISIBLE-1 in visibility.rs).
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
         self.renews = false;
@@ -202,14 +202,14 @@ impl Conn {
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
         snapshot.memtables = memtables;
         snapshot.last_nodes.get_mut().clear();
-        // Nobody else commits while the right is held, so this is the newest commit (X2).
+        // Nobody else commits while the right is held, so this is the newest commit (CONN-2).
         snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
         self.note_shown(snapshot.ts.get(), self.db.full_end());
         let slot = self.db.slots.at(self.slot);
         slot.snapshot.store(snapshot.ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
         self.snapshot = Some(snapshot);
-        // What was read stays known (X1): should the right be given back before the end, others may change it after all.
+        // What was read stays known (CONN-1): should the right be given back before the end, others may change it after all.
         self.view = self.view.wrapping_add(1);
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Conn {
         self.shown.needs = self.shown.needs.max(needs.get());
     }
 
-    /// The transaction has ended, though statements may go on reading in its snapshot: settles what it was shown (V1).
+    /// The transaction has ended, though statements may go on reading in its snapshot: settles what it was shown (VISIBLE-1).
     ///
     /// # Errors
     /// The failure of a sync, which poisons the database.

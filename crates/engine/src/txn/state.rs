@@ -20,7 +20,7 @@
 //!
 //! A part in a transaction over several files ([`part`](super::part)) is beside that: its author is queued or exclusive.
 //!
-//! What is said of the right here is what its connection knows. Who has it says the owner word (R3 in database/right.rs); a slot gives it
+//! What is said of the right here is what its connection knows. Who has it says the owner word (RIGHT-3 in database/right.rs); a slot gives it
 //! back whatever is said here.
 
 use super::WriteMode;
@@ -88,7 +88,7 @@ impl State {
         Error::Misuse(format!("{what} in a transaction that is {self:?}; roll back"))
     }
 
-    /// Nothing that is read can matter to a commit: it cannot change (X2), or there will be none.
+    /// Nothing that is read can matter to a commit: it cannot change (CONN-2), or there will be none.
     pub(crate) fn records_reads(self) -> bool {
         match self {
             State::Reading { has_right } | State::Writing { has_right, .. } => !has_right,
@@ -145,7 +145,7 @@ impl State {
         true
     }
 
-    /// A conflict: who has begun to write commits nothing any more (X3), who only reads goes on.
+    /// A conflict: who has begun to write commits nothing any more (CONN-3), who only reads goes on.
     pub(crate) fn doom(&mut self) {
         debug_assert!(!self.is_exclusive(), "an exclusive transaction is refused");
         if let State::Writing { mode, has_right } = *self {
@@ -164,6 +164,7 @@ impl State {
 mod tests {
     use super::*;
 
+    // holds CONN-3
     #[test]
     fn a_conflict_dooms_who_has_begun_to_write_and_nobody_else() {
         let mut state = State::IDLE;

@@ -16,10 +16,10 @@
 //! were lost. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
 //!
 //! Invariants
-//! - T1 Every commit through `durable_ts` is on disk, and `durable_ts` never goes back within a session.
-//! - T2 A commit is in the log, or counted as one of the base, before `newest_ts` shows it. So who loads `newest_ts` first, the end of the log
+//! - TICKET-1 Every commit through `durable_ts` is on disk, and `durable_ts` never goes back within a session.
+//! - TICKET-2 A commit is in the log, or counted as one of the base, before `newest_ts` shows it. So who loads `newest_ts` first, the end of the log
 //!   and the count of the base's commits then, and brings those to disk, has brought all commits through it.
-//! - T3 Tickets of one session are in the order of its commits, whoever made them.
+//! - TICKET-3 Tickets of one session are in the order of its commits, whoever made them.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
@@ -68,7 +68,7 @@ impl Conn {
         self.last_commit = LastCommit { ts: ts.get(), end };
     }
 
-    /// Its last commit is on disk: so are all before it (B2 in log/before.rs, E1).
+    /// Its last commit is on disk: so are all before it (BEFORE-2 in log/before.rs, EXCL-1).
     pub(super) fn note_own_durable(&self) {
         self.db.log_shared().note_durable_ts(self.last_commit.ts);
     }

@@ -17,8 +17,8 @@
 //! A single write asks for none: it waits for the right instead, as many times (begin.rs).
 //!
 //! Invariants
-//! - U1 A connection has at most one turn, and gives it back at its commit point, when it is refused, and at the end of its snapshot.
-//! - U2 Waiting for one ends after `PATIENCE`, whatever the one who has it does, and holds nothing but a pin.
+//! - TURN-1 A connection has at most one turn, and gives it back at its commit point, when it is refused, and at the end of its snapshot.
+//! - TURN-2 Waiting for one ends after `PATIENCE`, whatever the one who has it does, and holds nothing but a pin.
 
 use super::Conn;
 
@@ -74,7 +74,7 @@ impl Conn {
         }
     }
 
-    /// U1. True if there was one.
+    /// TURN-1. True if there was one.
     pub(crate) fn end_turn(&mut self) -> bool {
         let had = std::mem::take(&mut self.contention.has_turn);
         if had {

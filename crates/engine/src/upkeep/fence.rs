@@ -1,4 +1,4 @@
-//! The fence (F2): raised before the first commit of a session, taken down before the base leaves concurrent mode; and lowered in
+//! The fence (FILE-2): raised before the first commit of a session, taken down before the base leaves concurrent mode; and lowered in
 //! between, in the database file alone, while that has everything, so that a copy of it is a whole database.
 //!
 //! Four places say whether the base is fenced. The WAL-index (its version, `csrc/marks.c`) speaks for all who have the WAL open, and keeps stock
@@ -18,7 +18,7 @@
 //!
 //! Lowering: under the right to merge, behind a TRUNCATE that is through, LOWERED is stored under the commit mutex if the log has no frame that
 //! the base lacks and nobody has the writer's right, who would have to wait for this one at his COMMIT; then the note, then the file. Raising: under
-//! the right to merge the file, on disk; then a look for who has come before (L6); then the note goes; then FENCED is stored.
+//! the right to merge the file, on disk; then a look for who has come before (FENCE-6); then the note goes; then FENCED is stored.
 //! The note (`csrc/fits.c` `plNote()`) is a checksum of the file's page 1: who finds no fence in the file of a fenced WAL-index knows by it that
 //! no other file was put there.
 //!
@@ -39,26 +39,26 @@
 //!
 //! | what | with a lowered fence |
 //! |---|---|
-//! | a log that is put aside (`session/aside.rs` B2) | the file is at rest beside a log with commits; but that has its salt, so it is never taken for another's. An older copy of the file has it too. That is refused, and not put aside: a file whose fence a disk has lost looks the same, and would go on without what was acknowledged |
-//! | shared memory of another session (`is_of_another`) | memory that says LOWERED has no commits that its base lacks (L1); it is put aside with its log alone |
-//! | another WAL-index (`shm/read_marks.rs`) | note and version are in the one of the members. Ours who come with another find files of a session, join, and are refused; of the others L6 speaks |
-//! | a WAL-index made anew, file 3, and nothing to merge | no version of ours: who lowers writes it there first (`plTellIndex()`); who raises writes and syncs the file (L5) |
+//! | a log that is put aside (`session/aside.rs` ASIDE-2) | the file is at rest beside a log with commits; but that has its salt, so it is never taken for another's. An older copy of the file has it too. That is refused, and not put aside: a file whose fence a disk has lost looks the same, and would go on without what was acknowledged |
+//! | shared memory of another session (`is_of_another`) | memory that says LOWERED has no commits that its base lacks (FENCE-1); it is put aside with its log alone |
+//! | another WAL-index (`shm/read_marks.rs`) | note and version are in the one of the members. Ours who come with another find files of a session, join, and are refused; of the others FENCE-6 speaks |
+//! | a WAL-index made anew, file 3, and nothing to merge | no version of ours: who lowers writes it there first (`plTellIndex()`); who raises writes and syncs the file (FENCE-5) |
 //! | the header that TRUNCATE leaves in the WAL under the fence | "emptied" is the header alone, under its name. Stock SQLite that heeds no WAL-index leaves frames, nothing, or no WAL (`plWalIsUntouched()`) |
 //! | `plait check`, `plait status` | what the file says: at rest. Memory that says LOWERED does not miss the fence |
 //!
 //! Invariants
-//! - L1 While the file says 2 the log has no frame that the file lacks, and no row is in memory alone. LOWERED is stored in the critical section
+//! - FENCE-1 While the file says 2 the log has no frame that the file lacks, and no row is in memory alone. LOWERED is stored in the critical section
 //!   that has seen this, and until FENCED is stored nobody appends a frame.
-//! - L2 FENCED is stored when the file's 3 is on disk (Y3 in session.rs). Whoever is about to append a frame asks for it in the same critical
+//! - FENCE-2 FENCED is stored when the file's 3 is on disk (SESSION-3 in session.rs). Whoever is about to append a frame asks for it in the same critical
 //!   section, and raises the fence with nothing held but, perhaps, the writer's right.
-//! - L3 Whoever writes to the WAL raises it before: exclusive transactions and the last close do so with the right to merge, which keeps others from
+//! - FENCE-3 Whoever writes to the WAL raises it before: exclusive transactions and the last close do so with the right to merge, which keeps others from
 //!   lowering it; merges have something to merge, so that it is up. What buries an unseen commit need not: it changes nothing, and page 1 in the
 //!   WAL says 3. A TRUNCATE that finds it lowered writes nothing.
-//! - L4 To all who have the WAL open a lowered base is a fenced one: its header says so by the WAL-index (`plFenced()`). So nobody works on it
+//! - FENCE-4 To all who have the WAL open a lowered base is a fenced one: its header says so by the WAL-index (`plFenced()`). So nobody works on it
 //!   alone, or by stock code, and read marks stay counts in shared memory.
-//! - L5 What is written to the file to raise the fence is synced after it was written by who syncs it: of a sync that has failed nobody knows what
+//! - FENCE-5 What is written to the file to raise the fence is synced after it was written by who syncs it: of a sync that has failed nobody knows what
 //!   it has left out. An empty WAL says nothing of that, whether the note is there or not.
-//! - L6 Who has another WAL-index is kept off by the file alone, and has read page 1 without a fence if he has come while it said 2: he would go on to
+//! - FENCE-6 Who has another WAL-index is kept off by the file alone, and has read page 1 without a fence if he has come while it said 2: he would go on to
 //!   write. So who raises it looks for him when the file says 3, and does not store FENCED, nor does he stamp RESTING's, while there is one. It is
 //!   another one because somebody has removed that of the members: CANTOPEN while that is open (and the fence is not lowered while theirs has no
 //!   name). Or because SQLite in locking_mode=EXCLUSIVE has its own in memory: then it has the file locked, and the locks of the members were
@@ -118,7 +118,7 @@ impl MergeRight<'_> {
         }
         let (before, stamped) = raised?;
         crash_point!("fence.committed");
-        // The fence must not depend on the WAL file staying where it is (Y3 in session.rs). With the checkpoint there is
+        // The fence must not depend on the WAL file staying where it is (SESSION-3 in session.rs). With the checkpoint there is
         // mostly nothing left to do for it.
         let brought = self.checkpoint(Checkpoint::Passive);
         self.db.with_base(|base| base.raise_fence())?;
@@ -127,7 +127,7 @@ impl MergeRight<'_> {
         brought
     }
 
-    /// Takes the fence from the database file, whose WAL was emptied with this right, if nobody has committed since (L1), or is about to with
+    /// Takes the fence from the database file, whose WAL was emptied with this right, if nobody has committed since (FENCE-1), or is about to with
     /// the writer's right. False: it is up.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    /// Raises it again in the database file, if it is lowered (L2, L3).
+    /// Raises it again in the database file, if it is lowered (FENCE-2, FENCE-3).
     ///
     /// # Errors
     /// Busy while somebody looks how far a checkpoint is; `Replaced`, I/O errors. It is lowered as before.
@@ -198,13 +198,13 @@ impl MergeRight<'_> {
 }
 
 impl Database {
-    /// The session has raised its fence, lowered or not: it has a log, and its read marks are counts (L4).
+    /// The session has raised its fence, lowered or not: it has a log, and its read marks are counts (FENCE-4).
     pub(crate) fn is_fenced(&self) -> bool {
         // Acquire: see `ensure_fenced`.
         self.control().fence.load(Acquire) != fence::RESTING
     }
 
-    /// Makes sure that stock SQLite is fenced out and the log exists before a commit (F2). Cheap while it is.
+    /// Makes sure that stock SQLite is fenced out and the log exists before a commit (FILE-2). Cheap while it is.
     pub(crate) fn ensure_fenced(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
         // Acquire pairs with the Release below: the log is there.
         if self.control().fence.load(Acquire) == fence::FENCED {
@@ -230,7 +230,7 @@ impl Database {
         c.fence_cookie.store(before.cookie, Relaxed);
         let active = self.generations.active_generation().number.load(Relaxed);
         assert!(active > stamped.generation.get(), "a stock program cannot raise the generation");
-        // Stock programs may have written until now (G4 in gaps/).
+        // Stock programs may have written until now (GAP-4 in gaps/).
         self.gaps().forget();
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, Release);

@@ -50,7 +50,7 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    /// S4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
+    /// SNAP-4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
     /// with them, once the memtables are full, commits.
     pub(crate) fn check_wal_limit(&self) -> Result<()> {
         // The readers that held the last checkpoint back may have ended: what is in the file whole begins anew with this merge.
@@ -76,13 +76,13 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    /// M2: the frames of these generations reach the disk before the base does.
+    /// GEN-2: the frames of these generations reach the disk before the base does.
     fn make_durable(&self, frozen: &[(usize, u32)]) -> Result<()> {
         for &(arena, _) in frozen {
             let slot = &self.db.control().generations[arena];
             self.db.log()?.sync_through(Lsn::new(slot.log_end.load(Relaxed)))?;
             let max_ts = slot.max_ts.load(Relaxed);
-            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp readable (S2).
+            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp readable (SNAP-2).
             self.db.control().readable_ts.fetch_max(max_ts, SeqCst);
         }
         Ok(())
@@ -145,7 +145,7 @@ impl MergeRight<'_> {
             self.db.generations.settle_base(&header, None);
             self.db.generations.free_merged(true);
         }
-        // M3: the merge's transaction is durable, its frames are not needed any more.
+        // GEN-3: the merge's transaction is durable, its frames are not needed any more.
         self.db.log()?.retire(Generation::new(through));
         self.db.control().counters.merges.fetch_add(1, Relaxed);
         self.db.control().walked_steps.store(0, Relaxed);
@@ -153,7 +153,7 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    /// Brings the base's WAL into the file as far as `how` says and remembers its size (S4).
+    /// Brings the base's WAL into the file as far as `how` says and remembers its size (SNAP-4).
     pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
         let pace = self.db.begin_checkpoint_pace();
         let state = match self.db.with_base(|base| base.checkpoint(how)) {
@@ -227,7 +227,7 @@ impl Database {
         Ok(Generation::new(if is_empty { active.saturating_sub(1) } else { active }))
     }
 
-    /// Why a freeze has not come about: it was not to be while a commit over several files is undecided (J2), or found no arena.
+    /// Why a freeze has not come about: it was not to be while a commit over several files is undecided (SEVERAL-2), or found no arena.
     pub(crate) fn stays_in_memory(&self) -> Error {
         let why = match self.region().layout().has_unresolved() {
             true => "a commit over several files is being made".into(),

@@ -19,14 +19,14 @@
 //! | FREE | no | - | formatted when it becomes ACTIVE |
 //!
 //! Invariants
-//! - M1 Exactly one generation is ACTIVE; numbers grow by one; FROZEN ones lie
+//! - GEN-1 Exactly one generation is ACTIVE; numbers grow by one; FROZEN ones lie
 //!   between the base's generation and the active one, without gaps.
-//! - M2 (S2) A generation is merged only when all its frames are durable.
-//! - M3 (F4) The base's header carries the generation inside the merge's own
+//! - GEN-2 (SNAP-2) A generation is merged only when all its frames are durable.
+//! - GEN-3 (FILE-4) The base's header carries the generation inside the merge's own
 //!   transaction; log space is reused only after that transaction is durable.
-//! - M4 (S3) An arena is reformatted only when its generation is MERGED and no
+//! - GEN-4 (SNAP-3) An arena is reformatted only when its generation is MERGED and no
 //!   pinned snapshot needs it; under the commit mutex.
-//! - M5 If anything fails the generations stay FROZEN and the next merge retries.
+//! - GEN-5 If anything fails the generations stay FROZEN and the next merge retries.
 
 pub use crate::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
 

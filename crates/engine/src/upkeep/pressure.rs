@@ -38,9 +38,9 @@
 //! | `checkpoints_ns` | what checkpoints have taken since then | the same | the same |
 //!
 //! Invariants
-//! - P1 The words are guesses, and whatever stands in them, nobody sleeps for longer than [`LONGEST`] after one commit. That there is room
-//!   is decided where it always was (S4).
-//! - P2 They are read only while somebody has the right to merge, and who takes it begins without a guess: those of one who died hold
+//! - PACE-1 The words are guesses, and whatever stands in them, nobody sleeps for longer than [`LONGEST`] after one commit. That there is room
+//!   is decided where it always was (SNAP-4).
+//! - PACE-2 They are read only while somebody has the right to merge, and who takes it begins without a guess: those of one who died hold
 //!   nobody up.
 //!
 //! Merges beside commits: a thread that lives as long as there is something to merge.
@@ -174,7 +174,7 @@ impl<'a> Pace<'a> {
     /// It will probably take `span` nanoseconds; 0 if nobody knows yet.
     fn begin(control: &'a Control, span: u64) -> Pace<'a> {
         let begun_ns = monotonic_ns();
-        // Relaxed, here and below: guesses (P1).
+        // Relaxed, here and below: guesses (PACE-1).
         control.work_span_ns.store(span, Relaxed);
         control.work_due_ns.store(begun_ns.saturating_add(span), Relaxed);
         Pace { control, begun_ns }
@@ -295,7 +295,7 @@ pub(crate) fn will_be_merged_beside(database: &Arc<Database>) -> bool {
     database.merge_is_due() && !database.worker().has_just_failed() && merge_beside(database)
 }
 
-/// An error leaves the generations frozen. A panic has poisoned the database (O2 in database/merge_right.rs).
+/// An error leaves the generations frozen. A panic has poisoned the database (MERGE-2 in database/merge_right.rs).
 fn merge(database: &Database, is_stopped: &dyn Fn() -> bool) -> Result<()> {
     let slot = database.borrow_slot()?;
     database.merge_if_due(slot.index())?;

@@ -183,6 +183,7 @@ fn sql_that_is_wrong_says_which() -> Result<()> {
     Ok(())
 }
 
+// holds OPEN-4
 #[test]
 fn the_rows_of_a_load_may_use_the_connection_for_nothing_but_reading_maps() -> Result<()> {
     let place = Place::new();

@@ -51,6 +51,7 @@ fn put(connection: &Connection, key: i64) -> Ticket {
     connection.ticket().expect("it is in the mode")
 }
 
+// holds FUTURE-1, FUTURE-2
 #[test]
 fn one_thread_has_a_thousand_commits_in_flight() -> Result<()> {
     let place = Place::new();
@@ -109,6 +110,7 @@ fn a_wait_leads_and_is_bounded() -> Result<()> {
     Ok(())
 }
 
+// holds FUTURE-3
 #[test]
 fn a_ticket_that_nobody_gave_is_an_error_and_hinders_no_other() -> Result<()> {
     let place = Place::new();
@@ -148,6 +150,7 @@ fn a_future_that_is_dropped_or_moved_to_another_task_hinders_nobody() -> Result<
     Ok(())
 }
 
+// holds FUTURE-5
 #[test]
 fn a_waker_that_panics_hinders_nobody() -> Result<()> {
     struct Panics(AtomicUsize);

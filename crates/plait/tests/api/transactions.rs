@@ -239,6 +239,7 @@ fn a_connection_that_goes_back_in_a_transaction_is_rolled_back() -> Result<()> {
     Ok(())
 }
 
+// holds OPEN-3
 #[test]
 fn a_connection_with_a_lost_cursor_is_not_handed_out_again() -> Result<()> {
     let place = Place::new();

@@ -291,7 +291,7 @@ pub unsafe extern "C" fn pl_new_rowid(
         with_memory(conn, "pl_new_rowid", |c| {
             c.note_greatest_key(Root::new(root), visible_max.map(encode_rowid));
             let rowid = c.new_rowid(Root::new(root), stock);
-            // That it is free is read, too: whatever the counter says, nobody's row is overwritten (T3).
+            // That it is free is read, too: whatever the counter says, nobody's row is overwritten (TXN-3).
             c.read_point(Root::new(root), &encode_rowid(rowid));
             *out = rowid;
             Ok(SQLITE_OK)

@@ -15,10 +15,10 @@
 //! and every byte of a DESC field is inverted.
 //!
 //! # Invariants
-//! - **K1** Two records compare as their encodings do, field for field as `sqlite3VdbeRecordCompare` compares them.
-//! - **K2** No encoding of a field is a proper prefix of another of the same column: so the first n fields of a
+//! - KEY-1 Two records compare as their encodings do, field for field as `sqlite3VdbeRecordCompare` compares them.
+//! - KEY-2 No encoding of a field is a proper prefix of another of the same column: so the first n fields of a
 //!   record are a byte prefix of its key, and only of keys that agree in those fields.
-//! - **K3** What SQLite holds to be equal (1 and 1.0, 'a' and 'A' under NOCASE) encodes alike. The record itself,
+//! - KEY-3 What SQLite holds to be equal (1 and 1.0, 'a' and 'A' under NOCASE) encodes alike. The record itself,
 //!   kept beside the key, tells them apart.
 //!
 //! # Threads

@@ -227,6 +227,7 @@ pub(super) fn key_of(row: &[Owned], fields: &[u8], encoding: TextEncoding) -> Ve
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
+    // holds KEY-1, KEY-3
     #[test]
     fn keys_order_as_their_values(
         rows in vec(vec(values(), 3), 2..8),
@@ -242,6 +243,7 @@ proptest! {
         }
     }
 
+    // holds KEY-2
     #[test]
     fn the_first_fields_are_a_prefix_exactly_of_rows_that_agree_in_them(
         a in vec(values(), 3),

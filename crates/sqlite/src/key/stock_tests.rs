@@ -70,6 +70,7 @@ fn stored(mut rows: Vec<Vec<Owned>>, encoding: TextEncoding) -> Vec<Vec<Owned>> 
     rows
 }
 
+// holds KEY-1
 #[test]
 fn keys_order_as_stock_sqlite_orders_rows() {
     let Some(shell) = stock_shell() else {

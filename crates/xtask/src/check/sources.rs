@@ -18,6 +18,9 @@ pub struct SourceFile {
 pub enum Language {
     Rust,
     C,
+    Python,
+    /// Pages in Markdown.
+    Prose,
 }
 
 impl Language {
@@ -25,8 +28,15 @@ impl Language {
         match path.extension()?.to_str()? {
             "rs" => Some(Self::Rust),
             "c" | "h" => Some(Self::C),
+            "py" => Some(Self::Python),
+            "md" => Some(Self::Prose),
             _ => None,
         }
+    }
+
+    /// The rules for source files apply to it.
+    fn has_rules(self) -> bool {
+        matches!(self, Self::Rust | Self::C)
     }
 }
 
@@ -34,13 +44,31 @@ impl Language {
 pub fn collect(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for directory in ["crates", "python", "tests"] {
-        walk(&root.join(directory), root, &mut files)?;
+        walk(&root.join(directory), root, &Language::has_rules, &mut files)?;
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
 
-fn walk(directory: &Path, root: &Path, files: &mut Vec<SourceFile>) -> Result<()> {
+/// Reads what else names parts of the sources: pages, and what is written in Python.
+pub fn pages(root: &Path) -> Result<Vec<SourceFile>> {
+    let mut files = Vec::new();
+    for directory in ["crates", "docs", "python", "tests"] {
+        walk(&root.join(directory), root, &|language| !language.has_rules(), &mut files)?;
+    }
+    for page in ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"] {
+        files.push(read(&root.join(page), root, Language::Prose)?);
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn walk(
+    directory: &Path,
+    root: &Path,
+    is_wanted: &impl Fn(Language) -> bool,
+    files: &mut Vec<SourceFile>,
+) -> Result<()> {
     let entries =
         fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
     for entry in entries {
@@ -48,13 +76,17 @@ fn walk(directory: &Path, root: &Path, files: &mut Vec<SourceFile>) -> Result<()
         let path = entry.path();
         if entry.file_type()?.is_dir() {
             if entry.file_name() != "target" {
-                walk(&path, root, files)?;
+                walk(&path, root, is_wanted, files)?;
             }
-        } else if let Some(language) = Language::of(&path) {
-            let text = fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            files.push(SourceFile { path: path.strip_prefix(root)?.to_owned(), language, text });
+        } else if let Some(language) = Language::of(&path).filter(|&language| is_wanted(language)) {
+            files.push(read(&path, root, language)?);
         }
     }
     Ok(())
+}
+
+fn read(path: &Path, root: &Path, language: Language) -> Result<SourceFile> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(SourceFile { path: path.strip_prefix(root)?.to_owned(), language, text })
 }

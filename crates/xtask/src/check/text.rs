@@ -26,6 +26,7 @@ pub fn check(file: &SourceFile) -> Vec<Finding> {
     let header = match file.language {
         Language::Rust => "//!",
         Language::C => "/*",
+        Language::Python | Language::Prose => return findings,
     };
     if !file.text.starts_with(header) {
         find(1, "does not begin by saying what it is for".to_owned());

@@ -20,19 +20,19 @@
 //! is absent still, so whoever has read that has read nothing that changed.
 //!
 //! # Invariants
-//! - G1 A shared gap is added only under the commit mutex, by who has walked it in a snapshot of `visible_ts` and has no write of its own
+//! - GAP-1 A shared gap is added only under the commit mutex, by who has walked it in a snapshot of `visible_ts` and has no write of its own
 //!   in it. The rows of that snapshot are those of now.
-//! - G2 A commit cuts its puts out of the shared gaps before `visible_ts` moves to it; one over several files forgets them all. So whoever has a snapshot finds gaps that
+//! - GAP-2 A commit cuts its puts out of the shared gaps before `visible_ts` moves to it; one over several files forgets them all. So whoever has a snapshot finds gaps that
 //!   are right for it, if they are not newer: what is right for a snapshot stays so.
-//! - G3 A repair after a dead owner of the commit mutex forgets all gaps before it redoes anything: the dead one may have left half
+//! - GAP-3 A repair after a dead owner of the commit mutex forgets all gaps before it redoes anything: the dead one may have left half
 //!   of a change, or puts that were not cut out.
-//! - G4 What changes rows without the memtable finds no gaps and lets none come up: an exclusive transaction from before its first change
+//! - GAP-4 What changes rows without the memtable finds no gaps and lets none come up: an exclusive transaction from before its first change
 //!   of the base until it is settled, and stock programs while the file is at rest.
-//! - G5 An own gap is right for the view that it was made in. A put cuts it, a delete cannot harm it, and everything else that
+//! - GAP-5 An own gap is right for the view that it was made in. A put cuts it, a delete cannot harm it, and everything else that
 //!   changes the view (its number, its timestamp, writes that were taken back) ends it.
-//! - G7 A run that a walk deletes becomes a gap when somebody asks. It is as right as an own gap from its first row on: a put of its
+//! - GAP-7 A run that a walk deletes becomes a gap when somebody asks. It is as right as an own gap from its first row on: a put of its
 //!   b-tree ends it, wherever it is, since the walk may come to it before the next row of the run; so does a change of the view.
-//! - G6 Readers take no lock for gaps and wait for nobody: one that meets a change of the table knows of no gap.
+//! - GAP-6 Readers take no lock for gaps and wait for nobody: one that meets a change of the table knows of no gap.
 //!
 //! # Old snapshots
 //! A gap that grows gets the timestamp of its growth, and readers under FULL lag some commits behind. So the table keeps

@@ -1,4 +1,4 @@
-//! The gaps that all processes know: a table in shared memory behind a sequence lock (G1 to G4, G6).
+//! The gaps that all processes know: a table in shared memory behind a sequence lock (GAP-1 to GAP-4, GAP-6).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -72,7 +72,7 @@ impl GapTable {
         None
     }
 
-    /// (M) Replaces all gaps. Whoever dies in it leaves a number that is odd, and a repair (G3).
+    /// (M) Replaces all gaps. Whoever dies in it leaves a number that is odd, and a repair (GAP-3).
     fn replace(&self, gaps: &[Gap]) {
         let odd = self.seq.load(Relaxed) | 1;
         self.seq.store(odd, Relaxed);
@@ -88,7 +88,7 @@ impl GapTable {
         self.seq.store(odd.wrapping_add(1), Release);
     }
 
-    /// (M, or nobody else is there) Forgets all gaps (G3, G4).
+    /// (M, or nobody else is there) Forgets all gaps (GAP-3, GAP-4).
     pub(crate) fn forget(&self) {
         if self.used.load(Relaxed) != 0 || self.seq.load(Relaxed) & 1 != 0 {
             self.replace(&[]);
@@ -104,7 +104,7 @@ impl GapTable {
         set
     }
 
-    /// (M) Adds one that was walked in the newest state (G1).
+    /// (M) Adds one that was walked in the newest state (GAP-1).
     pub(crate) fn add(&self, gap: &Gap) {
         let mut set = self.all();
         if set.add(*gap) {
@@ -146,7 +146,7 @@ impl GapTable {
         })
     }
 
-    /// (M) Takes the puts of a commit out of the gaps (G2).
+    /// (M) Takes the puts of a commit out of the gaps (GAP-2).
     pub(crate) fn cut(&self, writes: &impl Puts) {
         if fault::is_planted("gaps.uncut") {
             return;

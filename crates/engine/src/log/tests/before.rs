@@ -42,6 +42,7 @@ fn in_wal(storage: &SimStorage) -> u64 {
         .count() as u64
 }
 
+// holds BEFORE-2, BEFORE-5, LOG-6
 #[test]
 fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
     for seed in 0..40 {
@@ -55,7 +56,7 @@ fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
         storage.watch(move |storage| {
             crashes += 1;
             let after = storage.crash(seed * 10_007 + crashes);
-            // No base that a power cut leaves is refused (B5).
+            // No base that a power cut leaves is refused (BEFORE-5).
             let frames = recovered(&after, in_wal(&after) as u32).expect("a sound log");
             let newest = frames.last().copied().unwrap_or(0) as usize;
             let needed = known.lock().expect("lock").get(newest).copied().unwrap_or(0);
@@ -81,6 +82,7 @@ fn no_frame_survives_a_power_cut_that_takes_a_commit_of_the_base_before_it() {
     }
 }
 
+// holds BEFORE-5, FILE-4
 #[test]
 fn a_full_commit_after_a_normal_one_of_the_base_makes_both_durable() {
     for seed in 0..20 {
@@ -136,6 +138,7 @@ fn a_wal_that_is_gone_was_brought_into_the_database_file() {
 }
 
 /// The WAL was created by a process that is dead, which never synced it; what another one brings to disk must not go with the name.
+// holds BEFORE-6
 #[test]
 fn a_sync_of_the_base_brings_its_name_to_disk() {
     for seed in 0..20 {
@@ -169,6 +172,7 @@ fn a_name_of_the_base_that_cannot_be_synced_stops_the_log_before_a_frame_is_writ
     assert_eq!(recovered(&storage, 0), Ok(vec![]));
 }
 
+// holds BEFORE-3, COMMIT-4
 #[test]
 fn a_failed_sync_of_the_base_stops_the_log_before_a_frame_is_written() {
     let storage = SimStorage::new();
@@ -184,6 +188,7 @@ fn a_failed_sync_of_the_base_stops_the_log_before_a_frame_is_written() {
     assert_eq!(recovered(&storage, 0), Ok(vec![1]));
 }
 
+// holds BEFORE-3
 #[test]
 fn a_checkpoint_that_cannot_sync_stops_the_log_only_while_frames_may_rely_on_the_base() {
     let storage = SimStorage::new();

@@ -26,6 +26,7 @@ fn an_empty_log_is_sound_and_holds_nothing() {
     assert!(!storage.exists(&path()).expect("a look"));
 }
 
+// holds COMMIT-2
 #[test]
 fn a_frame_that_was_copied_but_not_published_never_happened() {
     let storage = SimStorage::new();
@@ -76,6 +77,7 @@ fn redo_walks_the_frames_of_the_ring_across_wraps_and_generations() {
     }
 }
 
+// holds RING-1, RING-2
 #[test]
 fn the_window_is_the_whole_ring_only_while_there_are_long_frames() {
     let storage = SimStorage::new();
@@ -191,6 +193,7 @@ fn a_spare_slot_is_prepared_before_it_is_needed() {
     }
 }
 
+// holds LOG-1
 #[test]
 fn committed_bytes_are_never_overwritten_in_the_ring_before_they_are_in_the_file() {
     let storage = SimStorage::new();

@@ -95,6 +95,7 @@ fn run(seed: u64, steps: usize) {
     storage.unwatch();
 }
 
+// holds LOG-4, COMMIT-3
 #[test]
 fn everything_acknowledged_survives_a_power_cut_at_every_step() {
     let seeds = std::env::var("PLAIT_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(60);

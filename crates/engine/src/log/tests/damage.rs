@@ -1,4 +1,4 @@
-//! A log cut or flipped at every byte, and what the end of a log may look like (F5).
+//! A log cut or flipped at every byte, and what the end of a log may look like (FILE-5).
 
 use super::*;
 
@@ -68,6 +68,7 @@ fn a_log_says_how_long_it_is_before_it_is_used_so_far() {
     assert!(bytes_of(&storage).len() > first, "it has not grown");
 }
 
+// holds FILE-5
 #[test]
 fn a_flipped_byte_loses_at_most_the_last_frame_or_is_reported() {
     let (storage, frames) = synced_log();
@@ -105,6 +106,7 @@ fn a_flipped_byte_in_a_merged_generation_does_not_matter() {
     }
 }
 
+// holds FILE-5
 #[test]
 fn damage_before_a_later_synced_frame_is_corruption_and_says_where() {
     let storage = SimStorage::new();
@@ -161,6 +163,7 @@ fn a_lost_slot_header_is_corruption_when_its_frames_were_synced() {
     assert!(reported >= 3);
 }
 
+// holds FILE-4
 #[test]
 fn a_base_older_than_the_log_is_refused() {
     let storage = SimStorage::new();
@@ -177,6 +180,7 @@ fn a_base_older_than_the_log_is_refused() {
     }
 }
 
+// holds FILE-3
 #[test]
 fn a_log_of_another_database_or_version_is_refused() {
     let (storage, _) = synced_log();

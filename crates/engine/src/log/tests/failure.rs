@@ -1,8 +1,9 @@
-//! Full disks, failing disks, full logs (C4): what was committed stays, the error is clear, and a group shares the failure of its leader.
+//! Full disks, failing disks, full logs (COMMIT-4): what was committed stays, the error is clear, and a group shares the failure of its leader.
 
 use super::*;
 use crate::storage::sim::SimOp;
 
+// holds LOG-3
 #[test]
 fn at_its_limit_the_log_refuses_before_the_commit_and_goes_on_after_a_merge() {
     let storage = SimStorage::new();
@@ -27,6 +28,7 @@ fn at_its_limit_the_log_refuses_before_the_commit_and_goes_on_after_a_merge() {
     assert_eq!(recovered(&storage, 1), Ok((5..=ts + 1).collect()));
 }
 
+// holds LOG-3
 #[test]
 fn a_full_disk_is_an_error_before_the_commit_and_loses_nothing() {
     for extra in 0..12 {
@@ -55,6 +57,7 @@ fn a_full_disk_is_an_error_before_the_commit_and_loses_nothing() {
     }
 }
 
+// holds LOG-5, COMMIT-4
 #[test]
 fn a_failed_write_of_committed_frames_stops_the_log_and_keeps_what_was_synced() {
     for nth in 1..12 {
@@ -83,6 +86,7 @@ fn a_failed_write_of_committed_frames_stops_the_log_and_keeps_what_was_synced() 
     }
 }
 
+// holds LOG-5, COMMIT-4
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged_any_more() {
     for nth in 1..8 {

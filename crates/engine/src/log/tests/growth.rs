@@ -47,6 +47,7 @@ fn the_part_of_a_slot_that_is_there_is_used_again_when_its_generation_is_merged(
     assert!(longest <= 3 * 4096 + 2 * SHORT.segment as usize, "{longest}");
 }
 
+// holds LOG-3
 #[test]
 fn a_full_disk_is_met_by_the_growth_and_not_by_a_frame() {
     let storage = SimStorage::new();
@@ -95,6 +96,7 @@ fn what_is_prepared_finds_whole_slots_and_all_of_the_window_for_what_resolves_it
     );
 }
 
+// holds LOG-8
 #[test]
 fn a_frame_is_copied_only_where_the_ring_has_disk_space() {
     let storage = SimStorage::new();

@@ -298,6 +298,7 @@ fn frames(storage: &SimStorage, above: u32) -> u64 {
     scan.summary().frames
 }
 
+// holds LOG-2
 #[test]
 fn commits_go_on_while_a_writer_of_the_log_stands_still() {
     let two = Two::new();
@@ -319,6 +320,7 @@ fn commits_go_on_while_a_writer_of_the_log_stands_still() {
     assert_eq!(frames(&two.storage, 0), 161);
 }
 
+// holds INTENT-2
 #[test]
 fn a_late_write_meets_no_slot_that_holds_something_newer() {
     let two = Two::with(Sizes { slots: 3, limit: 8, ..SMALL });
@@ -353,6 +355,7 @@ fn a_late_write_meets_no_slot_that_holds_something_newer() {
     assert!(two.second.status().slots <= 8);
 }
 
+// holds INTENT-2
 #[test]
 fn a_slot_is_not_used_while_somebody_may_write_to_it() {
     let storage = SimStorage::new();

@@ -1,4 +1,4 @@
-//! Several processes on one log, killed at any moment (C2, C5); the survivors go on in bounded time.
+//! Several processes on one log, killed at any moment (COMMIT-2, COMMIT-5); the survivors go on in bounded time.
 //!
 //! The test starts itself again as worker processes (the ignored test [`worker`]). They share the memory through a
 //! mapped file and note each acknowledged commit in it, as an outside record; the page cache survives SIGKILL.
@@ -282,6 +282,7 @@ fn settle(dir: &Path, node: &Node, workers: Vec<Child>, context: &str) {
     }
 }
 
+// holds LOG-9, COMMIT-2, COMMIT-5
 #[test]
 fn processes_killed_at_random_stop_nobody_and_lose_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -304,6 +305,7 @@ fn processes_killed_at_random_stop_nobody_and_lose_nothing() {
     settle(dir.path(), &node, workers, &format!("{kills} kills"));
 }
 
+// holds LOG-9, RING-3
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_process_killed_at_any_named_point_stops_nobody_and_loses_nothing() {

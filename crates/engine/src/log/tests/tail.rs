@@ -82,6 +82,7 @@ fn nothing_is_left_when_all_is_written() {
 }
 
 /// One that a power cut has taken from the base is to be missed, not passed over.
+// holds TAIL-1
 #[test]
 fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
     let storage = SimStorage::new();
@@ -98,6 +99,7 @@ fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
 }
 
 /// The same where its generation has frames, of a transaction over several files that was rolled back.
+// holds TAIL-1
 #[test]
 fn frames_without_rows_do_not_stand_for_an_exclusive_transaction() {
     let storage = SimStorage::new();
@@ -117,6 +119,7 @@ fn frames_without_rows_do_not_stand_for_an_exclusive_transaction() {
 }
 
 /// Of copies that were made one after the other, or of shared memory that a power cut has torn.
+// holds TAIL-2
 #[test]
 fn damage_of_it_costs_nothing_that_the_file_has() {
     let storage = SimStorage::new();

@@ -241,6 +241,7 @@ fn a_slot_has_disk_space_before_anybody_looks_at_it() {
     }
 }
 
+// holds MAPPING-1
 #[test]
 fn a_process_maps_little_until_a_large_arena_or_a_large_window_is_in_use() {
     let dir = tempfile::tempdir().expect("a folder");
