@@ -46,6 +46,9 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   if( iTable<1 ) return SQLITE_CORRUPT_BKPT;
+  /* A statement that has opened other tables before its transaction was broken, or rolled back, has no snapshot to read this one in. */
+  if( PL_UNLIKELY(pPl->rcBroken) ) return pPl->rcBroken;
+  if( PL_UNLIKELY(p->inTrans==TRANS_NONE) ) return SQLITE_ABORT_ROLLBACK;
   pX = plTakeCursor(pPl);
   if( pX==0 ) return SQLITE_NOMEM_BKPT;
   PL_X(pCur) = pX;

@@ -186,7 +186,7 @@ int  pl_notify_fd(PlConn *, const PlWait *, int *pFd);
 /* Call before the base read transaction starts, then start it, read the header, and take. */
 int  pl_snapshot_pin(PlConn *, int bLoneRead);   /* bLoneRead: the transaction is a statement that reads, outside of BEGIN */
 /* PL_RETRY: end the base read transaction and start over from pin.  forWrite: newest visible commit instead of newest readable. */
-int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite);
+int  pl_snapshot_take(PlConn *, const PlHeader *pBase, int forWrite, const struct PlWait *);   /* how long a renewal waits; 0: as its caller */
 void pl_snapshot_put_off(PlConn *);      /* it said SQLITE_BUSY, and is called again after a wait: pins nothing meanwhile, but for a renewal */
 void pl_snapshot_end(PlConn *);          /* after commit, rollback or reading; also undoes a lone pin. Settles as pl_settle_shown */
 /* Changes when another connection's commit has come into view of a snapshot, or bNow: of this call outside of one. */

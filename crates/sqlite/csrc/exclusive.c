@@ -51,18 +51,20 @@ static int plReplayOwn(Btree *p){
 }
 
 /* Escalation, or taking a newer snapshot, failed after the base read transaction had ended. Nothing can be committed any more, and
-** nobody waits for it. */
+** nobody waits for it. No statement can read on: the base that is open from here on is not that of any snapshot, and plOpen() refuses. */
 static int plBreak(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
-  /* In a transaction BUSY says that it may go on. */
-  if( (rc & 0xff)==SQLITE_BUSY && !p->db->autoCommit ) rc = plSayBroken(p);
+  int bBusy = (rc & 0xff)==SQLITE_BUSY && rc!=SQLITE_BUSY_SNAPSHOT;
+  /* In a transaction BUSY says that it may go on. Of a COMMIT, where SQLite has set autoCommit, plCommitEnded() says so. */
+  if( bBusy && !p->db->autoCommit ) rc = plSayBroken(p);
   plBaseEnd(p);
   pl_exclusive_end(pPl->pConn, 0, 0);
   pl_rollback(pPl->pConn);
+  pl_snapshot_end(pPl->pConn);
   pPl->bExcl = 0;
-  pPl->rcBroken = rc;
-  for(pX=pPl->pCsr; pX; pX=pX->pNext) plTrip(pX, rc);
+  pPl->rcBroken = bBusy ? SQLITE_BUSY_SNAPSHOT : rc;
+  for(pX=pPl->pCsr; pX; pX=pX->pNext) plTrip(pX, pPl->rcBroken);
   /* Stock code reads page 1 while a transaction is open: keep one, if it can be had. */
   (void)plBaseBegin(p, 0, 0);
   return rc;
@@ -204,7 +206,7 @@ static void plLeaveExclusive(Btree *p, int bCommitted){
   }
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
-  rc = plBeginRead(p, 0, 0);
+  rc = plBeginRead(p, 0, 0, 0);
   pl_rollback(pPl->pConn);
   pPl->bUsed = 1;
   plReadOn(p, rc);
@@ -263,7 +265,14 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly){
   pl_rollback(pPl->pConn);
   if( bBroken ){
     plEndWrite(pPl);
-    plEndRead(p);
+    if( p->db->nVdbeRead<=1 ){
+      plEndRead(p);
+    }else{
+      /* Other statements have no snapshot to read on in. As long as they are there no other one takes one, which they would read in. */
+      pl_snapshot_end(pPl->pConn);
+      plReadOn(p, SQLITE_ABORT_ROLLBACK);
+      if( p->inTrans==TRANS_NONE ) (void)plBaseBegin(p, 0, 0);
+    }
     return rc;
   }
   plLeaveExclusive(p, 0);

@@ -73,7 +73,7 @@ static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   plBaseEnd(p);
   pl_snapshot_end(pPl->pConn);
   *prcMerge = plFail(p, pl_merge_all(pPl->pConn, bWhole, plWait(p->db, &wait)));
-  rc = plBeginRead(p, bForWrite, 0);
+  rc = plBeginRead(p, bForWrite, 0, 0);
   pPl->nBegun = nBegun;
   if( rc ) (void)plTripAll(pPl, rc, 0);
   return rc;

@@ -354,7 +354,7 @@ static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
     pPl->rcSuper = 0;
     if( pPl->pConn && !pPl->bPrepared && (pPl->bPart || !bMade) ) pl_commit_undo(pPl->pConn);
     if( !pPl->bPrepared ) pPl->bPart = 0;
-    if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY ) rc = plSayBroken(p);
+    if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY && rc!=SQLITE_BUSY_SNAPSHOT ) rc = plSayBroken(p);
   }
   if( rc && plIsTorn(db, 0) ) return plSayTorn(v, v->rc);
   /* OP_AutoCommit and OP_Savepoint are told SQLITE_BUSY by sqlite3VdbeHalt(), and look here which it is. */

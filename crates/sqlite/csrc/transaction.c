@@ -65,9 +65,9 @@ static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, u32 *pmsBegun){
   u32 ms = plCoarseMs();
   int nMs = bAsk ? PL_HANDLER_GRACE_MS : MAX(db->busyTimeout, PL_BASE_RETRY_MS);
   if( p->pPl->bNoWait ) return SQLITE_BUSY;
+  if( AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
   if( *pmsBegun==0 ) *pmsBegun = ms | 1;
   if( (int)(ms - *pmsBegun)>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
-  if( AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
   sqlite3OsSleep(db->pVfs, 1000);
   return SQLITE_OK;
 }
@@ -144,11 +144,11 @@ static void plSetTrack(Btree *p){
   }
 }
 
-/* none -> read. forWrite: the newest commit, durable or not. */
-static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
+/* none -> read. forWrite: the newest commit, durable or not. pRenews: how long a renewal waits, in the middle of a transaction; 0: it is none. */
+static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion, const PlWait *pRenews){
   PlBtree *pPl = p->pPl;
   PlHeader h;
-  u32 msBegun = 0;
+  u32 msBegun = pRenews ? plCoarseMs() | 1 : 0;
   int nTry, rc;
   for(nTry=1; ; nTry++){
     rc = pl_snapshot_pin(pPl->pConn, !forWrite && p->db->autoCommit);
@@ -165,6 +165,12 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
       pl_snapshot_end(pPl->pConn);
       return rc;
     }
+    if( PL_UNLIKELY(!h.marked && pRenews!=0) ){
+      /* Nobody leaves the mode beside a member: the file was written over. */
+      plBaseEnd(p);
+      return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
+          "the database file has lost its mark of concurrent mode while it was in use; ROLLBACK, and put the file back that was there"));
+    }
     if( !h.marked ){
       /* Another connection switched the mode off: go on as stock SQLite, with a lock of its kind. */
       plBaseEnd(p);
@@ -172,7 +178,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion){
       plDetach(p);
       return sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion);
     }
-    rc = pl_snapshot_take(pPl->pConn, &h, forWrite);
+    rc = pl_snapshot_take(pPl->pConn, &h, forWrite, pRenews);
     if( rc==SQLITE_OK ) break;
     plBaseEnd(p);
     if( rc!=PL_RETRY ){
@@ -216,10 +222,11 @@ static int plRenewSnapshot(Btree *p){
   u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked, bStayed = pPl->bStayed, bRows = pPl->bRows;
   u8 eCounted = pPl->eCounted;
   int nBegun = pPl->nBegun;
+  PlWait wait;
   int rc = plHardSaveAll(pPl);
   if( rc ) return plBreak(p, rc);
   plBaseEnd(p);
-  rc = plBeginRead(p, 1, 0);
+  rc = plBeginRead(p, 1, 0, plWaitLeft(p, &wait));
   pPl->bUsed = bUsed;
   pPl->bBaseOnly = bBaseOnly;
   pPl->bLooked = bLooked;
@@ -349,7 +356,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
       rc = plTakeRight(p, how);
       if( rc==SQLITE_BUSY_SNAPSHOT ){
         /* Nothing was read that could have changed: the file has left concurrent mode, which looking at it tells. */
-        if( plBeginRead(p, 0, pSchemaVersion)==SQLITE_OK ){
+        if( plBeginRead(p, 0, pSchemaVersion, 0)==SQLITE_OK ){
           if( pPl->pConn==0 ) return SQLITE_OK;
           plEndRead(p);
         }
@@ -357,7 +364,7 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
       }
       if( rc ) return rc;
     }
-    rc = plBeginRead(p, 1, pSchemaVersion);
+    rc = plBeginRead(p, 1, pSchemaVersion, 0);
     if( pPl->pConn==0 ) return rc;
     if( rc==SQLITE_OK && how==PL_WRITE_OPTIMISTIC ){
       rc = plTakeRight(p, how);
@@ -456,7 +463,7 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   if( p->db->autoCommit && !p->db->bPlCommitting ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
   if( p->inTrans==TRANS_NONE && !wrflag ){
     rc = PL_UNLIKELY(p->db->pPlFirst!=0) ? plBeginEarly(p) : SQLITE_DONE;
-    if( rc==SQLITE_DONE ) rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0);
+    if( rc==SQLITE_DONE ) rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0, 0);
   }else if( wrflag ){
     rc = plBeginWrite(p, wrflag, 0);
   }else{

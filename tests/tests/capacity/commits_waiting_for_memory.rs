@@ -3,7 +3,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
 use plait_tests::place::Place;
-use plait_tests::sqlite::{BUSY_SNAPSHOT, FULL};
+use plait_tests::sqlite::{ABORT, BUSY, BUSY_SNAPSHOT, FULL};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::time::Duration;
 
@@ -166,5 +166,116 @@ in_threads_and_processes! {
         assert!([3, 4].iter().all(|lost| refused.contains(lost)), "{refused:?}");
         crowd.filler.ok("UPDATE t SET n=0 WHERE id=3");
         crowd.is_whole(&refused);
+    }
+}
+
+/// A transaction with the oldest snapshot, readers that hold all other memtables, and no room for its commit.
+struct Held {
+    fixture: Fixture,
+    victim: Actor,
+    filler: Actor,
+    readers: Vec<Actor>,
+}
+
+impl Held {
+    /// The victim has begun and run `sql`; then others add to `numbered`.
+    fn gather(sql: &str) -> Option<Held> {
+        let fixture = Fixture::new(real_plait("memory that readers hold")?, SCHEMA);
+        let start = |name: &str| {
+            Actor::start(Place::Processes, name, &fixture.subject, &fixture.database())
+        };
+        let (mut victim, mut filler) = (start("victim"), start("filler"));
+        filler.ok("CREATE TABLE w(id INTEGER PRIMARY KEY, x); INSERT INTO w VALUES(1, 'w')");
+        // What is in memory alone is what its snapshot holds.
+        filler.ok("INSERT INTO numbered(who) VALUES('filler')");
+        victim.ok(&format!("BEGIN CONCURRENT; {sql}"));
+        let mut readers = Vec::new();
+        filler.ok("INSERT INTO numbered(who) VALUES('filler')");
+        filler.ok("PRAGMA wal_checkpoint");
+        for generation in 0..GENERATIONS {
+            // The last of these are in the base alone for who has the newest.
+            let numbers = "INSERT INTO numbered(who) VALUES('filler')";
+            let other = "UPDATE t SET n=n+1 WHERE id=90";
+            filler.ok(if generation < 4 { numbers } else { other });
+            let mut reader = start(&format!("reader {generation}"));
+            reader.ok("BEGIN; SELECT n FROM t WHERE id=50");
+            readers.push(reader);
+            filler.ok("PRAGMA wal_checkpoint");
+        }
+        // More at once would go to the table directly.
+        fill(&mut filler, 100_000);
+        Some(Held { fixture, victim, filler, readers })
+    }
+
+    fn let_go(&mut self) {
+        for reader in &mut self.readers {
+            reader.ok("COMMIT");
+        }
+    }
+}
+
+const CHANGES_MUCH: &str = "UPDATE t SET n=n+1, filler=zeroblob(110000) WHERE id=1";
+
+// holds MAX-2
+#[test]
+fn numbers_are_not_given_twice_after_a_commit_that_waited_with_the_right() {
+    let numbers = "INSERT INTO numbered(who) VALUES('victim')";
+    let Some(mut held) = Held::gather(&format!("{CHANGES_MUCH}; {numbers}")) else { return };
+    held.victim.busy_timeout(Duration::from_secs(30));
+    let mut other =
+        Actor::start(Place::Processes, "other", &held.fixture.subject, &held.fixture.database());
+    other.ok("BEGIN IMMEDIATE");
+    held.victim.send("COMMIT");
+    assert!(held.victim.still_waits_after(Duration::from_millis(200)), "for the right");
+    other.ok("ROLLBACK");
+    assert_eq!(held.victim.finish().error, None);
+    held.let_go();
+    let behind = "SELECT max(id)-(SELECT seq FROM sqlite_sequence) FROM numbered";
+    assert_eq!(other.integer(behind), 0, "the sequence is where the table ends");
+    let last = other.integer("SELECT max(id) FROM numbered");
+    other.ok("DELETE FROM numbered WHERE id>1");
+    let next = other.integer("INSERT INTO numbered(who) VALUES('next') RETURNING id");
+    assert!(next > last, "{next} comes after {last}");
+}
+
+/// Its COMMIT is sent away from the queue for the right, takes a newer snapshot, and finds there that it has lost.
+#[test]
+fn a_statement_reads_nothing_any_more_once_its_transaction_could_not_go_on() {
+    for rolls_back in [false, true] {
+        let Some(mut held) = Held::gather(&format!("SELECT n FROM t WHERE id=2; {CHANGES_MUCH}"))
+        else {
+            return;
+        };
+        held.victim.busy_timeout(Duration::from_secs(30));
+        // It comes to its second table later.
+        held.victim.open_cursor("late", "SELECT 0 UNION ALL SELECT count(*) FROM w");
+        assert_eq!(held.victim.step_cursor("late", 1).error, None);
+        held.filler.ok("UPDATE t SET n=n+7 WHERE id=2");
+        held.filler.busy_timeout(Duration::from_secs(30));
+        held.filler.send("INSERT INTO t(filler) VALUES(zeroblob(1000000))");
+        assert!(
+            held.filler.still_waits_after(Duration::from_millis(200)),
+            "with the right, for room"
+        );
+        let refused = held.victim.fails("COMMIT", BUSY);
+        assert_eq!(refused.extended, BUSY_SNAPSHOT, "{refused}");
+        assert!(refused.message.contains("conflict"), "{refused}");
+        assert_eq!(held.victim.fails("SELECT n FROM t", BUSY).extended, BUSY_SNAPSHOT);
+        if rolls_back {
+            held.victim.ok("ROLLBACK");
+        }
+        held.let_go();
+        assert_eq!(held.filler.finish().error, None);
+        held.filler.ok("DROP TABLE w; VACUUM");
+        held.filler.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+        let read = held.victim.step_cursor("late", 1);
+        let expected = if rolls_back { ABORT } else { BUSY };
+        assert_eq!(read.error.map(|e| e.code), Some(expected), "{:?}", read.rows);
+        held.victim.close_cursor("late");
+        if !rolls_back {
+            held.victim.ok("ROLLBACK");
+        }
+        assert_eq!(held.victim.integer("SELECT n FROM t WHERE id=2"), 7);
+        held.victim.ok("BEGIN CONCURRENT; UPDATE t SET n=1 WHERE id=2; COMMIT");
     }
 }

@@ -14,7 +14,8 @@
 //! # Invariants
 //! - MAX-1 Of a name there is never more than one committed maximum, as long as nobody writes them by hand.
 //! - MAX-2 A maximum is raised where nobody else commits any more before this transaction does: under the commit mutex, or with the
-//!   writer's right. What was committed since the snapshot is in memory then.
+//!   writer's right. What was committed since the snapshot is in memory then: so it is raised before a newer snapshot is taken with the right,
+//!   whose base has what others have raised.
 //! - MAX-3 What the transaction has made, and what it sees of what it has done by hand, is there after its COMMIT as before it.
 
 use super::Candidate;

@@ -131,6 +131,12 @@ impl Conn {
     /// PIN-6: the next snapshot goes on for the one there is.
     pub(super) fn renew(&mut self) -> Error {
         self.renews = !self.state.has_right();
+        // With the right nothing that was read changes any more, but maxima were raised by others before: the newer base hides by how much.
+        if !self.renews
+            && let Err(e) = self.candidate().resolve_maxima()
+        {
+            return e;
+        }
         Error::RenewSnapshot
     }
 
@@ -151,10 +157,10 @@ impl Conn {
         Ok(())
     }
 
-    /// [`Conn::take`] said Busy, and the caller waits before it pins and takes again. A renewal keeps its pin and its older snapshot: what it
-    /// read is not validated yet (PIN-6).
+    /// [`Conn::take`] said Busy, and the caller waits before it pins and takes again. A renewal keeps its pin and its older snapshot: by
+    /// that it validates what it read, also where it has the right, which it may give back (PIN-6).
     pub fn put_off(&mut self) {
-        if !self.renews {
+        if self.snapshot.is_none() {
             self.snapshot_end();
         }
     }

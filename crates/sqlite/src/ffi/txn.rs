@@ -48,13 +48,15 @@ pub unsafe extern "C" fn pl_snapshot_take(
     conn: *mut PlConn,
     base: *const PlHeader,
     for_write: c_int,
+    wait: *const PlWait,
 ) -> c_int {
     // SAFETY: engine.h: `base` points to a header.
     let header = BaseHeader::from(unsafe { &*base });
     // SAFETY: engine.h.
     unsafe {
         with_memory(conn, "pl_snapshot_take", |c| {
-            Ok(match c.take(&header, for_write != 0)? {
+            let mut take = || c.take(&header, for_write != 0);
+            Ok(match if wait.is_null() { take() } else { with_wait(wait, |_| take()) }? {
                 Taken::Yes => SQLITE_OK,
                 Taken::Retry => PL_RETRY,
             })
