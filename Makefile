@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites bench-ratios bench-peers
+.PHONY: all dist demo check edits test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
 
 all: dist
 
@@ -37,6 +37,10 @@ wheel: dist
 # Its tests, in an empty virtual environment without the network and without a compiler.
 wheel-test: wheel
 	sh python/tests/installed.sh $(PYTHON) $(ARGS)
+
+# Programs of others, unchanged, on our library beside the system's: pip fetches them. What was stored is verified; the figures are not judged.
+adopt: dist
+	$(PYTHON) examples/flask/measure.py --seconds 2 --trials 1
 
 # The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
 # TALLY. SUITES="isolation crash" runs some of them, for DURATION each. SEARCHERS processes side by side, each with seeds of its own:

@@ -230,7 +230,12 @@ pub fn in_forked_child(child: impl FnOnce() -> u8) -> std::io::Result<i32> {
 
 /// Bytes of memory that the process has mapped from a file of the given name, from `/proc/self/smaps`: size and resident.
 pub fn mapped_bytes(file_name_end: &str) -> std::io::Result<u64> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    mapped_bytes_in(std::fs::File::open("/proc/self/maps")?, file_name_end)
+}
+
+/// The same by a list that was opened before: a process that has lost its names and descriptors can still read it.
+pub fn mapped_bytes_in(list: std::fs::File, file_name_end: &str) -> std::io::Result<u64> {
+    let maps = std::io::read_to_string(list)?;
     let mut total = 0;
     for line in maps.lines().filter(|line| line.trim_end().ends_with(file_name_end)) {
         let range = line.split_whitespace().next().unwrap_or_default();

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use crate::base::{Base, BaseOpener};
 use crate::database::Database;
-use crate::deleted;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::registry;
 use crate::session;
+use crate::session::aside;
 use crate::shm::fork::LockFile;
 use crate::shm::layout::{LIFECYCLE_LOCK, fence, generation};
 use crate::shm::region::{BaseIdentity, Region, say_in_use};
@@ -47,7 +47,7 @@ fn nonce() -> u64 {
     if let Some(nonce) = NONCE.get() {
         return *nonce;
     }
-    // As in shm/witness.rs.
+    // As in shm/process.rs.
     let number = random::number();
     *NONCE.get_or_init(|| number)
 }
@@ -148,11 +148,11 @@ fn unlock_lifecycle(database: &Database) {
 /// # Errors
 /// `CantOpen` if processes use a log there for the database file that stood here before.
 pub fn check_beside(path: &Path) -> Result<()> {
-    deleted::check_beside(path, let_go_of_deleted)
+    aside::check_beside(path, let_go_of_deleted)
 }
 
 /// Of databases that this process has open by this path and that have no name any more: removes the names of log and shared memory
-/// (DELETED-2 in deleted.rs). True if there was one.
+/// (DELETED-2 in session/aside.rs). True if there was one.
 fn let_go_of_deleted(path: &Path) -> bool {
     let mut found = false;
     for database in registry::open_databases() {
@@ -204,7 +204,7 @@ fn accept_locked(
     };
     if is_replaced {
         drop(base);
-        deleted::remove_wal(path)?;
+        aside::remove_wal(path)?;
         base = open()?;
     }
     session::accept_base(path, base.as_mut(), is_replaced)?;

@@ -15,7 +15,6 @@ pub mod belongs;
 pub mod commit;
 pub mod crash_point;
 pub mod database;
-mod deleted;
 pub mod error;
 pub mod fail_point;
 pub mod fault;

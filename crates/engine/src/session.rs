@@ -18,7 +18,7 @@
 //! | fenced | not trusted | absent | error naming `plait recover --accept-base` (FILE-3) |
 //! | fenced | not trusted | other salt | error: foreign log (FILE-3) |
 //! | fenced | not trusted | damaged before something synced | error: corrupt (FILE-5) |
-//! | fenced | not trusted | same salt | newer frames, and what a ring of the same salt continues them with (log/tail.rs), merged, base unfenced, log removed, new session |
+//! | fenced | not trusted | same salt | newer frames, and what a ring of the same salt continues them with (log/moment.rs), merged, base unfenced, log removed, new session |
 //!
 //! Invariants
 //! - SESSION-1 (FILE-2) The base is unfenced only in a transaction after the one that merged the last frame of a log, or in the one that merges what

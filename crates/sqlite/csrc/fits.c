@@ -14,7 +14,7 @@
 **   plLocksLost()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
 **   plIndexGone()    the WAL-index of such a handle; plIndexStrange() that of a member of a session; plIndexRivalled() that of members whose
 **                    fence is lowered.
-**   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (deleted.rs).
+**   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (session/aside.rs).
 **
 ** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
 */

@@ -2,6 +2,7 @@
 //!
 //! Every rule runs even when another has failed, so that one run shows all there is to mend.
 
+mod boundary;
 mod c_warnings;
 mod dependencies;
 mod edits_page;
@@ -40,6 +41,7 @@ pub fn run() -> Result<()> {
         findings.extend(functions::check(file));
         findings.extend(layers::check(file));
     }
+    findings.extend(boundary::check(&files));
     findings.extend(dependencies::check(&workspace)?);
     findings.extend(edits_page::check(&workspace.root)?);
     findings.extend(suites::check(&workspace, &files)?);

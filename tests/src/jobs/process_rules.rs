@@ -57,7 +57,8 @@ impl InSandbox {
 }
 
 /// Opens the database as root and writes, becomes another user or goes below another root directory, says so, and writes on until it is
-/// refused, or has written so many rows more. Its result is what it was refused with, if it was.
+/// refused, or has written so many rows more; then, without a descriptor left, more than small memtables take. Its result is what it was
+/// refused with, if it was, and how many bytes of shared memory it has mapped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Daemon {
     /// An empty folder to be its root directory; `None`: it becomes another user.
@@ -66,10 +67,23 @@ pub struct Daemon {
     pub rows: u32,
 }
 
+/// What a [`Daemon`] has met.
+#[derive(Debug, Deserialize)]
+pub struct Met {
+    /// What it was refused with.
+    pub refused: Option<SqlError>,
+    /// Bytes of shared memory that it has mapped.
+    pub mapped: u64,
+}
+
 impl Daemon {
+    /// Rows of 300 kB that it writes at its end.
+    pub const LARGE_ROWS: u32 = 30;
+
     pub(crate) fn run(&self, job: &Job, reporter: &Reporter) -> anyhow::Result<Json> {
         let connection = job.subject.open(&job.database)?;
         connection.execute("INSERT INTO t VALUES(1)")?;
+        let list = std::fs::File::open("/proc/self/maps")?;
         match &self.root {
             Some(empty) => os::leave_all_names(empty)?,
             None => os::give_up_root()?,
@@ -83,7 +97,13 @@ impl Daemon {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(json!(refused))
+        if refused.is_none() {
+            os::limit(std::process::id(), os::Limited::Descriptors, Some(0))?;
+            refused = (0..Self::LARGE_ROWS)
+                .find_map(|_| connection.execute("INSERT INTO t VALUES(randomblob(300000))").err());
+        }
+        let memory = format!("{}-plait-shm", job.database.display());
+        Ok(json!({ "refused": refused, "mapped": os::mapped_bytes_in(list, &memory)? }))
     }
 }
 

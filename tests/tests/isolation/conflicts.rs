@@ -496,7 +496,7 @@ in_threads_and_processes! {
     }
 }
 
-/// Those that have lost begin one after the other (txn/turns.rs). Nobody is kept up by that: here all are of one thread.
+/// Those that have lost begin one after the other (txn/begin.rs). Nobody is kept up by that: here all are of one thread.
 #[test]
 fn transactions_that_keep_losing_keep_nobody_from_anything() {
     let Some(subject) = real_plait("turns") else { return };

@@ -28,7 +28,7 @@ use crate::storage::names::suffixed;
 pub use crate::storage::names::{log_path, shm_path};
 use crate::storage::os::OsStorage;
 use crate::sync::caller;
-use crate::sync::cancel::Uncancelled;
+use crate::sync::caller::Uncancelled;
 use crate::sync::mutex::{Identity, Party};
 use crate::sync::worker::Worker;
 use crate::sync::yielding::Yielding;
@@ -44,7 +44,6 @@ pub(crate) mod orphans;
 mod own_log;
 #[cfg(test)]
 mod pin_model;
-pub(crate) mod prepared_pages;
 pub(crate) mod right;
 #[cfg(test)]
 mod right_model;

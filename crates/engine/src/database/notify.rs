@@ -33,7 +33,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::sync::unsignalled;
+use crate::sync::caller;
 
 /// How late what other processes have synced is noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -81,7 +81,7 @@ impl Notifier {
         if state.thread.is_none() {
             let (shared, database, era) =
                 (self.shared.clone(), Arc::downgrade(database), state.era);
-            let spawned = unsignalled::spawn("plait-sync", move || run(&shared, &database, era));
+            let spawned = caller::spawn("plait-sync", move || run(&shared, &database, era));
             let cannot = |e: &std::io::Error| Error::io("cannot start a thread that syncs", e);
             state.thread = Some(spawned.map_err(|e| cannot(&e))?);
         }

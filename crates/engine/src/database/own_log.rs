@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use super::Database;
-use crate::deleted;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogError, LogFile};
 use crate::session;
+use crate::session::aside;
 use crate::storage::names::log_path;
 use crate::storage::side;
-use crate::sync::cancel::Uncancelled;
+use crate::sync::caller::Uncancelled;
 
 impl Database {
     /// Removes the log, which the base needs no more.
@@ -64,10 +64,10 @@ impl Database {
 
     /// Whether the database file has lost its last name.
     pub(crate) fn is_deleted(&self) -> bool {
-        deleted::is_nameless(self.base_identity())
+        aside::is_nameless(self.base_identity())
     }
 
-    /// Removes the names of log and shared memory (DELETED-2 in deleted.rs).
+    /// Removes the names of log and shared memory (DELETED-2 in session/aside.rs).
     pub(crate) fn let_go_of_names(&self) {
         // A name that stays is met again by the caller, who looks for a log that is in use.
         let region = self.region.file();

@@ -1,4 +1,4 @@
-//! Whose turn it is among the connections of a process that lose against each other. Who asks for one, and TURN-1 and TURN-2: txn/turns.rs.
+//! Whose turn it is among the connections of a process that lose against each other. Who asks for one, and TURN-1 and TURN-2: txn/begin.rs.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

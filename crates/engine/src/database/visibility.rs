@@ -50,8 +50,8 @@ use crate::fault;
 use crate::ids::{Lsn, ProcessIndex, SlotIndex, SnapshotTs};
 use crate::shm::layout::ProcessSlot;
 use crate::shm::process;
-use crate::shm::witness::{self, Said};
-use crate::sync::cancel::Uncancelled;
+use crate::shm::process::Said;
+use crate::sync::caller::Uncancelled;
 
 impl Database {
     /// The newest commit, for who may write, and the end of the newest FULL frame through it.
@@ -161,11 +161,11 @@ impl Database {
             return Said::Nothing;
         };
         let slot = self.slots.at(slot);
-        let said = witness::read(&slot.author);
+        let said = process::read(&slot.author);
         // After the word: it was believable when it was read.
-        let age = witness::now_ms().wrapping_sub(process.author_ms.load(Relaxed));
+        let age = process::now_ms().wrapping_sub(process.author_ms.load(Relaxed));
         let is_of_it = slot.process.load(Acquire) == index.0 + 1;
-        let is_believed = is_of_it && (said == Said::Ended || age < witness::BELIEVED_MS);
+        let is_believed = is_of_it && (said == Said::Ended || age < process::BELIEVED_MS);
         if is_believed { said } else { Said::Nothing }
     }
 

@@ -40,7 +40,6 @@ pub mod ring;
 mod ring_model;
 pub mod scan;
 pub mod shared;
-mod tail;
 mod write;
 
 #[cfg(test)]
@@ -54,9 +53,9 @@ pub use file::{FILE_MAGIC, LogFile, LogFileParams};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};
 pub use moment::Moment;
+pub use moment::Tail;
 pub use ring::{LogMemory, Ring, RingMemory};
 pub use scan::{LogScan, LogSummary};
 pub use shared::{
     DEFAULT_SLOT_LIMIT, FIRST_SEGMENT, LogParams, LogShared, MAX_SLOTS, SEGMENT_BYTES,
 };
-pub use tail::Tail;

@@ -3,14 +3,35 @@
 //! What is in the file was published in memory before, and what memory says is written has been. So a file with frames behind the end
 //! that memory knows means that memory is an older copy; and one that lacks what was written, that the file is. Both may be put
 //! there by somebody after all processes have died. In a crash neither comes to be: the page cache outlives processes.
+//!
+//! The end of the log that its file lacks, from shared memory that is not trusted.
+//!
+//! Under NORMAL and OFF the newest commits are in the ring and not yet in the file. Who copies all files after the processes have died, or
+//! moves them to another machine, takes shared memory along, but a recovery believes nothing of it. It need not: frames
+//! carry checksums over themselves and over what came before them. So bytes of a ring that continue the file's frames are the
+//! log, wherever they come from.
+//!
+//! | what is read of the memory | what if it is wrong |
+//! |---|---|
+//! | salt, where the file ends and where the ring does, sizes | the bytes continue nothing, and are left out |
+//! | the segments behind the file's last | the same; or TAIL-1 |
+//!
+//! Invariants
+//! - TAIL-1 A frame counts only over a base that has what it relies on. Frames of the file do: what the base lacks by then was synced before they
+//!   were written (before.rs). Those of a ring may follow an exclusive transaction that a power cut has taken from the base's WAL.
+//!   That leaves a generation without rows: of no frames ([`Tail::relies_on_more_than`]), or of those of a transaction over several files
+//!   that was rolled back (`follow` in scan.rs). No frame behind such a generation is taken. A generation that was frozen without
+//!   rows, because a transaction found it too small, looks the same; what follows it is in the file (`Generations::must_write`).
+//! - TAIL-2 A tail takes nothing away: where the log with it is not longer, or not sound, it is read without ([`LogScan::open_continued`](super::LogScan::open_continued)).
 
 use std::path::Path;
 
 use super::error::LogError;
 use super::file::{FileHeader, open_error};
 use super::frame::{self, FRAME_HEADER_BYTES};
+use super::ring::Ring;
 use super::scan::Stream;
-use super::shared::LogShared;
+use super::shared::{LogShared, Segment};
 use crate::ids::{Generation, Lsn};
 use crate::storage::Storage;
 
@@ -96,4 +117,63 @@ fn begun_before(bytes: &[u8], at: Lsn, written: Lsn) -> Option<Lsn> {
     }
     let len = frame::stated_len(bytes, at).ok()?;
     Some(at + len as u64).filter(|end| *end > written)
+}
+
+/// What is in a ring and was not in the file.
+#[derive(Debug, Clone)]
+pub struct Tail {
+    pub(super) salt: u32,
+    pub(super) segment_bytes: u64,
+    pub(super) from: Lsn,
+    pub(super) bytes: Vec<u8>,
+    pub(super) segments: Vec<Segment>,
+}
+
+impl Tail {
+    /// Copies it from a ring of these sizes that nobody uses and anybody may have written; `None` if there is nothing, or it cannot be.
+    pub(crate) fn copy_from(ring: &Ring, segment_bytes: u64, ring_bytes: u64) -> Option<Tail> {
+        let shared = ring.shared();
+        let window = shared.window_bytes();
+        let fits = shared.has_segments_of(segment_bytes)
+            && shared.ring_bytes() == ring_bytes
+            && window.is_power_of_two()
+            && window <= ring_bytes;
+        let end = shared.log_end();
+        // Where a generation has ended there is nothing up to the next segment: content and gap together may be longer than the window.
+        let from = shared.skip_gap(shared.written_through(), end);
+        let len = end.get().checked_sub(from.get())?;
+        if !fits || len == 0 || end.get() > u64::MAX / 2 {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        if !ring.copy_unwritten(from, end, &mut bytes) {
+            return None;
+        }
+        let numbers = from.get() / segment_bytes..=(end.get() - 1) / segment_bytes;
+        let segments = numbers.filter_map(|number| shared.segment(number)).collect();
+        Some(Tail { salt: shared.salt(), segment_bytes, from, bytes, segments })
+    }
+
+    /// TAIL-1, of a segment that is not in the file, over a base that includes everything through `base`.
+    pub(super) fn relies_on_more_than(base: Generation, segment: &Segment) -> bool {
+        let before = segment.generation.get().saturating_sub(1);
+        segment.previous_generation.get() != before && base.get() < before
+    }
+
+    /// Puts what it has of a segment into the segment's bytes.
+    pub(super) fn patch(&self, number: u64, segment: &mut Vec<u8>) {
+        let start = number.saturating_mul(self.segment_bytes);
+        let from = self.from.get().max(start);
+        let end = (self.from.get() + self.bytes.len() as u64)
+            .min(start.saturating_add(self.segment_bytes));
+        if from >= end {
+            return;
+        }
+        let (to_from, to_end) = ((from - start) as usize, (end - start) as usize);
+        if segment.len() < to_end {
+            segment.resize(to_end, 0);
+        }
+        let (at, until) = ((from - self.from.get()) as usize, (end - self.from.get()) as usize);
+        segment[to_from..to_end].copy_from_slice(&self.bytes[at..until]);
+    }
 }

@@ -25,9 +25,9 @@ use super::file::{
     FileHeader, HEADER_BYTES, PAGE_BYTES, least_bytes, open_error, read_note, slot_offset,
 };
 use super::frame::{self, BadFrame, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame};
+use super::moment::Tail;
 use super::shared::MAX_SLOTS;
 use super::shared::Segment;
-use super::tail::Tail;
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::storage::{Storage, StorageFile};
 

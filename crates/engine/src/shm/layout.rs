@@ -130,7 +130,7 @@ pub struct GenSlot {
     /// Disk space has been allocated behind so many bytes of nodes in the arena, and as many of records; 0 while there is none.
     pub allocated: AtomicU32,
     /// (M) Not 0: the generation before was frozen without rows, or the file lacks something of one that follows such a one (TAIL-1 in
-    /// log/tail.rs).
+    /// log/moment.rs).
     pub follows_empty: AtomicU32,
     /// Largest commit timestamp in it; 0 when empty.
     pub max_ts: AtomicU64,
@@ -516,7 +516,7 @@ pub struct TxnSlot {
     /// What its connection could not give back (database/lock.rs).
     pub owes: AtomicU32,
     /// While a commit is published and not settled: the kernel thread id of its author, which the kernel changes when that ends
-    /// (witness.rs); else 0.
+    /// (process.rs); else 0.
     pub author: AtomicU32,
     /// Transactions of its connections that were one reading statement and nothing else; it wraps (txn/bulk.rs).
     pub lone_reads: AtomicU32,

@@ -7,4 +7,3 @@ mod mapping;
 pub mod process;
 pub mod read_marks;
 pub mod region;
-pub mod witness;

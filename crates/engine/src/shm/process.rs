@@ -12,12 +12,35 @@
 //!   mutex after everything the process held was given back.
 //! - PROC-4 The generation of a slot grows before it is filled, so that slot and generation together name one process
 //!   ([`Identity`]). One whose generation is not the slot's is dead, since it is not in the slot any more.
-
+//!
+//! A word in shared memory that the kernel changes when a thread ends.
+//!
+//! For the mutexes of the C library Linux keeps a list of words of each thread, the robust futexes. When the thread ends, in whatever
+//! way, the kernel sets a bit in those that hold the thread's id. It does so at the beginning of the end: before a file of the
+//! process is closed, and before anybody who waits for it is told. So whoever may know of a death finds the bit, and finds it
+//! by reading memory, where asking for a lock of the process is a system call.
+//!
+//! The list belongs to the C library. Beside it stands one more place, for a word with which something is being done
+//! (`list_op_pending`); the C library uses that inside of its calls for robust mutexes alone. It is what is used here.
+//!
+//! The id in the word is of the thread's own pid namespace, and only the kernel compares it, with that of the thread that ends:
+//! nobody takes it for anybody else.
+//!
+//! Invariants
+//! - WITNESS-1 A word that is not 0 and has no bit set is that of a thread which has it in its place: the place is filled before the word and
+//!   emptied after it.
+//! - WITNESS-2 From [`Witness::begin`] until it is dropped its thread runs no code of the program, which could use the place.
+//!
+//! Deliberately absent: certainty. The memory in which the place lies can be taken from a dying process before the kernel has
+//! looked there, by the out-of-memory killer two seconds after it has killed (before Linux 5.18 at once, so nothing is
+//! witnessed there). So a word is believed for [`BELIEVED_MS`] after it was filled, and after that the lock is asked.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, compiler_fence};
+use std::sync::{Arc, OnceLock};
 
 use super::fork::fork_generation;
 use super::layout::PROCESS_LOCK_BASE;
@@ -26,6 +49,7 @@ use super::{locks, read_marks};
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{PROCESS_SLOTS, ProcessIndex};
+use crate::sync::clock::monotonic_ns;
 use crate::sync::mutex::{Identity, Party};
 
 fn lock_byte(index: ProcessIndex) -> i64 {
@@ -233,4 +257,226 @@ pub fn pid_of(region: &Region, index: ProcessIndex) -> u32 {
 
 fn lock_error(e: std::io::Error) -> Error {
     Error::io("cannot lock the shared memory file", &e)
+}
+
+/// How long a word that says that its thread lives is believed.
+pub const BELIEVED_MS: u32 = 1000;
+/// Set by the kernel in the word of a thread that has ended (`FUTEX_OWNER_DIED`).
+const ENDED: u32 = 0x4000_0000;
+
+/// What the kernel reads of a thread (`struct robust_list_head`).
+#[repr(C)]
+struct Head {
+    list: *mut u8,
+    futex_offset: libc::c_long,
+    list_op_pending: *mut u8,
+}
+
+/// What a word says of the thread that filled it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It has not ended.
+    Lives,
+    /// It has ended.
+    Ended,
+    /// Nothing: the word is not in use.
+    Nothing,
+}
+
+/// Reads a word.
+pub fn read(word: &AtomicU32) -> Said {
+    // Acquire pairs with the Release in `begin`.
+    match word.load(Acquire) {
+        0 => Said::Nothing,
+        w if w & ENDED != 0 => Said::Ended,
+        _ => Said::Lives,
+    }
+}
+
+/// Milliseconds of the clock by which a word is believed; they wrap.
+pub fn now_ms() -> u32 {
+    (monotonic_ns() / 1_000_000) as u32
+}
+
+/// While it lives, the word says whether its thread does.
+pub struct Witness {
+    head: NonNull<Head>,
+    word: NonNull<AtomicU32>,
+    /// Keeps the word mapped.
+    _region: Arc<Region>,
+}
+
+impl Witness {
+    /// Fills the word that `word_of` finds in the region, if the kernel looks after it; nobody else uses it (WITNESS-1, WITNESS-2).
+    pub fn begin(
+        region: &Arc<Region>,
+        word_of: impl FnOnce(&Region) -> &AtomicU32,
+    ) -> Option<Witness> {
+        let head = own_head()?;
+        let word = word_of(region);
+        let tid = tid();
+        // SAFETY: this thread's own head, which lives as long as the thread; a pointer is read.
+        let is_free = unsafe { (*head.as_ptr()).list_op_pending.is_null() };
+        if !is_free {
+            return None;
+        }
+        // SAFETY: as above; set by the C library before its first robust mutex and not changed.
+        let offset = unsafe { (*head.as_ptr()).futex_offset };
+        let place =
+            std::ptr::from_ref(word).cast::<u8>().cast_mut().wrapping_offset(-(offset as isize));
+        set_pending(head, place);
+        // The kernel looks at both from this very thread: their order in the program is enough.
+        compiler_fence(SeqCst);
+        // Release: what the process is known by was stored before.
+        word.store(tid, Release);
+        Some(Witness { head, word: NonNull::from(word), _region: region.clone() })
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // SAFETY: in the region, which is mapped as long as it is held here.
+        let word = unsafe { self.word.as_ref() };
+        // Release: what the thread has done is there for whoever finds the word empty.
+        word.store(0, Release);
+        compiler_fence(SeqCst);
+        set_pending(self.head, std::ptr::null_mut());
+    }
+}
+
+fn set_pending(head: NonNull<Head>, place: *mut u8) {
+    // SAFETY: this thread's own head; only this thread and, at its end, the kernel use it.
+    let field = unsafe { &raw mut (*head.as_ptr()).list_op_pending };
+    // SAFETY: writable and aligned, as part of the head.
+    unsafe { field.write_volatile(place) };
+}
+
+/// The head of this thread's list, asked for once a thread and fork.
+fn own_head() -> Option<NonNull<Head>> {
+    thread_local! {
+        static KNOWN: Cell<(u64, *mut Head)> = const { Cell::new((u64::MAX, std::ptr::null_mut())) };
+    }
+    let forks = fork_generation();
+    KNOWN.with(|known| {
+        if known.get().0 != forks {
+            known.set((forks, ask_for_head()));
+        }
+        NonNull::new(known.get().1)
+    })
+}
+
+fn ask_for_head() -> *mut Head {
+    let (mut head, mut len) = (std::ptr::null_mut::<Head>(), 0usize);
+    if !is_looked_after() {
+        return head;
+    }
+    // SAFETY: 0 is the calling thread; both results have a place.
+    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
+    if rc == 0 && len == size_of::<Head>() { head } else { std::ptr::null_mut() }
+}
+
+/// Prepares this thread, so that [`Witness::begin`] makes no system call.
+pub fn prepare() {
+    own_head();
+}
+
+/// Linux 5.18 or later.
+fn is_looked_after() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return *known;
+    }
+    // Not within `get_or_init`: a child made by fork() would wait for ever for a thread of its parent that was at it.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let is_new = (next(), next()) >= (5, 18);
+    *KNOWN.get_or_init(|| is_new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fork::LockFile;
+    use super::*;
+    use crate::storage::side;
+
+    fn region(dir: &tempfile::TempDir) -> Arc<Region> {
+        let path = dir.path().join("app.db-plait-shm");
+        let file = LockFile::open(|| side::open_or_create(&path)).expect("opened");
+        Arc::new(Region::map(Arc::new(file), &path).expect("mapped"))
+    }
+
+    fn word(region: &Region) -> &AtomicU32 {
+        &region.layout().slots[7].author
+    }
+
+    // holds WITNESS-1
+    #[test]
+    fn a_word_tells_of_its_thread_while_that_lives_and_when_it_has_ended() {
+        if !is_looked_after() {
+            eprintln!("skipped: the kernel is too old");
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let region = region(&dir);
+        assert_eq!(read(word(&region)), Said::Nothing);
+        let witness = Witness::begin(&region, word).expect("the kernel looks after it");
+        assert!(Witness::begin(&region, word).is_none(), "the place is taken");
+        assert_eq!(read(word(&region)), Said::Lives);
+        drop(witness);
+        assert_eq!(read(word(&region)), Said::Nothing);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| drop(Witness::begin(&region, word).expect("a witness"))).join()
+        });
+        ended.expect("no panic");
+        assert_eq!(read(word(&region)), Said::Nothing, "it had finished");
+        let there = region.clone();
+        let ended = std::thread::spawn(move || {
+            std::mem::forget(Witness::begin(&there, word));
+        });
+        ended.join().expect("no panic");
+        assert_eq!(read(word(&region)), Said::Ended);
+        drop(Witness::begin(&region, word));
+        assert_eq!(read(word(&region)), Said::Nothing, "it is used again");
+    }
+
+    // holds WITNESS-1
+    #[test]
+    fn who_knows_of_a_death_by_a_closed_pipe_finds_the_word_changed() {
+        if !is_looked_after() {
+            eprintln!("skipped: the kernel is too old");
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let region = region(&dir);
+        for round in 0..50 {
+            let mut ends = [0; 2];
+            // SAFETY: room for two descriptors.
+            assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+            // SAFETY: the child makes only calls that are allowed after a fork, and ends.
+            let pid = unsafe { libc::fork() };
+            assert!(pid >= 0);
+            if pid == 0 {
+                let witness = Witness::begin(&region, word);
+                let said = u8::from(witness.is_some());
+                // SAFETY: one readable byte.
+                unsafe { libc::write(ends[1], (&raw const said).cast(), 1) };
+                // SAFETY: no preconditions.
+                unsafe { libc::raise(libc::SIGKILL) };
+            }
+            // SAFETY: ours, and not used again: the child alone has this end now.
+            unsafe { libc::close(ends[1]) };
+            let mut byte = 0u8;
+            // SAFETY: one writable byte.
+            assert_eq!(unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) }, 1);
+            assert_eq!(byte, 1, "the kernel looks after it");
+            // SAFETY: as above. The end of the file is the death of the child.
+            assert_eq!(unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) }, 0);
+            assert_eq!(read(word(&region)), Said::Ended, "round {round}");
+            // SAFETY: ours.
+            unsafe { libc::close(ends[0]) };
+            // SAFETY: our own child; the status is not wanted.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        }
+    }
 }

@@ -49,7 +49,7 @@ use crate::error::{Error, Result};
 use crate::log::{LogMemory, LogParams, LogShared, Ring, SEGMENT_BYTES, Tail};
 use crate::memtable::Memtable;
 use crate::storage::side;
-use crate::sync::cancel::Uncancelled;
+use crate::sync::caller::Uncancelled;
 
 /// Which base file the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -458,7 +458,7 @@ impl Region {
             && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
     }
 
-    /// What may continue the log of a session with this salt, from a file that nobody uses and that need not be trusted (log/tail.rs).
+    /// What may continue the log of a session with this salt, from a file that nobody uses and that need not be trusted (log/moment.rs).
     pub(crate) fn tail(&self, salt: u32) -> Option<Tail> {
         let may_be = self.is_of_this_version() && self.log().salt() == salt;
         may_be.then(|| Tail::copy_from(&self.ring(), SEGMENT_BYTES, RING_BYTES as u64)).flatten()

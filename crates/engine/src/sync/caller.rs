@@ -5,10 +5,28 @@
 //! that the application makes says it once, for its thread ([`waits`]); within it some work may say that it would rather do without
 //! ([`briefly`]), or that the application's busy handler must not run in it ([`unasked`]). Who says nothing waits as those do who have
 //! no busy timeout.
-
+//!
+//! Keeps a thread from being ended by `pthread_cancel` while others would have to suffer for it.
+//!
+//! Every system call that blocks is a place where a cancelled thread ends. Inside the engine that would leave a lock
+//! held by a process that lives on, and Rust's frames may not be unwound by it at all. So cancellation is
+//! off while a shared lock is held, and in every call of the engine that writes, waits or opens files; a request
+//! that comes meanwhile takes effect at the thread's next such place outside. Calls that only touch
+//! memory have no such place and pay nothing.
+//!
+//! Threads of the library's own, in programs that may know of no threads.
+//!
+//! A signal that is sent to a process goes to any thread that does not block it. A program that waits for its signals by `sigwait` or
+//! signalfd blocks them in the threads that it knows of: one that came to ours would end the program, or run its handler on a stack
+//! and at a moment that it does not expect. So ours block all of them from their first instruction on.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::ffi::c_int;
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long everybody waits at least: no program expects to fail where mostly nothing is waited for.
@@ -112,6 +130,96 @@ pub(crate) fn is_interrupted() -> bool {
     })
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// The same number in the C libraries of Linux.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+thread_local! {
+    /// How many [`Uncancelled`] this thread has, and what its state was before the first.
+    static STATE: Cell<(u32, c_int)> = const { Cell::new((0, 0)) };
+}
+
+/// While it lives its thread cannot be cancelled. They nest; only the outermost costs anything.
+#[derive(Debug)]
+pub struct Uncancelled {
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Uncancelled {
+    /// From here on.
+    #[inline]
+    pub fn begin() -> Uncancelled {
+        STATE.with(|state| {
+            let (depth, mut before) = state.get();
+            if depth == 0 {
+                before = set(PTHREAD_CANCEL_DISABLE);
+            }
+            state.set((depth + 1, before));
+        });
+        Uncancelled { not_send: PhantomData }
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        STATE.with(|state| {
+            let (depth, before) = state.get();
+            state.set((depth - 1, before));
+            if depth == 1 && before != PTHREAD_CANCEL_DISABLE {
+                set(before);
+            }
+        });
+    }
+}
+
+fn set(to: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: `to` is one of the two states, `before` is writable; the call only changes the calling thread.
+    let rc = unsafe { pthread_setcancelstate(to, &raw mut before) };
+    debug_assert_eq!(rc, 0, "pthread_setcancelstate");
+    before
+}
+
+/// Puts the mask of this thread back.
+struct Mask(libc::sigset_t);
+
+impl Mask {
+    /// Blocks every signal in this thread.
+    fn all() -> Mask {
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: room for a set.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: filled in above, and room for a set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: with a valid way of changing the mask the call does not fail, and fills it in.
+        Mask(unsafe { before.assume_init() })
+    }
+}
+
+impl Drop for Mask {
+    fn drop(&mut self) {
+        // SAFETY: filled in by the call above.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
+    }
+}
+
+/// Starts a thread, whose name has 15 bytes at most, that no signal comes to.
+///
+/// # Errors
+/// Those of starting a thread.
+pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    // A new thread has the mask of its parent.
+    let _mask = Mask::all();
+    Builder::new().name(name.into()).spawn(f)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,5 +282,58 @@ mod tests {
             briefly(|| assert!(enough(A_MOMENT)));
             assert_eq!(asked.get(), 3);
         });
+    }
+
+    fn is_off() -> bool {
+        let before = set(PTHREAD_CANCEL_DISABLE);
+        set(before);
+        before == PTHREAD_CANCEL_DISABLE
+    }
+
+    #[test]
+    fn cancellation_is_off_until_the_last_of_them_is_gone() {
+        assert!(!is_off());
+        let outer = Uncancelled::begin();
+        let inner = Uncancelled::begin();
+        assert!(is_off());
+        drop(outer);
+        assert!(is_off());
+        drop(inner);
+        assert!(!is_off());
+    }
+
+    #[test]
+    fn what_the_program_had_switched_off_stays_off() {
+        let mine = set(PTHREAD_CANCEL_DISABLE);
+        drop(Uncancelled::begin());
+        assert!(is_off());
+        set(mine);
+    }
+
+    /// The signals that this thread blocks.
+    fn blocked() -> libc::sigset_t {
+        let mut mask = MaybeUninit::uninit();
+        // SAFETY: room for the answer; nothing is changed.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr()) };
+        // SAFETY: filled in.
+        unsafe { mask.assume_init() }
+    }
+
+    fn has(mask: &libc::sigset_t, signal: libc::c_int) -> bool {
+        // SAFETY: a set that is filled in.
+        unsafe { libc::sigismember(mask, signal) == 1 }
+    }
+
+    // holds WORKER-3
+    #[test]
+    fn no_signal_comes_to_it_and_its_parents_mask_stays() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = spawn("of-the-test", move || send.send(blocked()).expect("it listens"));
+        let in_thread = receive.recv().expect("it says");
+        thread.expect("a thread").join().expect("it ends");
+        let here = blocked();
+        for signal in [libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGCHLD] {
+            assert!(has(&in_thread, signal) && !has(&here, signal), "{signal}");
+        }
     }
 }

@@ -5,11 +5,9 @@
 //! [`caller`]. Whether somebody lives is asked of his process slot (shm/process.rs).
 
 pub mod caller;
-pub mod cancel;
 pub mod clock;
 pub mod futex;
 pub mod mutex;
-pub mod unsignalled;
 pub mod wait;
 pub(crate) mod worker;
 pub(crate) mod yielding;

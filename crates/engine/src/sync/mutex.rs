@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::cancel::Uncancelled;
+use super::caller::Uncancelled;
 use super::clock;
 use super::futex::{self, WaitResult};
 use crate::ids::{PROCESS_SLOTS, ProcessIndex};

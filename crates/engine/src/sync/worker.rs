@@ -3,7 +3,7 @@
 //! Invariants
 //! - WORKER-1 At most one such thread of a process for each database, and none after [`Worker::stop`].
 //! - WORKER-2 A call while the thread is there is heard by it, or finds that it is not there any more.
-//! - WORKER-3 No signal of the program is handled in it (`sync/unsignalled.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
+//! - WORKER-3 No signal of the program is handled in it (`sync/caller.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::sync::unsignalled;
+use crate::sync::caller;
 
 /// After work that failed.
 const REST: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ impl Worker {
             let _ = before.join();
         }
         let (shared, work) = (self.state.clone(), work());
-        let thread = unsignalled::spawn("plait-merge", move || run(&shared, &work));
+        let thread = caller::spawn("plait-merge", move || run(&shared, &work));
         let Ok(thread) = thread else { return false };
         state.thread = Some(thread);
         state.is_running = true;

@@ -30,7 +30,7 @@ use crate::commit::pipeline::{Blocked, Committed, How};
 use crate::error::{Error, Result};
 use crate::ids::CommitTs;
 use crate::log::AppendError;
-use crate::shm::witness;
+use crate::shm::process;
 use crate::sync::wait::Wait;
 
 /// Validations outside the mutex before the right is taken for the next.
@@ -140,7 +140,7 @@ impl Conn {
         self.start_transaction();
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
-        witness::prepare();
+        process::prepare();
         let mut room = RoomWait::begin();
         let is_queued = self.state.mode() == Some(WriteMode::Queued);
         let mut how = How { is_queued, sync, keep_reading, first_pass: None };

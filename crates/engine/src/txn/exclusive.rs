@@ -19,7 +19,7 @@
 //! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
 //! become less, and new ones hold nothing that is waited for. After Busy the transaction is what it was before.
 //!
-//! One that takes part in a transaction over several files is prepared before SQLite's commit: prepared_pages.rs.
+//! One that takes part in a transaction over several files is prepared before SQLite's commit: orphans.rs.
 //!
 //! A commit under FULL is synced by SQLite. Under NORMAL and OFF it is in the page cache when it returns, and is synced before
 //! anything that comes after it reaches the log's file (log/before.rs).

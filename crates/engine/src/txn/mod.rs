@@ -26,17 +26,16 @@ pub(crate) mod rowid;
 pub mod snapshot;
 mod state;
 pub(crate) mod tickets;
-mod turns;
 
 use self::state::State;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use self::begin::Contention;
 use self::bulk::Bulk;
 pub use self::bulk::Size;
 use self::own_gaps::OwnGaps;
-use self::turns::Contention;
 pub use crate::commit::Sync;
 use crate::commit::maximum::name_of;
 use crate::commit::reads::ReadSet;

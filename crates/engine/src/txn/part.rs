@@ -8,7 +8,7 @@
 //!
 //! An exclusive transaction has a part as well: see part.rs.
 //!
-//! The part of an exclusive transaction in one over several files: its author's side of database/prepared_pages.rs.
+//! The part of an exclusive transaction in one over several files: its author's side of database/orphans.rs.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -20,8 +20,8 @@ use super::{Conn, Sync, WriteMode};
 use crate::commit::pipeline::{self, ops};
 use crate::database::generations::Room;
 use crate::database::lock::PoisonOnPanic;
+use crate::database::orphans::Known;
 use crate::database::orphans::Resolved;
-use crate::database::prepared_pages::Known;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::ring::Purpose;

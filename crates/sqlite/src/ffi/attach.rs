@@ -14,7 +14,7 @@ use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::shm::locks;
-use plait_engine::sync::cancel::Uncancelled;
+use plait_engine::sync::caller::Uncancelled;
 use plait_engine::txn::Conn;
 use plait_engine::{attach, session};
 

@@ -43,7 +43,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use plait_engine::crash_point::panic_point;
 use plait_engine::error::{Error, Result};
 use plait_engine::fail_point::planted_code;
-use plait_engine::sync::cancel::Uncancelled;
+use plait_engine::sync::caller::Uncancelled;
 use plait_engine::txn::Conn;
 
 pub use types::PlConn;

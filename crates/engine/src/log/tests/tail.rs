@@ -1,7 +1,7 @@
 //! What a ring has behind the file's end continues the log, and nothing else does.
 
+use super::super::moment::Tail;
 use super::super::shared::Segment;
-use super::super::tail::Tail;
 use super::*;
 use crate::shm::layout::RING_BYTES;
 
