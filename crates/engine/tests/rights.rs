@@ -112,7 +112,7 @@ impl Scene {
 
 const BOTH: [Fault; 2] = [Fault::Error, Fault::Panic];
 
-// holds MERGE-1, MERGE-2, GEN-5
+// holds GEN-5
 #[test]
 fn a_merge_that_was_asked_for_gives_its_right_back() {
     for fault in BOTH {
@@ -382,7 +382,6 @@ fn a_base_that_cannot_be_accepted_keeps_nobody_from_opening() {
     }
 }
 
-// holds RIGHT-7
 #[test]
 fn who_waits_for_the_right_leaves_the_queue_when_the_database_is_stopped() {
     let mut scene = Scene::new();
@@ -405,7 +404,6 @@ fn who_waits_for_the_right_leaves_the_queue_when_the_database_is_stopped() {
     assert_eq!(scene.holders(), (0, 0));
 }
 
-// holds RIGHT-7
 #[test]
 fn a_wait_that_panics_has_no_place_in_the_queue_afterwards() {
     let mut scene = Scene::new();

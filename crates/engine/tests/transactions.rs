@@ -267,7 +267,6 @@ fn many_merges_under_load_lose_nothing() {
     assert!(merges > 3, "{merges} merges");
 }
 
-// holds RIGHT-6
 #[test]
 fn who_waits_for_the_right_is_served_though_others_never_pause() {
     let dir = tempfile::tempdir().unwrap();

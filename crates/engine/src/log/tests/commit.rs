@@ -77,7 +77,7 @@ fn redo_walks_the_frames_of_the_ring_across_wraps_and_generations() {
     }
 }
 
-// holds RING-1, RING-2
+// holds RING-1
 #[test]
 fn the_window_is_the_whole_ring_only_while_there_are_long_frames() {
     let storage = SimStorage::new();

@@ -99,7 +99,6 @@ fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
 }
 
 /// The same where its generation has frames, of a transaction over several files that was rolled back.
-// holds TAIL-1
 #[test]
 fn frames_without_rows_do_not_stand_for_an_exclusive_transaction() {
     let storage = SimStorage::new();
