@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
 use crate::sqlite::Library;
-use crate::{bench, check, convert, demo, recover, run, status};
+use crate::{backup, bench, check, convert, demo, recover, run, status};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -19,6 +19,7 @@ Examples:
   plait run -- python3 app.py         a program on our library
   plait status app.db --watch         what goes on in it
   plait check app.db                  is it sound?
+  plait backup app.db copy.db         a copy, while programs write
   plait demo                          what it is good for, measured on this machine
   plait bench all --quick             the same question for other stores and workloads
 
@@ -109,6 +110,23 @@ that says so.",
         after_help = "Examples:\n  plait check app.db\n  plait check --quick app.db && echo sound"
     )]
     Check(check::CheckArgs),
+    /// Copy a database while programs write to it
+    #[command(
+        long_about = "\
+Copy a database in any journal mode while programs write to it.
+
+The copy is what was committed at one moment. It is made under a temporary name beside DEST, synced, checked, and renamed: \
+DEST is a whole copy, or it is what it was. A file that is there is replaced with --force alone. The copy is one plain SQLite file, in \
+the journal mode of FILE: put back, it works as before.
+
+Nobody waits for the copy in concurrent or WAL mode. Beside it the WAL grows, as beside any long reader. In a rollback mode writers wait until the \
+pages are copied.",
+        after_help = "\
+Examples:
+  plait backup app.db /backups/app.db
+  plait backup app.db /backups/app.db --force --check full"
+    )]
+    Backup(backup::BackupArgs),
     /// Bring a database to rest after a crash
     #[command(
         long_about = "\
@@ -170,6 +188,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Disable(args) => convert::disable(&args),
         Commands::Status(args) => status::run(&args),
         Commands::Check(args) => check::run(&args),
+        Commands::Backup(args) => backup::run(&args),
         Commands::Recover(args) => recover::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),

@@ -142,7 +142,8 @@ fn inspect(file: &Path) -> Result<Inspection> {
     Inspection::of(file)
 }
 
-fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
+/// Fails if nothing opens it.
+pub fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
     match state.outlook() {
         Outlook::Refuses { why, .. } => Err(Failure::new(
             format!("{} cannot be opened: {why}", shown.display()),
@@ -153,7 +154,7 @@ fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
 }
 
 /// Switches from mode to mode, to the last of `way`.
-fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
+pub fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
     let goal = way.last().copied().unwrap_or_default();
     let about =
         |e: SqlError| sqlite::failure(&e, &format!("switch to journal mode {goal} for"), shown);

@@ -5,21 +5,24 @@
 //! | [`run`] | `plait run`: start a program on our library |
 //! | [`convert`] | `plait enable`, `plait disable` |
 //! | [`status`] | `plait status` |
+//! | [`backup`] | `plait backup` |
 //! | [`check`] | `plait check` |
 //! | [`recover`] | `plait recover` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
 //!
-//! Beneath them: [`inspect`] (a database looked at from outside), [`sqlite`] (SQLite's C interface, linked or
+//! Beneath them: [`inspect`] (a database looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
 //! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
 
 #![deny(unsafe_code)]
 
+mod backup;
 mod bench;
 mod check;
 mod commands;
 mod console;
 mod convert;
+mod copy;
 mod demo;
 mod failure;
 mod inspect;

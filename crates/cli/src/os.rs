@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -31,12 +32,16 @@ pub fn survive_closed_pipes() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// From now on an interrupt or a termination is only noted, see [`interrupted`].
+/// From now on an interrupt, a termination or the end of the terminal is only noted, see [`interrupted`]; not one that this process was started
+/// to ignore.
 pub fn note_interrupts() {
     let handler = note_interrupt as *const () as libc::sighandler_t;
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
-        unsafe { libc::signal(signal, handler) };
+        if unsafe { libc::signal(signal, handler) } == libc::SIG_IGN {
+            // SAFETY: as it was.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
     }
 }
 
@@ -129,6 +134,12 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(file)
+}
+
+/// Lets the page cache forget a file that was synced: who reads it next reads the disk. A wish, which some file systems do not grant.
+pub fn forget_content(file: &File) {
+    // SAFETY: the call takes numbers.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
 /// Whether a file has an extended attribute.

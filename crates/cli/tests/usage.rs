@@ -4,7 +4,8 @@ mod plait;
 
 use plait::{command, finish};
 
-const COMMANDS: &[&str] = &["run", "enable", "disable", "status", "check", "recover", "demo"];
+const COMMANDS: &[&str] =
+    &["run", "enable", "disable", "status", "check", "backup", "recover", "demo"];
 
 #[test]
 fn help_names_every_command_and_the_exit_codes() {
@@ -50,6 +51,8 @@ fn wrong_usage_exits_with_2() {
         &["status", "a.db", "--interval", "1"],
         &["status", "a.db", "--watch", "--interval", "0"],
         &["recover", "a.db", "--yes"],
+        &["backup", "a.db"],
+        &["backup", "a.db", "b.db", "--check", "a little"],
         &["demo", "--seconds", "-1"],
         &["demo", "--writers", "0"],
     ];

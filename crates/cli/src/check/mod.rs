@@ -4,7 +4,7 @@
 //! private copy on which the same recovery runs. Elsewhere the database is opened, as by any reader. When others open, write or close
 //! it meanwhile so that it is in another state than was seen, all of it is looked at again.
 
-mod content;
+pub mod content;
 mod report;
 mod scratch;
 mod state;

@@ -9,6 +9,7 @@ pub mod base;
 pub mod log;
 pub mod memory;
 pub mod moment;
+pub mod openers;
 pub mod outlook;
 pub mod strangers;
 pub mod wal;
@@ -34,6 +35,17 @@ use wal::Wal;
 
 /// How long it is looked at again while others open and close it.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// What the names of the files end in that stand beside a database and belong to it.
+pub const SIDE_FILES: [&str; 8] = [
+    "-wal",
+    "-shm",
+    "-journal",
+    "-plait",
+    "-plait-shm",
+    "-plait-pages",
+    "-plait-super",
+    "-plait-new",
+];
 /// So many looks in a row that find the same are believed beside movement, too: programs that try to open a broken database again
 /// and again are movement.
 const LOOKS_MIN: u32 = 20;
