@@ -15,7 +15,7 @@ use plait_engine::storage::os::OsStorage;
 use crate::console::{self, GOOD, styled};
 use crate::copy::{Plan, Thoroughness, WholeCopy, leftovers};
 use crate::failure::{self, Failure, Result};
-use crate::inspect::{Inspection, SIDE_FILES, beside, openers};
+use crate::inspect::{Inspection, SIDE_FILES, base_beside, beside, openers};
 use crate::{convert, os, status};
 
 /// Arguments of `plait backup`.
@@ -67,6 +67,7 @@ pub fn run(args: &BackupArgs) -> Result<u8> {
     if let Some(replaced) = replaced {
         // Only root can, and nobody else needs to.
         let _ = copy.give_to(replaced.uid(), replaced.gid());
+        copy.permit(replaced.mode() & 0o777)?;
     }
     dest.refuse_neighbours()?;
     copy.rename(&dest.path, args.force).map_err(|e| dest.refused(&e))?;
@@ -122,12 +123,7 @@ impl Destination<'_> {
                 "name another place for the copy",
             ));
         }
-        let base = SIDE_FILES.iter().find_map(|suffix| {
-            let stem = self.path.as_os_str().as_bytes().strip_suffix(suffix.as_bytes())?;
-            let stem = Path::new(std::ffi::OsStr::from_bytes(stem));
-            (stem.file_name().is_some() && stem.exists()).then(|| stem.to_owned())
-        });
-        match base {
+        match base_beside(&self.path) {
             None => Ok(()),
             Some(base) => Err(Failure::usage(
                 format!(

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
 use crate::sqlite::Library;
-use crate::{backup, bench, check, convert, demo, recover, run, status};
+use crate::{backup, bench, check, convert, demo, recover, restore, run, status};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -20,6 +20,7 @@ Examples:
   plait status app.db --watch         what goes on in it
   plait check app.db                  is it sound?
   plait backup app.db copy.db         a copy, while programs write
+  plait restore copy.db app.db        the copy in its place
   plait demo                          what it is good for, measured on this machine
   plait bench all --quick             the same question for other stores and workloads
 
@@ -127,6 +128,22 @@ Examples:
   plait backup app.db /backups/app.db --force --check full"
     )]
     Backup(backup::BackupArgs),
+    /// Put a backup in the place of a database
+    #[command(
+        long_about = "\
+Put a backup in the place of a database, whatever stands there: a database, the files beside it, some of them, or nothing.
+
+BACKUP is copied and checked before anything is changed. What stood there is kept under the name FILE-before-restore-1, with all files \
+beside it: nothing is deleted. The file keeps its journal mode, owner and permissions. The command refuses while a program has FILE open.
+
+Killed at any moment it leaves the database as it was, restored, or closed: then nothing opens it, and the same command ends what was begun.",
+        after_help = "\
+Examples:
+  plait restore /backups/app.db app.db
+  plait restore app.db-before-restore-1 app.db     back again
+  plait restore /backups/app.db app.db --to concurrent"
+    )]
+    Restore(restore::RestoreArgs),
     /// Bring a database to rest after a crash
     #[command(
         long_about = "\
@@ -189,6 +206,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Status(args) => status::run(&args),
         Commands::Check(args) => check::run(&args),
         Commands::Backup(args) => backup::run(&args),
+        Commands::Restore(args) => restore::run(&args),
         Commands::Recover(args) => recover::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),

@@ -1,5 +1,6 @@
 //! `plait enable` and `plait disable`: in and out of concurrent mode.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -130,7 +131,8 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
 }
 
 fn inspect(file: &Path) -> Result<Inspection> {
-    if !file.exists() {
+    let there = std::fs::symlink_metadata(file);
+    if there.is_err_and(|e| e.kind() == ErrorKind::NotFound) {
         return Err(Failure::new(
             format!("there is no file {}", file.display()),
             format!(

@@ -7,6 +7,7 @@
 //! | [`status`] | `plait status` |
 //! | [`backup`] | `plait backup` |
 //! | [`check`] | `plait check` |
+//! | [`restore`] | `plait restore` |
 //! | [`recover`] | `plait recover` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
@@ -30,6 +31,7 @@ mod installation;
 mod os;
 mod quantity;
 mod recover;
+mod restore;
 mod run;
 mod sqlite;
 mod status;

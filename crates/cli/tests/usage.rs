@@ -5,7 +5,7 @@ mod plait;
 use plait::{command, finish};
 
 const COMMANDS: &[&str] =
-    &["run", "enable", "disable", "status", "check", "backup", "recover", "demo"];
+    &["run", "enable", "disable", "status", "check", "backup", "restore", "recover", "demo"];
 
 #[test]
 fn help_names_every_command_and_the_exit_codes() {
@@ -52,6 +52,8 @@ fn wrong_usage_exits_with_2() {
         &["status", "a.db", "--watch", "--interval", "0"],
         &["recover", "a.db", "--yes"],
         &["backup", "a.db"],
+        &["restore", "a.db"],
+        &["restore", "a.db", "b.db", "--to", "memory"],
         &["backup", "a.db", "b.db", "--check", "a little"],
         &["demo", "--seconds", "-1"],
         &["demo", "--writers", "0"],

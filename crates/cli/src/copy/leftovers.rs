@@ -9,11 +9,25 @@ use super::RANDOM;
 use crate::console;
 use crate::quantity::bytes;
 
+/// Files that are named in the command which removes them.
+const NAMED_MAX: usize = 4;
+
 /// What `plait backup` puts between the name of its target and something random.
 pub const BACKUP: &str = ".plait-backup-";
+/// The same of `plait restore`.
+pub const RESTORE: &str = ".plait-restore-";
 
 /// Those that were to become `target`, and that no process works on (C2 of the parent).
 pub fn of(target: &Path, infix: &str) -> Vec<PathBuf> {
+    named(target, infix).into_iter().filter(|path| !is_worked_on(path)).collect()
+}
+
+/// Another process than this, which works on `own`, makes a copy that is to become `target`.
+pub fn is_another_at_work(target: &Path, infix: &str, own: &Path) -> bool {
+    named(target, infix).iter().any(|path| path != own && is_worked_on(path))
+}
+
+fn named(target: &Path, infix: &str) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
         return Vec::new();
     };
@@ -23,9 +37,9 @@ pub fn of(target: &Path, infix: &str) -> Vec<PathBuf> {
         let name = path.file_name().unwrap_or_default().as_bytes();
         name.len() == prefix.len() + RANDOM && name.starts_with(&prefix)
     });
-    let mut left: Vec<_> = names.filter(|path| !is_worked_on(path)).collect();
-    left.sort();
-    left
+    let mut named: Vec<_> = names.collect();
+    named.sort();
+    named
 }
 
 fn is_worked_on(path: &Path) -> bool {
@@ -36,12 +50,21 @@ fn is_worked_on(path: &Path) -> bool {
 
 /// Says what was left behind, with the command that removes it.
 pub fn warn(target: &Path, infix: &str) {
-    for left in of(target, infix) {
-        let size = std::fs::metadata(&left).map_or(0, |meta| meta.len());
-        let what =
-            format!("{} was left by a command that was killed ({})", left.display(), bytes(size));
-        console::warn(&what, &format!("nothing needs it: rm {}*", left.display()));
-    }
+    let left = of(target, infix);
+    let Some(first) = left.first() else { return };
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let sum = bytes(left.iter().map(size).sum());
+    let what = match left.len() {
+        1 => format!("{} was left by a command that was killed ({sum})", first.display()),
+        n => format!(
+            "{} and {} more were left by commands that were killed ({sum})",
+            first.display(),
+            n - 1
+        ),
+    };
+    let names = left.iter().take(NAMED_MAX).map(|path| format!("{}*", path.display()));
+    let names: Vec<_> = names.collect();
+    console::warn(&what, &format!("nothing needs that: rm {}", names.join(" ")));
 }
 
 #[cfg(test)]

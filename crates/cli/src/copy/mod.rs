@@ -1,4 +1,4 @@
-//! A whole copy of a database under a temporary name, for `plait backup`.
+//! A whole copy of a database under a temporary name, for `plait backup` and `plait restore`.
 //!
 //! The copy is made by SQLite's backup in one step: one snapshot, so that it ends however much others write meanwhile. Then it gets its
 //! journal mode, is synced, forgotten by the page cache, and checked as it is on the disk. Whoever asked for it gives it its name.
@@ -31,7 +31,7 @@ use crate::check::content;
 use crate::console;
 use crate::convert;
 use crate::failure::{Failure, INTERRUPTED, Result};
-use crate::inspect::base::{HEADER_BYTES, Header};
+use crate::inspect::base::{BaseFile, HEADER_BYTES, Header};
 use crate::inspect::beside;
 use crate::os::{self, FileSystem};
 use crate::quantity::{bytes, of};
@@ -102,6 +102,17 @@ impl WholeCopy {
         let (pages, page_bytes) = unless_interrupted(plan, check(plan, &file))?;
         let mode = header(&file).map_err(|e| on_file("read", e))?.map_or("unknown", Header::mode);
         Ok(WholeCopy { file, pages, page_bytes, mode, misses_mode, check: plan.check })
+    }
+
+    /// Where it stands.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Gives it these permissions, whatever the process's mask.
+    pub fn permit(&self, permissions: u32) -> Result<()> {
+        let given = self.file.as_file().set_permissions(Permissions::from_mode(permissions));
+        given.map_err(|e| Failure::io("set the permissions of", self.file.path(), &e))
     }
 
     /// Gives it a name for good; `over`: that of a file which is there, too. The folder is not synced.
@@ -186,6 +197,12 @@ fn copy_pages(plan: &Plan<'_>, to: &Path) -> Result<&'static str> {
     bar.finish_and_clear();
     copied.map_err(|e| step_failed(&e, plan))?;
     copy.close().map_err(about)?;
+    if plan.is_alone {
+        // Opened so it has no journal at all.
+        let source =
+            BaseFile::read(plan.source).map_err(|e| Failure::io("read", plan.shown, &e))?;
+        return Ok(source.header.unwrap_or(Header::EMPTY).mode());
+    }
     Ok(match mode.as_text() {
         Some("concurrent") => "concurrent",
         Some("wal") => "wal",

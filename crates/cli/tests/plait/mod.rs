@@ -226,6 +226,11 @@ impl Scene {
         self.dist.lone_shell(&self.path)
     }
 
+    /// The same, on another file.
+    pub fn lone_shell_on(&self, database: &Path) -> Shell {
+        self.dist.lone_shell(database)
+    }
+
     /// A file beside the database.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.as_os_str().to_owned();
