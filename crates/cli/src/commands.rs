@@ -68,8 +68,10 @@ What a program loads later (a driver, an extension) cannot be seen beforehand. F
 Switch a database to concurrent mode, once: the file remembers it, as it does with WAL.
 
 The same as `PRAGMA journal_mode=concurrent`. While programs write to it, the file is fenced against other SQLite \
-libraries; when all have closed it, it is a plain SQLite file again.",
-        after_help = "Examples:\n  plait enable app.db\n  plait run -- python3 app.py"
+libraries; when all have closed it, it is a plain SQLite file again.
+
+With --create a file that is not there is made: a new, empty database. One that is there is switched, as without it.",
+        after_help = "Examples:\n  plait enable app.db\n  plait enable --create new.db\n  plait run -- python3 app.py"
     )]
     Enable(convert::EnableArgs),
     /// Switch a database back to a journal mode of SQLite
