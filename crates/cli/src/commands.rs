@@ -44,7 +44,8 @@ Start a program on our library instead of the system's libsqlite3.
 Sets LD_LIBRARY_PATH and LD_PRELOAD and becomes the program. Says so on standard error when the program would ignore \
 our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid. Says so too \
 when it has ended and no database was opened through our library, and names programs that it started and that bring their \
-own (those that are not statically linked).
+own (those that are not statically linked). And if it has written a database that is in no concurrent mode, and closed none that is, \
+one line says how that is switched on.
 
 With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
 it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \

@@ -34,6 +34,11 @@ pub fn report(failure: &Failure) {
     }
 }
 
+/// Says something that is worth knowing, in one line on standard error.
+pub fn note(what: &str) {
+    anstream::eprintln!("{} {what}", styled(NOTICE, "note:"));
+}
+
 /// Says something that does not stop the command, on standard error.
 pub fn warn(what: &str, advice: &str) {
     anstream::eprintln!("{} {what}", styled(NOTICE, "warning:"));

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use plait_client::ERROR;
+
 use super::report::{Line, Verdict};
 use crate::console;
 use crate::quantity::of;
@@ -18,7 +20,7 @@ pub fn check(path: &Path, flags: OpenFlags) -> Result<Vec<Line>, SqlError> {
     let spinner = console::spinner();
     let lines = open(path, flags).and_then(|db| {
         spinner.set_message("integrity_check");
-        let mut lines = told("integrity", problems(&db, "integrity_check"))?;
+        let mut lines = integrity(&db)?;
         spinner.set_message("foreign_key_check");
         let rows = db.query("PRAGMA foreign_key_check");
         lines.extend(told("foreign keys", rows.map(reference_problems))?);
@@ -33,6 +35,26 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
     db.busy_timeout(Duration::from_secs(30))?;
     db.query("SELECT count(*) FROM sqlite_schema")?;
     Ok(db)
+}
+
+fn integrity(db: &Connection) -> Result<Vec<Line>, SqlError> {
+    let found = match problems(db, "integrity_check") {
+        Err(e) if e.code == ERROR => e,
+        found => return told("integrity", found),
+    };
+    // A CHECK constraint, or an index, with a function or a collation that only the application has.
+    let note = |what| Line::new("integrity", Verdict::Notice, format!("{what}: {}", found.said()));
+    db.execute("PRAGMA ignore_check_constraints=on")?;
+    match problems(db, "integrity_check") {
+        Err(e) if e.code == ERROR => {
+            Ok(vec![note("not checked, it needs what only the application has")])
+        }
+        found => {
+            let mut lines = told("integrity", found)?;
+            lines.push(note("without CHECK constraints, which need what only the application has"));
+            Ok(lines)
+        }
+    }
 }
 
 type Rows = Vec<Vec<Value>>;
