@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
 use crate::sqlite::Library;
-use crate::{backup, bench, check, convert, demo, recover, restore, run, status};
+use crate::{backup, bench, check, convert, demo, doctor, recover, restore, run, status};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -19,6 +19,7 @@ Examples:
   plait run -- python3 app.py         a program on our library
   plait status app.db --watch         what goes on in it
   plait check app.db                  is it sound?
+  plait doctor app.db                 what is wrong, and what mends it
   plait backup app.db copy.db         a copy, while programs write
   plait restore copy.db app.db        the copy in its place
   plait demo                          what it is good for, measured on this machine
@@ -114,6 +115,17 @@ that says so.",
         after_help = "Examples:\n  plait check app.db\n  plait check --quick app.db && echo sound"
     )]
     Check(check::CheckArgs),
+    /// Say what is wrong with a database and around it, and what mends it
+    #[command(
+        long_about = "\
+Say what is wrong with a database and around it, and what mends it: the state of its files, the file system, rights and limits, what killed \
+commands and programs have left, and which copy of SQLite is in the programs that have it open.
+
+The verdict is the first line. Nothing is opened or changed, and the content is not looked at: `plait check` does that. What programs of \
+other users do is told to root alone.",
+        after_help = "Examples:\n  plait doctor app.db\n  sudo plait doctor app.db"
+    )]
+    Doctor(doctor::DoctorArgs),
     /// Copy a database while programs write to it
     #[command(
         long_about = "\
@@ -208,6 +220,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Disable(args) => convert::disable(&args),
         Commands::Status(args) => status::run(&args),
         Commands::Check(args) => check::run(&args),
+        Commands::Doctor(args) => doctor::run(&args),
         Commands::Backup(args) => backup::run(&args),
         Commands::Restore(args) => restore::run(&args),
         Commands::Recover(args) => recover::run(&args),

@@ -9,6 +9,7 @@
 //! | [`check`] | `plait check` |
 //! | [`restore`] | `plait restore` |
 //! | [`recover`] | `plait recover` |
+//! | [`doctor`] | `plait doctor` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
 //!
@@ -25,6 +26,7 @@ mod console;
 mod convert;
 mod copy;
 mod demo;
+mod doctor;
 mod failure;
 mod inspect;
 mod installation;

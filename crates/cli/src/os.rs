@@ -160,6 +160,21 @@ pub fn is_executable(path: &Path) -> bool {
     allowed && path.is_file()
 }
 
+/// Whether this process may write a file, or in a folder.
+pub fn is_writable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path is a C string.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
+}
+
+/// A limit of this process's resources, which those that it starts inherit.
+pub fn limit(which: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` takes the result; it stays as it is if the call fails.
+    unsafe { libc::getrlimit(which, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// The file system that a path lies on.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSystem {

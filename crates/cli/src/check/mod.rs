@@ -5,9 +5,9 @@
 //! it meanwhile so that it is in another state than was seen, all of it is looked at again.
 
 pub mod content;
-mod report;
+pub mod report;
 mod scratch;
-mod state;
+pub mod state;
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! Who has a file open, as far as the kernel tells this process: `/proc` knows every descriptor of the processes that it may look into.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Processes that have a file open.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,12 @@ fn has_open(pid: u32, files: &[(u64, u64)]) -> Option<bool> {
         // Of the open file, whatever names it still has.
         std::fs::metadata(d.path()).is_ok_and(|meta| files.contains(&(meta.dev(), meta.ino())))
     }))
+}
+
+/// Device and inode of what stands at a path; links are not followed.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 #[cfg(test)]

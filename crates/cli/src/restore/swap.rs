@@ -38,7 +38,7 @@ use plait_engine::storage::os::OsStorage;
 use super::users;
 use crate::copy::{WholeCopy, leftovers};
 use crate::failure::{Failure, Result};
-use crate::inspect::{SIDE_FILES, barrier, beside};
+use crate::inspect::{SIDE_FILES, barrier, beside, openers};
 
 /// Names that are tried.
 const NAMES_MAX: u32 = 1000;
@@ -98,11 +98,11 @@ fn close_off(path: &Path) -> Result<PathBuf> {
 
 /// A name for the old file, beside which nothing stands; and whether it is one of the old file already.
 fn free_name(path: &Path) -> Result<(PathBuf, bool)> {
-    let own = users::identity(path);
+    let own = openers::identity(path);
     for n in 1..NAMES_MAX {
         let aside = beside(path, &format!("-before-restore-{n}"));
         let has_neighbours = SIDE_FILES.iter().any(|suffix| is_there(&beside(&aside, suffix)));
-        let is_own = own.is_some() && users::identity(&aside) == own;
+        let is_own = own.is_some() && openers::identity(&aside) == own;
         if !has_neighbours && (is_own || !is_there(&aside)) {
             return Ok((aside, is_own));
         }

@@ -1,7 +1,7 @@
 //! Who has a database open that is to be replaced: by what the kernel tells of descriptors, and by locks.
 
 use std::fs::{File, Metadata};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -13,12 +13,6 @@ use crate::inspect::moment::PAUSE;
 use crate::inspect::openers;
 use crate::status::people;
 
-/// Device and inode of what stands at a path; links are not followed.
-pub fn identity(path: &Path) -> Option<(u64, u64)> {
-    let meta = std::fs::symlink_metadata(path).ok()?;
-    Some((meta.dev(), meta.ino()))
-}
-
 /// Fails if a process has one of these files open, of the database that is to be at `path`.
 pub fn refuse(path: &Path, files: &[PathBuf]) -> Result<()> {
     refuse_since(path, files, Instant::now())
@@ -28,7 +22,7 @@ fn refuse_since(path: &Path, files: &[PathBuf], since: Instant) -> Result<()> {
     let is_file =
         |path: &&PathBuf| std::fs::symlink_metadata(path).is_ok_and(|m: Metadata| m.is_file());
     let there: Vec<_> = files.iter().filter(is_file).collect();
-    let identities: Vec<_> = there.iter().filter_map(|path| identity(path)).collect();
+    let identities: Vec<_> = there.iter().filter_map(|path| openers::identity(path)).collect();
     let openers = openers::of(&identities);
     if !openers.pids.is_empty() {
         return Err(Failure::new(
