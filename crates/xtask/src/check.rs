@@ -7,6 +7,7 @@ mod dependencies;
 mod edits_page;
 mod functions;
 mod layers;
+mod runbook_page;
 mod sources;
 mod text;
 
@@ -39,6 +40,7 @@ pub fn run() -> Result<()> {
     }
     findings.extend(dependencies::check(&workspace)?);
     findings.extend(edits_page::check(&workspace.root)?);
+    findings.extend(runbook_page::check(&workspace.root, &files)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(Finding {
