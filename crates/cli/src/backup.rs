@@ -13,7 +13,7 @@ use plait_engine::storage::Storage as _;
 use plait_engine::storage::os::OsStorage;
 
 use crate::console::{self, GOOD, styled};
-use crate::copy::{Plan, Thoroughness, WholeCopy, leftovers};
+use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
 use crate::failure::{self, Failure, Result};
 use crate::inspect::{Inspection, SIDE_FILES, base_beside, beside, openers};
 use crate::{convert, os, status};
@@ -53,16 +53,23 @@ pub fn run(args: &BackupArgs) -> Result<u8> {
     leftovers::warn(&dest.path, leftovers::BACKUP);
     let own = std::fs::metadata(&state.path).map_err(|e| Failure::io("read", &args.file, &e))?;
     let replaced = dest.there.as_ref();
+    // There SQLite could not read it: it makes files beside a database to read it.
+    let folder = state.path.parent().unwrap_or(Path::new("/"));
+    let is_alone = copy::is_alone(&state) && !os::is_writable(folder);
+    let state = if is_alone { copy::at_rest(&args.file)? } else { state };
     let copy = WholeCopy::make(&Plan {
         source: &state.path,
         shown: &args.file,
-        is_alone: false,
+        is_alone,
         target: &dest.path,
         infix: leftovers::BACKUP,
         permissions: replaced.unwrap_or(&own).mode() & 0o777,
         mode: None,
         check: args.check,
     })?;
+    if is_alone && state.has_moved() {
+        return Err(copy::moved(&args.file));
+    }
     let (told, misses_mode) = (copy.told(), copy.misses_mode.clone());
     if let Some(replaced) = replaced {
         // Only root can, and nobody else needs to.

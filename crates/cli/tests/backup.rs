@@ -318,6 +318,16 @@ fn a_folder_that_may_not_be_written_is_told() {
     }
     finish(&mut other).failed().says(&["permission denied", "check the permissions"]);
     assert_eq!(names(scene.folder()), ["app.db", "plait"]);
+    // What lies there at rest can be read all the same, though nothing can be made beside it.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(elsewhere.path(), Permissions::from_mode(0o777)).expect("its mode");
+    std::fs::set_permissions(&scene.path, Permissions::from_mode(0o644)).expect("its mode");
+    let copy = elsewhere.path().join("copy.db");
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&plait);
+    finish(other.arg("backup").arg(&scene.path).arg(&copy)).done().says(&["mode concurrent"]);
+    assert_eq!(scene.stock_on(&copy, "SELECT n FROM t").done().out, "10\n");
+    assert_eq!(names(scene.folder()), ["app.db", "plait"]);
 }
 
 fn is_root() -> bool {

@@ -32,7 +32,8 @@ use crate::console;
 use crate::convert;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::inspect::base::{BaseFile, HEADER_BYTES, Header};
-use crate::inspect::beside;
+use crate::inspect::moment::PAUSE;
+use crate::inspect::{Inspection, SIDE_FILES, beside};
 use crate::os::{self, FileSystem};
 use crate::quantity::{bytes, of};
 use crate::sqlite::{self, Backup, Connection, Library, OpenFlags, SqlError, integer};
@@ -136,6 +137,27 @@ impl WholeCopy {
         let pages = of(self.pages, "page", "pages");
         format!("{pages} ({}), {checked}, mode {}", bytes(self.pages * self.page_bytes), self.mode)
     }
+}
+
+/// It is in a mode in which who has it open has files beside it, and there are none: it can be read without making any, also where its folder
+/// cannot be written. Somebody may still come, which the caller looks for afterwards.
+pub fn is_alone(state: &Inspection) -> bool {
+    let is_there = |suffix: &str| std::fs::symlink_metadata(beside(&state.path, suffix)).is_ok();
+    state.header.read_version >= 2 && !SIDE_FILES.iter().any(|suffix| is_there(suffix))
+}
+
+/// A look at such a database from which on it can be told whether it was changed: not one in the same tick of the clock as a change.
+pub fn at_rest(shown: &Path) -> Result<Inspection> {
+    std::thread::sleep(2 * PAUSE);
+    Inspection::of(shown)
+}
+
+/// Somebody has come.
+pub fn moved(shown: &Path) -> Failure {
+    Failure::new(
+        format!("{} was changed while it was copied", shown.display()),
+        "run the command again",
+    )
 }
 
 /// Removes what stands beside a temporary file (C1).

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::console::{self, GOOD, styled};
-use crate::copy::{Plan, Thoroughness, WholeCopy, leftovers};
+use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
 use crate::failure::{self, Failure, Result};
 use crate::inspect::base::BaseFile;
 use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside};
@@ -80,16 +80,21 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
     let before = mode_before(&path);
     let wanted = args.to.map(Mode::name).or(before);
     let own = std::fs::metadata(&backup.path).map_err(|e| Failure::io("read", &args.backup, &e))?;
+    let is_alone = copy::is_alone(&backup);
+    let backup = if is_alone { copy::at_rest(&args.backup)? } else { backup };
     let new = WholeCopy::make(&Plan {
         source: &backup.path,
         shown: &args.backup,
-        is_alone: is_alone(&backup),
+        is_alone,
         target: &path,
         infix: leftovers::RESTORE,
         permissions: own.mode() & 0o777,
         mode: wanted,
         check: args.check,
     })?;
+    if is_alone && backup.has_moved() {
+        return Err(copy::moved(&args.backup));
+    }
     if let Some(old) = &old {
         give_rights(&new, old, &args.file)?;
     }
@@ -164,12 +169,6 @@ fn sound_backup(shown: &Path) -> Result<Inspection> {
     }
     convert::refuse_if_broken(&backup, shown)?;
     Ok(backup)
-}
-
-/// It is in a mode in which who has it open has files beside it, and there are none: then none are made, and its folder need not be writable.
-fn is_alone(backup: &Inspection) -> bool {
-    let is_there = |suffix: &str| is_there(&beside(&backup.path, suffix));
-    backup.header.read_version >= 2 && !SIDE_FILES.iter().any(|suffix| is_there(suffix))
 }
 
 /// Where the links of a path lead, which need not be there. A barrier is not followed.
@@ -250,10 +249,6 @@ fn give_rights(new: &WholeCopy, old: &Metadata, shown: &Path) -> Result<()> {
         console::warn(&what, "let its owner restore it, if that is somebody else");
     }
     new.permit(old.permissions().mode() & 0o7777)
-}
-
-fn is_there(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok()
 }
 
 #[cfg(test)]
