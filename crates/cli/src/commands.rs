@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
 use crate::sqlite::Library;
-use crate::{bench, check, convert, demo, recover, run, status};
+use crate::{backup, bench, check, convert, demo, doctor, recover, restore, run, status};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -19,6 +19,9 @@ Examples:
   plait run -- python3 app.py         a program on our library
   plait status app.db --watch         what goes on in it
   plait check app.db                  is it sound?
+  plait doctor app.db                 what is wrong, and what mends it
+  plait backup app.db copy.db         a copy, while programs write
+  plait restore copy.db app.db        the copy in its place
   plait demo                          what it is good for, measured on this machine
   plait bench all --quick             the same question for other stores and workloads
 
@@ -42,7 +45,8 @@ Start a program on our library instead of the system's libsqlite3.
 Sets LD_LIBRARY_PATH and LD_PRELOAD and becomes the program. Says so on standard error when the program would ignore \
 our library without a word: because it brings its own SQLite inside, is statically linked, or is setuid. Says so too \
 when it has ended and no database was opened through our library, and names programs that it started and that bring their \
-own (those that are not statically linked).
+own (those that are not statically linked). And if it has written a database that is in no concurrent mode, and closed none that is, \
+one line says how that is switched on.
 
 With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
 it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \
@@ -66,8 +70,10 @@ What a program loads later (a driver, an extension) cannot be seen beforehand. F
 Switch a database to concurrent mode, once: the file remembers it, as it does with WAL.
 
 The same as `PRAGMA journal_mode=concurrent`. While programs write to it, the file is fenced against other SQLite \
-libraries; when all have closed it, it is a plain SQLite file again.",
-        after_help = "Examples:\n  plait enable app.db\n  plait run -- python3 app.py"
+libraries; when all have closed it, it is a plain SQLite file again.
+
+With --create a file that is not there is made: a new, empty database. One that is there is switched, as without it.",
+        after_help = "Examples:\n  plait enable app.db\n  plait enable --create new.db\n  plait run -- python3 app.py"
     )]
     Enable(convert::EnableArgs),
     /// Switch a database back to a journal mode of SQLite
@@ -109,6 +115,50 @@ that says so.",
         after_help = "Examples:\n  plait check app.db\n  plait check --quick app.db && echo sound"
     )]
     Check(check::CheckArgs),
+    /// Say what is wrong with a database and around it, and what mends it
+    #[command(
+        long_about = "\
+Say what is wrong with a database and around it, and what mends it: the state of its files, the file system, rights and limits, what killed \
+commands and programs have left, and which copy of SQLite is in the programs that have it open.
+
+The verdict is the first line. Nothing is opened or changed, and the content is not looked at: `plait check` does that. What programs of \
+other users do is told to root alone.",
+        after_help = "Examples:\n  plait doctor app.db\n  sudo plait doctor app.db"
+    )]
+    Doctor(doctor::DoctorArgs),
+    /// Copy a database while programs write to it
+    #[command(
+        long_about = "\
+Copy a database in any journal mode while programs write to it.
+
+The copy is what was committed at one moment. It is made under a temporary name beside DEST, synced, checked, and renamed: \
+DEST is a whole copy, or it is what it was. A file that is there is replaced with --force alone. The copy is one plain SQLite file, in \
+the journal mode of FILE: put back, it works as before.
+
+Nobody waits for the copy in concurrent or WAL mode. Beside it the WAL grows, as beside any long reader. In a rollback mode writers wait until the \
+pages are copied.",
+        after_help = "\
+Examples:
+  plait backup app.db /backups/app.db
+  plait backup app.db /backups/app.db --force --check full"
+    )]
+    Backup(backup::BackupArgs),
+    /// Put a backup in the place of a database
+    #[command(
+        long_about = "\
+Put a backup in the place of a database, whatever stands there: a database, the files beside it, some of them, or nothing.
+
+BACKUP is copied and checked before anything is changed. What stood there is kept under the name FILE-before-restore-1, with all files \
+beside it: nothing is deleted. The file keeps its journal mode, owner and permissions. The command refuses while a program has FILE open.
+
+Killed at any moment it leaves the database as it was, restored, or closed: then nothing opens it, and the same command ends what was begun.",
+        after_help = "\
+Examples:
+  plait restore /backups/app.db app.db
+  plait restore app.db-before-restore-1 app.db     back again
+  plait restore /backups/app.db app.db --to concurrent"
+    )]
+    Restore(restore::RestoreArgs),
     /// Bring a database to rest after a crash
     #[command(
         long_about = "\
@@ -170,6 +220,9 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Disable(args) => convert::disable(&args),
         Commands::Status(args) => status::run(&args),
         Commands::Check(args) => check::run(&args),
+        Commands::Doctor(args) => doctor::run(&args),
+        Commands::Backup(args) => backup::run(&args),
+        Commands::Restore(args) => restore::run(&args),
         Commands::Recover(args) => recover::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),

@@ -3,8 +3,10 @@
 //! `anstream` strips the styles when the output is no terminal, or when `NO_COLOR` says so.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 
@@ -32,10 +34,29 @@ pub fn report(failure: &Failure) {
     }
 }
 
+/// Says something that is worth knowing, in one line on standard error.
+pub fn note(what: &str) {
+    anstream::eprintln!("{} {what}", styled(NOTICE, "note:"));
+}
+
 /// Says something that does not stop the command, on standard error.
 pub fn warn(what: &str, advice: &str) {
     anstream::eprintln!("{} {what}", styled(NOTICE, "warning:"));
     if !advice.is_empty() {
         anstream::eprintln!("  {} {advice}", styled(GOOD, "try:"));
     }
+}
+
+/// A bar on standard error, where that is a terminal, for so many bytes.
+pub fn progress(doing: &'static str, bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("  {msg} {bar:30} {bytes}/{total_bytes} {eta}");
+    ProgressBar::new(bytes).with_style(style.expect("a valid template")).with_message(doing)
+}
+
+/// A sign of life on standard error, where that is a terminal, for work of unknown length.
+pub fn spinner() -> ProgressBar {
+    let style = ProgressStyle::with_template("  {spinner} {msg} {elapsed}");
+    let spinner = ProgressBar::new_spinner().with_style(style.expect("a valid template"));
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
 }

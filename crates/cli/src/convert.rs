@@ -1,5 +1,7 @@
 //! `plait enable` and `plait disable`: in and out of concurrent mode.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,8 +10,8 @@ use plait_engine::session::aside;
 
 use crate::console::{FAINT, GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result};
-use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
+use crate::inspect::{Inspection, SIDE_FILES, base_beside, beside};
 use crate::run::JOURNAL_MODE;
 use crate::sqlite::{self, Library, OpenFlags, SqlError};
 
@@ -22,6 +24,9 @@ pub struct EnableArgs {
     /// The database
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Make a new database if there is no file
+    #[arg(long)]
+    create: bool,
 }
 
 /// Arguments of `plait disable`.
@@ -55,7 +60,17 @@ impl Target {
 
 /// Switches concurrent mode on.
 pub fn enable(args: &EnableArgs) -> Result<u8> {
-    let before = inspect(&args.file)?;
+    if is_missing(&args.file) {
+        if !args.create {
+            let advice = format!(
+                "check the path; `plait enable --create {}` makes a new database",
+                args.file.display()
+            );
+            return Err(missing(&args.file, &advice));
+        }
+        return create(&args.file);
+    }
+    let before = Inspection::of(&args.file)?;
     if before.header.is_concurrent() {
         refuse_if_broken(&before, &args.file)?;
         anstream::println!("{} is in concurrent mode already", args.file.display());
@@ -79,6 +94,11 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
             )
         );
     }
+    say_how_it_is_used();
+    Ok(failure::OK)
+}
+
+fn say_how_it_is_used() {
     anstream::println!(
         "{}",
         styled(
@@ -87,12 +107,54 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
              `plait run -- PROGRAM`. When all have closed it, it is a plain SQLite file again."
         )
     );
+}
+
+/// Makes a new database.
+fn create(file: &Path) -> Result<u8> {
+    let shown = file.display();
+    let is_there = |side: &PathBuf| std::fs::symlink_metadata(side).is_ok();
+    if let Some(side) = SIDE_FILES.iter().map(|suffix| beside(file, suffix)).find(is_there) {
+        return Err(Failure::new(
+            format!(
+                "{shown} is missing, but {} is there, which belongs to a database of that name",
+                side.display()
+            ),
+            format!(
+                "put the database file back, or a backup: `plait restore BACKUP {shown}`; for a new database put {} away",
+                side.display()
+            ),
+        ));
+    }
+    if let Some(base) = base_beside(file) {
+        return Err(Failure::usage(
+            format!(
+                "{shown} is the name of a file that belongs to the database {}",
+                base.display()
+            ),
+            "give another name",
+        ));
+    }
+    // By this process alone: what it has made it may remove.
+    let made = File::options().write(true).create_new(true).open(file);
+    made.map_err(|e| Failure::io("make", file, &e))?;
+    let path = file.canonicalize().map_err(|e| Failure::io("open", file, &e))?;
+    if let Err(e) = convert(&path, file, &["concurrent"]) {
+        for suffix in [""].iter().chain(&SIDE_FILES) {
+            let _ = std::fs::remove_file(beside(&path, suffix));
+        }
+        return Err(e);
+    }
+    anstream::println!("{} is a new database in concurrent mode", styled(GOOD, shown));
+    say_how_it_is_used();
     Ok(failure::OK)
 }
 
 /// Switches concurrent mode off.
 pub fn disable(args: &DisableArgs) -> Result<u8> {
-    let before = inspect(&args.file)?;
+    if is_missing(&args.file) {
+        return Err(missing(&args.file, "check the path"));
+    }
+    let before = Inspection::of(&args.file)?;
     let (shown, to) = (args.file.display(), args.to.name());
     if !before.header.is_concurrent() {
         if before.header.mode() == to {
@@ -129,20 +191,16 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
     Ok(failure::OK)
 }
 
-fn inspect(file: &Path) -> Result<Inspection> {
-    if !file.exists() {
-        return Err(Failure::new(
-            format!("there is no file {}", file.display()),
-            format!(
-                "check the path; `sqlite3 {} VACUUM` creates an empty database",
-                file.display()
-            ),
-        ));
-    }
-    Inspection::of(file)
+fn is_missing(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
-fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
+fn missing(file: &Path, advice: &str) -> Failure {
+    Failure::new(format!("there is no file {}", file.display()), advice)
+}
+
+/// Fails if nothing opens it.
+pub fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
     match state.outlook() {
         Outlook::Refuses { why, .. } => Err(Failure::new(
             format!("{} cannot be opened: {why}", shown.display()),
@@ -153,7 +211,7 @@ fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
 }
 
 /// Switches from mode to mode, to the last of `way`.
-fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
+pub fn convert(path: &Path, shown: &Path, way: &[&str]) -> Result<()> {
     let goal = way.last().copied().unwrap_or_default();
     let about =
         |e: SqlError| sqlite::failure(&e, &format!("switch to journal mode {goal} for"), shown);

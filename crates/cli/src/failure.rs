@@ -43,6 +43,9 @@ impl Failure {
             Kind::NotFound => "check the path",
             Kind::PermissionDenied => "check the permissions of the file and of its directory",
             Kind::IsADirectory | Kind::InvalidInput => "give the path of a database file",
+            Kind::ReadOnlyFilesystem => {
+                "name a place that can be written, or mount that file system for writing"
+            }
             Kind::StorageFull => "free some space on that disk and run the command again",
             _ => "check the disk and the system's log",
         };

@@ -5,28 +5,35 @@
 //! | [`run`] | `plait run`: start a program on our library |
 //! | [`convert`] | `plait enable`, `plait disable` |
 //! | [`status`] | `plait status` |
+//! | [`backup`] | `plait backup` |
 //! | [`check`] | `plait check` |
+//! | [`restore`] | `plait restore` |
 //! | [`recover`] | `plait recover` |
+//! | [`doctor`] | `plait doctor` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
 //!
-//! Beneath them: [`inspect`] (a database looked at from outside), [`sqlite`] (SQLite's C interface, linked or
+//! Beneath them: [`inspect`] (a database looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
 //! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
 
 #![deny(unsafe_code)]
 
+mod backup;
 mod bench;
 mod check;
 mod commands;
 mod console;
 mod convert;
+mod copy;
 mod demo;
+mod doctor;
 mod failure;
 mod inspect;
 mod installation;
 mod os;
 mod quantity;
 mod recover;
+mod restore;
 mod run;
 mod sqlite;
 mod status;

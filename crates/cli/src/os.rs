@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -31,12 +32,16 @@ pub fn survive_closed_pipes() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// From now on an interrupt or a termination is only noted, see [`interrupted`].
+/// From now on an interrupt, a termination or the end of the terminal is only noted, see [`interrupted`]; not one that this process was started
+/// to ignore.
 pub fn note_interrupts() {
     let handler = note_interrupt as *const () as libc::sighandler_t;
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
-        unsafe { libc::signal(signal, handler) };
+        if unsafe { libc::signal(signal, handler) } == libc::SIG_IGN {
+            // SAFETY: as it was.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
     }
 }
 
@@ -131,6 +136,12 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Lets the page cache forget a file that was synced: who reads it next reads the disk. A wish, which some file systems do not grant.
+pub fn forget_content(file: &File) {
+    // SAFETY: the call takes numbers.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
 /// Whether a file has an extended attribute.
 pub fn has_attribute(path: &Path, name: &str) -> bool {
     let (Ok(path), Ok(name)) = (CString::new(path.as_os_str().as_bytes()), CString::new(name))
@@ -147,6 +158,21 @@ pub fn is_executable(path: &Path) -> bool {
     // SAFETY: the path is a C string.
     let allowed = unsafe { libc::access(c_path.as_ptr(), libc::X_OK) == 0 };
     allowed && path.is_file()
+}
+
+/// Whether this process may write a file, or in a folder.
+pub fn is_writable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path is a C string.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
+}
+
+/// A limit of this process's resources, which those that it starts inherit.
+pub fn limit(which: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` takes the result; it stays as it is if the call fails.
+    unsafe { libc::getrlimit(which, &raw mut limit) };
+    limit.rlim_cur
 }
 
 /// The file system that a path lies on.

@@ -97,7 +97,7 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
                 format!("{shown} cannot be recovered: {why}"),
                 format!(
                     "put back the missing or newer file; if it is gone for good, `plait recover {shown} --accept-base` \
-                     accepts the database as it is"
+                     accepts the database as it is (it asks; --yes answers)"
                 ),
             ));
         }

@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use plait_client::{BUSY, CANTOPEN, CORRUPT, FULL, NOTADB, READONLY};
-pub use plait_client::{Connection, Library, OpenFlags, SqlError, Statement, Value, ValueRef};
+pub use plait_client::{
+    Backup, Connection, Library, OpenFlags, SqlError, Statement, Value, ValueRef,
+};
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 

@@ -13,7 +13,8 @@ fn an_ordinary_database_is_checked_and_left_alone() {
         let Some(scene) = Scene::empty() else { return };
         scene.stock(&format!("PRAGMA journal_mode={mode}; CREATE TABLE t(x)")).done();
         let before = scene.contents();
-        scene.plait(&["check"]).done().says(&["ordinary", mode, "no damage found"]);
+        let ran = scene.plait(&["check"]).done().says(&["ordinary", mode]);
+        assert!(ran.out.starts_with("app.db: no damage found\n"), "{ran:?}");
         assert_eq!(scene.contents(), before);
     }
 }
@@ -87,6 +88,8 @@ fn a_missing_log_is_damage() {
         .says(&["checked on a copy without the log", "integrity     ok"])
         .says(&["DAMAGE", "log is missing", "recover", "--accept-base"]);
     assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.starts_with("app.db: damage found: opening\n"), "{ran:?}");
+    assert!(ran.out.contains("--accept-base` (it asks; --yes answers)"), "{ran:?}");
     assert_eq!(scene.contents(), before);
     assert_ne!(scene.ours("SELECT count(*) FROM t").code, 0, "and opening fails, as was said");
 }
@@ -148,5 +151,24 @@ fn an_unfinished_transaction_of_stock_sqlite_is_left_to_it() {
         let before = scene.contents();
         scene.plait(&["check"]).done().says(&["roll back", "integrity     ok"]);
         assert_eq!(scene.contents(), before);
+    }
+}
+
+#[test]
+fn what_only_the_application_has_is_no_damage() {
+    for (table, code) in [
+        ("CREATE TABLE t(x CHECK(of_the_application(x)))", 0),
+        // What can be checked without it is.
+        ("CREATE TABLE t(x NOT NULL CHECK(of_the_application(x)))", 1),
+    ] {
+        let Some(scene) = Scene::empty() else { return };
+        let mut shell = scene.lone_shell();
+        shell.run(".dbconfig defensive off");
+        shell.run("CREATE TABLE t(x CHECK(x > 0)); INSERT INTO t VALUES(1), (NULL); PRAGMA writable_schema=1;");
+        shell.run(&format!("UPDATE sqlite_schema SET sql='{table}';"));
+        shell.close();
+        let ran =
+            scene.plait(&["check"]).says(&["without CHECK constraints", "of_the_application"]);
+        assert_eq!(ran.code, code, "{ran:?}");
     }
 }

@@ -77,3 +77,52 @@ fn a_log_of_another_database_is_kept_under_another_name() {
     let enabled_again = scene.plait(&["enable"]).done();
     assert!(!enabled_again.out.contains("given-up"), "{enabled_again:?}: it is told once");
 }
+
+#[test]
+fn a_database_that_is_not_there_is_made_on_demand_alone() {
+    let Some(scene) = Scene::empty() else { return };
+    scene
+        .plait(&["enable"])
+        .failed()
+        .says(&["there is no file app.db", "plait enable --create app.db"]);
+    scene.plait(&["disable"]).failed().says(&["there is no file app.db", "check the path"]);
+    assert!(!scene.path.exists());
+    scene.plait(&["enable", "--create"]).done().says(&["is a new database in concurrent mode"]);
+    assert_eq!(scene.contents().len(), 1, "one plain file");
+    scene.plait(&["check"]).done().says(&["concurrent, at rest"]);
+    let sql = "PRAGMA journal_mode; CREATE TABLE t(x); INSERT INTO t VALUES(1); SELECT * FROM t";
+    assert_eq!(scene.ours(sql).done().out, "concurrent\n1\n");
+    scene.plait(&["enable", "--create"]).done().says(&["in concurrent mode already"]);
+    assert_eq!(scene.ours("SELECT * FROM t").done().out, "1\n", "one that is there is left alone");
+}
+
+#[test]
+fn no_database_is_made_where_another_one_has_left_something_or_nothing_can_be() {
+    let Some(scene) = Scene::killed(2) else { return };
+    std::fs::rename(&scene.path, scene.folder().join("away")).unwrap();
+    let before = scene.contents();
+    scene
+        .plait(&["enable", "--create"])
+        .failed()
+        .says(&["app.db-wal is there", "plait restore BACKUP app.db"]);
+    assert_eq!(scene.contents(), before);
+    std::fs::rename(scene.folder().join("away"), &scene.path).unwrap();
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "3\n");
+    for (name, code, words) in [
+        ("app.db-wal", 2, "belongs to the database"),
+        ("no/such/new.db", 1, "no such file"),
+        ("/proc/new.db", 1, "cannot make /proc/new.db"),
+    ] {
+        let ran = plait::finish(
+            plait::command(&["enable", "--create", name]).current_dir(scene.folder()),
+        );
+        assert_eq!(ran.code, code, "{ran:?}");
+        ran.says(&[words, "try: "]);
+    }
+    // A file that cannot come into the mode is not left there.
+    let long = format!("{}.db", "x".repeat(250));
+    let ran =
+        plait::finish(plait::command(&["enable", "--create", &long]).current_dir(scene.folder()));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(!scene.folder().join(&long).exists(), "{ran:?}");
+}

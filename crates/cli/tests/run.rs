@@ -63,7 +63,8 @@ fn a_program_that_opened_no_database_is_named_when_it_has_ended() {
     assert_eq!(finish(&mut dist.command(&["run", "--quiet", "true"])).done().err, "");
     let dir = tempfile::tempdir().unwrap();
     let mut in_child = dist.command(&["run", "sh", "-c"]);
-    let shell = format!("{} a.db 'CREATE TABLE t(x)'; wait", dist.path("bin/sqlite3").display());
+    let shell =
+        format!("{} a.db 'SELECT * FROM sqlite_schema'; wait", dist.path("bin/sqlite3").display());
     let ran = finish(in_child.arg(shell).current_dir(dir.path())).done();
     assert_eq!(ran.err, "", "a program that it started has opened one");
     let mut away = dist.command(&["run", "true"]);
@@ -227,4 +228,47 @@ fn a_missing_or_foreign_library_is_told() {
     finish(command(&["run", "true"]).env("PLAIT_LIB", dist.path("stock/lib")))
         .failed()
         .says(&["not Plait's library"]);
+}
+
+#[test]
+fn a_program_that_writes_a_database_which_was_never_enabled_is_told_how_once_in_one_line() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let shell = dist.path("bin/sqlite3").display().to_string();
+    let run = |options: &[&str], script: &str| {
+        let script = script.replace("sqlite3", &shell);
+        let mut command = dist.command(&["run"]);
+        finish(command.args(options).args(["sh", "-c", &script]).current_dir(dir.path()))
+    };
+    let write = "sqlite3 a.db 'CREATE TABLE IF NOT EXISTS t(x); INSERT INTO t VALUES(1)'";
+    let told = |ran: &Ran| ran.err.lines().filter(|line| line.starts_with("note: ")).count();
+    let real = dir.path().canonicalize().unwrap();
+    for mode in ["delete", "wal"] {
+        dist.ours(&dir.path().join("a.db"), &format!("PRAGMA journal_mode={mode}")).done();
+        let ran = run(&[], &format!("{write}; {write}; exit 4"));
+        assert_eq!((ran.code, told(&ran)), (4, 1), "{ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+        let command = format!(
+            "in journal mode {mode}, where one writes at a time; for many writers: plait enable {}/a.db",
+            real.display()
+        );
+        ran.says(&[&command]);
+    }
+    for (quiet, script) in [
+        ("who only reads", "sqlite3 a.db 'SELECT * FROM t'".to_owned()),
+        ("who has removed it", format!("{write}; rm a.db*")),
+        ("in memory", "sqlite3 :memory: 'CREATE TABLE t(x)'".to_owned()),
+        (
+            "a temporary table",
+            "sqlite3 a.db 'CREATE TEMP TABLE u(x); INSERT INTO u VALUES(1)'".to_owned(),
+        ),
+    ] {
+        assert_eq!(run(&[], &script).err, "", "{quiet}");
+    }
+    assert_eq!(run(&["--quiet"], write).err, "");
+    finish(dist.command(&["enable", "a.db"]).current_dir(dir.path())).done();
+    assert_eq!(run(&[], write).err, "", "it is enabled");
+    let other = "sqlite3 b.db 'CREATE TABLE t(x)'";
+    assert_eq!(run(&[], &format!("{write}; {other}")).err, "", "somebody knows of the mode");
+    assert_eq!(told(&run(&[], other.replace("b.db", "c.db").as_str())), 1);
 }

@@ -4,7 +4,9 @@ mod plait;
 
 use plait::{command, finish};
 
-const COMMANDS: &[&str] = &["run", "enable", "disable", "status", "check", "recover", "demo"];
+const COMMANDS: &[&str] = &[
+    "run", "enable", "disable", "status", "check", "doctor", "backup", "restore", "recover", "demo",
+];
 
 #[test]
 fn help_names_every_command_and_the_exit_codes() {
@@ -50,6 +52,11 @@ fn wrong_usage_exits_with_2() {
         &["status", "a.db", "--interval", "1"],
         &["status", "a.db", "--watch", "--interval", "0"],
         &["recover", "a.db", "--yes"],
+        &["backup", "a.db"],
+        &["doctor"],
+        &["restore", "a.db"],
+        &["restore", "a.db", "b.db", "--to", "memory"],
+        &["backup", "a.db", "b.db", "--check", "a little"],
         &["demo", "--seconds", "-1"],
         &["demo", "--writers", "0"],
     ];
@@ -62,7 +69,7 @@ fn wrong_usage_exits_with_2() {
 
 #[test]
 fn a_missing_file_is_named_with_what_to_do() {
-    for name in ["enable", "disable", "status", "check", "recover"] {
+    for name in ["enable", "disable", "status", "check", "recover", "doctor"] {
         finish(&mut command(&[name, "/no/such/dir/app.db"]))
             .failed()
             .says(&["/no/such/dir/app.db", "path"]);
@@ -71,7 +78,7 @@ fn a_missing_file_is_named_with_what_to_do() {
 
 #[test]
 fn a_file_of_another_kind_is_refused() {
-    for name in ["enable", "disable", "status", "check", "recover"] {
+    for name in ["enable", "disable", "status", "check", "recover", "doctor"] {
         finish(&mut command(&[name, "/bin/sh"]))
             .failed()
             .says(&["/bin/sh", "not an SQLite database"]);

@@ -8,7 +8,7 @@
 //! | [`Connection`], [`Statement`] | SQLite's objects |
 //! | [`SqlError`] | a failed call, with everything SQLite says about it |
 //! | [`value`] | what is bound and read |
-//! | `hooks`, [`Blob`], [`Backup`], [`Session`] | the rest of the interface |
+//! | `hooks`, [`Blob`], [`Backup`], [`Session`], [`WriteWatch`] | the rest of the interface |
 //! | [`Map`] | keys and values, and tickets |
 //!
 //! Not all libraries have everything: see `MoreFunctions` in `api`. What is not there panics where it is called.
@@ -29,6 +29,7 @@ mod map;
 mod session;
 mod statement;
 pub mod value;
+mod writes;
 
 pub use backup::{Backup, BackupProgress};
 pub use blob::Blob;
@@ -40,3 +41,4 @@ pub use map::{Bound, Item, Map, MapCursor, Near, Range, create};
 pub use session::{Changeset, Session};
 pub use statement::{Statement, Step};
 pub use value::{Value, ValueRef};
+pub use writes::WriteWatch;

@@ -131,7 +131,7 @@ fn replaced(path: &std::path::Path) -> String {
     let path = path.display();
     format!(
         "{path} was replaced or written over while {path}-wal and {path}-plait, which do not go with it, were kept; close every \
-         program that uses it, then put the newest file back, or use this one without them: `plait recover --accept-base {path}`"
+         program that uses it, then put the newest file back, or use this one without them: `plait recover --accept-base {path}` (it asks; --yes answers)"
     )
 }
 

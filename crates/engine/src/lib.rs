@@ -18,7 +18,7 @@ pub mod database;
 pub mod error;
 pub mod fail_point;
 pub mod fault;
-mod filesystem;
+pub mod filesystem;
 pub mod ids;
 pub mod log;
 pub mod memory;

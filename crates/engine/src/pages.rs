@@ -291,7 +291,7 @@ pub(crate) fn open(base: &Path, id: &PagesId, salt: u32, generation: Generation)
 
 fn unusable(base: &Path, path: &Path, text: &str) -> String {
     format!(
-        "{} {text}; put back the file that stood there, or give that transaction up: `plait recover --accept-base {}`",
+        "{} {text}; put back the file that stood there, or give that transaction up: `plait recover --accept-base {}` (it asks; --yes answers)",
         path.display(),
         base.display()
     )

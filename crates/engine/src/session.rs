@@ -205,7 +205,7 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         return Err(Error::CantOpen(
             "the database file is an older state of itself: it, or its -wal, was removed, emptied or replaced while its last commits \
              were there or in the -plait and -plait-shm files; put back the newest file and its -wal, or accept the older state with \
-             `plait recover --accept-base`"
+             `plait recover --accept-base` (it asks; --yes answers)"
                 .into(),
         ));
     }
@@ -252,7 +252,7 @@ fn bring_to_rest(
                 return Err(Error::CantOpen(format!(
                     "{} holds {newer} commits that are not in the database, which is an older copy of itself, from behind a checkpoint, or \
                      was unfenced by another program; put back the newest database file and its -wal, or accept this one as it is with \
-                     `plait recover --accept-base {}`",
+                     `plait recover --accept-base {}` (it asks; --yes answers)",
                     log.display(),
                     path.display()
                 )));
@@ -346,13 +346,13 @@ fn say_missing(path: &Path, log: &Path, salt: u32) -> Error {
         return Error::CantOpen(format!(
             "{log} is missing: it was put aside as {} when another file stood here, and holds commits that are not in the database file \
              yet; give it its name back, and what was put aside with it, or accept the database as it is with `plait recover \
-             --accept-base {path_shown}`",
+             --accept-base {path_shown}` (it asks; --yes answers)",
             aside.display()
         ));
     }
     Error::CantOpen(format!(
         "{log} is missing: it holds commits that are not in the database file yet; put it back, or accept the \
-         database as it is with `plait recover --accept-base {path_shown}`. If the file is a copy or a second name of a database in \
+         database as it is with `plait recover --accept-base {path_shown}` (it asks; --yes answers). If the file is a copy or a second name of a database in \
          use: use the database under its first name, and copy it with .backup or VACUUM INTO, or with its -wal and -plait \
          from one snapshot"
     ))

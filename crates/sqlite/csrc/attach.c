@@ -450,6 +450,15 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
   return plBeginStock(p, wrflag, pSchemaVersion, bBegins);
 }
 
+/* `plait run` tells of a database that was written in another mode. Pages are counted by SQLite, for sqlite3_db_status(). */
+static void plReportClosed(Btree *p){
+  Pager *pPager = p->pBt->pPager;
+  if( p->pPl ) pl_report_concurrent();
+  else if( pPager->aStat[PAGER_STAT_WRITE]!=0 && pPager->tempFile==0 && (p->db->openFlags & PL_OPEN_BASE)==0 ){
+    pl_report_written(sqlite3PagerFilename(pPager, 1));
+  }
+}
+
 /* The stock handle goes first: the session's hidden connection, not this one, shall be the last on the file, so
 ** that it removes the WAL. What a child has inherited is left as it is (CHILD-2). */
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
@@ -457,6 +466,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   PlLeaving *pLeaving = 0;
   int rc;
   if( plInherited(p) ) return SQLITE_OK;
+  plReportClosed(p);
   if( pPl==0 ) return sqlite3StockBtreeClose(p);
   if( pPl->pConn ) sqlite3BtreeRollback(p, SQLITE_OK, 0);
   plFreePool(pPl);

@@ -99,6 +99,8 @@ typedef struct PlBaseOps {
 /* ---- plait run (report.rs) ------------------------------------------------- */
 void pl_report_loaded(void);
 void pl_report_opened(void);
+void pl_report_concurrent(void);
+void pl_report_written(const char *zPath);
 
 struct PlWait;
 /* ---- attach, detach ------------------------------------------------------ */

@@ -9,6 +9,7 @@ mod edits_page;
 mod functions;
 mod labels;
 mod layers;
+mod runbook_page;
 mod sources;
 mod suites;
 mod text;
@@ -46,6 +47,7 @@ pub fn run() -> Result<()> {
     findings.extend(edits_page::check(&workspace.root)?);
     findings.extend(suites::check(&workspace, &files)?);
     findings.extend(labels::check(&workspace, &files)?);
+    findings.extend(runbook_page::check(&workspace.root, &files)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(Finding {

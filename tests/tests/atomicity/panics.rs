@@ -35,7 +35,7 @@ const PARTS: [&str; 5] =
 /// A commit over two files of which one runs exclusively.
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
 /// What the script does not come to: the text of a conflict, a commit hook, a statement that is refused, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 17] = [
+const ELSEWHERE: [&str; 19] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
@@ -49,8 +49,10 @@ const ELSEWHERE: [&str; 17] = [
     "pl_enable_check",
     "pl_leave_disk",
     "pl_leave_processor",
+    "pl_report_concurrent",
     "pl_report_loaded",
     "pl_report_opened",
+    "pl_report_written",
     "pl_statement_rollback",
     "pl_wal_written",
 ];
@@ -256,12 +258,16 @@ fn a_panic_while_a_database_is_joined_fails_that_alone() {
     for (name, code) in [
         ("pl_attach", Some(IOERR)),
         ("pl_claim", None),
+        ("pl_report_concurrent", None),
         ("pl_report_loaded", None),
         ("pl_report_opened", None),
     ] {
         assert_eq!(alone(name, &fixture.database(), CONTENT, code).rows, content, "{name}");
         assert_eq!(other.ok(CONTENT), content, "{name}: nobody else notices");
     }
+    // In another mode, as it is closed.
+    let plain = fixture.path("plain.db");
+    alone("pl_report_written", &plain, "CREATE TABLE IF NOT EXISTS u(x)", None);
 }
 
 #[test]

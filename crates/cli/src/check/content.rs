@@ -3,28 +3,27 @@
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use plait_client::ERROR;
 
 use super::report::{Line, Verdict};
+use crate::console;
 use crate::quantity::of;
 use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value, shown};
 
+/// Problems that SQLite is asked for.
+const PROBLEMS_ASKED: usize = 100;
 /// Problems of one kind that are told one by one.
 const PROBLEMS_MAX: usize = 10;
 
 /// Opens the database at `path` and checks its pages, its rows and its references. An error if it cannot be opened.
 pub fn check(path: &Path, flags: OpenFlags) -> Result<Vec<Line>, SqlError> {
-    let spinner = ProgressBar::new_spinner().with_style(
-        ProgressStyle::with_template("  {spinner} {msg} {elapsed}").expect("a valid template"),
-    );
-    spinner.enable_steady_tick(Duration::from_millis(100));
+    let spinner = console::spinner();
     let lines = open(path, flags).and_then(|db| {
         spinner.set_message("integrity_check");
-        let mut lines =
-            told("integrity", db.query("PRAGMA integrity_check(100)"), integrity_problems)?;
+        let mut lines = integrity(&db)?;
         spinner.set_message("foreign_key_check");
         let rows = db.query("PRAGMA foreign_key_check");
-        lines.extend(told("foreign keys", rows, reference_problems)?);
+        lines.extend(told("foreign keys", rows.map(reference_problems))?);
         Ok(lines)
     });
     spinner.finish_and_clear();
@@ -38,18 +37,37 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
     Ok(db)
 }
 
+fn integrity(db: &Connection) -> Result<Vec<Line>, SqlError> {
+    let found = match problems(db, "integrity_check") {
+        Err(e) if e.code == ERROR => e,
+        found => return told("integrity", found),
+    };
+    // A CHECK constraint, or an index, with a function or a collation that only the application has.
+    let note = |what| Line::new("integrity", Verdict::Notice, format!("{what}: {}", found.said()));
+    db.execute("PRAGMA ignore_check_constraints=on")?;
+    match problems(db, "integrity_check") {
+        Err(e) if e.code == ERROR => {
+            Ok(vec![note("not checked, it needs what only the application has")])
+        }
+        found => {
+            let mut lines = told("integrity", found)?;
+            lines.push(note("without CHECK constraints, which need what only the application has"));
+            Ok(lines)
+        }
+    }
+}
+
 type Rows = Vec<Vec<Value>>;
 
 fn told(
     what: &'static str,
-    rows: Result<Rows, SqlError>,
-    problems: fn(Rows) -> Vec<String>,
+    problems: Result<Vec<String>, SqlError>,
 ) -> Result<Vec<Line>, SqlError> {
-    let problems = match rows {
+    let problems = match problems {
         Err(e) if e.is_of_others() => return Err(e),
         // The tables that could be read say nothing about the rest.
         Err(e) => vec![e.said()],
-        Ok(rows) => problems(rows),
+        Ok(problems) => problems,
     };
     if problems.is_empty() {
         return Ok(vec![Line::new(what, Verdict::Good, "ok")]);
@@ -68,6 +86,11 @@ fn told(
         ));
     }
     Ok(lines)
+}
+
+/// What `quick_check` or `integrity_check` finds; nothing if all is well.
+pub fn problems(db: &Connection, pragma: &str) -> Result<Vec<String>, SqlError> {
+    db.query(&format!("PRAGMA {pragma}({PROBLEMS_ASKED})")).map(integrity_problems)
 }
 
 fn integrity_problems(rows: Rows) -> Vec<String> {

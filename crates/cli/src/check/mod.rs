@@ -4,10 +4,10 @@
 //! private copy on which the same recovery runs. Elsewhere the database is opened, as by any reader. When others open, write or close
 //! it meanwhile so that it is in another state than was seen, all of it is looked at again.
 
-mod content;
-mod report;
+pub mod content;
+pub mod report;
 mod scratch;
-mod state;
+pub mod state;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,12 +15,13 @@ use std::time::Instant;
 use clap::Args;
 use plait_client::FULL;
 
-use crate::console::{BAD, FAINT, GOOD, HEADING, styled};
+use crate::console::{BAD, GOOD, HEADING, styled};
 use crate::failure::{self, Result};
 use crate::inspect::log::Log;
 use crate::inspect::moment::PAUSE;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::{self, Inspection};
+use crate::quantity;
 use crate::sqlite::{self, OpenFlags};
 use report::{Line, Verdict};
 use scratch::Scratch;
@@ -46,36 +47,53 @@ enum Place {
     Nowhere(&'static str),
 }
 
-/// Checks a database.
+/// Checks a database. The verdict is the first line that is said.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let start = Instant::now();
     let mut state = Inspection::of(&args.file)?;
-    anstream::println!("{}", styled(HEADING, args.file.display()));
     let lines = loop {
-        let mut lines = state::lines(&state);
-        told(&lines);
+        let lines = state::lines(&state);
         if args.quick {
             break lines;
         }
-        if let Checked::Told(content) = content(&state)? {
-            told(&content);
-            lines.extend(content);
-            break lines;
+        match content(&state) {
+            Ok(Checked::Told(content)) => break [lines, content].concat(),
+            Ok(Checked::Moved) => {}
+            Err(e) => {
+                anstream::println!(
+                    "{}: the content could not be checked",
+                    styled(HEADING, args.file.display())
+                );
+                told(&lines);
+                return Err(e);
+            }
         }
         if start.elapsed() >= inspect::PATIENCE {
             return Err(inspect::unsettled(&args.file));
         }
         std::thread::sleep(PAUSE);
         state = Inspection::of(&args.file)?;
-        anstream::println!("{}", styled(FAINT, "  other programs used it meanwhile: once more"));
     };
-    let worst = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Good);
-    if worst == Verdict::Damage {
-        anstream::println!("{}", styled(BAD, "damage found, see above"));
-        return Ok(failure::FAILED);
+    let (verdict, code) = verdict(&lines);
+    anstream::println!("{}: {verdict}", styled(HEADING, args.file.display()));
+    told(&lines);
+    Ok(code)
+}
+
+/// What all findings come to, and the exit code.
+fn verdict(lines: &[Line]) -> (String, u8) {
+    let of = |verdict| lines.iter().filter(move |line| line.verdict == verdict);
+    let mut damaged: Vec<_> = of(Verdict::Damage).map(|line| line.about).collect();
+    damaged.dedup();
+    if !damaged.is_empty() {
+        let text = format!("damage found: {}", damaged.join(", "));
+        return (styled(BAD, text), failure::FAILED);
     }
-    anstream::println!("{}", styled(GOOD, "no damage found"));
-    Ok(failure::OK)
+    let good = styled(GOOD, "no damage found");
+    match of(Verdict::Notice).count() {
+        0 => (good, failure::OK),
+        n => (format!("{good}, {}", quantity::of(n as u64, "note", "notes")), failure::OK),
+    }
 }
 
 fn told(lines: &[Line]) {

@@ -5,13 +5,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use plait_engine::log::{LogError, LogScan};
 use plait_engine::several::{self, Verdict};
 use plait_engine::storage::os::OsStorage;
 use plait_engine::storage::side;
 use tempfile::TempDir;
 
+use crate::console;
 use crate::failure::{Failure, Result};
 use crate::inspect::beside;
 use crate::os::FileSystem;
@@ -61,7 +62,7 @@ impl Scratch {
         let folder = copy.parent().unwrap_or(&copy);
         std::fs::create_dir_all(folder)
             .map_err(|e| Failure::io("make a directory in", &place, &e))?;
-        let bar = progress(total);
+        let bar = console::progress("copying", total);
         for suffix in SUFFIXES {
             let from = beside(path, suffix);
             copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
@@ -113,12 +114,6 @@ fn undecided(log: &Path) -> Option<Vec<u8>> {
         Ok::<(), LogError>(())
     });
     replayed.ok().and(last)
-}
-
-fn progress(total: u64) -> ProgressBar {
-    let style = "  copying {bar:30} {bytes}/{total_bytes} {eta}";
-    let style = ProgressStyle::with_template(style).expect("a valid template");
-    ProgressBar::new(total).with_style(style)
 }
 
 /// Copies a file that is there.

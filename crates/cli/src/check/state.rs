@@ -257,7 +257,7 @@ fn what_to_do(state: &Inspection, advice: Advice) -> String {
         Advice::CloseOthers => "close all programs that use it".to_owned(),
         Advice::RestoreOrAccept if state.base.is_empty() => "put the database file back".to_owned(),
         Advice::RestoreOrAccept => format!(
-            "put the right file back, or accept the database file as it is with `plait recover {} --accept-base`",
+            "put the right file back, or accept the database file as it is with `plait recover {} --accept-base` (it asks; --yes answers)",
             state.path.display()
         ),
         Advice::OtherVersion => "use the version of the program that wrote it".to_owned(),

@@ -5,15 +5,19 @@
 //! Whoever looks must not have the database open with SQLite in this process: closing the file here would
 //! drop the POSIX locks that SQLite holds on it.
 
+pub mod barrier;
 pub mod base;
 pub mod log;
 pub mod memory;
 pub mod moment;
+pub mod openers;
 pub mod outlook;
 pub mod strangers;
 pub mod wal;
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,6 +38,17 @@ use wal::Wal;
 
 /// How long it is looked at again while others open and close it.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// What the names of the files end in that stand beside a database and belong to it.
+pub const SIDE_FILES: [&str; 8] = [
+    "-wal",
+    "-shm",
+    "-journal",
+    "-plait",
+    "-plait-shm",
+    "-plait-pages",
+    "-plait-super",
+    "-plait-new",
+];
 /// So many looks in a row that find the same are believed beside movement, too: programs that try to open a broken database again
 /// and again are movement.
 const LOOKS_MIN: u32 = 20;
@@ -118,6 +133,9 @@ impl Inspection {
     }
 
     fn look(shown: &Path) -> Result<Inspection> {
+        if let Some(aside) = barrier::aside(shown) {
+            return Err(barrier::refusal(shown, &aside));
+        }
         let path = shown.canonicalize().map_err(|e| Failure::io("open", shown, &e))?;
         strangers::refuse(&path)?;
         let moment = Moment::of(&path).map_err(|e| Failure::io("read", shown, &e))?;
@@ -290,6 +308,15 @@ fn is_claimed(wal_index: &Path) -> io::Result<bool> {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         opened => locks::is_claimed_elsewhere(&opened?),
     }
+}
+
+/// The database that a file at this path would belong to by its name.
+pub fn base_beside(path: &Path) -> Option<PathBuf> {
+    SIDE_FILES.iter().find_map(|suffix| {
+        let stem = path.as_os_str().as_bytes().strip_suffix(suffix.as_bytes())?;
+        let stem = Path::new(OsStr::from_bytes(stem));
+        (stem.file_name().is_some() && stem.exists()).then(|| stem.to_owned())
+    })
 }
 
 /// Path of a file beside the database.

@@ -111,6 +111,12 @@ pub fn exports(path: &Path, symbol: &str) -> io::Result<bool> {
         .is_ok_and(|f| f.dynamic_symbols().any(|s| s.is_definition() && s.name() == Ok(symbol))))
 }
 
+/// Whether a file holds these bytes.
+pub fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let file = os::open_regular(path)?;
+    Ok(memmem::find(Mapped::new(&file)?.bytes(), bytes).is_some())
+}
+
 /// The first text of the form `2025-11-04 19:38:17 fb2c...` with a hash of 40 or 64 hexadecimal digits.
 ///
 /// A modified source has `alt1` in the place of the hash's last digits.

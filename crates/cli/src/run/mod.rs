@@ -12,7 +12,7 @@
 //! Deliberately absent: looking into modules that a program loads later (an extension of Python, a driver of Java).
 //! `SELECT plait_version()` tells from inside, and the watcher when no database was opened.
 
-mod elf;
+pub mod elf;
 mod environment;
 mod findings;
 mod loaded;

@@ -2,8 +2,8 @@
 //!
 //! `plait run` becomes the program, so that pid, signals and exit code are the program's own. Before that it starts a
 //! watcher, by way of a process that ends at once: so the watcher is no child of the program, which may wait for all of its own. The
-//! watcher sleeps until the program has ended, reads the file in which our library has noted where it was loaded and whether it
-//! opened a database (`plait_sqlite::ffi::report`), and removes it.
+//! watcher sleeps until the program has ended, reads the file in which our library has noted where it was loaded, whether it
+//! opened a database, and which it wrote in another mode (`plait_sqlite::ffi::report`), and removes it.
 //!
 //! Deliberately absent: statically linked programs that the program starts, which load nothing that could note them.
 
@@ -19,6 +19,7 @@ use clap::Args;
 use plait_sqlite::ffi::report;
 use tempfile::TempPath;
 
+use crate::inspect::base::BaseFile;
 use crate::{console, os};
 
 /// Name of the hidden command that watches.
@@ -83,7 +84,33 @@ pub fn run(args: &WatchArgs) -> io::Result<()> {
             "if it used SQLite, then one of its own: `SELECT plait_version()` fails there",
         );
     }
+    if let Some(advice) = never_enabled(&noted) {
+        console::note(&advice);
+    }
     Ok(())
+}
+
+/// What to say to who has started a program on the library and has no database in concurrent mode: the first that was written, if it is still
+/// there.
+fn never_enabled(noted: &Noted) -> Option<String> {
+    let header = |path: &PathBuf| BaseFile::read(path).ok().and_then(|base| base.header);
+    let written: Vec<_> =
+        noted.written.iter().filter_map(|path| Some((path, header(path)?))).collect();
+    // A program that has one is one of somebody who knows.
+    if noted.has_concurrent || written.iter().any(|(_, header)| header.is_concurrent()) {
+        return None;
+    }
+    let (path, header) = written.first()?;
+    let more = match written.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    Some(format!(
+        "{}{more} was written in journal mode {}, where one writes at a time; for many writers: plait enable {}",
+        path.display(),
+        header.mode(),
+        path.display()
+    ))
 }
 
 fn environment() -> Vec<(&'static str, OsString)> {
@@ -97,6 +124,8 @@ fn environment() -> Vec<(&'static str, OsString)> {
 struct Noted {
     programs: BTreeSet<PathBuf>,
     has_opened: bool,
+    has_concurrent: bool,
+    written: BTreeSet<PathBuf>,
 }
 
 impl Noted {
@@ -106,7 +135,11 @@ impl Noted {
             if let Some(program) = record.strip_prefix(report::LOADED) {
                 noted.programs.insert(PathBuf::from(OsStr::from_bytes(program)));
             }
+            if let Some(database) = record.strip_prefix(report::WRITTEN) {
+                noted.written.insert(PathBuf::from(OsStr::from_bytes(database)));
+            }
             noted.has_opened |= record == report::OPENED;
+            noted.has_concurrent |= record == report::CONCURRENT;
         }
         noted
     }
@@ -120,8 +153,11 @@ mod tests {
     fn records_are_told_apart_whatever_a_path_holds() {
         let noted = Noted::parse(b"loaded /bin/a\nopened\0loaded /bin/b\0loaded /bin/b\0");
         let programs = ["/bin/a\nopened", "/bin/b"].map(PathBuf::from);
-        assert_eq!(noted, Noted { programs: programs.into(), has_opened: false });
+        assert_eq!(noted, Noted { programs: programs.into(), ..Noted::default() });
         assert!(Noted::parse(b"loaded /bin/a\0opened\0").has_opened);
+        let noted = Noted::parse(b"written /a b\0concurrent\0written /a b\0");
+        assert!(noted.has_concurrent && !noted.has_opened);
+        assert_eq!(noted.written, [PathBuf::from("/a b")].into());
         assert_eq!(Noted::parse(b""), Noted::default());
     }
 }

@@ -206,6 +206,16 @@ impl Scene {
         self.dist.ours(&self.path, sql)
     }
 
+    /// Runs SQL in the stock shell, on another file.
+    pub fn stock_on(&self, database: &Path, sql: &str) -> Ran {
+        self.dist.stock(database, sql)
+    }
+
+    /// Runs SQL in our shell, on another file.
+    pub fn ours_on(&self, database: &Path, sql: &str) -> Ran {
+        self.dist.ours(database, sql)
+    }
+
     /// Our shell with the database open.
     pub fn shell(&self) -> Shell {
         self.dist.shell(&self.path)
@@ -214,6 +224,11 @@ impl Scene {
     /// The same, which may work alone.
     pub fn lone_shell(&self) -> Shell {
         self.dist.lone_shell(&self.path)
+    }
+
+    /// The same, on another file.
+    pub fn lone_shell_on(&self, database: &Path) -> Shell {
+        self.dist.lone_shell(database)
     }
 
     /// A file beside the database.

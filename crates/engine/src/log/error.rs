@@ -217,7 +217,7 @@ fn say_older(log: &Path, noted: Generation, base: Generation) -> String {
     format!(
         "the log {} says that the database included everything through generation {noted}, but the file with the -wal beside it \
          does through {base} only: the -wal was removed, emptied or replaced by an older one, or the database file was; put back the \
-         newest of both, or accept the older state with `plait recover --accept-base`, which gives up what is in the log",
+         newest of both, or accept the older state with `plait recover --accept-base` (it asks; --yes answers), which gives up what is in the log",
         log.display()
     )
 }

@@ -84,7 +84,7 @@ pub(crate) fn put(path: &Path, region: &Region, own_salt: u32) -> Result<String>
     if let Some(super_journal) = several::named_beside(path) {
         return Err(Error::CantOpen(format!(
             "{} belongs to another database file than the one that stands there, and {} decides whether its last transaction happened: \
-             put back the file that they belong to, or use this one without them: `plait recover --accept-base {}`",
+             put back the file that they belong to, or use this one without them: `plait recover --accept-base {}` (it asks; --yes answers)",
             log.display(),
             super_journal.display(),
             path.display()

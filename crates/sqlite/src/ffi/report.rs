@@ -1,13 +1,16 @@
-//! What `plait run` wants to know: which programs took the library in, and whether it opened a database in any of them.
+//! What `plait run` wants to know: which programs took the library in, whether it opened a database in any of them, and which it wrote in another
+//! mode than concurrent.
 //!
 //! PLAIT_RUN_REPORT names a file. Each process that loads the library appends the path of its program, and, once, that it has
-//! opened a database; see [`LOADED`] and [`OPENED`]. Each record is one write and ends in a zero byte. Without the variable, and where
+//! opened a database, and that it has closed one in concurrent mode; and, as it closes it, the path of one that it has written in another mode:
+//! see [`LOADED`], [`OPENED`], [`CONCURRENT`] and [`WRITTEN`]. A program that ends without closing a database tells nothing of it. Each record is one write and ends in a zero byte. Without the variable, and where
 //! the file cannot be written, nothing happens. Nor does a panic here end a program: it may come before its `main`.
 
+use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Once;
+use std::sync::{Mutex, Once};
 
 use super::caught;
 
@@ -17,6 +20,12 @@ pub const VARIABLE: &str = "PLAIT_RUN_REPORT";
 pub const LOADED: &[u8] = b"loaded ";
 /// A database was opened.
 pub const OPENED: &[u8] = b"opened";
+/// A database in concurrent mode was closed.
+pub const CONCURRENT: &[u8] = b"concurrent";
+/// Begins the record of a database that was written in another mode; its path follows.
+pub const WRITTEN: &[u8] = b"written ";
+/// Databases that one process tells of.
+const WRITTEN_MAX: usize = 8;
 
 fn append(what: impl FnOnce() -> Option<Vec<u8>>) {
     let Some(path) = std::env::var_os(VARIABLE) else { return };
@@ -47,4 +56,34 @@ pub extern "C" fn pl_report_loaded() {
 pub extern "C" fn pl_report_opened() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| record("pl_report_opened", || Some(OPENED.to_vec())));
+}
+
+/// See engine.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn pl_report_concurrent() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| record("pl_report_concurrent", || Some(CONCURRENT.to_vec())));
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// `path` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_report_written(path: *const c_char) {
+    static TOLD: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    if path.is_null() {
+        return;
+    }
+    // SAFETY: the caller's contract.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    record("pl_report_written", || {
+        // A lock that a fork may have left taken is not waited for.
+        let mut told = TOLD.try_lock().ok()?;
+        if told.len() >= WRITTEN_MAX || told.iter().any(|other| other == path) {
+            return None;
+        }
+        told.push(path.to_vec());
+        Some([WRITTEN, path].concat())
+    });
 }

@@ -1,0 +1,51 @@
+//! What commands and dead processes have left beside a database, and nothing needs.
+
+use std::path::{Path, PathBuf};
+
+use super::finding::Finding;
+use crate::copy::leftovers;
+use crate::inspect::{Inspection, SIDE_FILES, beside};
+use crate::quantity::bytes;
+
+/// Numbers of names that are looked through.
+const NAMES_MAX: u32 = 1000;
+
+/// Looks for all of it.
+pub fn look(state: &Inspection) -> Vec<Finding> {
+    let path = &state.path;
+    let cut_off =
+        [leftovers::BACKUP, leftovers::RESTORE].iter().flat_map(|infix| leftovers::of(path, infix));
+    let cut_off =
+        cut_off.map(|left| kept("by a command that was killed, and nothing needs it", &[left]));
+    let aside = state.put_aside.iter().map(|log| {
+        kept(
+            "aside by a program that found another database file beside it: remove it when nobody wants the commits in it",
+            std::slice::from_ref(log),
+        )
+    });
+    cut_off.chain(aside).chain(before_restores(path)).collect()
+}
+
+/// What stood there before each restore.
+fn before_restores(path: &Path) -> impl Iterator<Item = Finding> {
+    let sets = (1..NAMES_MAX).map(|n| {
+        let base = beside(path, &format!("-before-restore-{n}"));
+        let all = [""].into_iter().chain(SIDE_FILES).map(|suffix| beside(&base, suffix));
+        all.filter(|file| std::fs::symlink_metadata(file).is_ok()).collect::<Vec<_>>()
+    });
+    sets.take_while(|files| !files.is_empty())
+        .map(|files| kept("aside by a restore; remove it when you are sure", &files))
+}
+
+fn kept(by: &str, files: &[PathBuf]) -> Finding {
+    use std::os::unix::fs::MetadataExt;
+    // Shared memory is mostly holes.
+    let on_disk =
+        |file: &PathBuf| std::fs::symlink_metadata(file).map_or(0, |meta| meta.blocks() * 512);
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    Finding::note(
+        "left",
+        format!("{} ({}) was put {by}", names[0], bytes(files.iter().map(on_disk).sum())),
+        format!("rm {}", names.join(" ")),
+    )
+}
