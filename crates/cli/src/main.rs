@@ -9,6 +9,7 @@
 //! | [`recover`] | `plait recover` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
+//! | [`pages`] | `plait write-pages`: man pages and completions |
 //!
 //! Beneath them: [`inspect`] (a database looked at from outside), [`sqlite`] (SQLite's C interface, linked or
 //! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
@@ -25,6 +26,7 @@ mod failure;
 mod inspect;
 mod installation;
 mod os;
+mod pages;
 mod quantity;
 mod recover;
 mod run;
