@@ -12,6 +12,8 @@ mkdir use
 cd use
 sh "$TESTS/use.sh" "$PWD/../linked" python3 "$TESTS"
 cd ..
+# Stock SQLite, which it measures beside, is there too.
+./linked demo --dir . --seconds 1 --writers 2
 # What it says of itself when a part is missing.
 mv "moved here/plait/lib" "moved here/plait/library"
 if ./linked run -- true 2>said; then exit 1; fi

@@ -77,6 +77,7 @@ pub fn run(native: bool) -> Result<()> {
     let machine = host.split('-').next().context("a host has a processor")?.to_owned();
     let out = workspace.root.join("dist/packages");
     fs::create_dir_all(&out)?;
+    remove_older(&out)?;
     let epoch = epoch(&workspace.root)?;
     let contents = Contents { workspace, tree, dist, scratch, out, epoch, machine, glibc };
     for made in
@@ -103,6 +104,18 @@ fn built_for_debian_11(workspace: &Workspace, scratch: &Path) -> Result<PathBuf>
     sysroot.settle(&mut task, &workspace.root)?;
     run_visibly(&mut task)?;
     Ok(dist)
+}
+
+/// Packages of other versions would be taken for what was made now.
+fn remove_older(out: &Path) -> Result<()> {
+    for entry in fs::read_dir(out)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("plait-") && (name.ends_with(".tar.gz") || name.ends_with(".deb")) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// The time of the commit, unless the environment names one.
