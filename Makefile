@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
 
 all: dist
 
@@ -27,6 +27,31 @@ edits:
 test:
 	$(XTASK) dist --crash-points
 	$(CARGO) test --workspace --no-fail-fast
+
+# What is installed, as it lies below a prefix: dist/tree.
+tree:
+	$(XTASK) tree
+
+# docs/install.md. Where there is no cargo, as for root under sudo, what `make tree` has made is installed.
+PREFIX ?= /usr/local
+DESTDIR ?=
+install: $(if $(shell command -v $(CARGO)),tree)
+	sh packages/install.sh dist/tree "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:
+	sh packages/uninstall.sh "$(PREFIX)" "$(DESTDIR)"
+
+# An archive, a Debian package and an amalgamation: dist/packages. For Debian 11's glibc, or with NATIVE=1 for this machine's.
+NATIVE ?=
+packages:
+	$(XTASK) packages $(if $(NATIVE),--native)
+
+# They are tested as they are installed, some in containers with nothing else inside; needs root, CMake, pkg-config, debootstrap and lintian.
+# QUICK=1: for this machine's glibc, without containers.
+QUICK ?=
+packages-test:
+	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK))
+	sh packages/tests/run.sh $(if $(QUICK),quick,all)
 
 # The Python package: dist/plait-*.whl, with the library inside. pip fetches the pinned setuptools.
 PYTHON ?= python3

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
 use crate::sqlite::Library;
-use crate::{backup, bench, check, convert, demo, doctor, recover, restore, run, status};
+use crate::{backup, bench, check, convert, demo, doctor, pages, recover, restore, run, status};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -27,7 +27,7 @@ Examples:
 
 Exit codes: 0 done, 1 it failed or a check found damage, 2 wrong usage."
 )]
-struct Cli {
+pub struct Cli {
     /// Print the versions of Plait and of the SQLite in it
     #[arg(short = 'V', long)]
     version: bool,
@@ -59,7 +59,7 @@ Examples:
   plait run --concurrent -- bin/rails server
   plait run ./server --port 8080
 
-The library is the libsqlite3.so.0 in ../lib beside this command, or in the directory PLAIT_LIB.
+The library is the libsqlite3.so.0 in ../lib/plait or ../lib beside this command, or in the directory PLAIT_LIB.
 What a program loads later (a driver, an extension) cannot be seen beforehand. From inside,
 `SELECT plait_version()` tells which library is in use."
     )]
@@ -189,6 +189,8 @@ Examples:
     Bench(bench::BenchArgs),
     #[command(name = run::watch::COMMAND, hide = true)]
     RunWatch(run::watch::WatchArgs),
+    #[command(name = pages::COMMAND, hide = true)]
+    WritePages(pages::PagesArgs),
     #[command(name = demo::TRIAL_COMMAND, hide = true)]
     DemoTrial,
     #[command(name = demo::WRITER_COMMAND, hide = true)]
@@ -227,6 +229,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),
         Commands::RunWatch(args) => hidden(run::watch::run(&args).map_err(|e| e.to_string())),
+        Commands::WritePages(args) => pages::write(&args),
         Commands::DemoTrial => hidden(demo::be_trial()),
         Commands::DemoWriter => hidden(demo::be_writer()),
         Commands::DemoVerify => hidden(demo::be_verifier()),

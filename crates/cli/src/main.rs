@@ -12,6 +12,7 @@
 //! | [`doctor`] | `plait doctor` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
+//! | [`pages`] | `plait write-pages`: man pages and completions |
 //!
 //! Beneath them: [`inspect`] (a database looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
 //! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
@@ -31,6 +32,7 @@ mod failure;
 mod inspect;
 mod installation;
 mod os;
+mod pages;
 mod quantity;
 mod recover;
 mod restore;

@@ -13,6 +13,7 @@
 //! | [`prototypes`] | what `btree.h` declares |
 //! | [`wrappers`] | headers that choose between stock code and ours |
 //! | [`splice`] | all of it together |
+//! | [`one_file`] | the splice as one file |
 //! | [`flags`] | how SQLite is compiled |
 //! | [`exports`] | what the shared objects export |
 
@@ -20,6 +21,7 @@ pub mod edits;
 pub mod exports;
 pub mod flags;
 pub mod manifest;
+pub mod one_file;
 pub mod page;
 pub mod prototypes;
 pub mod sections;

@@ -9,6 +9,7 @@
 //! stock/lib/libsqlite3.so.0  stock/bin/sqlite3      same amalgamation and flags, not spliced
 //! crash/lib/libsqlite3.so.0                         with --crash-points
 //! sanitize/lib/libsqlite3.so.0                      with --sanitizers
+//! amalgamation/plait-sqlite3.c  libplait.a  *.h     with --amalgamation
 //! ```
 //!
 //! `--demo` leaves out all that `plait demo` does not need: headers, the static library, shells and the suite.
@@ -17,6 +18,7 @@
 //! that a program that runs from the directory keeps the files it has mapped. Steps whose
 //! inputs have not changed are skipped (see [`crate::toolchain::Stamp`]).
 
+mod amalgamation;
 mod install;
 mod library;
 mod link;
@@ -43,6 +45,8 @@ pub struct Request {
     pub crash_points: bool,
     /// Also the library with sanitizers in its C part.
     pub sanitizers: bool,
+    /// Also SQLite's source as one file, and the engine to link with it.
+    pub amalgamation: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
     /// Without the evaluation suite, which takes longest to build.
@@ -118,6 +122,9 @@ fn ours(context: &Context, request: &Request) -> Result<()> {
     }
     if request.sanitizers {
         library::build_with_sanitizers(context)?;
+    }
+    if request.amalgamation {
+        amalgamation::build(context)?;
     }
     if request.no_suite { Ok(()) } else { programs::suite(context) }
 }

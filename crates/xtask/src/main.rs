@@ -3,7 +3,9 @@
 mod check;
 mod dist;
 mod edits;
+mod packages;
 mod toolchain;
+mod tree;
 mod tsan;
 mod workspace;
 
@@ -34,6 +36,9 @@ enum Task {
         /// Also build a library whose C part looks for its own faults, for `make sanitize`.
         #[arg(long)]
         sanitizers: bool,
+        /// Also write SQLite's source as one file, and the engine to link with it.
+        #[arg(long)]
+        amalgamation: bool,
         /// Build the unspliced library and its shell alone.
         #[arg(long, conflicts_with_all = ["crash_points", "sanitizers"])]
         stock_only: bool,
@@ -46,6 +51,14 @@ enum Task {
         /// Cargo features of the evaluation suite: peers that take long to build. Remembered.
         #[arg(long)]
         peers: Option<String>,
+    },
+    /// Lay out in dist/tree what is installed.
+    Tree,
+    /// Make the packages: dist/packages.
+    Packages {
+        /// Build for this machine's glibc instead of Debian 11's.
+        #[arg(long)]
+        native: bool,
     },
     /// Write the page that lists the edits of SQLite anew, from the edits.
     Edits,
@@ -61,11 +74,29 @@ enum Task {
 fn main() -> Result<()> {
     match Cli::parse().task {
         Task::Check => check::run(),
-        Task::Dist { out, crash_points, sanitizers, stock_only, no_suite, demo, peers } => {
-            let what =
-                dist::Request { crash_points, sanitizers, stock_only, no_suite, demo, peers };
+        Task::Dist {
+            out,
+            crash_points,
+            sanitizers,
+            amalgamation,
+            stock_only,
+            no_suite,
+            demo,
+            peers,
+        } => {
+            let what = dist::Request {
+                crash_points,
+                sanitizers,
+                amalgamation,
+                stock_only,
+                no_suite,
+                demo,
+                peers,
+            };
             dist::run(&out, what)
         }
+        Task::Tree => tree::build(),
+        Task::Packages { native } => packages::run(native),
         Task::Edits => edits::write_page(),
         Task::Labels => check::list_labels(),
         Task::Tsan { suites } => tsan::run_suites(&suites),

@@ -40,10 +40,10 @@ impl Language {
     }
 }
 
-/// Reads every Rust and C file under `crates`, `python` and `tests`.
+/// Reads every Rust and C file under `crates`, `packages`, `python` and `tests`.
 pub fn collect(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
-    for directory in ["crates", "python", "tests"] {
+    for directory in ["crates", "packages", "python", "tests"] {
         walk(&root.join(directory), root, &Language::has_rules, &mut files)?;
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));

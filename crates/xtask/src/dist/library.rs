@@ -25,6 +25,11 @@ fn cache(context: &Context) -> PathBuf {
     context.cache.join("plait")
 }
 
+/// The archive that cargo made, SQLite and all of the Rust runtime in it; after [`build`].
+pub fn whole_archive(context: &Context) -> PathBuf {
+    cache(context).join("libplait_sqlite.a")
+}
+
 /// Makes the library that programs link statically, and installs what they are compiled with; after [`build`].
 pub fn build_for_linking(context: &Context) -> Result<()> {
     let lib = context.out.join("lib");
@@ -124,9 +129,6 @@ fn link_what_is_made(
 }
 
 /// Makes an archive of one object in which only the API is visible.
-///
-/// Cargo's own archive shows every symbol of the Rust runtime, which would collide with those of a
-/// Rust program that links it.
 fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
     let whole = cache.join("libplait_sqlite.a");
     let archive = cache.join("libsqlite3.a");
@@ -134,21 +136,7 @@ fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
         &archive,
         || {
             let object = cache.join("sqlite3.o");
-            run(context
-                .toolchain
-                .command()?
-                .args(["-nostdlib", "-r", "-Wl,--whole-archive"])
-                .arg(&whole)
-                .arg("-o")
-                .arg(&object))?;
-            let keep =
-                exports::EXPORTED.iter().map(|pattern| format!("--keep-global-symbol={pattern}"));
-            run(Command::new("objcopy")
-                .arg("--wildcard")
-                // Bitcode of the Rust runtime, of which linking several objects into one makes garbage.
-                .args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
-                .args(keep)
-                .arg(&object))?;
+            link::one_object(context, &whole, exports::EXPORTED, &object)?;
             let _ = fs::remove_file(&archive);
             run(Command::new("ar").arg("rcs").arg(&archive).arg(&object))
         },
@@ -166,7 +154,7 @@ fn pkg_config() -> String {
          Description: SQL database engine (Plait: many writers on one file)\n\
          Version: {}\n\
          Libs: -L${{libdir}} -lsqlite3\n\
-         Libs.private: -lgcc_s -lpthread -ldl -lm\n\
+         Libs.private: -lpthread -ldl -lm\n\
          Cflags: -I${{includedir}}\n",
         upstream::SQLITE_VERSION
     )

@@ -1,8 +1,9 @@
-//! Linking a shared library that looks to the loader like the system's `libsqlite3.so.0`.
+//! Linking: a shared library that looks to the loader like the system's `libsqlite3.so.0`, and an archive made one object.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 use plait_splice::exports;
@@ -40,4 +41,30 @@ pub fn shared(context: &Context, inputs: &[&OsStr], output: &Path) -> Result<()>
         ])
         .args(inputs)
         .args(SYSTEM_LIBRARIES))
+}
+
+/// Links all of `archive` into one object, in which only symbols of these patterns are visible.
+///
+/// Cargo's own archive shows every symbol of the Rust runtime, which would collide with those of a
+/// Rust program that links it.
+pub fn one_object(
+    context: &Context,
+    archive: &Path,
+    visible: &[&str],
+    object: &Path,
+) -> Result<()> {
+    run(context
+        .toolchain
+        .command()?
+        .args(["-nostdlib", "-r", "-Wl,--whole-archive"])
+        .arg(archive)
+        .arg("-o")
+        .arg(object))?;
+    let keep = visible.iter().map(|pattern| format!("--keep-global-symbol={pattern}"));
+    run(Command::new("objcopy")
+        .arg("--wildcard")
+        // Bitcode of the Rust runtime, of which linking several objects into one makes garbage.
+        .args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
+        .args(keep)
+        .arg(object))
 }

@@ -1,0 +1,179 @@
+//! The Debian package: the tree below `/usr`, where Debian's rules want its parts.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::Contents;
+use crate::toolchain::{output, run};
+use crate::tree::{VERSION, permit};
+
+/// The name of the package. `plait` alone is that of others in other archives.
+const NAME: &str = "plait-db";
+
+/// Makes the package.
+pub fn package(contents: &Contents) -> Result<PathBuf> {
+    let root = contents.scratch.join("debian");
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    let usr = root.join("usr");
+    fs::create_dir_all(&usr)?;
+    run(Command::new("cp").arg("-a").arg(contents.tree.join(".")).arg(&usr))?;
+    rearrange(&usr, &contents.machine)?;
+    documents(contents, &usr)?;
+    let machine = match contents.machine.as_str() {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let scripts = root.join("DEBIAN");
+    fs::create_dir_all(&scripts)?;
+    fs::write(scripts.join("md5sums"), sums(&root)?)?;
+    fs::write(scripts.join("control"), control(contents, machine, kibibytes(&usr)?)?)?;
+    let own = contents.workspace.root.join("packages/debian/prerm");
+    fs::copy(&own, scripts.join("prerm")).context("cannot copy packages/debian/prerm")?;
+    permit(&scripts.join("prerm"), 0o755)?;
+    for file in ["md5sums", "control"] {
+        permit(&scripts.join(file), 0o644)?;
+    }
+    folders(&root)?;
+    let package = contents.out.join(format!("{NAME}_{VERSION}_{machine}.deb"));
+    // xz: the dpkg of Debian 11 reads no zstd.
+    run(Command::new("dpkg-deb")
+        .args(["--root-owner-group", "-Zxz", "--build"])
+        .arg(&root)
+        .arg(&package)
+        .env("SOURCE_DATE_EPOCH", &contents.epoch))?;
+    Ok(package)
+}
+
+/// What lies elsewhere in Debian than below a prefix.
+fn rearrange(usr: &Path, machine: &str) -> Result<()> {
+    // dpkg has its own list.
+    fs::remove_file(usr.join("lib/plait/files"))?;
+    let completions = usr.join("share/zsh/vendor-completions");
+    fs::rename(usr.join("share/zsh/site-functions"), completions)?;
+    // Where pkg-config looks that builds for another processor too.
+    let ours = usr.join("lib/pkgconfig");
+    let theirs = usr.join(format!("lib/{machine}-linux-gnu/pkgconfig"));
+    fs::create_dir_all(&theirs)?;
+    let text = fs::read_to_string(ours.join("plait.pc"))?;
+    let deeper = text.replace("${pcfiledir}/../..", "${pcfiledir}/../../..");
+    fs::write(theirs.join("plait.pc"), deeper)?;
+    permit(&theirs.join("plait.pc"), 0o644)?;
+    fs::remove_dir_all(&ours)?;
+    for section in ["man1", "man8"] {
+        for page in fs::read_dir(usr.join("share/man").join(section))? {
+            run(Command::new("gzip").args(["-9", "--no-name"]).arg(page?.path()))?;
+        }
+    }
+    Ok(())
+}
+
+fn documents(contents: &Contents, usr: &Path) -> Result<()> {
+    let documents = usr.join("share/doc").join(NAME);
+    fs::rename(usr.join("share/doc/plait"), &documents)?;
+    fs::remove_file(documents.join("LICENSE"))?;
+    let root = &contents.workspace.root;
+    let license = fs::read_to_string(root.join("LICENSE"))?;
+    let read = |name: &str| {
+        let path = root.join("packages/debian").join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let text = read("copyright")?.replace("@LICENSE@", indented(&license).trim_end());
+    fs::write(documents.join("copyright"), text)?;
+    let date = output(
+        Command::new("date")
+            .args(["--utc", "--rfc-email"])
+            .arg(format!("--date=@{}", contents.epoch)),
+    )?;
+    let entry = format!(
+        "{NAME} ({VERSION}) unstable; urgency=medium\n\n  * What has changed is in changelog.upstream.gz.\n\n \
+         -- The Plait authors <plait@localhost>  {date}"
+    );
+    fs::write(documents.join("changelog"), entry)?;
+    fs::copy(root.join("CHANGELOG.md"), documents.join("changelog.upstream"))?;
+    for name in ["changelog", "changelog.upstream"] {
+        run(Command::new("gzip").args(["-9", "--no-name"]).arg(documents.join(name)))?;
+    }
+    for file in fs::read_dir(&documents)? {
+        permit(&file?.path(), 0o644)?;
+    }
+    Ok(())
+}
+
+/// As a field of a control file goes on over several lines.
+fn indented(license: &str) -> String {
+    // The first lines, the title and who holds the copyright, are fields of their own.
+    let text = license.lines().skip_while(|line| !line.starts_with("Permission"));
+    text.map(|line| if line.is_empty() { " .\n".to_owned() } else { format!(" {line}\n") })
+        .collect()
+}
+
+fn control(contents: &Contents, machine: &str, kibibytes: u64) -> Result<String> {
+    let path = contents.workspace.root.join("packages/debian/control");
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let glibc = format!("{}.{}", contents.glibc.0, contents.glibc.1);
+    let fields = [
+        ("@NAME@", NAME),
+        ("@VERSION@", VERSION),
+        ("@MACHINE@", machine),
+        ("@KIBIBYTES@", &kibibytes.to_string()),
+        ("@GLIBC@", &glibc),
+    ];
+    Ok(fields.iter().fold(text, |text, (field, value)| text.replace(field, value)))
+}
+
+/// As dpkg counts: each file rounded up, each folder one.
+fn kibibytes(folder: &Path) -> Result<u64> {
+    let mut sum = 1;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        sum += if meta.is_dir() { kibibytes(&entry.path())? } else { meta.len().div_ceil(1024) };
+    }
+    Ok(sum)
+}
+
+fn sums(root: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    collect(&root.join("usr"), &mut files)?;
+    files.sort();
+    let mut sums = String::new();
+    for file in files {
+        let said = output(Command::new("md5sum").arg(&file))?;
+        let sum = said.split(' ').next().context("md5sum says nothing")?;
+        // Writing to a String cannot fail.
+        let _ = writeln!(sums, "{sum}  {}", file.strip_prefix(root)?.display());
+    }
+    Ok(sums)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            collect(&entry.path(), files)?;
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn folders(folder: &Path) -> Result<()> {
+    permit(folder, 0o755)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            folders(&entry.path())?;
+        }
+    }
+    Ok(())
+}

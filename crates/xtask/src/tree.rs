@@ -1,0 +1,197 @@
+//! `tree`: what is installed, laid out as it will lie below a prefix; `make install` copies it, packages hold it.
+//!
+//! ```text
+//! bin/plait
+//! sbin/plait-system-sqlite
+//! lib/plait/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  stock/libsqlite3.so.0
+//! lib/plait/pkgconfig/sqlite3.pc          for programs that ask pkg-config for sqlite3
+//! lib/plait/files                         all of these paths: what `make uninstall` removes
+//! lib/pkgconfig/plait.pc
+//! lib/cmake/Plait/PlaitConfig.cmake  PlaitConfigVersion.cmake
+//! include/plait/sqlite3.h  sqlite3ext.h  plait.h
+//! share/man/man1/plait.1 ...  man8/plait-system-sqlite.8
+//! share/bash-completion/completions/plait  share/zsh/site-functions/_plait  share/fish/vendor_completions.d/plait.fish
+//! share/doc/plait/LICENSE  install.md
+//! ```
+//!
+//! Nothing in it names the prefix: each file finds the others from where it is itself. The libraries have a directory of
+//! their own, so that the system's libsqlite3 stays what programs load.
+//!
+//! Rights are set, not taken over, and debug information is left out: it is three quarters of the size.
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use plait_splice::upstream::SQLITE_VERSION;
+
+use crate::dist;
+use crate::toolchain::run;
+use crate::workspace::Workspace;
+
+/// The version of the workspace.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The list of all files, in the tree.
+const LIST: &str = "lib/plait/files";
+
+const SONAME: &str = plait_splice::exports::SONAME;
+
+/// Builds what is installed, and lays it out in `dist/tree`.
+pub fn build() -> Result<()> {
+    let what = dist::Request { no_suite: true, ..dist::Request::default() };
+    dist::run(Path::new("dist"), what)?;
+    let root = Workspace::locate()?.root;
+    lay(&root, &root.join("dist"), &root.join("dist/tree"))
+}
+
+/// Lays out what `dist` holds, with what the folder `packages` of the repository at `root` has for it. An older tree goes.
+pub fn lay(root: &Path, dist: &Path, tree: &Path) -> Result<()> {
+    if tree.exists() {
+        fs::remove_dir_all(tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    let tree = Tree { root, dist, at: tree };
+    tree.libraries()?;
+    tree.for_builds()?;
+    tree.commands()?;
+    tree.pages()?;
+    let mut files = Vec::new();
+    list(tree.at, tree.at, &mut files)?;
+    files.push(LIST.into());
+    files.sort();
+    let lines: Vec<String> = files.iter().map(|file| format!("{}\n", file.display())).collect();
+    tree.text(&lines.concat(), LIST)
+}
+
+struct Tree<'a> {
+    root: &'a Path,
+    dist: &'a Path,
+    at: &'a Path,
+}
+
+impl Tree<'_> {
+    fn libraries(&self) -> Result<()> {
+        self.stripped(
+            &format!("lib/{SONAME}"),
+            "--strip-unneeded",
+            &format!("lib/plait/{SONAME}"),
+            0o644,
+        )?;
+        self.stripped(
+            &format!("stock/lib/{SONAME}"),
+            "--strip-unneeded",
+            &format!("lib/plait/stock/{SONAME}"),
+            0o644,
+        )?;
+        self.stripped("lib/libsqlite3.a", "--strip-debug", "lib/plait/libsqlite3.a", 0o644)?;
+        symlink(SONAME, self.at.join("lib/plait/libsqlite3.so")).context("cannot make a link")
+    }
+
+    fn for_builds(&self) -> Result<()> {
+        for header in ["sqlite3.h", "sqlite3ext.h", "plait.h"] {
+            self.copy(
+                &self.dist.join("include").join(header),
+                &format!("include/plait/{header}"),
+                0o644,
+            )?;
+        }
+        for (from, to) in [
+            ("plait.pc", "lib/pkgconfig/plait.pc"),
+            ("sqlite3.pc", "lib/plait/pkgconfig/sqlite3.pc"),
+            ("PlaitConfig.cmake", "lib/cmake/Plait/PlaitConfig.cmake"),
+            ("PlaitConfigVersion.cmake", "lib/cmake/Plait/PlaitConfigVersion.cmake"),
+        ] {
+            let text = self.ours(&format!("tree/{from}"))?;
+            let text =
+                text.replace("@VERSION@", VERSION).replace("@SQLITE_VERSION@", SQLITE_VERSION);
+            self.text(&text, to)?;
+        }
+        Ok(())
+    }
+
+    fn commands(&self) -> Result<()> {
+        self.stripped("bin/plait", "--strip-all", "bin/plait", 0o755)?;
+        let helper = self.root.join("packages/tree/plait-system-sqlite");
+        self.copy(&helper, "sbin/plait-system-sqlite", 0o755)
+    }
+
+    /// Man pages, completions and documents.
+    fn pages(&self) -> Result<()> {
+        let made = self.at.join("made");
+        run(Command::new(self.dist.join("bin/plait")).arg("write-pages").arg(&made))?;
+        let manual = made.join("man1");
+        for page in fs::read_dir(&manual)? {
+            let name = page?.file_name();
+            let to = Path::new("share/man/man1").join(&name);
+            self.copy(&manual.join(&name), &to.to_string_lossy(), 0o644)?;
+        }
+        for (from, to) in [
+            ("plait.bash", "share/bash-completion/completions/plait"),
+            ("_plait", "share/zsh/site-functions/_plait"),
+            ("plait.fish", "share/fish/vendor_completions.d/plait.fish"),
+        ] {
+            self.copy(&made.join("completions").join(from), to, 0o644)?;
+        }
+        fs::remove_dir_all(&made)?;
+        let page = self.root.join("packages/tree/plait-system-sqlite.8");
+        self.copy(&page, "share/man/man8/plait-system-sqlite.8", 0o644)?;
+        self.copy(&self.root.join("LICENSE"), "share/doc/plait/LICENSE", 0o644)?;
+        self.copy(&self.root.join("docs/install.md"), "share/doc/plait/install.md", 0o644)
+    }
+
+    fn ours(&self, name: &str) -> Result<String> {
+        let path = self.root.join("packages").join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The path of a file in the tree, in a folder that is there.
+    fn place(&self, to: &str) -> Result<PathBuf> {
+        let path = self.at.join(to);
+        let folder = path.parent().context("a file lies in a folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(path)
+    }
+
+    fn stripped(&self, from: &str, how: &str, to: &str, mode: u32) -> Result<()> {
+        let path = self.place(to)?;
+        let (from, output) = (self.dist.join(from), OsStr::new("-o"));
+        let names = [output, path.as_os_str(), from.as_os_str()];
+        run(Command::new("strip").args([how, "--enable-deterministic-archives"]).args(names))?;
+        permit(&path, mode)
+    }
+
+    fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<()> {
+        let path = self.place(to)?;
+        fs::copy(from, &path).with_context(|| format!("cannot copy {}", from.display()))?;
+        permit(&path, mode)
+    }
+
+    fn text(&self, text: &str, to: &str) -> Result<()> {
+        let path = self.place(to)?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        permit(&path, 0o644)
+    }
+}
+
+/// Sets the rights of a file.
+pub fn permit(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
+        .with_context(|| format!("cannot set the rights of {}", path.display()))
+}
+
+/// Collects what is below `folder`, but for folders, as paths below `top`; folders get the rights that all may look into them.
+fn list(folder: &Path, top: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    permit(folder, 0o755)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            list(&entry.path(), top, files)?;
+        } else {
+            files.push(entry.path().strip_prefix(top)?.to_owned());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+#!/bin/sh
+# use.sh PLAIT PYTHON FOLDER: the first steps of a user, in an empty folder: enable, two writers, check. FOLDER holds writer.py.
+set -eu
+plait=$1
+python=$2
+folder=$3
+version=$("$plait" --version | head -n 1)
+[ "${version#plait }" != "$version" ]
+writer() { timeout 120 "$plait" run -- "$python" "$folder/writer.py" app.db "$1"; }
+writer 0
+[ "$("$plait" enable app.db >/dev/null && writer 0)" = "0 $version" ]
+writer 200 >one &
+one=$!
+writer 200 >two &
+two=$!
+wait $one
+wait $two
+[ "$(writer 0)" = "400 $version" ]
+"$plait" check app.db
+"$plait" disable app.db
+[ "$(find . -name 'app.db*' | wc -l)" = 1 ]
