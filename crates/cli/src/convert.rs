@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use plait_engine::session::aside;
 
 use crate::console::{FAINT, GOOD, NOTICE, styled};
-use crate::failure::{self, Failure, Result};
+use crate::failure::{self, Failure, Result, quoted};
 use crate::inspect::outlook::Outlook;
 use crate::inspect::{Inspection, SIDE_FILES, base_beside, beside};
 use crate::run::JOURNAL_MODE;
@@ -204,7 +204,7 @@ pub fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
     match state.outlook() {
         Outlook::Refuses { why, .. } => Err(Failure::new(
             format!("{} cannot be opened: {why}", shown.display()),
-            format!("run `plait check {}`, which tells what to do", shown.display()),
+            format!("run `plait check {}`, which tells what to do", quoted(shown)),
         )),
         _ => Ok(()),
     }

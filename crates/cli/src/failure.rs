@@ -53,11 +53,32 @@ impl Failure {
     }
 }
 
+/// A path as a shell takes it, for a command that the user is told to run. A name that begins with a dash would be an option.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), Into::into)
+}
+
 /// The system's words without the number that the standard library puts behind them.
 pub fn said(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" (os error") {
         Some((words, _)) => words.to_lowercase(),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_in_a_command_is_one_word_and_no_option() {
+        let of = |name: &str| quoted(Path::new(name));
+        assert_eq!(of("/srv/app.db"), "/srv/app.db");
+        assert_eq!(of("my app.db"), "'my app.db'");
+        assert_eq!(of("$HOME.db"), "'$HOME.db'");
+        assert_eq!(of("-x.db"), "./-x.db");
     }
 }

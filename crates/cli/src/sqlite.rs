@@ -13,7 +13,7 @@ pub use plait_client::{
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 
 /// A cell as people read it: the text, the number, nothing for NULL.
 pub fn shown(value: &Value) -> String {
@@ -37,7 +37,7 @@ pub fn answer(db: &Connection, sql: &str) -> Result<String, SqlError> {
 
 /// The failure of doing `what` to the database at `path`.
 pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
-    let shown = path.display();
+    let (shown, quoted) = (path.display(), quoted(path));
     let advice = match e.code {
         _ if e.message.contains("ermission denied") => {
             "check that you may write to the file and to its directory".into()
@@ -47,17 +47,17 @@ pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
                 .into()
         }
         READONLY => "check that you may write to the file and to its directory".into(),
-        CORRUPT => format!("run `plait check {shown}` to see what is damaged"),
+        CORRUPT => format!("run `plait check {quoted}` to see what is damaged"),
         FULL => "free some space on that disk and run the command again".into(),
         CANTOPEN => {
             format!(
-                "check the path and the permissions; `plait check {shown}` tells what stands beside it"
+                "check the path and the permissions; `plait check {quoted}` tells what stands beside it"
             )
         }
         NOTADB => {
             "check that this is the right file: it does not begin as an SQLite database does".into()
         }
-        _ => format!("run `plait check {shown}` to see the state of the file"),
+        _ => format!("run `plait check {quoted}` to see the state of the file"),
     };
     Failure::new(format!("cannot {what} {shown}: {}", e.said()), advice)
 }

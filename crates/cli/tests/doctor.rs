@@ -50,7 +50,8 @@ fn what_killed_programs_left_is_a_note_and_a_lost_log_a_problem() {
     is_ill(doctor(&scene), "2 problems")
         .says(&["alone holds commits", "try: plait recover app.db"]);
     scene.remove("-plait-shm");
-    is_ill(doctor(&scene), "1 problem").says(&["log is missing", "try: plait check app.db"]);
+    is_ill(doctor(&scene), "1 problem")
+        .says(&["log is missing", "try: plait restore BACKUP app.db"]);
 }
 
 #[test]

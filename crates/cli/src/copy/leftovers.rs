@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::RANDOM;
 use crate::console;
+use crate::failure::quoted;
 use crate::quantity::bytes;
 
 /// Files that are named in the command which removes them.
@@ -62,7 +63,7 @@ pub fn warn(target: &Path, infix: &str) {
             n - 1
         ),
     };
-    let names = left.iter().take(NAMED_MAX).map(|path| format!("{}*", path.display()));
+    let names = left.iter().take(NAMED_MAX).map(|path| format!("{}*", quoted(path)));
     let names: Vec<_> = names.collect();
     console::warn(&what, &format!("nothing needs that: rm {}", names.join(" ")));
 }

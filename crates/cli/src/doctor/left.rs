@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::finding::Finding;
 use crate::copy::leftovers;
+use crate::failure::quoted;
 use crate::inspect::{Inspection, SIDE_FILES, beside};
 use crate::quantity::bytes;
 
@@ -34,7 +35,7 @@ fn before_restores(path: &Path) -> impl Iterator<Item = Finding> {
         all.filter(|file| std::fs::symlink_metadata(file).is_ok()).collect::<Vec<_>>()
     });
     sets.take_while(|files| !files.is_empty())
-        .map(|files| kept("aside by a restore; remove it when you are sure", &files))
+        .map(|files| kept("by a restore, which put it aside; remove it when you are sure", &files))
 }
 
 fn kept(by: &str, files: &[PathBuf]) -> Finding {
@@ -42,10 +43,14 @@ fn kept(by: &str, files: &[PathBuf]) -> Finding {
     // Shared memory is mostly holes.
     let on_disk =
         |file: &PathBuf| std::fs::symlink_metadata(file).map_or(0, |meta| meta.blocks() * 512);
-    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let names: Vec<_> = files.iter().map(|file| quoted(file)).collect();
     Finding::note(
         "left",
-        format!("{} ({}) was put {by}", names[0], bytes(files.iter().map(on_disk).sum())),
+        format!(
+            "{} ({}) was left {by}",
+            files[0].display(),
+            bytes(files.iter().map(on_disk).sum())
+        ),
         format!("rm {}", names.join(" ")),
     )
 }

@@ -22,7 +22,7 @@ use clap::Args;
 use crate::check::report::Verdict;
 use crate::check::state;
 use crate::console::{BAD, GOOD, HEADING, styled};
-use crate::failure::{self, Result};
+use crate::failure::{self, Result, quoted};
 use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
 use crate::quantity::of;
@@ -67,7 +67,7 @@ fn verdict(findings: &[Finding]) -> (String, u8) {
 
 /// What a check says of the files.
 fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
-    let shown = shown.display();
+    let shown = quoted(shown);
     let is_left = matches!(
         state.outlook(),
         Outlook::GoesOn | Outlook::Recovers { .. } | Outlook::Restores(_)
@@ -77,13 +77,14 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
         let advice = match (line.about, line.verdict) {
             (_, Verdict::Good) => String::new(),
             ("opening", _) if is_left => format!("plait recover {shown}"),
-            ("opening", Verdict::Damage) => format!("plait check {shown}"),
+            ("opening", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
             _ => String::new(),
         };
         Finding { verdict: line.verdict, about: line.about, what: line.text, advice }
     });
     let mut findings: Vec<_> = found.collect();
-    if !state.header.is_concurrent() && matches!(state.outlook(), Outlook::Ordinary) {
+    let is_sound = findings.iter().all(|finding| finding.verdict != Verdict::Damage);
+    if is_sound && !state.header.is_concurrent() && matches!(state.outlook(), Outlook::Ordinary) {
         findings.push(Finding::note(
             "mode",
             format!(

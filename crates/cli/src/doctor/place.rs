@@ -6,6 +6,7 @@ use std::path::Path;
 use plait_engine::filesystem::{refuse_lone_mount, refuse_network};
 
 use super::finding::Finding;
+use crate::failure::quoted;
 use crate::inspect::Inspection;
 use crate::installation;
 use crate::os::{self, FileSystem};
@@ -78,7 +79,7 @@ fn names(state: &Inspection, shown: &Path) -> Option<Finding> {
                 "the file has {} (hard links): the files beside it go by one of them, and a program that uses another is refused or misses commits",
                 of(meta.nlink(), "name", "names")
             ),
-            format!("use one name alone; copies are made by `plait backup {} DEST`", shown.display()),
+            format!("use one name alone; copies are made by `plait backup {} DEST`", quoted(shown)),
         )
     })
 }
@@ -92,7 +93,7 @@ fn rights(state: &Inspection, shown: &Path) -> Vec<Finding> {
             Finding::note(
                 "rights",
                 format!("you may not write {what}, {}: SQLite opens the database for reading alone, or not at all", path.display()),
-                format!("ask as its owner: ls -ld {} {}", folder.display(), shown.display()),
+                format!("ask as its owner: ls -ld {} {}", quoted(folder), quoted(shown)),
             )
         })
         .collect()
@@ -134,7 +135,7 @@ fn limits(state: &Inspection) -> Vec<Finding> {
             format!(
                 "{of_what} {limit} in programs that are started from here (ulimit {option}): {then}"
             ),
-            format!("ulimit {option} unlimited, or the limit of the service that starts them"),
+            format!("ulimit {option} with a greater number, or the limit of the service that starts them"),
         )
     })
     .collect()

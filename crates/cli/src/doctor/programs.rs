@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use plait_engine::storage::names::LOG_MAGIC;
 
 use super::finding::Finding;
+use crate::failure::quoted;
 use crate::inspect::{Inspection, SIDE_FILES, beside, openers};
 use crate::os;
 use crate::quantity::of;
@@ -47,11 +48,8 @@ pub fn look(state: &Inspection, shown: &Path) -> Vec<Finding> {
     if openers.unseen > 0 {
         let (user, _) = os::effective_ids();
         let others = of(openers.unseen as u64, "process", "processes");
-        let advice = if user == 0 {
-            String::new()
-        } else {
-            format!("sudo plait doctor {}", shown.display())
-        };
+        let advice =
+            if user == 0 { String::new() } else { format!("sudo plait doctor {}", quoted(shown)) };
         findings.push(Finding {
             advice,
             ..Finding::fact("programs", format!("{others} of other users could not be looked into"))
@@ -85,7 +83,7 @@ fn about(pid: u32, copies: &Copies, state: &Inspection, shown: &Path) -> Finding
             format!(
                 "{who} has it open, and no SQLite is seen in it: it may be reading or copying the file by itself"
             ),
-            format!("plait backup {} DEST, which makes a whole copy", shown.display()),
+            format!("plait backup {} DEST, which makes a whole copy", quoted(shown)),
         ),
         (0, _) if !state.header.is_concurrent() => {
             Finding::fact("programs", format!("{who} has it open by another SQLite, {}", others[0]))
@@ -98,7 +96,7 @@ fn about(pid: u32, copies: &Copies, state: &Inspection, shown: &Path) -> Finding
             ),
             format!(
                 "start it with `plait run -- PROGRAM`, which says why if that does not help; or `plait disable {}`",
-                shown.display()
+                quoted(shown)
             ),
         ),
         (1, _) => Finding::note(

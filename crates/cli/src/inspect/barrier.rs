@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 
 /// The part in the middle.
 const SAYS: &str = "a-restore-was-cut-off,run-plait-restore-again";
@@ -40,7 +40,7 @@ pub fn refusal(shown: &Path, aside: &Path) -> Failure {
     } else {
         String::new()
     };
-    Failure::new(what, format!("run `plait restore BACKUP {}` again{kept}", shown.display()))
+    Failure::new(what, format!("run `plait restore BACKUP {}` again{kept}", quoted(shown)))
 }
 
 #[cfg(test)]

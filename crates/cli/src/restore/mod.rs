@@ -32,7 +32,7 @@ const LINKS_MAX: usize = 40;
 /// Arguments of `plait restore`.
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
-    /// The backup, which is only read
+    /// The backup; files that lie beside it are brought into it
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     /// The database that it is to be

@@ -9,6 +9,7 @@ use comfy_table::{Table, presets};
 use super::session::{Rows, Session};
 use super::{Look, people, person};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
+use crate::failure::quoted;
 use crate::inspect::outlook::{Instead, Outlook};
 use crate::quantity::{age, bytes, count, of};
 use crate::sqlite::{Value, integer, shown};
@@ -51,7 +52,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
 }
 
 fn at_rest(file: &Path, look: &Look) -> String {
-    let check = format!("`plait check {}` tells more", file.display());
+    let check = format!("`plait check {}` tells more", quoted(file));
     if look.outside.header.is_concurrent() && !look.outside.is_settled {
         return "concurrent mode, being opened or closed right now".to_owned();
     }
@@ -59,7 +60,7 @@ fn at_rest(file: &Path, look: &Look) -> String {
         Outlook::Ordinary => format!(
             "in mode {}, not in concurrent mode; switch with `plait enable {}`",
             look.outside.header.mode(),
-            file.display()
+            quoted(file)
         ),
         Outlook::Starts { .. } => {
             let who = if look.outside.is_claimed {
