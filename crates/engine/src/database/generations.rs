@@ -1,5 +1,7 @@
 //! Generations: freezing the active one, settling merged ones, reusing arenas.
 //!
+//! # Room for the next one
+//!
 //! Room for the next generation: what has to be freed, allocated or waited for before a freeze finds an arena.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};

@@ -1,7 +1,7 @@
 //! The commit mutex (COMMIT-1), the wait for it, and the repair of what its dead owner left (COMMIT-2).
 //!
 //! Whoever holds it finds: every frame before `log_end` is applied to the memtables, generations are in one of their states, and
-//! nobody owes anything ([`owed`](super::owed)). A dead owner may have left
+//! nobody owes anything (below). A dead owner may have left
 //! - a frame in the ring that `log_end` does not cover: it never happened;
 //! - a frame that `log_end` covers but whose nodes are missing: they are inserted now;
 //! - a switch of generations half done: it is finished or undone;
@@ -13,6 +13,8 @@
 //! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, when its busy handler, asked while
 //! nothing moves, says so, and when it is interrupted.
 //! As long as commits go on nobody gives up, however long it takes. What cannot be given up is owed.
+//!
+//! # What is owed
 //!
 //! What a living connection could not give back, because the owner of the commit mutex does not run.
 //!

@@ -20,6 +20,8 @@
 //! - ESTATE-3 Readers need none of it and go on, but for what is known to be committed, or prepared and about to be resolved (PREP-9, PREP-10).
 //! - ESTATE-4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
 //!
+//! # Prepared transactions
+//!
 //! A prepared transaction, one file's part in one over several, as it stands in shared memory (several.rs tells the whole; its author's
 //! side: txn/part.rs).
 //!
@@ -48,6 +50,8 @@
 //!   the whole transaction here or an error. Before that first failure it is as if its author were still at it.
 //! - PREP-10 Who begins to read after the death of its author waits for who resolves it, or is told BUSY: it is there for all who begin then, or
 //!   for none. What resolves it is settled before it is seen to be resolved.
+//!
+//! # Prepared pages
 //!
 //! The part of an exclusive transaction in one over several files: its pages beside the base, then P (several.rs, pages.rs).
 //!

@@ -25,7 +25,7 @@
 //! - RIGHT-1 If the right is free and somebody waits, the first who waits, but for those of RIGHT-9, has been called. Should the one that is called
 //!   die, the others find the right free within a [`TICK`].
 //! - RIGHT-2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
-//!   ([`owed`](super::owed)), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (RIGHT-8): the
+//!   (below), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (RIGHT-8): the
 //!   second entry is dropped as one in another state, or serves it early.)
 //! - RIGHT-3 The owner word alone decides who holds the right; it is taken under the commit mutex by the slot itself. `granted` of a waiter is for
 //!   its futex.
@@ -41,7 +41,9 @@
 //! - RIGHT-9 Who was called and has not come for [`SILENT_NS`], because his process is stopped or dead, is passed by and keeps his place: what was
 //!   reserved for him is not any more, and others are called, until he looks around.
 //!
-//! Taking the writer's right and giving it back: the waits of right.rs.
+//! # The waits
+//!
+//! Taking the writer's right and giving it back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -39,6 +39,8 @@
 //!   is filled before `commit_ts` is raised and emptied when the commit is settled, or was not published. A thread that has ended
 //!   leaves a commit to be settled also where its process lives on.
 //!
+//! # Durable timestamps
+//!
 //! Bringing commits to disk by their timestamps. What those tell, and TICKET-1 to TICKET-3: txn/tickets.rs.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

@@ -4,6 +4,8 @@
 //! that memory knows means that memory is an older copy; and one that lacks what was written, that the file is. Both may be put
 //! there by somebody after all processes have died. In a crash neither comes to be: the page cache outlives processes.
 //!
+//! # The tail in the ring
+//!
 //! The end of the log that its file lacks, from shared memory that is not trusted.
 //!
 //! Under NORMAL and OFF the newest commits are in the ring and not yet in the file. Who copies all files after the processes have died, or

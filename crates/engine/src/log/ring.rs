@@ -1,6 +1,6 @@
 //! The log's ring: the newest bytes of the stream, in memory that all processes share.
 //!
-//! Stream position `p` is at ring offset `p % window_bytes` ([`window`](super::window)). A committer copies its frame
+//! Stream position `p` is at ring offset `p % window_bytes` (the window). A committer copies its frame
 //! behind `log_end` and then publishes the new end, both under the commit mutex and without a system call; a frame that
 //! was copied but not published never happened and is overwritten by the next one (COMMIT-2).
 //!
@@ -11,6 +11,8 @@
 //!
 //! The caller applies each frame to the memtables before it appends the next, so what has to be redone
 //! after a killed committer is at most one frame and always in the ring.
+//!
+//! # The window
 //!
 //! The ring's window: the part of the ring that frames take turns in.
 //!

@@ -19,6 +19,8 @@
 //! The ring's bytes lie elsewhere in the same region. Everything before the mutexes is set once by
 //! [`LogShared::init`], under the lifecycle lock, before any other process may look.
 //!
+//! # The segment table
+//!
 //! The segment table: which generation each stretch of the stream belongs to, and which slot holds it.
 //!
 //! Entries are made under the commit mutex, before the frame that enters the segment is published, and
@@ -128,7 +130,7 @@ pub(super) struct CommitState {
     pub log_end: AtomicU64,
     /// End of the frame being copied, or `log_end`: ring bytes older than this by the window's length are gone.
     pub reserved_end: AtomicU64,
-    /// Bytes of the ring that are in use ([`window`](super::window)).
+    /// Bytes of the ring that are in use (the window).
     pub window_bytes: AtomicU64,
     /// `log_end` when that was changed last: ring bytes before it are gone.
     pub window_start: AtomicU64,

@@ -5,6 +5,8 @@
 //! Links are atomics. Everything else of a node is written once, before the Release store that links it, and
 //! read only behind an Acquire load of a link: so plain reads of it race with nothing.
 //!
+//! # Space
+//!
 //! Where nodes and records go.
 //!
 //! Free space lies between the nodes, which grow upwards, and the records, which grow downwards. A writer takes what it

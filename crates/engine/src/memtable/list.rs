@@ -1,6 +1,10 @@
 //! Adding a node: the writer's side of the skiplist, safe to abandon after any step.
 //!
+//! # Searches
+//!
 //! Finding a place in the skiplist: what is sought (`Target`) and the walk down the towers.
+//!
+//! # Shortcuts
 //!
 //! Shortcuts: from a key to its newest version without a search.
 //!

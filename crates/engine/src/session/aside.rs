@@ -19,6 +19,8 @@
 //! - ASIDE-3 The log last: whoever is killed before leaves it in the way, and the next to open puts it aside as well. Without it memory would
 //!   count for nothing, and what that has under NORMAL would be gone.
 //!
+//! # Deleted databases
+//!
 //! What a deleted database has left beside the name that it had.
 //!
 //! Programs delete a database file and make a new one of the same name, with a connection to the old one still open somewhere, or after

@@ -5,6 +5,8 @@
 //! the closing of unrelated descriptors, and conflict between two copies of the
 //! library in one process. The bytes lie far past the end of the file.
 //!
+//! # Claims
+//!
 //! Claims: who has a concurrent database open, also without a session.
 //!
 //! A connection that works alone on a resting file is in no session, where others would see it. So each process locks a

@@ -13,6 +13,8 @@
 //! - PROC-4 The generation of a slot grows before it is filled, so that slot and generation together name one process
 //!   ([`Identity`]). One whose generation is not the slot's is dead, since it is not in the slot any more.
 //!
+//! # The witness of a thread
+//!
 //! A word in shared memory that the kernel changes when a thread ends.
 //!
 //! For the mutexes of the C library Linux keeps a list of words of each thread, the robust futexes. When the thread ends, in whatever

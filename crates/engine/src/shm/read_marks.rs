@@ -26,6 +26,8 @@
 //!   run beside it with another shared memory file.
 //! - MARK-4 A child made by fork neither takes nor gives back anything here: it all is its parent's.
 //!
+//! # The WAL-index of a session
+//!
 //! Which WAL-index (`-shm`) the members of a session have open: shared memory remembers its inode.
 //!
 //! SQLite makes that file anew for whoever finds none. If somebody removes it under living programs, there are two of them for one WAL: two

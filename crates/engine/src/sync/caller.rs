@@ -6,6 +6,8 @@
 //! ([`briefly`]), or that the application's busy handler must not run in it ([`unasked`]). Who says nothing waits as those do who have
 //! no busy timeout.
 //!
+//! # Cancellation
+//!
 //! Keeps a thread from being ended by `pthread_cancel` while others would have to suffer for it.
 //!
 //! Every system call that blocks is a place where a cancelled thread ends. Inside the engine that would leave a lock
@@ -13,6 +15,8 @@
 //! off while a shared lock is held, and in every call of the engine that writes, waits or opens files; a request
 //! that comes meanwhile takes effect at the thread's next such place outside. Calls that only touch
 //! memory have no such place and pay nothing.
+//!
+//! # Threads of its own
 //!
 //! Threads of the library's own, in programs that may know of no threads.
 //!

@@ -22,7 +22,7 @@
 //! - MUTEX-3 Who sleeps has set `WAITERS` in the very word it sleeps on. Who was woken takes the mutex with `WAITERS`, since it does
 //!   not know of the others. So an unlock with sleepers always wakes one (`mutex_model.rs` tries all orders).
 //! - MUTEX-4 A waiter returns soon after the mutex is free, whoever was killed meanwhile (`LOOK_AGAIN`).
-//! - MUTEX-5 A thread that holds a guard cannot be cancelled ([`cancel`](super::cancel)).
+//! - MUTEX-5 A thread that holds a guard cannot be cancelled (`Uncancelled`).
 //! - MUTEX-6 The word stays mapped at one address as long as a thread of this process holds or waits for it; mappings at
 //!   different addresses in different processes are fine.
 //!

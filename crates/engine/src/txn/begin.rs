@@ -1,6 +1,8 @@
 //! The first statement of a plain BEGIN: whether the transaction takes the writer's right there, and whether that has paid
 //! (database/learned.rs).
 //!
+//! # Single writes
+//!
 //! Single writes beside each other: whether the next one should try without the writer's right (`csrc/beside.c`).
 //!
 //! The right is passed from writer to writer, and each of them has to be woken before it can go on. Where nobody else commits that costs
@@ -11,13 +13,15 @@
 //! |---|---|
 //! | has met a commit of somebody else's between its last [`COMPANY`] single writes | is tried |
 //! | has met none, and is as good as alone | queues |
-//! | was refused, in one of these or in BEGIN CONCURRENT | queues, as often as it would ask for a turn ([`turns`](super::turns)) |
+//! | was refused, in one of these or in BEGIN CONCURRENT | queues, as often as it would ask for a turn (below) |
 //!
 //! Many, since a thread may go on alone for as long as its time slice while another stands still with the right that it holds.
 //!
 //! Invariants
 //! - TRY-1 Who is refused in a try is told so, and nobody else: no conflict is recorded, since none comes to light.
 //! - TRY-2 Others choose rowids as if it waited for the right: it takes none itself, and ends at once.
+//!
+//! # Turns
 //!
 //! Taking turns: optimistic transactions that keep losing against each other begin one after the other.
 //!

@@ -6,7 +6,9 @@
 //! | begun | held | - | `commit_undo` (as it was before), `part_prepare`, `rollback` |
 //! | prepared | held | P is the last frame | `part_commit`, `rollback` |
 //!
-//! An exclusive transaction has a part as well: see part.rs.
+//! An exclusive transaction has a part as well: see below.
+//!
+//! # An exclusive part
 //!
 //! The part of an exclusive transaction in one over several files: its author's side of database/orphans.rs.
 

@@ -23,6 +23,8 @@
 //! - PIN-3 (SNAP-3) `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
 //!   only commits newer than the snapshot and matter for validation alone.
 //!
+//! # What a transaction was shown
+//!
 //! What a transaction was shown before readers may see it, and who settles that (database/visibility.rs VISIBLE-1).
 
 use std::cell::RefCell;

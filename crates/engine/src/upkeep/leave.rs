@@ -19,13 +19,15 @@
 //!
 //! It is a hint: whatever is answered, nothing else relies on it.
 //!
+//! # Written little by little
+//!
 //! What memtables take goes to the disk little by little, where commits wait for the disk.
 //!
 //! Shared memory is a file, and twice a minute the system writes what has changed of a file: of a session that commits all the time some
 //! eighty megabytes at once. Nobody needs them there, but commits that sync the log meanwhile wait behind them: a hundred milliseconds each,
 //! for a second. So who has waited for the disk, and has filled a portion of a memtable, asks the system to begin with that portion alone.
 //!
-//! Where many wait for one sync (upkeep/leave.rs) it is left to the system.
+//! Where many wait for one sync it is left to the system.
 //!
 //! It is a hint: nothing relies on it, and what it fails with is not looked at.
 #![allow(unsafe_code)]

@@ -20,6 +20,8 @@
 //! The last line is for programs that keep a limit by `PRAGMA page_count`, each time that they write: they are told the base's pages and nothing is
 //! merged for it (csrc/pages.c), so that number has to follow what they write, and what they delete to keep the limit.
 //!
+//! # Pace
+//!
 //! Commits keep pace with merges.
 //!
 //! Where commits come faster than merges can bring them into the base, memory gets full, and everybody stands still until a merge ends: for
@@ -42,6 +44,8 @@
 //!   is decided where it always was (SNAP-4).
 //! - PACE-2 They are read only while somebody has the right to merge, and who takes it begins without a guess: those of one who died hold
 //!   nobody up.
+//!
+//! # The thread that merges
 //!
 //! Merges beside commits: a thread that lives as long as there is something to merge.
 //!
