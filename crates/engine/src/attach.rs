@@ -1,18 +1,21 @@
-//! How a process joins the session of a database, and leaves it; who of the process has which open: registry.rs.
+//! How a process joins the session of a database, and leaves it. Which databases the process has
+//! open: registry.rs.
 //!
-//! Life of a session (under the lifecycle lock, one byte of the shared memory file)
+//! The life of a session, under the lifecycle lock, one byte of the shared memory file:
+//! - The first process attaches: recovery if needed (session.rs), shared memory set up, base
+//!   resting.
+//! - Another process attaches: shared memory mapped.
+//! - First write: log created, base fenced (upkeep/fence.rs).
+//! - The last process detaches: everything merged, base unfenced, log and shared memory removed
+//!   (FILE-1).
+//! - All processes die: shared memory survives; the next to attach continues with it (FILE-6).
+//! - The only connection leaves the mode: it holds the lock from when it is known to be the only
+//!   one until the session is closed ([`begin_leaving`]).
 //!
-//! | event | what happens |
-//! |---|---|
-//! | first process attaches | recovery if needed (session.rs), shared memory set up, base resting |
-//! | another process attaches | maps the shared memory |
-//! | first write | log created, base fenced (upkeep/fence.rs) |
-//! | last process detaches | everything merged, base unfenced, log and shared memory removed (FILE-1) |
-//! | all processes die | shared memory survives; the next to attach goes on with it (FILE-6) |
-//! | the only connection leaves the mode | the lock is held from when it is known to be the only one until the session is closed ([`begin_leaving`]) |
-//!
-//! - JOIN-1 Nobody is a member of a session whose base has lost its mark, or got another one: who comes while it is taken away waits, and finds
-//!   the file without it. A member would know neither the new mark nor the generations behind it, and take the file for an older one.
+//! - JOIN-1 No connection is a member of a session whose base has lost its mark, or got another
+//!   one: a process that comes while the mark is taken away waits, and finds the file without it. A
+//!   member would know neither the new mark nor the generations behind it, and take the file for an
+//!   older one.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -36,9 +39,9 @@ use crate::sync::caller;
 use crate::sync::wait::{self, Patience, Wait};
 use crate::txn::Conn;
 
-/// Between two looks at the lifecycle lock, at most.
+/// Longest sleep between two looks at the lifecycle lock.
 const LIFECYCLE_NAP_MAX: Duration = Duration::from_millis(10);
-/// How long the last connection of a process waits for others who open or close.
+/// How long the last connection of a process waits for others that open or close.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long accepting the base waits for them.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,17 +50,18 @@ fn nonce() -> u64 {
     if let Some(nonce) = NONCE.get() {
         return *nonce;
     }
-    // As in shm/process.rs.
+    // Not inside `get_or_init`, where a fork() could catch it (shm/process.rs).
     let number = random::number();
     *NONCE.get_or_init(|| number)
 }
 
-/// Attaches a connection to the database at `path`, which is in concurrent mode. `wal_index`: the inode of the WAL-index that it has open, 0 if
-/// it has none.
+/// Attaches a connection to the database at `path`, which is in concurrent mode. `wal_index`: the
+/// inode of the WAL-index that the connection has open, 0 if it has none.
 ///
 /// # Errors
-/// Busy while another process opens, recovers or closes the database for longer than `wait` lasts; Interrupted; `CantOpen` and
-/// `Corrupt` from recovery, `Misuse` for a second copy of the library, I/O errors.
+/// Busy while another process opens, recovers or closes the database for longer than `wait` lasts;
+/// Interrupted; `CantOpen` and `Corrupt` from recovery, `Misuse` for a second copy of the library,
+/// I/O errors.
 pub fn attach(
     path: &Path,
     wal_index: u64,
@@ -66,9 +70,9 @@ pub fn attach(
 ) -> Result<Conn> {
     let mut patience = Patience::of_those_who_expect_no_wait(wait);
     for looks in 1u32.. {
-        // In a busy handler this thread may want the same database.
+        // A busy handler called here might use the same database on this thread.
         match caller::unasked(|| registry::try_attach(path, wal_index, opener)) {
-            // Who seems to have it may be dying.
+            // The process that seems to have the other WAL-index may be dying.
             Err(Error::StrangeIndex(_)) if patience.elapsed() < session::DEATH_MAX => {}
             Err(e) => return Err(e),
             Ok(Some(conn)) => return Ok(conn),
@@ -91,18 +95,19 @@ fn being_opened_or_closed(path: &Path, waited: Duration) -> Error {
     ))
 }
 
-/// Detaches a connection whose handle keeps its WAL open for as long.
+/// Detaches a connection. Its handle keeps its WAL open during the call.
 pub fn detach(conn: Conn) {
     leave(end(conn));
 }
 
-/// Ends a connection: it is not counted any more, and its handle may close its WAL (WALINDEX-1 in shm/read_marks.rs). [`leave`] has to follow.
+/// Ends a connection: it is no longer counted, and its handle may close its WAL (WALINDEX-1 in
+/// shm/read_marks.rs). [`leave`] has to follow.
 pub fn end(conn: Conn) -> Arc<Database> {
     conn.db.clone()
 }
 
-/// What is left to do for one that has ended. The last one of the last process leaves a plain SQLite file behind (FILE-1); if that
-/// fails, everything stays for the next to attach.
+/// Releases the database of a connection that has ended. The last one of the last process leaves a
+/// plain SQLite file behind (FILE-1); if that fails, everything stays for the next to attach.
 pub fn leave(database: Arc<Database>) {
     if database.check_fork().is_err() {
         std::mem::forget(database);
@@ -111,11 +116,12 @@ pub fn leave(database: Arc<Database>) {
     registry::release(&database);
 }
 
-/// Keeps everybody else from coming while the caller, in an exclusive transaction of the only connection, takes the database out of
-/// concurrent mode: until [`stay`], or until that connection is detached (JOIN-1).
+/// Keeps others from attaching while the caller, in an exclusive transaction of the only
+/// connection, takes the database out of concurrent mode: until [`stay`], or until that connection
+/// is detached (JOIN-1).
 ///
 /// # Errors
-/// Busy if others have the database open, or come at this moment.
+/// Busy if others have the database open, or are opening it.
 pub fn begin_leaving(database: &Arc<Database>) -> Result<()> {
     if !lock_lifecycle(database) {
         return Err(being_opened_or_closed(database.path(), CLOSE_PATIENCE));
@@ -131,7 +137,7 @@ pub fn begin_leaving(database: &Arc<Database>) -> Result<()> {
     ))
 }
 
-/// The database stays in concurrent mode; nothing if it was not about to leave.
+/// Keeps the database in concurrent mode after all. Does nothing if it was not leaving.
 pub fn stay(database: &Arc<Database>) {
     if registry::stay(database) {
         unlock_lifecycle(database);
@@ -139,20 +145,20 @@ pub fn stay(database: &Arc<Database>) {
 }
 
 fn unlock_lifecycle(database: &Database) {
-    // The lock ends with the open file at the latest.
+    // If unlocking fails, closing the file ends the lock.
     let _ = locks::unlock(database.region().file(), LIFECYCLE_LOCK);
 }
 
-/// Looks at what stands beside a file that is not concurrent and on which the caller has a lock.
+/// Looks at the files next to one that is not concurrent and that the caller has locked.
 ///
 /// # Errors
-/// `CantOpen` if processes use a log there for the database file that stood here before.
+/// `CantOpen` if processes use a log there for the database file that was here before.
 pub fn check_beside(path: &Path) -> Result<()> {
     aside::check_beside(path, let_go_of_deleted)
 }
 
-/// Of databases that this process has open by this path and that have no name any more: removes the names of log and shared memory
-/// (DELETED-2 in session/aside.rs). True if there was one.
+/// Removes the names of log and shared memory of databases that this process has open by this path
+/// and that no longer have a name (DELETED-2 in session/aside.rs). True if there was one.
 fn let_go_of_deleted(path: &Path) -> bool {
     let mut found = false;
     for database in registry::open_databases() {
@@ -165,7 +171,7 @@ fn let_go_of_deleted(path: &Path) -> bool {
     found
 }
 
-/// Accepts the base as it is, giving up commits that are only in the log or in shared memory.
+/// Accepts the base as it is and gives up commits that are only in the log or in shared memory.
 ///
 /// # Errors
 /// Busy when a process has the database open; what opening and unfencing report.
@@ -176,7 +182,7 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
         .ok_or_else(|| being_opened_or_closed(path, ACCEPT_PATIENCE))?;
     let accepted = accept_locked(path, &file, open);
     if accepted.is_err() && is_new {
-        // Left behind, one that its owner may not use would keep him out.
+        // A file left behind that the database's owner may not use would keep him out.
         let _ = side::remove(&file, &shm);
     }
     accepted
@@ -213,7 +219,8 @@ fn accept_locked(
         .map_err(|e| Error::io(format!("cannot remove {}", shm.display()), &e))
 }
 
-/// Opens the shared memory file and takes the lifecycle lock on it; `None` if another process has that.
+/// Opens the shared memory file and takes the lifecycle lock on it; `None` if another process has
+/// the lock.
 fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
     let say = |e: &std::io::Error| {
         Error::io(
@@ -236,14 +243,14 @@ fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
         if !locks::try_lock(&file, LIFECYCLE_LOCK).map_err(|e| say(&e))? {
             return Ok(None);
         }
-        // The last one out may have removed the file before we had the lock.
+        // The last process out may have removed the file before this one had the lock.
         if side::is_named(&file, path) {
             return Ok(Some(Arc::new(file)));
         }
     }
 }
 
-/// A process that leaves the session: whatever ends that, an error or a panic too, nobody waits for it afterwards.
+/// A process that leaves the session. Even after an error or a panic no process waits for it.
 struct Leaving<'a>(&'a Database);
 
 impl Drop for Leaving<'_> {
@@ -258,7 +265,8 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Opens it for this process; `None` if it is to be tried again: another process has the lifecycle lock, or something was put aside.
+/// Opens the database for this process. `None`: another process has the lifecycle lock, or files
+/// were put aside; the caller tries again.
 pub(crate) fn open(
     path: &Path,
     identity: BaseIdentity,
@@ -269,10 +277,10 @@ pub(crate) fn open(
     let shm = shm_path(path);
     let Some(file) = open_locked(&shm)? else { return Ok(None) };
     let created = file.metadata().is_ok_and(|m| m.len() == 0);
-    // Shares the lock: it is held until this, too, is closed.
+    // Shares the lock, which is held until this is closed too.
     let locked = file.clone();
     match open_in(file, path, identity, wal_index, opener, forks) {
-        // What was in the way has another name now: whoever looks again finds none of it.
+        // The files in the way have other names now: the next try finds none of them.
         Ok(None) => Ok(None),
         Ok(Some(database)) => {
             locks::unlock(&locked, LIFECYCLE_LOCK)
@@ -285,7 +293,7 @@ pub(crate) fn open(
         }
         Err(e) => {
             if created {
-                // Its content was never LIVE, and whoever waits for the lock looks at the path again.
+                // It was never LIVE, and a process that waits for the lock looks at the path again.
                 let _ = side::remove(&locked, &shm);
             }
             Err(e)
@@ -326,45 +334,46 @@ fn open_in(
     Ok(Some(database))
 }
 
-/// The last connection of this process is gone.
+/// Closes the database: the last connection of this process is gone.
 pub(crate) fn close(db: &Database) {
     db.worker().stop();
     db.keep_learned();
     if !lock_lifecycle(db) {
-        // Whoever has it joins the session, or continues it after us, as if this process had been killed.
+        // The holder of the lock joins or continues the session, as if this process were killed.
         drop(db.take_base());
         process::unregister(db.region(), db.process());
         return;
     }
     let _leaving = Leaving(db);
-    // Failures leave a consistent session behind, which the next to attach continues.
+    // After a failure the next process to attach continues the session.
     let last = process::live_others(db.region(), db.process()) == 0;
-    // Whoever has deleted the database wants nothing of it; what another file was put in place of stays.
+    // A deleted database may end. If another file replaced it, everything stays.
     let may_end = last && (!db.path().exists() || db.check_place().is_ok());
     let may_end = may_end && db.reap_dead().is_ok();
     if may_end && finish_session(db).is_ok() {
         db.region().invalidate();
         drop(db.take_base());
-        // Not that of another session, whose name it may be by now.
+        // Removes the file only if it still has the name, which may be another session's by now.
         let _ = side::remove(db.region().file(), db.region().path());
     }
 }
 
-/// Closing has no busy timeout: a process that is stopped while it opens is not waited for. False without the lock.
+/// Takes the lifecycle lock; false if that takes too long. Closing has no busy timeout: it does not
+/// wait for a stopped process.
 fn lock_lifecycle(db: &Database) -> bool {
     let file = db.region().file();
     let ask = || locks::try_lock(file, LIFECYCLE_LOCK).map(|locked| locked.then_some(()));
     matches!(wait::until(CLOSE_PATIENCE, LIFECYCLE_NAP_MAX, ask), Ok(Some(())))
 }
 
-/// Brings everything to rest. Without the log, if that has stopped: then from memory alone (restore.rs).
+/// Brings everything to rest; from memory alone if the log has stopped (restore.rs).
 fn finish_session(db: &Database) -> Result<()> {
     let finished = finish_with_log(db);
     if !db.log_shared().is_replaced_by_memory() {
         return finished;
     }
     db.with_base(|base| {
-        // FENCE-3 in upkeep/fence.rs; the right may not have been had, and nobody else is there.
+        // FENCE-3 in upkeep/fence.rs. The right may be missing, but no other process is there.
         if db.control().fence.load(Acquire) == fence::LOWERED {
             base.raise_fence()?;
         }
@@ -387,7 +396,8 @@ fn finish_with_log(db: &Database) -> Result<()> {
     let newest = db.newest_generation()?;
     right.merge(false)?;
     if !db.generations.is_merged_through(newest) {
-        // Every memtable was in use, after the death of who was to merge: there was none to go on in, and now there is.
+        // After the death of a merging process every memtable may be in use. The first merge freed
+        // one.
         right.merge(false)?;
     }
     // FENCE-3 in upkeep/fence.rs.
@@ -395,7 +405,8 @@ fn finish_with_log(db: &Database) -> Result<()> {
     rest_base(db)
 }
 
-/// A session that never got to write: removes what a killed author of its fence left. True if the base is fenced.
+/// Ends a session that never wrote: removes what a killed author of its fence left. True if the
+/// base is fenced.
 fn finish_fence(db: &Database) -> Result<bool> {
     if !log_path(db.path()).exists() {
         return Ok(false);
@@ -412,7 +423,7 @@ fn finish_fence(db: &Database) -> Result<bool> {
     Ok(db.control().fence.load(Acquire) == fence::FENCED)
 }
 
-/// Unfences the base; everything is merged.
+/// Unfences the base. Everything is merged.
 fn rest_base(db: &Database) -> Result<()> {
     let unmerged =
         db.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FROZEN)

@@ -1,5 +1,5 @@
-//! What the engine needs of the base database: a hidden connection to an
-//! ordinary SQLite file, seen through a trait so that the engine knows no SQLite.
+//! The base database as the engine sees it: a hidden connection to an ordinary SQLite file, as a
+//! trait, so that the engine knows no SQLite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::ids::{Generation, Root};
 use crate::shm::read_marks::ReadMarks;
 use crate::storage::StorageFile;
 
-/// What the base's header says about the mode.
+/// The base's header, as far as the mode needs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BaseHeader {
     /// The file is in concurrent mode (its salt is not 0).
@@ -19,37 +19,39 @@ pub struct BaseHeader {
     pub fenced: bool,
     /// Ties the file to its log (FILE-3); 0 means not in concurrent mode.
     pub salt: u32,
-    /// Everything through this generation is in the file (FILE-4).
+    /// The file is complete through this generation (FILE-4).
     pub generation: Generation,
-    /// Changes whenever a transaction was committed to the file; comparable
-    /// only between values read in one boot.
+    /// Changes with every transaction that is committed to the file; comparable only between values
+    /// read in one boot.
     pub cookie: u64,
-    /// The base is fenced, but the database file itself does not say so: its WAL alone does. Read only, never stamped.
+    /// Only the WAL says that the base is fenced, not the database file itself. Read, never
+    /// stamped.
     pub fence_in_wal_alone: bool,
 }
 
 /// How far a checkpoint goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoint {
-    /// As far as readers allow, waiting for nobody.
+    /// As far as readers allow, without waiting.
     Passive,
-    /// Everything, and the WAL is emptied.
+    /// To the end; the WAL is emptied.
     Truncate,
 }
 
-/// What a checkpoint left behind.
+/// The WAL after a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WalState {
     /// Pages in the WAL.
     pub log_pages: u32,
-    /// Pages of them already in the database file.
+    /// Of these, pages already in the database file.
     pub checkpointed_pages: u32,
     /// Size of a page in bytes.
     pub page_bytes: u32,
 }
 
 impl WalState {
-    /// Bytes of the WAL as long as not all of it is in the file: it cannot begin anew.
+    /// Returns the bytes of the WAL if not all of it is in the file, so that it cannot start over;
+    /// else 0.
     pub(crate) fn bytes_to_bring(self) -> u64 {
         match self.log_pages == self.checkpointed_pages {
             true => 0,
@@ -60,54 +62,60 @@ impl WalState {
 
 /// A hidden connection to the base that stays on SQLite's own path.
 ///
-/// `begin` .. `commit`/`rollback` bracket one write transaction; `put`, `delete`, what replaces pages,
-/// and `stamp` are only called inside it. A failed call leaves the transaction
-/// to be rolled back.
+/// `begin` and `commit` or `rollback` enclose one write transaction; `put`, `delete`, `stamp` and
+/// the calls that replace pages are only made inside it. After a failed call the transaction is to
+/// be rolled back.
 pub trait Base: Send {
-    /// From now on the locks on read marks are those of the session. Outside any transaction.
+    /// Uses the session's locks on read marks from now on. Outside any transaction.
     fn use_read_marks(&mut self, marks: &Arc<ReadMarks>);
-    /// Reads the header; inside a write transaction, as that transaction sees it.
+    /// Reads the header; in a write transaction, as that transaction sees it.
     fn header(&mut self) -> Result<BaseHeader>;
-    /// True if the WAL holds a whole transaction that its index does not show. Outside any transaction.
+    /// True if the WAL holds a whole transaction that its index does not show. Outside any
+    /// transaction.
     fn has_unseen_commit(&mut self) -> Result<bool> {
         Ok(false)
     }
     /// Starts a write transaction at the newest state.
     fn begin(&mut self) -> Result<()>;
-    /// Waits no longer for locks of the file; `None`: as long as at first, a tenth of a second.
+    /// Bounds the waits for locks of the file; `None` restores the first bound, a tenth of a
+    /// second.
     fn wait_at_most(&mut self, _longest: Option<Duration>) {}
     /// Inserts or replaces an entry.
     fn put(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
-    /// Deletes an entry; `rec` is the deleted record of an index. Absent is fine (SNAP-5).
+    /// Deletes an entry; `rec` is the deleted record of an index. An absent entry is no error
+    /// (SNAP-5).
     fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()>;
-    /// Says that the transaction is to replace whole pages (`pages.rs`).
+    /// Prepares the transaction to replace pages (`pages.rs`).
     ///
     /// # Errors
-    /// `Replaced` unless the pages of this base have so many bytes, and its change counter is this. A base that is not made of
-    /// pages has none to replace.
+    /// `Replaced` unless this base has pages of this size and this change counter. A base that is
+    /// not made of pages has none to replace.
     fn replace_pages(&mut self, _page_bytes: u32, _change_counter: u32) -> Result<()> {
         Err(Error::Misuse("a base without pages".into()))
     }
-    /// Gives page `number`, from 1, this content. Only after `replace_pages`.
+    /// Writes the content of page `number`, counted from 1. Only after `replace_pages`.
     fn put_page(&mut self, _number: u32, _content: &[u8]) -> Result<()> {
         Err(Error::Misuse("a base without pages".into()))
     }
-    /// Makes the database so many pages long. Only after its last page was put.
+    /// Sets the length of the database in pages. Only after its last page was put.
     fn set_page_count(&mut self, _count: u32) -> Result<()> {
         Err(Error::Misuse("a base without pages".into()))
     }
     /// Writes the mode into the header.
     fn stamp(&mut self, header: &BaseHeader) -> Result<()>;
-    /// Commits; the transaction is on disk when this returns. After a failure it has been rolled back.
+    /// Commits; the transaction is on disk when this returns. After a failure it has been rolled
+    /// back.
     fn commit(&mut self) -> Result<()>;
-    /// Abandons the transaction.
+    /// Rolls the transaction back.
     fn rollback(&mut self);
-    /// Raises the fence in the database file itself, which its WAL says already; on disk when this returns. Waits for a
-    /// running checkpoint, for no reader, and does nothing if the file has it on disk.
+    /// Raises the fence in the database file itself, which its WAL already says; on disk when this
+    /// returns. Waits for a running checkpoint, for no reader. Does nothing if the file has the
+    /// fence on disk.
     fn raise_fence(&mut self) -> Result<()>;
-    /// Takes the fence from the database file itself, and from nothing else: `header` says as before that the base is fenced. The WAL
-    /// is empty, and `raise_fence` raises it again. It need not be on disk. A base that is not a file has none there. False: it stays, since
-    /// nothing else would keep others off.
+    /// Takes the fence from the database file alone: `header` still says that the base is fenced.
+    /// The WAL is empty, and `raise_fence` raises the fence again. It need not be on disk. A base
+    /// without a file has no fence there. False if the fence stays, since nothing else would keep
+    /// others off.
     ///
     /// # Errors
     /// Busy while the WAL is not empty, or a checkpoint runs.
@@ -120,12 +128,13 @@ pub trait Base: Send {
 
 /// Opens hidden connections.
 pub trait BaseOpener: Send + Sync {
-    /// Opens one to the database at `path`.
+    /// Opens a hidden connection to the database at `path`.
     fn open(&self, path: &Path) -> Result<Box<dyn Base>>;
-    /// A file of the base's that a connection of this process has open already, if it can be used as well.
+    /// Returns a file of the base that a connection of this process has open already, if it can be
+    /// used as well.
     fn borrow(&self, _path: &Path) -> Option<Box<dyn StorageFile>> {
         None
     }
-    /// Tells the error log what nobody has asked for.
+    /// Writes to the error log what no caller asked for.
     fn tell(&self, _text: &str) {}
 }

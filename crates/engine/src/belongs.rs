@@ -1,28 +1,33 @@
-//! Whether a database file goes with the WAL beside it.
+//! Checks that a database file goes with the WAL next to it.
 //!
-//! SQLite reads pages from the WAL, if they stand there, and from the file otherwise, and never asks whether the two belong
-//! together. A backup that is copied over the database after a crash, with the WAL still there, is therefore mixed
-//! with it page by page, and passes for sound.
+//! SQLite reads a page from the WAL if the WAL has it, and from the file otherwise. It never checks
+//! that the two belong together. If a backup is copied over the database after a crash, with the
+//! WAL still there, SQLite mixes them page by page, and the mixture passes for sound.
 //!
-//! Every commit to a concurrent base changes page 1, which has a counter of such changes (bytes 24..27), and in the mark the
-//! generation. A checkpoint brings pages of the WAL into the file, and the WAL starts over only when it has brought
-//! everything. Of several states of a page it brings the newest or, if a reader holds that back, perhaps none. So page 1 of the file is
+//! Every commit to a concurrent base changes page 1, which has a counter of such changes (bytes
+//! 24..27), and in the mark the generation. A checkpoint brings pages of the WAL into the file, and
+//! the WAL starts over only when the checkpoint has brought everything. Of several states of a page
+//! the checkpoint brings the newest or, if a reader holds that back, perhaps none. So page 1 of the
+//! file is
 //! - the newest page 1 in the WAL, once a checkpoint has brought that;
-//! - before that the page 1 of any commit in the WAL, or the one from which the first of them was made;
-//! - unmarked, with versions of 1 and one commit behind the first page 1 in the WAL, if the file left WAL mode while another connection began
-//!   that WAL, in which it was marked (`has_left_beside`).
+//! - before that the page 1 of any commit in the WAL, or the one from which the first of them was
+//!   made;
+//! - unmarked, with versions of 1 and one commit behind the first page 1 in the WAL, if the file
+//!   left WAL mode while another connection began that WAL, in which it was marked
+//!   (`has_left_beside`).
 //!
-//! The counter grows by one with every commit that stamps the header (`plStamp()` sees to that); with others, which only a database at
-//! rest can have, it may stay if the same connection commits again. Bytes 18 and 19 of the
-//! file may be ahead of the rest: the fence is raised there by itself.
+//! The counter grows by one with every commit that stamps the header (`plStamp()` sees to that).
+//! With other commits, which only a database at rest can have, it may stay if the same connection
+//! commits again. Bytes 18 and 19 of the file may be ahead of the rest: the fence is raised there
+//! by itself.
 //!
-//! What is not noticed: a file with the very page 1 of an older state, in which only other pages differ. In concurrent
-//! mode no two states have that in common.
+//! A file with the page 1 of another state goes unnoticed if only other pages differ. In concurrent
+//! mode no two states have one page 1.
 
-/// Bytes of page 1 that are looked at.
+/// Bytes of page 1 that are read.
 pub const FIRST_BYTES: usize = 100;
 
-/// What page 1 says of itself.
+/// The fields of page 1 that identify a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstPage {
     /// Bytes 18 and 19, for writers and readers: 2 in WAL mode, 3 under the fence.
@@ -31,12 +36,12 @@ pub struct FirstPage {
     pub changes: u32,
     /// The mark of concurrent mode, 0 without it.
     pub salt: u32,
-    /// Everything through this generation is in the base.
+    /// The base is complete through this generation.
     pub generation: u32,
 }
 
 impl FirstPage {
-    /// Reads the beginning of a page; `None` if it is no page 1.
+    /// Parses the start of a page; `None` if it is not a page 1.
     pub fn parse(page: &[u8]) -> Option<FirstPage> {
         if page.len() < FIRST_BYTES || !page.starts_with(b"SQLite format 3\0") {
             return None;
@@ -51,7 +56,7 @@ impl FirstPage {
         })
     }
 
-    /// The fence is up.
+    /// True if the fence is up.
     pub fn is_fenced(&self) -> bool {
         self.versions == [3, 3]
     }
@@ -60,27 +65,28 @@ impl FirstPage {
         (self.changes, self.salt, self.generation) == (other.changes, other.salt, other.generation)
     }
 
-    /// The first commit in a WAL can have been made over this.
+    /// True if the first commit in a WAL can have been made over this page 1.
     fn may_precede(&self, first: &FirstPage) -> bool {
         let is_mark_kept = self.salt == first.salt && self.generation <= first.generation;
-        // The mode switched on or off, or the fence raised, which keeps the generation.
+        // The mode was switched on or off, or the fence was raised, which keeps the generation.
         let is_mark_changed = first.salt == 0 || self.generation == first.generation;
         let is_stamped = self.salt == first.salt && self.generation < first.generation;
         let counted = first.changes.wrapping_sub(self.changes);
         (counted == 1 || (counted == 0 && !is_stamped)) && (is_mark_kept || is_mark_changed)
     }
 
-    /// A file that left WAL mode while another connection began a WAL: SQLite lets go of its exclusive lock between removing the WAL and
-    /// setting the versions, and that WAL counts. The mode was switched on over it.
+    /// True if the file left WAL mode while another connection began a WAL, in which the mode was
+    /// switched on. SQLite releases its exclusive lock between removing the WAL and setting the
+    /// versions, so that WAL counts.
     fn has_left_beside(&self, first: &FirstPage) -> bool {
         self.salt == 0 && first.changes.wrapping_sub(self.changes) == 1 && self.may_precede(first)
     }
 }
 
-/// Whether the database file, with this page 1 (`None`: it has none), is the one that the WAL goes with.
+/// True if the database file, with this page 1 (`None`: it has none), goes with the WAL.
 ///
-/// `in_wal`: page 1 after each commit in the WAL that changed it, oldest first; `brought`: the newest of them is in the file.
-/// A WAL that is not of a concurrent database goes with anything.
+/// `in_wal`: page 1 after each commit in the WAL that changed it, oldest first; `brought`: the
+/// newest of them is in the file. A WAL of no concurrent database goes with any file.
 pub fn belongs(file: Option<FirstPage>, in_wal: &[FirstPage], brought: bool) -> bool {
     let (Some(first), Some(last)) = (in_wal.first(), in_wal.last()) else { return true };
     if last.salt == 0 {

@@ -1,15 +1,15 @@
 //! Named points at which a test may kill or stop the process.
 //!
 //! With the feature `crash-points`, the environment variable `PLAIT_CRASH_AT="name"` or `"name:n"`
-//! makes the n-th passage of that point (from 1) write the name to standard error and end the process
-//! with SIGKILL, as the out-of-memory killer would: no destructor, no handler, no flush. Without the
-//! feature a point compiles to nothing. `PLAIT_STOP_AT` does the same with SIGSTOP: the process stands still there until it gets
-//! SIGCONT, and holds what it holds.
+//! makes the n-th passage of that point (from 1) write the name to standard error and end the
+//! process with SIGKILL, as the out-of-memory killer would: no destructor, no handler, no flush.
+//! Without the feature a point compiles to nothing. `PLAIT_STOP_AT` does this with SIGSTOP: the
+//! process stops there until it gets SIGCONT, and holds what it holds.
 //!
-//! [`CRASH_POINTS`] lists every name; a test holds the list and the sources together.
+//! [`CRASH_POINTS`] lists every name; a test compares the list with the sources.
 //!
-//! `PLAIT_PANIC_AT="pl_get"` or `"pl_get:n"` makes the n-th call of that function of `csrc/engine.h` panic instead, as a
-//! fault of the engine would.
+//! `PLAIT_PANIC_AT="pl_get"` or `"pl_get:n"` makes the n-th call of that function of
+//! `csrc/engine.h` panic instead, as a fault of the engine would.
 
 /// Marks a point at which a test may kill or stop the process; see [`crate::crash_point`].
 #[macro_export]
@@ -101,7 +101,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "wal.written",
 ];
 
-/// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can find.
+/// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can
+/// find.
 #[inline(always)]
 pub fn hit(name: &'static str) {
     #[cfg(feature = "crash-points")]
@@ -110,7 +111,7 @@ pub fn hit(name: &'static str) {
     let _ = name;
 }
 
-/// Passes the start of `name`, a function of `csrc/engine.h`, at which a test may let it panic.
+/// Passes the start of `name`, a function of `csrc/engine.h`, where a test may make it panic.
 #[inline(always)]
 pub fn panic_point(name: &'static str) {
     #[cfg(feature = "crash-points")]
@@ -141,7 +142,7 @@ mod armed {
             Some(Armed { name: name.to_owned(), remaining: AtomicU64::new(count) })
         }
 
-        /// True at the passage that was asked for.
+        /// True at the passage that the variable names.
         fn is_due(&self, name: &str) -> bool {
             // Relaxed: the counter orders nothing but itself.
             self.name == name && self.remaining.fetch_sub(1, Ordering::Relaxed) == 1
@@ -151,7 +152,7 @@ mod armed {
     static CRASH: OnceLock<Option<(Armed, i32)>> = OnceLock::new();
     static PANIC: OnceLock<Option<Armed>> = OnceLock::new();
 
-    /// The point, and the signal that the process sends itself there.
+    /// Returns the point, and the signal that the process sends itself there.
     fn crash() -> Option<(Armed, i32)> {
         let (armed, signal) = match std::env::var_os("PLAIT_CRASH_AT") {
             Some(_) => (Armed::from_environment("PLAIT_CRASH_AT")?, libc::SIGKILL),
@@ -194,7 +195,7 @@ pub(crate) mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// The names that follow `mark` in the sources.
+    /// Returns the names that follow `mark` in the sources.
     pub(crate) fn names_behind(mark: &str) -> BTreeSet<String> {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut found = BTreeSet::new();

@@ -1,37 +1,36 @@
 //! Errors of the engine, one variant per thing a caller can do about it.
 //!
-//! Corruption, I/O failure and conflict are different things and never share a
-//! variant. Texts are lower case, without a full stop, and say what failed,
-//! where, and what to do.
+//! Corruption, I/O failure and conflict are different things and never share a variant. Texts are
+//! lower case, without a full stop, and say what failed, where, and what to do.
 
 use crate::ids::{CommitTs, Root, TxnId};
 
-/// SQLite's primary code of a lock that somebody else has.
+/// SQLite's primary code for a lock that another connection has.
 const SQLITE_BUSY: i32 = 5;
 
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a refused transaction had read and who changed it.
+/// The read of a refused transaction, and the transaction that changed what was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conflict {
     /// B-tree whose entry or range changed.
     pub root: Root,
-    /// Encoded key that was changed by the winner (empty when unknown).
+    /// Encoded key that the winner changed (empty when unknown).
     pub key: Vec<u8>,
-    /// What had been read was a range, not a point.
+    /// The transaction had read a range, not a point.
     pub is_range: bool,
     /// An exclusive transaction (schema change, VACUUM, bulk) committed since.
     pub is_exclusive: bool,
     /// The history needed for validation is no longer in memory.
     pub history_gone: bool,
-    /// Process and transaction that committed the change (0 when unknown).
+    /// Process that committed the change (0 when unknown).
     pub winner_pid: u32,
     /// Number of that process's pid namespace if it is not this one's, else 0.
     pub winner_namespace: u32,
     /// Transaction that committed the change (0 when unknown).
     pub winner: TxnId,
-    /// Commit that changed it.
+    /// Commit that made the change.
     pub winner_ts: CommitTs,
 }
 
@@ -50,15 +49,16 @@ pub enum Error {
     /// A configured limit or the disk is full; nothing was written.
     #[error("{0}")]
     Full(String),
-    /// The process may not have the memory that a row, or what is kept of one, needs; nothing was done.
+    /// The process may not have the memory that a row, or what is kept of a row, needs; nothing was
+    /// done.
     #[error("out of memory")]
     NoMemory,
     /// Reading or writing a file failed.
     #[error("{what}: {source_text}")]
     Io {
-        /// What was being done, to which file.
+        /// The operation and its file.
         what: String,
-        /// The system's words.
+        /// The system's error text.
         source_text: String,
         /// The system's error number, 0 if none.
         errno: i32,
@@ -69,16 +69,17 @@ pub enum Error {
     /// The file cannot be opened in this mode; the text says what to do.
     #[error("{0}")]
     CantOpen(String),
-    /// The database file at this path is not the one that the files beside it belong to.
+    /// The files next to the database file at this path belong to another one.
     #[error("{}", replaced(.0))]
     Replaced(std::path::PathBuf),
-    /// The WAL-index at its place is not the one that the members of the session have.
+    /// The WAL-index at its path is not the one that the members of the session have.
     #[error(
         "{}-shm was removed or replaced while processes have the database open, and this connection has found another one than theirs: close \
          every connection to the database, in all programs, then open it again; never remove that file while one of them runs", .0.display()
     )]
     StrangeIndex(std::path::PathBuf),
-    /// A stock program, or another connection, has taken the file out of concurrent mode since the transaction began; roll back and retry.
+    /// A stock program, or another connection, has taken the file out of concurrent mode since the
+    /// transaction began; roll back and retry.
     #[error(
         "the database has left concurrent mode since this transaction began; roll back and retry"
     )]
@@ -89,8 +90,9 @@ pub enum Error {
     /// The transaction outgrew its memory budget and has to become exclusive.
     #[error("the transaction outgrew its memory budget")]
     Escalate,
-    /// The transaction's own snapshot, of an old base, holds memtables that it needs itself. It is as it was: save all positions, end the
-    /// base read transaction, take the snapshot anew from `Conn::pin` on (what was read is the same in it, PIN-6), and call again.
+    /// The transaction's own snapshot, of an old base, holds memtables that the transaction needs.
+    /// Nothing has changed: save all positions, end the base read transaction, take the snapshot
+    /// anew from `Conn::pin` on (what was read is unchanged, PIN-6), and call again.
     #[error("the snapshot has to be taken anew")]
     RenewSnapshot,
     /// A call on the base database failed with this SQLite result code.
@@ -98,20 +100,21 @@ pub enum Error {
     Base {
         /// SQLite's extended result code.
         code: i32,
-        /// SQLite's error text with what was being done.
+        /// SQLite's error text, with what was being done.
         text: String,
     },
 }
 
-/// SQLite's code of a sync that failed.
+/// SQLite's code for a failed sync.
 pub(crate) const SQLITE_IOERR_FSYNC: i32 = 10 | 4 << 8;
 
-/// After a failed sync nobody knows what is on disk, and no later one would tell (ESTATE-4 in database/orphans.rs).
+/// True for a failed sync: what is on disk is unknown, and no later sync would tell (ESTATE-4 in
+/// database/orphans.rs).
 pub(crate) fn leaves_doubt(e: &Error) -> bool {
     matches!(e, Error::Base { code, .. } if *code == SQLITE_IOERR_FSYNC)
 }
 
-/// The system's words, with what to do where that is no matter of the file.
+/// Returns the system's error text, with what to do if the file is not the cause.
 pub(crate) fn say_system(e: &std::io::Error) -> String {
     match e.raw_os_error() {
         Some(libc::EMFILE) => format!(
@@ -136,7 +139,8 @@ fn replaced(path: &std::path::Path) -> String {
 }
 
 impl Error {
-    /// Somebody else has what was needed, here or in the base: the call may be repeated.
+    /// True if another connection has what was needed, here or in the base: the call may be
+    /// repeated.
     pub fn is_busy(&self) -> bool {
         match self {
             Error::Busy(_) => true,
@@ -145,7 +149,7 @@ impl Error {
         }
     }
 
-    /// A lock of the base that was waited for in vain: says for how long.
+    /// Adds to the error of a lock of the base how long the call waited for it.
     pub(crate) fn after_waiting(self, waited: std::time::Duration) -> Error {
         match self {
             Error::Base { code, text } => Error::Base {
@@ -159,7 +163,7 @@ impl Error {
         }
     }
 
-    /// An I/O error with what was being done.
+    /// Makes an I/O error that says what was being done.
     pub fn io(what: impl Into<String>, source: &std::io::Error) -> Error {
         Error::Io {
             what: what.into(),

@@ -1,22 +1,25 @@
-//! The calls of the engine that a test lets fail.
+//! Calls of the engine that a test makes fail.
 //!
-//! With the feature `crash-points`, the environment variable `PLAIT_FAIL_AT` names a file of [`WORDS`] words of 64 bits, in the order of
-//! the machine, which the library maps when it is first called. Whoever writes them, the very process among others, says how many calls of
-//! `csrc/engine.h` on a connection go on as ever before some answer a code instead of doing what they are for. Calls that know no errors, which
-//! look something up, end something or give it back, are not counted. Without the feature nothing of it is compiled.
+//! With the feature `crash-points`, the environment variable `PLAIT_FAIL_AT` names a file of
+//! [`WORDS`] words of 64 bits, in the byte order of the machine, which the library maps at its
+//! first call. The writer of the words, this process or another, decides how many calls of
+//! `csrc/engine.h` on a connection work as usual before some return a code instead. Calls without
+//! errors, which look something up, end something or give it back, are not counted. Without the
+//! feature nothing of this is compiled.
 //!
 //! | word | |
 //! |---|---|
-//! | 0 | calls up to the first that fails, itself included; 0: none fails |
-//! | 1 | the code that it answers |
-//! | 2 | how many of the following fail, too |
+//! | 0 | calls up to and with the first that fails; 0: none fails |
+//! | 1 | the code that it returns |
+//! | 2 | how many of the following calls fail too |
 //! | 3 | calls that were made |
-//! | 4 to 7 | the name of the last one that failed, filled up with zero bytes |
+//! | 4 to 7 | the name of the last call that failed, padded with zero bytes |
 
 /// Words of the file.
 pub const WORDS: usize = 8;
 
-/// What never fails but by a panic, after which the connection is broken; and what is asked before anything else, and fails for ever once it fails.
+/// Calls that fail only by a panic, which breaks the connection, and the check that precedes every
+/// call and fails for ever once it fails.
 pub const NEVER: [&str; 9] = [
     "pl_check_fork",
     "pl_new_rowid",
@@ -29,7 +32,8 @@ pub const NEVER: [&str; 9] = [
     "pl_statement_rollback",
 ];
 
-/// Passes the start of `name`, a function of `csrc/engine.h`: the code that it is to answer instead of being called, if it is to fail.
+/// Passes the start of `name`, a function of `csrc/engine.h`. Returns the code with which it is to
+/// fail instead of running, if any.
 #[inline(always)]
 pub fn planted_code(name: &'static str) -> Option<i32> {
     #[cfg(feature = "crash-points")]
@@ -59,16 +63,18 @@ mod armed {
         let is_whole = file.metadata().is_ok_and(|about| about.len() >= BYTES as u64);
         assert!(is_whole, "the file of PLAIT_FAIL_AT is too short");
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping of an open file, nothing of what is mapped is replaced.
+        // SAFETY: a new mapping of an open file; it replaces no mapping.
         let at =
             unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, kind, file.as_raw_fd(), 0) };
         assert_ne!(at, libc::MAP_FAILED, "the file of PLAIT_FAIL_AT cannot be mapped");
-        // SAFETY: the mapping begins with a page, has these words, and is never taken away; all who change them do so word by word.
+        // SAFETY: the mapping begins with a page, has these words, and is never unmapped; all
+        // writers change them word by word.
         Some(unsafe { &*at.cast() })
     }
 
     pub(super) fn code(name: &str) -> Option<i32> {
-        // Relaxed: whoever arms it does so by a system call before this thread's call, or waits for no order.
+        // Relaxed: the writer either makes a system call before this thread's call, or needs no
+        // order.
         let [left, code, more, made, named @ ..] = (*SWITCH.get_or_init(map))?;
         if super::NEVER.contains(&name) {
             return None;

@@ -1,10 +1,12 @@
 //! Faults that a test plants in the engine, to see that the checkers report them.
 //!
-//! With the feature `crash-points`, the environment variable `PLAIT_FAULT="name"` makes the library of that process do one thing
-//! wrong: the place that asks [`is_planted`] then leaves out, or does too early, what the name says. Without the feature the answer is a constant
-//! and nothing of it is compiled.
+//! With the feature `crash-points`, the environment variable `PLAIT_FAULT="name"` makes the library
+//! of that process do one thing wrong: the code that calls [`is_planted`] then leaves out, or does
+//! too early, what the name says. Without the feature the result is a constant and nothing of this
+//! is compiled.
 //!
-//! [`FAULTS`] lists every name; a test holds the list and the sources together, and another one the list and the tests that plant them.
+//! [`FAULTS`] lists every name; one test compares the list with the sources, another with the tests
+//! that plant the faults.
 
 /// Every fault of the sources, in alphabetical order, with what the library does wrong.
 pub const FAULTS: &[(&str, &str)] = &[
@@ -29,7 +31,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("tickets.early", "a ticket counts as on disk when its commit is in memory"),
 ];
 
-/// Whether this fault is planted.
+/// True if this fault is planted.
 #[inline(always)]
 pub fn is_planted(name: &'static str) -> bool {
     #[cfg(feature = "crash-points")]

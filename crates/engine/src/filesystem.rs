@@ -1,8 +1,9 @@
-//! Which file systems concurrent mode accepts.
+//! The file systems that concurrent mode accepts.
 //!
-//! Shared memory mappings, futexes and open-file locks mean nothing
-//! between machines, so network file systems are refused by name. And a file that is a mount of its own, as containers get one, has none
-//! beside it that lasts as long: the log would be lost with the container.
+//! Shared memory mappings, futexes and open-file locks mean nothing between machines, so network
+//! file systems are refused by name. A file that is a mount of its own, as in containers, is
+//! refused too: the files next to it do not last as long, and the log would be lost with the
+//! container.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::error::{Error, Result};
 
-/// Magic numbers of `statfs(2)` and the names people know.
+/// Magic numbers of `statfs(2)` and the common names.
 const NETWORK: &[(i64, &str)] = &[
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -25,7 +26,7 @@ const NETWORK: &[(i64, &str)] = &[
     (0x6573_5546, "FUSE"),
 ];
 
-/// Fails if `path` lies on a network file system (or on FUSE, which may hide one).
+/// Fails if `path` is on a network file system (or on FUSE, which may hide one).
 pub fn refuse_network(path: &Path) -> Result<()> {
     let stat = rustix::fs::statfs(path).map_err(|e| {
         Error::io(format!("cannot look at the file system of {}", path.display()), &e.into())
@@ -45,7 +46,7 @@ pub fn refuse_network(path: &Path) -> Result<()> {
 pub fn refuse_lone_mount(path: &Path) -> Result<()> {
     let mount = |path: &Path| {
         let is = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-        // Before Linux 5.8 it is not told.
+        // Linux before 5.8 does not report the mount.
         (is.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(is.stx_mnt_id)
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -1,7 +1,7 @@
-//! The engine's orders and names as distinct types, so that none can be passed for another.
+//! The engine's positions and numbers as distinct types, so that none can be passed for another.
 //!
-//! Only the arithmetic that has a meaning exists: a log position moves by bytes, a commit
-//! timestamp and a generation have a successor, a snapshot either sees a commit or does not.
+//! Only meaningful arithmetic exists: a log position moves by bytes, a commit timestamp and a
+//! generation have a successor, a snapshot sees a commit or does not.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -24,7 +24,7 @@ macro_rules! id {
                 $name(raw)
             }
 
-            /// The raw number.
+            /// Returns the raw number.
             pub const fn get(self) -> $inner {
                 self.0
             }
@@ -49,7 +49,7 @@ id!(
     CommitTs(u64), "c"
 );
 id!(
-    /// What a transaction sees: every commit up to and including this one.
+    /// The commits that a transaction sees: all up to and including this one.
     SnapshotTs(u64), "s"
 );
 id!(
@@ -70,24 +70,24 @@ id!(
 );
 
 impl CommitTs {
-    /// The timestamp that the next commit gets.
+    /// Returns the timestamp of the next commit.
     pub const fn next(self) -> CommitTs {
         CommitTs(self.0 + 1)
     }
 
-    /// The oldest snapshot that sees this commit.
+    /// Returns the oldest snapshot that sees this commit.
     pub const fn snapshot(self) -> SnapshotTs {
         SnapshotTs(self.0)
     }
 }
 
 impl SnapshotTs {
-    /// Whether a commit is part of this snapshot.
+    /// True if the commit is part of this snapshot.
     pub const fn sees(self, commit: CommitTs) -> bool {
         commit.0 <= self.0
     }
 
-    /// The newest commit that this snapshot sees.
+    /// Returns the newest commit that this snapshot sees.
     pub const fn as_commit(self) -> CommitTs {
         CommitTs(self.0)
     }
@@ -100,7 +100,7 @@ impl From<CommitTs> for SnapshotTs {
 }
 
 impl Generation {
-    /// The generation that follows this one.
+    /// Returns the generation that follows this one.
     pub const fn next(self) -> Generation {
         Generation(self.0 + 1)
     }
@@ -117,15 +117,15 @@ impl Add<u64> for Lsn {
 impl Sub for Lsn {
     type Output = u64;
 
-    /// Bytes from `earlier` to this position.
+    /// Returns the bytes from `earlier` to this position.
     fn sub(self, earlier: Lsn) -> u64 {
         self.0 - earlier.0
     }
 }
 
-/// Processes that can have one database open at a time.
+/// Most processes that can have one database open at a time.
 pub const PROCESS_SLOTS: usize = 1024;
-/// Connections, of all processes together, that can be attached at a time.
+/// Most connections, of all processes together, that can be attached at a time.
 pub const TXN_SLOTS: usize = 4096;
 
 /// Index of a process slot.
@@ -137,12 +137,12 @@ pub struct ProcessIndex(pub u32);
 pub struct SlotIndex(pub u32);
 
 impl SlotIndex {
-    /// The value that stands for this slot in owner words and in the queue.
+    /// Returns the number of this slot in owner words and in the queue.
     pub fn word(self) -> u32 {
         self.0 + 1
     }
 
-    /// The slot an owner word stands for; `None` for 0 or nonsense.
+    /// Returns the slot of an owner word; `None` for 0 or nonsense.
     pub fn from_word(word: u32) -> Option<SlotIndex> {
         (1..=TXN_SLOTS as u32).contains(&word).then(|| SlotIndex(word - 1))
     }

@@ -1,9 +1,17 @@
 //! Shared-memory, log and transaction engine behind Plait.
 //!
-//! From the top: [`attach`] (a process joins a database and leaves it) -> [`txn`] (one connection: snapshot, reads, writes, commit) ->
-//! [`mod@commit`] (whether it may commit, and the commit) -> [`upkeep`] (from memtables into the base) -> [`database`] (what all connections share) -> [`session`] (how a session begins and ends,
-//! recovery) -> [`shm`] (the memory that all processes share) -> [`log`] and [`memtable`] (where a commit goes) -> [`sync`] (waiting) ->
-//! [`storage`] (files); [`ids`] names the orders. No import goes up: ARCHITECTURE.md draws it.
+//! The layers, from the top. None imports from one above it (ARCHITECTURE.md draws them).
+//! - [`attach`]: a process joins a database and leaves it.
+//! - [`txn`]: one connection: snapshot, reads, writes, commit.
+//! - [`mod@commit`]: validation, and the commit.
+//! - [`upkeep`]: from memtables into the base.
+//! - [`database`]: what all connections share.
+//! - [`session`]: the start and end of a session, recovery.
+//! - [`shm`]: the memory that all processes share.
+//! - [`log`] and [`memtable`]: where a commit goes.
+//! - [`sync`]: waiting.
+//! - [`storage`]: files.
+//! - [`ids`]: the types of positions and numbers.
 //!
 //! No SQLite types: the base is a trait ([`base::Base`]), keys are bytes.
 

@@ -1,4 +1,5 @@
-//! Memory that may be refused: what may be as large as a row is asked for so that a process under a limit gets an error, and goes on.
+//! Fallible allocation of what may be as large as a row: a process under a limit gets an error, and
+//! continues.
 
 use std::collections::TryReserveError;
 
@@ -10,14 +11,14 @@ impl From<TryReserveError> for Error {
     }
 }
 
-/// Appends bytes; nothing if there is no memory for all of them.
+/// Appends bytes; leaves `to` unchanged if there is no memory for all of them.
 pub fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     to.try_reserve(bytes.len())?;
     to.extend_from_slice(bytes);
     Ok(())
 }
 
-/// Puts bytes in the place of others, which stay if there is no memory.
+/// Replaces the content; leaves it unchanged if there is no memory.
 pub fn replace(old: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     old.try_reserve(bytes.len().saturating_sub(old.len()))?;
     old.clear();
@@ -25,7 +26,7 @@ pub fn replace(old: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A copy.
+/// Returns a copy.
 pub fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())?;
@@ -33,8 +34,8 @@ pub fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// Whether memory for so many values can be had, for a call that comes next and does not ask. Where another thread takes it in
-/// between, that call ends the process.
+/// Fails if there is no memory for so many values. For a call that comes next and cannot fail: if
+/// another thread takes the memory in between, that call ends the process.
 pub fn expect<T>(values: usize) -> Result<()> {
     Ok(Vec::<T>::new().try_reserve_exact(values)?)
 }

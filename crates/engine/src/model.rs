@@ -1,9 +1,12 @@
-//! Models of the orderings, explored by loom: every order of the steps of a few threads, and every value that a load may return.
+//! Models of the memory orderings, explored by loom: every order of the steps of a few threads, and
+//! every value that a load may return.
 //!
-//! A model is a small likeness of what stands beside it. What it shares with the code is the orderings: constants that both use. Each
-//! model is told how strong each of them is, and a test runs it again with one that is weaker; there loom has to find something.
+//! A model is a small copy of the code next to it, and shares the orderings with it: constants that
+//! both use. A test runs each model again with one ordering weaker; there loom has to find
+//! something.
 //!
-//! loom knows no total order of operations that are SeqCst, only of fences: where the code has the former, a model has the latter.
+//! loom has no total order of SeqCst operations, only of fences: where the code has such
+//! operations, a model has fences.
 
 #![allow(unsafe_code)]
 
@@ -12,17 +15,18 @@ use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread::{self, Thread};
 
-/// Explores a model with so many preemptions at most.
+/// Explores a model with at most so many preemptions.
 pub(crate) fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
-/// Whether exploring finds anything: a panic, a race on a cell, or threads that sleep for ever.
+/// True if exploring finds something: a panic, a race on a cell, or threads that sleep for ever.
 pub(crate) fn finds(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> bool {
-    // In a process of its own: having found something, loom cannot always unwind.
-    // SAFETY: the child explores and ends; it needs no lock that another thread of this process may hold.
+    // In a process of its own: after a finding, loom cannot always unwind.
+    // SAFETY: the child explores and ends; it needs no lock that another thread of this process may
+    // hold.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process for a model");
     if child == 0 {
@@ -31,7 +35,7 @@ pub(crate) fn finds(preemptions: usize, model: impl Fn() + Sync + Send + 'static
         end(0);
     }
     let mut status = 0;
-    // SAFETY: `status` is a place for the answer.
+    // SAFETY: `status` is valid for the result.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == FOUND
@@ -41,13 +45,14 @@ pub(crate) fn finds(preemptions: usize, model: impl Fn() + Sync + Send + 'static
 const FOUND: i32 = 42;
 
 fn end(code: i32) -> ! {
-    // SAFETY: ends the process, without what others have registered for that.
+    // SAFETY: ends the process without the exit handlers of others.
     unsafe { libc::_exit(code) }
 }
 
-/// Where another thread may go on. loom tries the other order of two steps only if nothing of its own stands between them at the same
-/// word: a thread that has looked at a word and then changes it is not interrupted in between. A step of this kind before each of its accesses
-/// to such a word makes loom try that too; it orders nothing.
+/// A point where another thread may run. loom does not interrupt a thread between reading a word
+/// and changing it: it tries the other order of two steps only if the thread has no step at that
+/// word in between. A `step` before each access to such a word makes loom try that order too; it
+/// orders nothing.
 #[derive(Default)]
 pub(crate) struct Steps(AtomicU32);
 
@@ -57,17 +62,17 @@ impl Steps {
     }
 }
 
-/// A futex: its word, and the kernel's queue of those who sleep on it. A sleep has no end but a wake, so that a lost one is a
-/// deadlock, which loom reports.
+/// A futex: its word, and the kernel's queue of sleepers. Only a wake ends a sleep, so that a lost
+/// wake is a deadlock, which loom reports.
 #[derive(Default)]
 pub(crate) struct Futex {
-    /// What is compared.
+    /// The word that `wait` compares.
     pub(crate) word: AtomicU32,
     sleepers: Mutex<Vec<Thread>>,
 }
 
 impl Futex {
-    /// Sleeps until it is woken, unless the word is no longer what it was.
+    /// Sleeps until a wake, unless the word has changed.
     pub(crate) fn wait(&self, expected: u32) {
         {
             let mut sleepers = self.sleepers.lock().unwrap();

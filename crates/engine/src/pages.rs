@@ -1,10 +1,12 @@
-//! The pages of an exclusive transaction that is prepared as a part of one over several files: `-plait-pages` (several.rs).
+//! The pages of an exclusive transaction that is prepared as a part of one over several files:
+//! `-plait-pages` (several.rs).
 //!
-//! On SQLite's own path a transaction changes pages, not rows, and its commit in the WAL counts from the moment in which it stands
-//! there. So what has to be on disk before the decision is put beside the database: every page that it has changed, as it is
-//! to be. Whoever finds the transaction committed, and the base without it, writes them into the base in one transaction of
+//! On SQLite's own path a transaction changes pages, not rows, and its commit counts from the
+//! moment it is in the WAL. So what has to be on disk before the decision goes next to the
+//! database: every page that the transaction has changed, as it is to be. A process that finds the
+//! transaction committed, and the base without it, writes the pages into the base in one
+//! transaction of SQLite's.
 //! SQLite's.
-//!
 //! ```text
 //! file    0  magic            8   "PlaitPgs"
 //!         8  version          u32 1
@@ -25,14 +27,16 @@
 //! Integers are little-endian. The log's frame P has nonce and crc, and so names this very content.
 //!
 //! Invariants
-//! - PAGES-1 The file is complete and on disk before P is written (SEVERAL-1), and goes only after the base has the stamp on disk, or the log the
-//!   empty frame (PREP-4).
-//! - PAGES-2 It is used for one P, of one log, over one state of the base: salt, nonce, crc and generation are those of P, generation and
-//!   change counter before it those of the base. Anything else is refused, and nothing is written.
-//! - PAGES-3 To use it again is to write the same pages over the same state: nobody else writes to the base while P is not resolved (ESTATE-2).
+//! - PAGES-1 The file is complete and on disk before P is written (SEVERAL-1). It goes only after
+//!   the base has the stamp, or the log the empty frame, on disk (PREP-4).
+//! - PAGES-2 The file is used for one P, of one log, over one state of the base: salt, nonce, crc
+//!   and generation are those of P, `before` and change counter those of the base. Any other file
+//!   is refused, and nothing is written.
+//! - PAGES-3 To use the file again is to write the same pages over the same state: no other
+//!   connection writes to the base while P is not resolved (ESTATE-2).
 //!
-//! What it states is input: checked whole before a page of it is used. What the pages hold is as much to be trusted as the
-//! pages of a WAL beside the database.
+//! The file is input: it is checked whole before a page of it is used. Its pages are trusted as the
+//! pages of a WAL next to the database are.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Error as IoError, Read, Seek, SeekFrom, Write};
@@ -54,43 +58,43 @@ use crate::storage::names::PAGES_MAGIC as MAGIC;
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 8;
-/// SQLite's bounds.
+/// SQLite's bounds of a page size.
 const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
-/// The page with this byte of the file is never used, for SQLite's locks.
+/// SQLite never uses the page with this byte of the file, which is for its locks.
 const LOCK_BYTE: u64 = 0x4000_0000;
-/// Written and read at once.
+/// Bytes that are written and read at once.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// What a transaction says of the pages that it has changed.
+/// The pages that a transaction has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
-    /// Change counter of the base before.
+    /// Change counter of the base before the transaction.
     pub change_counter: u32,
     /// Bytes of a page.
     pub page_bytes: u32,
     /// Pages of the database with the transaction.
     pub page_count: u32,
-    /// How many it has changed.
+    /// Pages that it has changed.
     pub count: u32,
 }
 
 /// Takes a page: its number and its content.
 pub type TakePage<'a> = dyn FnMut(u32, &[u8]) -> Result<()> + 'a;
-/// Hands out pages, by ascending number.
+/// Passes pages, by ascending number.
 pub type EachPage<'a> = dyn FnMut(&mut TakePage<'_>) -> Result<()> + 'a;
 
-/// What the pages go with (PAGES-2).
+/// The session and the state of the base that the pages go with (PAGES-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Of the session.
+    /// Salt of the session.
     pub salt: u32,
-    /// Which the transaction stamps.
+    /// Generation that the transaction stamps.
     pub generation: Generation,
-    /// Which the base has without it.
+    /// Generation of the base without the transaction.
     pub before: Generation,
 }
 
-/// Name of the pages beside a database file.
+/// Returns the name of the pages next to a database file.
 pub fn pages_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-pages")
 }
@@ -108,7 +112,8 @@ fn refused(path: &Path, e: &IoError) -> Option<Error> {
     Some(Error::CantOpen(format!("{} cannot be used: {why}", path.display())))
 }
 
-/// Writes the file, on disk when this returns (PAGES-1). The caller has the right to merge, and nothing is prepared.
+/// Writes the file, which is on disk when this returns (PAGES-1). The caller has the right to
+/// merge, and nothing is prepared.
 pub(crate) fn write(
     base: &Path,
     place: &Place,
@@ -121,7 +126,7 @@ pub(crate) fn write(
     let io = |e: IoError| failed("write", &path, &e);
     file.set_len(0).map_err(io)?;
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, &file);
-    // Filled in at the end: until then it is no file of pages.
+    // The header is written at the end: until then this is not a file of pages.
     out.write_all(&[0; HEADER_BYTES]).map_err(io)?;
     let (mut sum, mut count) = (0, 0);
     each(&mut |number, page| {
@@ -142,7 +147,8 @@ pub(crate) fn write(
     Ok(id_of(&header))
 }
 
-/// Removes the file: what it was for is resolved, on disk (PAGES-1). A failure leaves it behind, for the next to remove.
+/// Removes the file, whose transaction is resolved on disk (PAGES-1). A failure leaves it behind
+/// for the next call.
 pub(crate) fn forget(base: &Path) {
     let path = pages_path(base);
     if let Ok(file) = side::open(&path, false)
@@ -190,7 +196,7 @@ impl Header {
         b
     }
 
-    /// `Err`: why these bytes are none.
+    /// `Err` says why these bytes are not a header.
     fn decode(b: &[u8; HEADER_BYTES]) -> Result<Header, &'static str> {
         let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
         if b[0..8] != MAGIC {
@@ -226,7 +232,7 @@ impl Header {
     }
 }
 
-/// A file of pages that was found to be the one that is meant, and whole.
+/// A complete file of pages that is the one the log names.
 pub(crate) struct Pages {
     file: File,
     path: PathBuf,
@@ -236,7 +242,7 @@ pub(crate) struct Pages {
 /// Opens the pages of the transaction that is prepared under this name, in this log (PAGES-2).
 ///
 /// # Errors
-/// `CantOpen` or `Corrupt`, in words: what is missing was committed.
+/// `CantOpen` or `Corrupt`, with a text: what is missing was committed.
 pub(crate) fn open(base: &Path, id: &PagesId, salt: u32, generation: Generation) -> Result<Pages> {
     let path = pages_path(base);
     let file = match side::open(&path, false) {
@@ -315,10 +321,10 @@ impl Pages {
         Ok(())
     }
 
-    /// Writes the pages into the base, in whose write transaction this is called. They have the stamp.
+    /// Writes the pages into the base, which is in a write transaction. The pages have the stamp.
     ///
     /// # Errors
-    /// `Replaced`: the base is not the one that they go to (PAGES-2).
+    /// `Replaced`: the pages do not go with this base (PAGES-2).
     pub(crate) fn put(&self, base_path: &Path, base: &mut dyn Base) -> Result<()> {
         let Header { place, changed, .. } = &self.header;
         let is = base.header()?;

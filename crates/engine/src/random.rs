@@ -1,4 +1,5 @@
-//! Random numbers by which sessions and processes are told apart. Nothing depends on their being hard to guess.
+//! Random numbers that tell sessions and processes apart. Nothing depends on their being hard to
+//! guess.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Read as _;
@@ -6,12 +7,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The system's, or where a process may not have them, what tells it from others all the same.
+/// Returns a number from the system, or if the process may not have one, from what differs between
+/// processes.
 pub(crate) fn number() -> u64 {
     from_system().unwrap_or_else(from_surroundings)
 }
 
-/// One that is not 0.
+/// Returns a number that is not 0.
 pub(crate) fn salt() -> u32 {
     std::iter::repeat_with(|| number() as u32).find(|salt| *salt != 0).expect("an endless iterator")
 }
@@ -25,7 +27,7 @@ fn from_system() -> Option<u64> {
     is_whole.then(|| u64::from_ne_bytes(bytes))
 }
 
-/// The moment, the process and how often it has asked.
+/// Hashes the time, the process and the number of earlier calls.
 fn from_surroundings() -> u64 {
     static ASKED: AtomicU64 = AtomicU64::new(0);
     let mut hasher = DefaultHasher::new();
@@ -33,7 +35,7 @@ fn from_surroundings() -> u64 {
     let asked = ASKED.fetch_add(1, Relaxed);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now, std::process::id(), asked).hash(&mut hasher);
-    // Where it lies differs between programs that begin at the same time.
+    // The address differs between programs that begin at the same time.
     (std::ptr::from_ref(&asked) as usize).hash(&mut hasher);
     hasher.finish()
 }

@@ -1,20 +1,23 @@
-//! Which databases this process has open, and for how many connections.
+//! The databases that this process has open, and the number of connections to each.
 //!
-//! | an entry is | then |
-//! |---|---|
-//! | absent | whoever wants the database makes the entry *changing*, and opens it |
-//! | changing | one thread opens or closes the database; who wants it waits, with nothing held |
-//! | open, with n connections | n grows and shrinks; whoever takes the last one away makes the entry changing, and closes |
-//! | leaving | its only connection takes it out of the mode (`begin_leaving` in attach.rs): who wants it waits as for changing |
+//! - No entry: a thread that wants the database makes the entry *changing*, and opens the database.
+//! - Changing: one thread opens or closes the database. A thread that wants it waits, with nothing
+//!   held.
+//! - Open, with n connections: the thread that takes the last one away makes the entry changing,
+//!   and closes the database.
+//! - Leaving: the only connection takes the database out of the mode (`begin_leaving` in
+//!   attach.rs). A thread that wants it waits, as for changing.
 //!
 //! Invariants
-//! - REGISTRY-1 The mutex is held for a look and a store: nothing is waited for under it, no file is touched, no other lock taken. So a database
-//!   that is slow to open or to close (a recovery, the last merge, a disk that does not answer, a process that is stopped) keeps
-//!   nobody from another.
-//! - REGISTRY-2 A database is opened once in a process, and closed before it is opened again: its locks on files are those of one region.
-//! - REGISTRY-3 Whatever ends an opening or a closing, an error or a panic too, ends the entry's change.
-//! - REGISTRY-4 What a child finds after fork() belongs to its parent, whose locks and slots must not be touched, and whose threads may have held the
-//!   mutex: it begins a registry of its own.
+//! - REGISTRY-1 The mutex is held for a look and a store: under it no thread waits, touches a file
+//!   or takes another lock. So a database that is slow to open or to close (a recovery, the last
+//!   merge, a disk that does not answer, a stopped process) keeps no thread from another database.
+//! - REGISTRY-2 A database is opened once in a process, and closed before it is opened again: its
+//!   locks on files are those of one region.
+//! - REGISTRY-3 Whatever ends an opening or a closing, an error or a panic too, ends the entry's
+//!   change.
+//! - REGISTRY-4 The registry after fork() belongs to the parent, whose locks and slots the child
+//!   must not touch, and whose threads may have held the mutex: the child begins its own.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -37,7 +40,7 @@ enum Entry {
 
 type Registry = HashMap<BaseIdentity, Entry>;
 
-/// The registry of a process, behind that of its parent (REGISTRY-4).
+/// The registry of one process, chained to that of its parent (REGISTRY-4).
 struct Own {
     fork_generation: u64,
     mutex: Mutex<Registry>,
@@ -53,7 +56,8 @@ impl Own {
 fn mutex() -> &'static Mutex<Registry> {
     static FIRST: OnceLock<Own> = OnceLock::new();
     let fork_generation = fork::fork_generation();
-    // What is put in place is made before: a child would wait for ever for a thread of its parent that was in the middle of it.
+    // Made before it is put in place: a child would wait for ever for a thread of its parent that
+    // was in the middle of it.
     let mut own = FIRST.get().unwrap_or_else(|| {
         let new = Own::new(fork_generation);
         FIRST.get_or_init(|| new)
@@ -66,7 +70,7 @@ fn mutex() -> &'static Mutex<Registry> {
 }
 
 fn lock() -> MutexGuard<'static, Registry> {
-    // REGISTRY-1: there is nothing that can panic in between.
+    // REGISTRY-1: nothing under the mutex can panic.
     mutex().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -86,7 +90,7 @@ impl Drop for Change {
     }
 }
 
-/// One look; `None` if somebody opens or closes the database, in this process or in another one.
+/// Tries once to attach; `None` while a thread or another process opens or closes the database.
 pub(crate) fn try_attach(
     path: &Path,
     wal_index: u64,
@@ -111,7 +115,8 @@ pub(crate) fn try_attach(
     }
 }
 
-/// Fails if one file is opened by two names: the WAL and the log go by the name, and are not beside the second.
+/// Fails if one file is opened by two names: the WAL and the log go by the first name, and are not
+/// next to the second.
 fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
     let folder = |path: &Path| path.parent().map(BaseIdentity::of).transpose();
     if first == second
@@ -126,7 +131,7 @@ fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
     )))
 }
 
-/// Another connection to a database, for which it is counted already.
+/// Adds a connection to an open database, which already counts it.
 fn join(database: &Arc<Database>, path: &Path, wal_index: u64) -> Result<Conn> {
     let own = Some(database.process());
     let joined = refuse_second_name(database.path(), path)
@@ -162,7 +167,7 @@ fn open(
     }
 }
 
-/// The databases that this process, not its parent, has open now.
+/// Returns the databases that this process, not its parent, has open.
 pub(crate) fn open_databases() -> Vec<Arc<Database>> {
     let registry = lock();
     let open = registry.values().filter_map(|entry| match entry {
@@ -172,7 +177,7 @@ pub(crate) fn open_databases() -> Vec<Arc<Database>> {
     open.collect()
 }
 
-/// Keeps other connections of this process away, if there is one alone.
+/// Keeps other connections of this process away. False if the caller's is not the only one.
 pub(crate) fn begin_leaving(database: &Arc<Database>) -> bool {
     let mut registry = lock();
     match registry.get_mut(&database.base_identity()) {
@@ -184,7 +189,7 @@ pub(crate) fn begin_leaving(database: &Arc<Database>) -> bool {
     }
 }
 
-/// Lets them come again; false if it did not leave.
+/// Admits other connections again; false if the database was not leaving.
 pub(crate) fn stay(database: &Arc<Database>) -> bool {
     let mut registry = lock();
     match registry.get_mut(&database.base_identity()) {
@@ -205,7 +210,7 @@ fn is_of(entry: &Entry, database: &Arc<Database>) -> bool {
     }
 }
 
-/// A connection less; with the last one the database is closed.
+/// Takes away one connection; the last one closes the database.
 pub(crate) fn release(database: &Arc<Database>) {
     let identity = database.base_identity();
     let mut registry = lock();

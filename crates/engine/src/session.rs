@@ -1,67 +1,92 @@
-//! Beginning and ending a live session on a base file.
+//! The start and the end of a session on a base file.
 //!
-//! What the first process finds, and what it does (the table of docs/recovery.md). "Newer" means frames of a
-//! generation above the base's; fenced is bytes 18/19 of the base = 3; trusted memory is no older copy of itself (moment.rs).
+//! The first process decides by what it finds (all of it: docs/recovery.md). A frame is newer if
+//! its generation is above the base's. A base is fenced if its bytes 18 and 19 are 3. Memory is
+//! trusted if it is not an older copy of itself (moment.rs).
 //!
-//! | base | shared memory | log | done |
-//! |---|---|---|---|
-//! | older than the log's note of it says | any | same salt | error: its WAL, or the file itself, was removed or replaced by an older one (moment.rs) |
-//! | fenced, same salt | trusted, resting | empty | the session goes on: the author of its fence died before it said so |
-//! | fenced, same salt | trusted, lowered | its own, or none | it has everything: unfenced, and the log removed; new session (upkeep/fence.rs) |
-//! | fenced, same salt | trusted, not poisoned | its own | the session goes on: nothing is lost, under NORMAL too (FILE-6) |
-//! | fenced, same salt | trusted, not in doubt, or for a log that is lost or has failed | any other, or none; any, if it has failed | what is only in memory is merged, the base unfenced in the same transaction (restore.rs), and then as for a resting one |
-//! | resting | not trusted | in use by a process | error: its database file was deleted or replaced |
-//! | resting | not trusted | absent | new session |
-//! | resting | not trusted | no newer frames, or empty | stale log removed, new session |
-//! | resting | not trusted | newer frames, same salt | error: it is an older copy, from behind a checkpoint (upkeep/fence.rs), or was unfenced by someone else |
-//! | resting | not trusted | frames, other salt | it is put aside, with memory that is its own, and the opening begun anew (aside.rs, FILE-3) |
-//! | fenced | not trusted | absent | error naming `plait recover --accept-base` (FILE-3) |
-//! | fenced | not trusted | other salt | error: foreign log (FILE-3) |
-//! | fenced | not trusted | damaged before something synced | error: corrupt (FILE-5) |
-//! | fenced | not trusted | same salt | newer frames, and what a ring of the same salt continues them with (log/moment.rs), merged, base unfenced, log removed, new session |
+//! Any base:
+//! - Older than the note of it in a log of its salt: error. Its WAL, or the file itself, was
+//!   removed or replaced by an older one (moment.rs).
+//!
+//! A fenced base and trusted memory, both of one salt:
+//! - Memory resting, log empty: the session continues. The author of its fence died before it
+//!   recorded the fence in memory.
+//! - Memory lowered, its own log or none: the base has everything. It is unfenced, the log is
+//!   removed, a new session begins (upkeep/fence.rs).
+//! - Memory not poisoned, its own log: the session continues. Nothing is lost, under NORMAL too
+//!   (FILE-6).
+//! - Memory not in doubt (a lost or failed log leaves no doubt); another log, none, or a failed
+//!   one: one transaction merges what only memory has and unfences the base (restore.rs). Then as
+//!   for a resting base.
+//!
+//! A resting base, memory not trusted:
+//! - Log in use by a process: error. The database file of that process was deleted or replaced.
+//! - No log: new session.
+//! - Log without newer frames, or empty: the stale log is removed; new session.
+//! - Log of the same salt with newer frames: error. The file is an older copy, made while the fence
+//!   was lowered (upkeep/fence.rs), or another program unfenced it.
+//! - Log of another salt with frames: it is put aside, with memory that is its own, and the opening
+//!   starts again (aside.rs, FILE-3).
+//!
+//! A fenced base, memory not trusted:
+//! - No log: error that names `plait recover --accept-base` (FILE-3).
+//! - Log of another salt: error, a foreign log (FILE-3).
+//! - Log damaged before synced bytes: error, corrupt (FILE-5).
+//! - Log of the same salt: its newer frames are merged, with the frames of a ring of that salt that
+//!   continue them (log/moment.rs). The base is unfenced, the log removed, a new session begins.
 //!
 //! Invariants
-//! - SESSION-1 (FILE-2) The base is unfenced only in a transaction after the one that merged the last frame of a log, or in the one that merges what
-//!   only memory has.
-//! - SESSION-2 (FILE-4) Recovery may be cut off at any point, any number of times, and what the last of them leaves is what the
-//!   first would have left, had it not been cut off.
-//! - SESSION-3 (FILE-2) Before a commit can lie in the log alone the fence is on disk in the database file itself, and not only in its
-//!   WAL; and it is raised there only when the log and the fence in the WAL are on disk. So the file without the
-//!   others is refused, and no crash leaves a fence in the file without a log or a WAL that goes with it. It stays there until the log has
-//!   nothing that the base lacks.
+//! - SESSION-1 (FILE-2) The base is unfenced only in a transaction after the one that merged the
+//!   last frame of a log, or in the one that merges what only memory has.
+//! - SESSION-2 (FILE-4) Recovery may be cut off at any point, any number of times. The last
+//!   recovery leaves what the first would have left without the cut.
+//! - SESSION-3 (FILE-2) Before a commit can be in the log alone, the fence is on disk in the
+//!   database file itself, not only in its WAL. It is raised in the file only when the log, and the
+//!   fence in the WAL, are on disk. So the file without log and WAL is refused, and no crash leaves
+//!   a fence in the file without a log or a WAL that goes with it. The fence stays in the file
+//!   until the log has nothing that the base lacks.
 //!
-//! Why SESSION-2 holds. Recovery writes nothing to the log; it commits to the base twice and removes the log at last, each
-//! durably before the next is begun, and a commit of the base is there after a crash or is not. So a crash leaves one of
+//! Why SESSION-2 holds. Recovery writes nothing to the log. It commits to the base twice, then
+//! removes the log. Each step is durable before the next begins, and after a crash a commit of the
+//! base is there or is not. So a crash leaves the next opening one of these states:
+//! - Base and log as they were: it does the same, which depends on these two, and on a ring that is
+//!   unchanged or gone.
+//! - Base *stamped* (fenced, with the number of the newest generation of which the log has
+//!   anything), log as it was: it finds nothing above the base's generation, anywhere in the file,
+//!   and continues with the unfencing.
+//! - Base *resting* (stamped, without the fence), log as it was, or its removal not on disk: it
+//!   finds nothing above the base's generation, and removes the log.
+//! - Base resting, log removed: it begins a session.
 //!
-//! | base | log | the next opening |
-//! |---|---|---|
-//! | as it was | as it was | does the same: what it does depends on these two, and on a ring that is as it was, or is gone |
-//! | *stamped*: fenced, with the number of the newest generation of which anything lies in the log | as it was | finds nothing above the base's generation, anywhere in the file, and goes on with the unfencing |
-//! | *resting*: as stamped, without the fence | as it was, or its removal is not on disk | finds nothing above the base's generation, and removes it |
-//! | resting | removed | begins a session |
+//! The stamp is the newest generation of all because the log may hold more than is replayed. If a
+//! group that was never synced is torn in one generation, whole segments of later generations may
+//! be intact. With only the generation of the last replayed frame stamped, the next opening would
+//! take those segments for the start of the log, over a base that lacks the torn frames. With the
+//! newest generation stamped, everything in the file counts as merged, whether replayed or dropped.
+//! This does not rely on reading the same bytes twice: in a sector that reads differently later,
+//! every frame and every segment still has a generation that counts as merged, as long as the first
+//! reading saw that generation or a later one. Frames of the next session have another salt.
 //!
-//! The stamp is what matters: the log may hold more than what is replayed. Of a group that was never synced and is torn in
-//! one generation, whole segments of later generations may stand. If only the generation of the last frame replayed were
-//! stamped, the next opening would take those for the beginning of the log, over a base that lacks what was torn. Stamped
-//! with the newest of all, everything in the file counts as merged, what was dropped as well as what was
-//! replayed. That does not rest on reading the same bytes twice: of a sector that reads differently later every frame and every
-//! segment is still of a generation that counts as merged, as long as the first reading saw one of that generation or a
-//! later one. Frames of the next session lie under another salt.
+//! An *unseen* commit of the base neither counts nor is gone. SQLite writes all frames of a commit
+//! to the WAL before it records in the WAL-index that they count. A process that dies or fails in
+//! between leaves a commit that no connection sees while the WAL-index exists, and that appears
+//! when the WAL-index is made anew. A fence that comes or goes at that moment, behind later work,
+//! destroys the database. So a transaction that changes nothing overwrites an unseen commit
+//! (`bury_unseen`):
+//! - A fence taken down would put commits of the continued session into the log of a resting base.
+//!   Overwritten before a session continues that another process had begun to end, or that could
+//!   not end itself.
+//! - A fence raised would fence a base whose session is over and whose log is removed. Overwritten
+//!   by the process that settles what a dead merger left, before a log is removed from a resting
+//!   base, and by its author if raising it failed.
+//! - A merge would do nothing: its rows were committed, and the next merge overwrites it.
+//!   Overwritten with the others.
+//! - An exclusive transaction that was refused, or never ended, would count: see
+//!   `database/orphans.rs`.
 //!
-//! A commit of the base that is *unseen* is neither. SQLite writes all frames of a commit to the WAL before it says in the WAL-index that
-//! they count. Who is killed, or fails, in between leaves a commit that nobody sees as long as somebody has the WAL-index, and
-//! that is there when it is made anew. A fence that comes or goes then, behind what was done since, is the end of the database:
-//!
-//! | unseen | what it would do later | so it is written over by a transaction that changes nothing (`bury_unseen`) |
-//! |---|---|---|
-//! | a fence taken down | commits of the session that went on lie in the log of a resting base | before a session goes on that somebody else had begun to end, or that itself could not end |
-//! | a fence raised | a base is fenced whose session is over, and its log removed | by who settles what a dead merger left, before a log is removed from a resting base, and by its author if that failed |
-//! | a merge | nothing: what it brings was committed, and the next merge goes over it | with the others |
-//! | an exclusive transaction | one that was refused, or never ended, counts | `database/orphans.rs` |
-//!
-//! Where the log ends with a prepared exclusive transaction that was committed, the stamped base has its pages in place of rows (pages.rs): they are
-//! put into the base in the transaction that stamps it, and only over a base that has everything before them. Their file goes after
-//! the log.
+//! If the log ends with a prepared exclusive transaction that was committed, the base gets its
+//! pages in place of rows (pages.rs). The pages go into the base in the transaction that stamps it,
+//! and only over a base that has everything before them. Their file is removed after the log.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -100,18 +125,19 @@ pub mod aside;
 pub mod moment;
 pub(crate) mod restore;
 
-/// Default cost of a slow reader before commits fail, in bytes of the base's WAL.
+/// Default limit of the base's WAL, in bytes, at which a slow reader makes commits fail.
 pub const DEFAULT_WAL_LIMIT_BYTES: u64 = 1 << 30;
-/// How long a process that was killed may still have the log when it is no member any more: the kernel takes its files from it
-/// one after the other, and may be held up in between.
+/// How long a killed process may still have the log after it is no longer a member: the kernel
+/// closes its files one after the other, and may be delayed in between.
 pub const DEATH_MAX: Duration = Duration::from_millis(500);
 const DEATH_NAP: Duration = Duration::from_millis(5);
-/// Stream bytes that a new log file has room for.
+/// Bytes of the log stream that a new log file has room for.
 const FIRST_LOG_BYTES: u64 = 32 << 10;
 
-/// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process is alive.
-/// `trusted`: the shared memory was left by processes of this boot that all died. Answers with the salt of a base at rest that is none of what
-/// stands beside it, which is to be put aside before ([`aside::put`]).
+/// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process
+/// is alive. `trusted`: processes of this boot left the shared memory, and all of them died.
+/// Returns the salt of a resting base to which the files next to it do not belong: the caller first
+/// puts them aside ([`aside::put`]).
 pub(crate) fn begin(
     region: &Region,
     identity: BaseIdentity,
@@ -140,13 +166,13 @@ pub(crate) fn begin(
         header = base.header()?;
     }
     if trusted && said == fence::LOWERED && restore::has_it_all(region, &header) {
-        // It is not gone on with, and needs no log (FENCE-1 in upkeep/fence.rs).
+        // A lowered session is not continued, and needs no log (FENCE-1 in upkeep/fence.rs).
         bury_or_leave(region, base)?;
         restore::restore(region, path, base)?;
         header = base.header()?;
     }
     if trusted && is_fenced && restore::has_ended(region, &header) {
-        // Settling would refuse what is left of a log that was damaged.
+        // Settling would refuse the remains of a damaged log.
         restore::remove_own_log(region, path, None)?;
     }
     if !header.marked {
@@ -165,7 +191,7 @@ pub(crate) fn begin(
     Ok(None)
 }
 
-/// No file grows this old: such a number was put there, and others are counted on from it.
+/// Refuses a generation that no file reaches: such a number was forged, and others would follow it.
 fn check_generation(path: &Path, generation: Generation) -> Result<()> {
     if generation.get() <= u32::MAX >> 1 {
         return Ok(());
@@ -180,7 +206,8 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     let resting = c.fence.load(Acquire) == fence::RESTING;
     let same = header.salt == c.salt.load(Relaxed);
     if resting {
-        // Nothing was committed in it. A fence whose author died before saying so is the session's own.
+        // Nothing was committed in this session. If its author died before it recorded the fence,
+        // the fence is the session's own.
         let own = header.marked && same && header.fenced;
         if own {
             base.raise_fence()?;
@@ -196,10 +223,11 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
         return Ok(false);
     }
     if header.fenced && same && header.generation.get() >= c.base_generation.load(Relaxed) {
-        // A lowered one has nothing that the base lacks (FENCE-1 in upkeep/fence.rs), and does not know what others have done while nobody was here.
+        // A lowered session has nothing that the base lacks (FENCE-1 in upkeep/fence.rs), and does
+        // not know what others have done since its processes died.
         return Ok(c.fence.load(Acquire) == fence::FENCED);
     }
-    // Resting as well: a copy from behind an earlier checkpoint (upkeep/fence.rs).
+    // A resting base too: a copy made while the fence was lowered earlier (upkeep/fence.rs).
     let is_older = header.generation.get() < c.base_generation.load(Relaxed);
     if same && (is_older || restore::has_unmerged(region, header.generation)) {
         return Err(Error::CantOpen(
@@ -212,8 +240,8 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     Ok(false)
 }
 
-/// Brings base and log to rest: what the table says for shared memory that is not trusted. `None`: the base is, and the log, which has
-/// commits, is not its own.
+/// Brings base and log to rest, as the list above says for memory that is not trusted. `None`: the
+/// base is at rest, and the log has commits and is of another file.
 fn bring_to_rest(
     path: &Path,
     base: &mut dyn Base,
@@ -238,7 +266,7 @@ fn bring_to_rest(
     let there = at(&log)?;
     match LogScan::open(&OsStorage, &log, header.salt, header.generation) {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {}
-        // Nothing is lost with it.
+        // Removing an empty file loses nothing.
         Err(LogError::NotALog { .. }) if is_empty(&log) => {}
         Err(LogError::Foreign { .. }) => return Ok(None),
         Err(e) => return Err(e.into()),
@@ -264,27 +292,28 @@ fn bring_to_rest(
     Ok(Some(header))
 }
 
-/// A file without a byte stands there, of somebody who may write the database.
+/// True if the log is an empty file of an owner that may write the database.
 fn is_empty(log: &Path) -> bool {
     side::open(log, false).and_then(|file| file.metadata()).is_ok_and(|meta| meta.len() == 0)
 }
 
-/// The file that stands at a path.
+/// Returns the identity of the file at a path.
 fn at(path: &Path) -> Result<Option<FileIdentity>> {
     OsStorage
         .identity_at(path)
         .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))
 }
 
-/// Which file this is; `None` if that cannot be told.
+/// Returns the identity of an open file; `None` if it cannot be read.
 pub(crate) fn identity_of(file: &LockFile) -> Option<FileIdentity> {
     file.metadata().ok().map(|m| (m.dev(), m.ino()))
 }
 
-/// Says that this process uses the log, until the returned file is closed; `exclusive`: that nobody else does.
+/// Records that this process uses the log, until the returned file is closed. `exclusive`: no other
+/// process may use it.
 ///
-/// A live session keeps it shared. So a recovery that would run beside one, because the shared memory file was
-/// removed under it, finds the lock taken, and not only for as long as a process takes to die.
+/// A live session holds the lock shared. So a recovery next to a session whose shared memory file
+/// was removed finds it taken, for longer than a process takes to die.
 pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>> {
     let log = log_path(path);
     let say = |e: &std::io::Error| Error::io(format!("cannot lock the log {}", log.display()), e);
@@ -298,7 +327,7 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
         }
         Ok(file) => file,
     };
-    // Members ask wherever they need the log, with locks in hand: they do not wait.
+    // Members call this wherever they need the log, with locks held: they do not wait.
     let locked = if exclusive {
         outlasts_deaths(|| locks::try_lock(&file, LOG_IN_USE_LOCK))
     } else {
@@ -314,13 +343,14 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
     )))
 }
 
-/// Asks whether a lock is free until it is, or has been taken for longer than by a process that dies.
+/// Waits until a lock is free; false if it stays taken for longer than a process takes to die.
 fn outlasts_deaths(mut is_free: impl FnMut() -> std::io::Result<bool>) -> std::io::Result<bool> {
     let ask = || is_free().map(|free| free.then_some(()));
     wait::until(DEATH_MAX, DEATH_NAP, ask).map(|free| free.is_some())
 }
 
-/// Fails if processes use a log beside a base that needs none: theirs is the database file that stood here before.
+/// Fails if processes use a log next to a base that needs none: they have the database file that
+/// was here before.
 ///
 /// # Errors
 /// `CantOpen`, in words.
@@ -329,7 +359,7 @@ pub fn refuse_used_log(path: &Path) -> Result<()> {
     let free = side::open(&log, false).and_then(|file| {
         outlasts_deaths(|| locks::is_locked_elsewhere(&file, LOG_IN_USE_LOCK).map(|used| !used))
     });
-    // Where it cannot be read, reading it tells why.
+    // If the log cannot be read, the caller that reads it reports why.
     if free.unwrap_or(true) {
         return Ok(());
     }
@@ -358,7 +388,7 @@ fn say_missing(path: &Path, log: &Path, salt: u32) -> Error {
     ))
 }
 
-/// Merges the log's newer frames into the fenced base, and those that continue it.
+/// Merges the newer frames of the log, and the tail that continues them, into the fenced base.
 fn replay(
     path: &Path,
     base: &mut dyn Base,
@@ -371,11 +401,11 @@ fn replay(
         Err(LogError::Missing { .. }) => return Err(say_missing(path, &log, salt)),
         other => other?,
     };
-    // SESSION-3: before anything was committed the fence stood in the file, until all of that was in the base.
+    // SESSION-3: the file has the fence from before the first commit until the base has them all.
     if header.fence_in_wal_alone && scan.summary().newest > header.generation {
         return Err(Error::Replaced(path.to_owned()));
     }
-    // What the log holds beyond its end is given up with the same stamp.
+    // The same stamp gives up what the log holds beyond its end.
     let through = header.generation.max(scan.summary().newest);
     let mut redone = Redone::default();
     scan.replay(|frame| {
@@ -396,18 +426,18 @@ fn replay(
     Ok(merged)
 }
 
-/// The newest record of each key, and whether that is a deletion.
+/// The newest record of each key; true if it is a deletion.
 type Newest = BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)>;
 
-/// What frames, read one after the other, leave.
+/// The result of frames read one after the other.
 #[derive(Default)]
 struct Redone {
     newest: Newest,
-    /// The last one, if it is prepared.
+    /// The last frame, if it is prepared.
     undecided: Option<Undecided>,
 }
 
-/// A prepared transaction: the name of its super-journal, and what it would leave.
+/// A prepared transaction: the name of its super-journal, and its rows or pages.
 struct Undecided {
     name: Vec<u8>,
     generation: Generation,
@@ -415,7 +445,7 @@ struct Undecided {
     pages: Option<PagesId>,
 }
 
-/// What goes into the base: rows, or the pages of an exclusive transaction.
+/// The content that goes into the base: rows, or the pages of an exclusive transaction.
 struct Decided {
     rows: Newest,
     pages: Option<Pages>,
@@ -423,7 +453,7 @@ struct Decided {
 
 impl Redone {
     fn note(&mut self, frame: &Frame<'_>) {
-        // Whatever follows a prepared transaction has resolved it.
+        // A frame that follows a prepared transaction has resolved it.
         self.undecided = frame.prepared().map(|(mark, rows)| {
             let mut would = Newest::new();
             note_rows(&mut would, rows);
@@ -433,10 +463,11 @@ impl Redone {
         note_rows(&mut self.newest, frame.ops());
     }
 
-    /// With what a super-journal decides about the last one, over a base with this header.
+    /// Adds the last transaction if its super-journal says that it was committed, over a base with
+    /// this header.
     fn decided(self, path: &Path, base: &BaseHeader) -> Result<Decided> {
         let mut decided = Decided { rows: self.newest, pages: None };
-        // Of an exclusive one the base tells, if it has it (EXCL-2).
+        // For an exclusive transaction the base shows that it has it (EXCL-2).
         let is_there =
             |last: &Undecided| last.pages.is_some() && base.generation >= last.generation;
         if let Some(last) = self.undecided.filter(|last| !is_there(last))
@@ -452,12 +483,12 @@ impl Redone {
 }
 
 impl Decided {
-    /// Into a base in whose transaction this is called.
+    /// Writes into a base that is in a write transaction.
     fn put(&self, path: &Path, base: &mut dyn Base) -> Result<()> {
         match &self.pages {
             None => put_all(base, &self.rows),
             Some(pages) if self.rows.is_empty() => pages.put(path, base),
-            // They were made over a base with all rows: it has been replaced by an older one.
+            // The pages were made over a base with all rows, which an older one has replaced.
             Some(_) => Err(Error::Replaced(path.to_owned())),
         }
     }
@@ -495,7 +526,8 @@ pub(crate) fn in_transaction<T>(
     }
 }
 
-/// Makes sure that what the WAL holds beyond its index never counts: a transaction that changes nothing goes over the same frames.
+/// Overwrites what the WAL holds beyond its index, so that it never counts: a transaction that
+/// changes nothing takes the same frames.
 pub(crate) fn bury(base: &mut dyn Base) -> Result<()> {
     in_transaction(base, |base| {
         let header = base.header()?;
@@ -503,7 +535,7 @@ pub(crate) fn bury(base: &mut dyn Base) -> Result<()> {
     })
 }
 
-/// The same, if there is something. Nobody else of a session writes to the base.
+/// Buries an unseen commit if the WAL has one. No other process of a session writes to the base.
 pub(crate) fn bury_unseen(base: &mut dyn Base) -> Result<()> {
     if fault::is_planted("fence.unseen") || !base.has_unseen_commit()? {
         return Ok(());
@@ -511,8 +543,9 @@ pub(crate) fn bury_unseen(base: &mut dyn Base) -> Result<()> {
     bury(base)
 }
 
-/// The same before a session goes on. Where that is not to be had, on a full disk say, it is left to be settled (database/orphans.rs): until
-/// then others may read, and nobody commits, or writes to the base.
+/// Buries an unseen commit before a session continues. If that fails, on a full disk for example,
+/// the commit is left to be settled (database/orphans.rs): until then others may read, but no
+/// connection commits or writes to the base.
 fn bury_or_leave(region: &Region, base: &mut dyn Base) -> Result<()> {
     let Err(e) = bury_unseen(base) else { return Ok(()) };
     let c = region.control();
@@ -521,7 +554,7 @@ fn bury_or_leave(region: &Region, base: &mut dyn Base) -> Result<()> {
         return Err(e);
     }
     c.right_owner.store(owner::UNSETTLED, Relaxed);
-    // Last (ESTATE-1). What a dead one has is settled with the same.
+    // Last (ESTATE-1). Settling what a dead holder left buries this commit too.
     if c.merge_owner.load(Relaxed) == 0 {
         c.merge_owner.store(owner::UNSETTLED_MERGE, Relaxed);
     }
@@ -534,12 +567,12 @@ pub(crate) fn unfence(base: &mut dyn Base) -> Result<()> {
     unfence_through(base, through)
 }
 
-/// As [`unfence`], and says that the base is complete through this generation.
+/// Unfences the base and stamps it as complete through this generation.
 fn unfence_through(base: &mut dyn Base, through: Generation) -> Result<()> {
     rest(base, through, |_| Ok(()))
 }
 
-/// The same, with what `complete` puts into the base in the same transaction.
+/// Unfences the base in one transaction with what `complete` puts into it.
 fn rest(
     base: &mut dyn Base,
     through: Generation,
@@ -553,29 +586,31 @@ fn rest(
     })?;
     crash_point!("rest.committed");
     match base.checkpoint(Checkpoint::Truncate) {
-        // A stock program reads it already. The WAL is its business then, as that of any database.
+        // A stock program reads the base already. The WAL is then its business, as in any database.
         Err(e) if e.is_busy() => Ok(()),
         other => other.map(|_| ()),
     }
 }
 
-/// Removes the log of a base that needs it no more: the file `meant`, if it still stands there.
+/// Removes the log of a base that no longer needs it: the file `meant`, if that is still at its
+/// path.
 pub(crate) fn remove_log(path: &Path, meant: Option<FileIdentity>) -> Result<()> {
     LogFile::remove(&OsStorage, &log_path(path), meant).map_err(Error::from)?;
-    // Whatever was prepared in it is resolved, or given up.
+    // Everything prepared in the log is resolved, or given up.
     several::forget(path);
     Ok(())
 }
 
-/// Accepts the base as it is: gives up commits that are only in the log. No process has the database open.
-/// `is_replaced`: the file is none of this session, and may be anything.
+/// Accepts the base as it is and gives up commits that are only in the log. No process has the
+/// database open. `is_replaced`: the file is not of this session, and may be anything.
 pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Result<()> {
     let header = base.header()?;
     if !header.marked && !is_replaced {
         return Err(Error::CantOpen(format!("{} is not in concurrent mode", path.display())));
     }
-    // With the stamp the log is a stale one. One that cannot be read, or is not of this base, is given up unseen: should the
-    // removal not come to pass, the next opening refuses it as before, and this is done again.
+    // The stamp makes the log stale. A log that cannot be read, or is not of this base, is given up
+    // unread: if its removal fails, the next opening refuses it as before, and accepting is
+    // repeated.
     let there = at(&log_path(path))?;
     let through = LogScan::newest_generation(&OsStorage, &log_path(path), header.salt)
         .unwrap_or(Generation::ZERO);
@@ -587,15 +622,16 @@ pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Resul
 
 /// Timestamps that one generation can use.
 const TIMESTAMPS_PER_GENERATION: u64 = 1 << 24;
-/// The least that a commit takes of a memtable.
+/// Least bytes of a memtable that a commit takes.
 const LEAST_COMMIT_BYTES: u64 = 32;
 const _: () = assert!(ARENA_BYTES as u64 / LEAST_COMMIT_BYTES < TIMESTAMPS_PER_GENERATION / 16);
 
-/// Timestamps of a millisecond: so many commits a session cannot make on average.
+/// Timestamps of a millisecond: more commits than a session can make in one on average.
 const TIMESTAMPS_PER_MILLISECOND: u64 = 1 << 10;
 
-/// The timestamp that stands for what is in the base when a session begins now whose first generation is `first`: above those of all
-/// earlier sessions as long as the clock goes on, and on machines without one, above those that have left a generation behind.
+/// Returns the timestamp of the base's content for a session that begins now with generation
+/// `first`: above those of all earlier sessions while the clock advances; on machines without a
+/// clock, above those that have left a generation behind.
 fn first_timestamp(first: Generation) -> u64 {
     let by_generation = u64::from(first.get()) * TIMESTAMPS_PER_GENERATION + 1;
     by_generation.max(unix_ms().saturating_mul(TIMESTAMPS_PER_MILLISECOND))
@@ -611,18 +647,20 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
         ));
     }
     let c = region.control();
-    // Another than the last, so that a leftover log is never taken for the one of this session.
+    // Differs from the last salt, so that a leftover log is never taken for the log of this
+    // session.
     let salt = std::iter::repeat_with(random::salt).find(|salt| *salt != header.salt);
     let salt = salt.expect("an endless iterator");
     let first = header.generation.get() + 1;
     c.salt.store(salt, Relaxed);
     c.base_generation.store(header.generation.get(), Relaxed);
-    // It stands for everything that is in the base.
+    // The timestamp of everything in the base.
     let first_ts = first_timestamp(Generation::new(first));
     c.visible_ts.store(first_ts, Relaxed);
     c.readable_ts.store(first_ts, Relaxed);
     c.first_ts.store(first_ts, Relaxed);
-    // Where zeros were written for the ring they were written for these too (`Region::reset`).
+    // If zeros were written for the whole ring, they were written for these entries too
+    // (`Region::reset`).
     let is_whole = ring_space == RING_BYTES as u64;
     let recent = if is_whole { RECENT_COMMITS } else { FIRST_RECENT };
     c.recent_allocated.store(recent as u32, Relaxed);
@@ -646,7 +684,7 @@ fn set_up(region: &Region, header: &BaseHeader) -> Result<()> {
     Ok(())
 }
 
-/// Creates the log file of the session, replacing one that holds nothing.
+/// Creates the log file of the session. It replaces a log that holds nothing.
 pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
     let meta = std::fs::metadata(path)
         .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
@@ -661,13 +699,14 @@ pub(crate) fn create_log(region: &Region, path: &Path) -> Result<LogFile> {
     let wal = OsStorage.identity_at(&suffixed(path, "-wal")).ok().flatten();
     let created = LogFile::create(&OsStorage, &log_path(path), &params, note)?;
     if let Some(wal) = wal {
-        // The folder was synced, for the sake of the log's name.
+        // Creating the log synced the folder, which has both names.
         region.log().note_wal_named(wal);
     }
     Ok(created)
 }
 
-/// Opens the log file of a session that has one: through the claim on it, if that is of the file under its name.
+/// Opens the log file of a session that has one. It uses the claim on the log if the claimed file
+/// is the one at the path.
 pub(crate) fn open_log(
     region: &Region,
     path: &Path,
@@ -690,8 +729,9 @@ pub fn refuse_network(path: &Path) -> Result<()> {
     crate::filesystem::refuse_network(path)
 }
 
-/// Fails if no session can be had beside `path`, which one who works alone at first would hear of when somebody comes: on a network file
-/// system, for a file that is mounted without its folder, for the length of the name, for the limits of this process, without /proc.
+/// Fails if `path` cannot have a session, which a process that works alone would learn only when
+/// another comes: on a network file system, for a file mounted without its folder, for too long a
+/// name, for the limits of this process, or without /proc.
 pub fn refuse_place(path: &Path) -> Result<()> {
     crate::filesystem::refuse_network(path)?;
     crate::filesystem::refuse_lone_mount(path)?;
@@ -714,7 +754,7 @@ pub fn refuse_place(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a conversion to concurrent mode has to know: a salt, or why not.
+/// Returns the salt for a conversion to concurrent mode, or why it is refused.
 pub fn enable_check(path: &Path) -> Result<u32> {
     refuse_place(path)?;
     refuse_used_log(path)?;
@@ -723,7 +763,8 @@ pub fn enable_check(path: &Path) -> Result<u32> {
         Err(LogError::Missing { .. }) | Err(LogError::Foreign { has_frames: false, .. }) => {
             Ok(random::salt())
         }
-        // Of another database file, or of this one from before it left the mode by other means: it is put aside as the session begins.
+        // The log is of another database file, or of this one from before it left the mode by other
+        // means: it is put aside when the session begins.
         Err(LogError::Foreign { .. }) | Ok(_) => Ok(random::salt()),
         Err(e) => Err(e.into()),
     }

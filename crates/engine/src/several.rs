@@ -1,52 +1,64 @@
 //! Transactions over several files: one decision for all of them (TXN-6).
 //!
-//! The decision is SQLite's own: a super-journal, a file that lists who takes part. While it exists the transaction has not
-//! happened; removing its name, durably, is the commit. So files in a rollback mode take part with SQLite's code as it is,
-//! and any SQLite that meets their journals after a crash decides as we do.
+//! The decision is SQLite's own: a super-journal, a file that lists the participants. While it
+//! exists the transaction has not happened; removing its name, durably, is the commit. So files in
+//! a rollback mode take part with SQLite's code as it is, and any SQLite that meets their journals
+//! after a crash decides as Plait does.
 //!
 //! ```text
-//! every concurrent file    the writer's right, validation, room for all that follows      in the order of their inodes
+//! every concurrent file    the writer's right, validation, room for all that follows,
+//!                          in the order of their inodes
 //! SQLite                   super-journal written and synced: lists journals and references
-//! each concurrent file     reference written and synced -> prepared frame P in the log, synced. Of one that runs exclusively: its
-//!                          pages written and synced in between (pages.rs)
+//! each concurrent file     reference written and synced -> prepared frame P in the log, synced.
+//!                          If exclusive: its pages written and synced in between (pages.rs)
 //! each rollback file       journal with the super-journal's name synced, pages written and synced
-//! SQLite                   super-journal removed, its folder synced                       <- the commit point
-//! each concurrent file     commit frame C right behind P, rows visible, reference removed, right passed on. Of one that runs
-//!                          exclusively: SQLite's commit to the WAL, with the stamp, synced -> next generation, pages and reference
-//!                          removed, both rights given back
+//! SQLite                   super-journal removed, its folder synced            <- the commit point
+//! each concurrent file     commit frame C right behind P, rows visible, reference removed, right
+//!                          passed on. If exclusive: SQLite's commit to the WAL, with the stamp,
+//!                          synced -> next generation, pages and reference removed, both rights
+//!                          given back
 //! each rollback file       journal removed
 //! ```
 //!
-//! What one file's log says (`database/orphans.rs` for a living session, `session.rs` for a recovery)
-//!
-//! | log | super-journal | the transaction, in this file |
-//! |---|---|---|
-//! | P, a commit frame behind it | - | committed: the frame has the rows once more |
-//! | P with pages, and the base has the stamp of its generation | - | committed: the base has it |
-//! | P, an empty frame behind it | - | rolled back |
-//! | P last, its author lives | any | undecided: he holds the writer's right, and others wait |
-//! | P last, its author is dead | there | rolled back, for good once the empty frame is on disk |
-//! | P last, its author is dead | not there, but the database that it is named after | committed |
-//! | P last, its author is dead | neither of the two can be seen | not known here: whoever wants to write, and who recovers, is told |
+//! The states of one file's log (`database/orphans.rs` for a living session, `session.rs` for a
+//! recovery):
+//! - P, a commit frame behind it: the transaction is committed in this file. The frame has the rows
+//!   once more.
+//! - P with pages, and the base has the stamp of its generation: committed. The base has it.
+//! - P, an empty frame behind it: rolled back.
+//! - P last, its author lives: undecided. The author holds the writer's right, and others wait.
+//! - P last, its author is dead, the super-journal is there: rolled back, for good once the empty
+//!   frame is on disk.
+//! - P last, its author is dead, the super-journal is gone but the database that it is named after
+//!   is there: committed.
+//! - P last, its author is dead, neither of the two can be seen: not known here. A connection that
+//!   wants to write, and a recovery, get an error.
 //!
 //! Invariants
-//! - SEVERAL-1 P is on disk before the super-journal may go, whatever `synchronous` says, and the pages that it names before P.
-//! - SEVERAL-2 While a P is last nothing else is appended to that log but what resolves it, its generation is not frozen, and
-//!   so neither merged nor given back; and what resolves it needs no room in the log or in memory that is not there. If it names
-//!   pages nobody else writes to the base either.
-//! - SEVERAL-3 Nobody removes the super-journal of a transaction that did not happen while a file has not resolved it on disk. What keeps it
-//!   is the *reference*, a file `-plait-super` beside the database that ends as a journal with a super-journal does: stock SQLite, when
-//!   it has rolled a journal back, looks at everything that the super-journal lists, and leaves it while one names it.
-//! - SEVERAL-4 Who finds the super-journal gone syncs its folder before he builds on it: a power cut brings it back for nobody.
-//! - SEVERAL-5 Where neither the super-journal nor its database can be seen nothing is concluded: a copy of one file alone, or a
-//!   folder that another container does not have, says nothing about the decision.
+//! - SEVERAL-1 P is on disk before the super-journal may go, whatever `synchronous` says, and the
+//!   pages that it names before P.
+//! - SEVERAL-2 While a P is last, only the frame that resolves it is appended to that log, and its
+//!   generation is not frozen, and so neither merged nor given back. The resolving frame needs no
+//!   room in the log or in memory that is not there. If P names pages, no other connection writes
+//!   to the base either.
+//! - SEVERAL-3 The super-journal of a transaction that did not happen is not removed while a file
+//!   has not resolved it on disk. The *reference* keeps it, a file `-plait-super` next to the
+//!   database that ends as a journal with a super-journal does: when stock SQLite has rolled a
+//!   journal back, it reads everything that the super-journal lists, and leaves the super-journal
+//!   while one of them names it.
+//! - SEVERAL-4 A process that finds the super-journal gone syncs its folder before it acts on that:
+//!   no power cut brings the super-journal back.
+//! - SEVERAL-5 If neither the super-journal nor its database can be seen, nothing is concluded: a
+//!   copy of one file alone, or a folder that another container does not have, says nothing about
+//!   the decision.
 //!
-//! P keeps the super-journal's name relative to the database's folder, since two containers may have the volume at different
-//! paths. Reference and super-journal keep full names, as SQLite compares them; where these lead to nothing a super-journal
-//! is left alone, which costs a small file.
+//! P keeps the super-journal's name relative to the database's folder, since two containers may
+//! have the volume at different paths. Reference and super-journal keep full names, as SQLite
+//! compares them. If these lead to nothing, a super-journal is left alone, which costs a small
+//! file.
 //!
-//! A name that a log or a reference states is input: it must be one of a super-journal, and nothing is ever removed under it
-//! but a file that lists this very database's reference.
+//! A name in a log or a reference is input: it must be the name of a super-journal, and nothing is
+//! ever removed under it except a file that lists this very database's reference.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -64,31 +76,31 @@ use crate::storage::names::suffixed;
 use crate::storage::os::OsStorage;
 use crate::storage::side;
 
-/// What SQLite's journals and their super-journal references end in.
+/// The end of SQLite's journals that name a super-journal.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// Bytes of the end of a reference: the name's length and sum, and the magic.
+/// Bytes of the end of a reference: length and sum of the name, and the magic.
 const TAIL_BYTES: u64 = 16;
-/// Bytes of what SQLite adds to a database's name for its super-journal: `-mjXXXXXX9XX`.
+/// Bytes that SQLite adds to a database's name for its super-journal: `-mjXXXXXX9XX`.
 const SUFFIX_BYTES: usize = 12;
-/// Longest name, and longest list of names, that is believed.
+/// Longest name, and longest list of names, that is accepted.
 const NAME_BYTES_MAX: u64 = 4096;
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// What became of a prepared transaction whose author is dead.
+/// The outcome of a prepared transaction whose author is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It happened, everywhere.
+    /// It happened, in every file.
     Committed,
-    /// It did not, anywhere.
+    /// It happened in no file.
     RolledBack,
 }
 
-/// Name of the reference beside a database file.
+/// Returns the name of the reference next to a database file.
 pub fn reference_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-super")
 }
 
-/// Whether this is how SQLite names super-journals.
+/// True if SQLite names super-journals like this.
 fn is_super_name(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let Some(at) = name.len().checked_sub(SUFFIX_BYTES) else { return false };
@@ -99,14 +111,14 @@ fn is_super_name(path: &Path) -> bool {
         && suffix[3..].iter().all(u8::is_ascii_hexdigit)
 }
 
-/// The database that a super-journal is named after.
+/// Returns the database that a super-journal is named after.
 pub fn named_after(super_journal: &Path) -> PathBuf {
     let name = super_journal.as_os_str().as_bytes();
     PathBuf::from(OsStr::from_bytes(&name[..name.len().saturating_sub(SUFFIX_BYTES)]))
 }
 
-/// The name by which the log of `base` keeps a super-journal: relative to the folder of `base`. Both are full names without
-/// links, as SQLite makes them.
+/// Returns the name by which the log of `base` keeps a super-journal: relative to the folder of
+/// `base`. Both are full names without links, as SQLite makes them.
 pub(crate) fn relative_name(super_journal: &Path, base: &Path) -> Result<Vec<u8>> {
     let folder = base.parent().unwrap_or(Path::new("/"));
     let mut there = super_journal.components().peekable();
@@ -128,7 +140,8 @@ pub(crate) fn relative_name(super_journal: &Path, base: &Path) -> Result<Vec<u8>
     Ok(name.into_os_string().as_bytes().to_vec())
 }
 
-/// Fails unless the engine sees the super-journal that SQLite has made: what it cannot see it could not look for after a crash.
+/// Fails unless the engine sees the super-journal that SQLite has made: otherwise it could not look
+/// for it after a crash.
 pub(crate) fn check_visible(super_journal: &Path) -> Result<()> {
     if std::fs::symlink_metadata(super_journal).is_ok_and(|meta| meta.is_file()) {
         return Ok(());
@@ -139,10 +152,11 @@ pub(crate) fn check_visible(super_journal: &Path) -> Result<()> {
     )))
 }
 
-/// Looks up what became of the transaction that is prepared under `name` in the log of `base` (SEVERAL-4, SEVERAL-5).
+/// Looks up the outcome of the transaction that is prepared under `name` in the log of `base`
+/// (SEVERAL-4, SEVERAL-5).
 ///
 /// # Errors
-/// `CantOpen` where that cannot be known; what syncing its folder reports.
+/// `CantOpen` if the outcome cannot be known; what syncing its folder reports.
 pub fn verdict(base: &Path, name: &[u8]) -> Result<Verdict> {
     let folder = base.parent().unwrap_or(Path::new("/"));
     let super_journal = folder.join(OsStr::from_bytes(name));
@@ -185,13 +199,14 @@ fn unknown(base: &Path, super_journal: &Path, database: &Path) -> Error {
     ))
 }
 
-/// SQLite's sum over the name of a super-journal, of what C calls char.
+/// Returns SQLite's sum over the name of a super-journal, whose bytes are C's `char`.
 fn sum_of(name: &[u8]) -> u32 {
     name.iter().fold(0u32, |sum, &byte| sum.wrapping_add(byte as std::ffi::c_char as i32 as u32))
 }
 
-/// Says beside `base`, on disk, that its log has a prepared transaction under this super-journal (SEVERAL-3). The caller holds the writer's
-/// right, and everything in the log is on disk if there was a reference before.
+/// Records next to `base`, on disk, that its log has a prepared transaction under this
+/// super-journal (SEVERAL-3). The caller holds the writer's right, and everything in the log is on
+/// disk if there was a reference before.
 pub(crate) fn write_reference(base: &Path, super_journal: &Path) -> Result<()> {
     let path = reference_path(base);
     let io = |what: &str, e: &IoError| Error::io(format!("cannot {what} {}", path.display()), e);
@@ -212,12 +227,12 @@ pub(crate) fn write_reference(base: &Path, super_journal: &Path) -> Result<()> {
     synced.map_err(|e| io("sync", &e))
 }
 
-/// Whether there is a reference beside `base`.
+/// True if there is a reference next to `base`.
 pub(crate) fn has_reference(base: &Path) -> bool {
     std::fs::symlink_metadata(reference_path(base)).is_ok()
 }
 
-/// The super-journal that a journal or a reference names at its end.
+/// Returns the super-journal that a journal or a reference names at its end.
 fn named_by(file: &File) -> Option<PathBuf> {
     let size = file.metadata().ok()?.len();
     let tail_at = size.checked_sub(TAIL_BYTES)?;
@@ -235,16 +250,17 @@ fn named_by(file: &File) -> Option<PathBuf> {
     (sum_of(&name) == number(4) && is_super_name(&path)).then_some(path)
 }
 
-/// The super-journal that the reference beside `base` names, if it is there: a transaction of its log may be undecided.
+/// Returns the super-journal that the reference next to `base` names, if it exists: a transaction
+/// of the log may be undecided.
 pub(crate) fn named_beside(base: &Path) -> Option<PathBuf> {
     let file = side::open(&reference_path(base), false).ok()?;
     named_by(&file).filter(|super_journal| super_journal.exists())
 }
 
-/// What the log of `base` had prepared is resolved on disk: removes its pages and the reference, and the super-journal if it was the
-/// last that named it. A failure leaves files behind, which the next call finds.
+/// Removes pages and reference of what the log of `base` had prepared and is resolved on disk, and
+/// the super-journal if this was its last reference. A failure leaves files for the next call.
 pub(crate) fn forget(base: &Path) {
-    // Without the pages the reference may go; not the other way round (PAGES-1 in pages.rs).
+    // The pages go before the reference (PAGES-1 in pages.rs).
     pages::forget(base);
     let path = reference_path(base);
     let Ok(file) = side::open(&path, false) else { return };
@@ -252,19 +268,20 @@ pub(crate) fn forget(base: &Path) {
         return;
     }
     let named = named_by(&file);
-    // Before the reference: who is killed in between leaves one for the next call to find.
+    // Before the reference: after a kill in between, the next call finds the reference.
     if let Some(super_journal) = &named {
         remove_unnamed(super_journal, &path);
     }
     let removed = side::remove(&file, &path).is_ok();
     crash_point!("several.reference_removed");
     if let Some(super_journal) = named.filter(|_| removed) {
-        // Two that let go at once have each seen the other's.
+        // Two processes that let go at once have each seen the other's reference.
         remove_unnamed(&super_journal, &path);
     }
 }
 
-/// Removes a super-journal that lists `own`, a reference that stands for nothing any more, if nothing else that it lists names it any more (SEVERAL-3).
+/// Removes a super-journal that lists `own`, a reference that is no longer needed, if no other
+/// listed file names it (SEVERAL-3).
 fn remove_unnamed(super_journal: &Path, own: &Path) {
     let Ok(file) = side::open(super_journal, false) else { return };
     let Ok(size) = file.metadata().map(|meta| meta.len()) else { return };
@@ -286,11 +303,11 @@ fn remove_unnamed(super_journal: &Path, own: &Path) {
     }
 }
 
-/// Whether the journal or reference at `path` is known not to name the super-journal.
+/// True if the journal or reference at `path` is known not to name the super-journal.
 fn has_let_go(path: &Path, super_journal: &Path) -> bool {
     match side::open(path, false) {
         Ok(file) => named_by(&file).is_none_or(|named| named != super_journal),
-        // Of a database that is not there, by this name, nothing is known.
+        // If the database is not there by this name, nothing is known of its reference.
         Err(e) if is_absence(&e) => {
             let name = path.as_os_str().as_bytes();
             let base = ["-journal", "-plait-super"]

@@ -1,4 +1,5 @@
-//! Large transactions of a lone writer, and what makes their commits durable, over a base that is a map.
+//! Large transactions of a lone writer, and what makes their commits durable, over a base that is a
+//! map.
 
 mod common;
 
@@ -13,14 +14,15 @@ use plait_engine::txn::{Size, Sync};
 
 /// More than enough to be large.
 const LARGE: usize = 1000;
-/// Large transactions that stay on the concurrent path after somebody came to one that did not.
+/// Transactions that stay on the concurrent path after another connection came while one was
+/// exclusive.
 const HELD: usize = 4096;
 
 fn key(i: usize) -> Vec<u8> {
     (i as u32).to_be_bytes().to_vec()
 }
 
-/// Writes until the engine asks for the exclusive path; how many entries that took.
+/// Writes until the engine asks for the exclusive path. Returns the number of entries that took.
 fn write_until_asked(client: &mut Client, from: usize) -> Option<usize> {
     (0..LARGE).find(|i| match client.conn().put(TABLE, &key(from + i), b"v", 0) {
         Ok(()) => false,
@@ -29,7 +31,8 @@ fn write_until_asked(client: &mut Client, from: usize) -> Option<usize> {
     })
 }
 
-/// The shim's part of an exclusive transaction, from the replay to the commit; `more` entries follow the replay.
+/// Plays the shim's part of an exclusive transaction, from the replay to the commit; `more` entries
+/// follow the replay.
 fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more: usize) {
     wait_ms(0, |w| client.conn().exclusive_begin(w)).expect("nobody is waited for");
     let mut base = common::Opener.open(path).unwrap();
@@ -53,7 +56,8 @@ fn go_exclusive(client: &mut Client, path: &Path, sync: Sync, from: usize, more:
     client.conn().snapshot_end();
 }
 
-/// A large transaction: the number of entries after which it went straight to the base, if it did.
+/// Runs a large transaction. Returns the number of entries after which it went straight to the
+/// base, if it did.
 fn load(client: &mut Client, path: &Path, sync: Sync, from: usize) -> Option<usize> {
     client.begin_immediate(1000).unwrap();
     let asked = write_until_asked(client, from);
@@ -80,7 +84,7 @@ fn a_lone_writer_goes_straight_to_the_base_and_sooner_after_a_large_transaction(
             assert_eq!(load(&mut a, &path, Sync::Normal, round * LARGE), Some(16));
         }
         a.write(b"small", b"1", Sync::Normal).unwrap();
-        // The small one is in memory now, and it was not large.
+        // The small transaction is in memory now, and it was not large.
         assert_eq!(load(&mut a, &path, Sync::Normal, 5 * LARGE), None);
         assert_eq!(load(&mut a, &path, Sync::Normal, 6 * LARGE), Some(16));
         assert_eq!(a.read(b"small").as_deref(), Some(&b"1"[..]));
@@ -158,7 +162,7 @@ fn a_synced_commit_of_the_base_is_not_synced_again() {
     assert_eq!(load(&mut a, &path, Sync::Full, 0), Some(256));
     a.write(b"x", b"1", Sync::Full).unwrap();
     assert_eq!(counter(&mut a, "base_syncs"), 0);
-    // A merge's own commit is a synced one.
+    // A merge syncs its own commit.
     load(&mut a, &path, Sync::Normal, LARGE);
     assert_eq!(load(&mut a, &path, Sync::Normal, 2 * LARGE), Some(16));
     a.write(b"x", b"2", Sync::Normal).unwrap();
@@ -189,7 +193,8 @@ fn who_begins_to_read_beside_it_conflicts_when_it_writes_and_only_then() {
     assert_eq!(a.read(&key(0)).as_deref(), Some(&b"w"[..]));
 }
 
-/// What it has reserved it may keep for as long as its application thinks: others of the process do not wait for that without end.
+/// A transaction keeps what it has reserved for as long as its application thinks: other
+/// connections of the process must not wait for that without end.
 #[test]
 fn the_right_to_merge_that_a_transaction_has_reserved_is_waited_for_a_while() {
     let dir = tempfile::tempdir().unwrap();

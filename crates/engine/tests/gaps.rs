@@ -12,15 +12,17 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a transaction has written: no record is a deletion.
+/// What a transaction has written: `None` is a deletion.
 type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-/// Bounds of a range, both in it.
+/// Bounds of a range, both inclusive.
 type Range = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// Tombstones after which a walk asks for a gap: fewer than in the shim, so that small tables have some.
+/// Tombstones after which a walk looks for a gap: fewer than in the shim, so that small tables have
+/// some.
 const SKIP_STEP: u32 = 2;
 
-/// The first row from `from` on (`None`: from the end) in one direction, as the shim looks for it.
+/// Returns the first row from `from` on (`None`: from the end) in one direction, as the shim finds
+/// it.
 fn walk(client: &mut Client, from: Option<&[u8]>, forward: bool) -> Option<Vec<u8>> {
     let base: Vec<Vec<u8>> = client.base_keys();
     let conn = client.conn.as_ref().unwrap();
@@ -85,7 +87,7 @@ struct View {
     rows: Rows,
     at_begin: Rows,
     writes: Writes,
-    /// What they were at the savepoint.
+    /// The view and the writes at the savepoint.
     saved: Option<(Rows, Writes)>,
     reads: Vec<Range>,
     writes_at_all: bool,
@@ -113,7 +115,7 @@ impl View {
         self.writes.insert(key.to_vec(), rec.map(<[u8]>::to_vec));
     }
 
-    /// Whether anything that was read is not what it was.
+    /// True if anything that was read has changed.
     fn is_contradicted_by(&self, rows: &Rows) -> bool {
         let inside = |rows: &Rows, lo: &Option<Vec<u8>>, hi: &Option<Vec<u8>>| -> Vec<Vec<u8>> {
             let keys = rows.keys().filter(|key| {
@@ -133,7 +135,7 @@ fn key(random: &mut StdRng) -> Vec<u8> {
     }
 }
 
-/// A few connections in one process, and all that is committed.
+/// Several connections in one process, and all that is committed.
 struct World {
     clients: Vec<Client>,
     views: Vec<Option<View>>,
@@ -197,7 +199,8 @@ impl World {
         }
     }
 
-    /// A walk that deletes the rows which it comes to, beside which now and then something else is put or deleted.
+    /// Walks, and deletes the rows which the walk comes to; now and then puts or deletes another
+    /// row in between.
     fn delete_in_passing(&mut self, i: usize, random: &mut StdRng) {
         let view = self.views[i].as_mut().unwrap();
         if !view.writes_at_all {
@@ -268,7 +271,7 @@ impl World {
     }
 }
 
-/// Random transactions of several connections; returns how many walks there were.
+/// Runs random transactions of several connections. Returns the number of walks.
 fn run(seed: u64, steps: u32) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let path = create(dir.path());
@@ -276,7 +279,7 @@ fn run(seed: u64, steps: u32) -> u64 {
     let clients: Vec<Client> = (0..4).map(|_| Client::open(&path)).collect();
     let views = clients.iter().map(|_| None).collect();
     let mut world = World { clients, views, rows: Rows::new(), seed, walks: 0, runs: 0 };
-    // The first write fences the base; what began before conflicts with nothing then.
+    // The first write fences the base; transactions that began before conflict with nothing then.
     world.clients[0].write(&[0, 0], b"0", Sync::Normal).unwrap();
     world.rows.insert(vec![0, 0], b"0".to_vec());
     for _ in 0..steps {
@@ -350,7 +353,8 @@ fn rows_that_a_walk_has_deleted_are_passed_in_a_few_steps_at_once() {
     }
     let steps = steps_over_tombstones(&mut client);
     assert!(steps < 10, "{steps} steps over the rows that were deleted");
-    // A row that comes between two of a run ends it: nobody knows on which side of it the walk goes on.
+    // A row that is put between two rows of a run ends the run: it is not known on which side the
+    // walk goes on.
     client.conn().delete_in_passing(TABLE, &[5, 0], b"row", 2).unwrap();
     client.put(&[5, 1], b"new");
     for n in 2..20u8 {
@@ -361,7 +365,7 @@ fn rows_that_a_walk_has_deleted_are_passed_in_a_few_steps_at_once() {
     client.rollback();
 }
 
-/// Steps of a walk from the first entry to the first row.
+/// Returns the steps of a walk from the first entry to the first row.
 fn steps_over_tombstones(client: &mut Client) -> u32 {
     let conn = client.conn.as_ref().unwrap();
     let mut iter = OverlayIter::new(TABLE);

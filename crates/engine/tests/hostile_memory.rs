@@ -1,8 +1,10 @@
-//! Shared memory that is foreign, damaged, cut short or of another layout: it is not looked at, and what is committed comes from
-//! the log. Only what is whole and says the right things about boot and base is gone on with.
+//! Shared memory that is foreign, damaged, cut short or of another layout: it is not read, and
+//! committed rows come from the log. A session continues only from a file that is whole and has the
+//! right boot and base.
 //!
-//! The inputs are heads of such files, in `crates/engine/fuzz-corpus/memory`, before the content of a real one. Long form:
-//! `PLAIT_FUZZ_ROUNDS=10000 cargo test --release -p plait-engine --test hostile_memory`.
+//! The inputs are heads of such files, in `crates/engine/fuzz-corpus/memory`; the content of a real
+//! file follows each. Long form: `PLAIT_FUZZ_ROUNDS=10000 cargo test --release -p plait-engine
+//! --test hostile_memory`.
 
 mod common;
 
@@ -28,7 +30,8 @@ const INODE: usize = 64;
 const HEADER_BYTES: usize = 80;
 const ROWS: u32 = 20;
 
-/// The files of a session whose processes are all gone, as a copy under another name: base, log, and the used part of the memory.
+/// The files of a session whose processes are all gone, copied under another name: base, log, and
+/// the used part of the memory.
 struct Left {
     base: Vec<u8>,
     log: Vec<u8>,
@@ -54,8 +57,9 @@ impl Left {
         self.dir.path().join("app.db")
     }
 
-    /// Puts the files there, with the shared memory as `change` leaves it, which gets the bytes at its beginning and its length. True if
-    /// that neither begins as such a file does nor is as long: then it may be somebody's.
+    /// Writes the files, with the shared memory as `change` leaves it. `change` gets the first
+    /// bytes of the memory and its length. Returns true if the memory neither begins as such a file
+    /// does nor has its length: then it may be another program's file.
     fn put(&self, change: impl FnOnce(&mut [u8], &mut u64)) -> bool {
         let path = self.path();
         std::fs::write(&path, &self.base).unwrap();
@@ -74,7 +78,8 @@ impl Left {
         !begins_well && len != TOTAL_BYTES as u64
     }
 
-    /// Opening it is refused, and nothing is lost: when the file that is in the way has been put away it opens.
+    /// Opening is refused, and nothing is lost: once the file in the way has been put away the
+    /// database opens.
     fn is_refused_until_it_is_put_away(&self, what: &str) {
         let path = self.path();
         let before = std::fs::read(shm_path(&path)).unwrap();
@@ -85,7 +90,7 @@ impl Left {
         self.opens(what);
     }
 
-    /// Opening it gives every acknowledged row, and leaves a plain file with one more.
+    /// Opening gives every acknowledged row, and leaves a plain file with one more.
     fn opens(&self, what: &str) {
         let path = self.path();
         let mut client = Client::try_open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -101,7 +106,7 @@ impl Left {
     }
 }
 
-/// Writes into a header that it is of this boot and of this base.
+/// Makes a header one of this boot and of this base.
 fn fit(head: &mut [u8], base: &Path) {
     let about = std::fs::metadata(base).unwrap();
     let mut boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap();

@@ -1,4 +1,5 @@
-//! Walks over the overlay that stay open while their transaction writes, against plain ordered maps.
+//! Walks over the overlay that stay open while their transaction writes, against plain ordered
+//! maps.
 
 mod common;
 
@@ -12,16 +13,16 @@ use plait_engine::txn::overlay::{Entry, OverlayIter};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// What lies over the base: no record is a deletion.
+/// What is over the base: `None` is a deletion.
 type Overlay = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A walk, and where it has to be.
+/// A walk, and the place where it must be.
 struct Walk {
     iter: OverlayIter,
     at: Option<Vec<u8>>,
 }
 
-/// A transaction with some walks.
+/// A transaction with several walks.
 struct Scene {
     client: Client,
     overlay: Overlay,
@@ -91,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// Writes here and there, or at the place of a walk, or right beside it.
+    /// Writes at a random key, at the place of a walk, or right next to it.
     fn write(&mut self, random: &mut StdRng) {
         let near = &self.walks[random.random_range(0..self.walks.len())].at;
         let key = match (near, random.random_range(0..3)) {

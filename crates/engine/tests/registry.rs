@@ -1,4 +1,5 @@
-//! A database that is slow to open or to close keeps nobody of the same process from another one.
+//! A database that is slow to open or to close keeps no other connection of its process from
+//! another database.
 
 mod common;
 
@@ -14,18 +15,19 @@ use plait_engine::ids::Root;
 use plait_engine::shm::read_marks::ReadMarks;
 use plait_engine::txn::Sync;
 
-/// Against a test that hangs.
+/// Ends a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The call that stays, what it tells that it is there, and what lets it go on.
+/// The call that blocks, the sender that reports its arrival, and the receiver that lets it go on.
 type Scene = (&'static str, Sender<()>, Receiver<()>);
 
-/// A disk that does not answer: the first call of one name says that it is there, and stays until it may go on.
+/// A disk that does not answer: the first call of one name reports its arrival, and blocks until it
+/// may go on.
 #[derive(Clone)]
 struct Stall(Arc<Mutex<Option<Scene>>>);
 
 impl Stall {
-    /// With the ends of a scene: what tells of the call, and what lets it go on.
+    /// Also returns the other ends of the scene: what reports the call, and what lets it go on.
     fn at(call: &'static str) -> (Stall, Receiver<()>, Sender<()>) {
         let (reached, is_there) = channel();
         let (go_on, may_go_on) = channel();

@@ -1,5 +1,6 @@
-//! The writer's right and the right to merge are free again whatever ended the work that they were taken for: an error, after
-//! which everything goes on, or a panic, after which the database is stopped and nobody waits.
+//! The writer's right and the right to merge are free again whatever ended the work that they were
+//! taken for: an error, after which everything goes on, or a panic, after which the database is
+//! stopped and no connection waits.
 
 mod common;
 
@@ -17,10 +18,10 @@ use plait_engine::shm::layout::fence;
 use plait_engine::txn::checkpoint::Asked;
 use plait_engine::txn::{Size, Sync, WriteMode};
 
-/// More than anything here takes, and less than a wait that nobody ends.
+/// More than anything here takes, and less than a wait without end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A database with one committed row, one connection that meets a fault, and one beside it.
+/// A database with one committed row, a connection that meets a fault, and another one.
 struct Scene {
     path: PathBuf,
     faults: Faults,
@@ -51,7 +52,8 @@ impl Scene {
         (value("writer_pid"), value("merger_pid"))
     }
 
-    /// Has the victim do `work`, which meets `fault` in `call` of the base, and returns the error unless it panicked.
+    /// Lets the victim do `work`, which meets `fault` in `call` of the base. Returns the error
+    /// unless the work panicked.
     fn meet(
         &mut self,
         call: &'static str,
@@ -65,7 +67,7 @@ impl Scene {
         match outcome {
             Err(_) => {
                 assert_eq!(fault, Fault::Panic);
-                // What the boundary to C does.
+                // The boundary to C does this.
                 self.victim.conn().abandon();
                 None
             }
@@ -73,7 +75,8 @@ impl Scene {
         }
     }
 
-    /// Nobody holds anything; the other connection goes on after an error, and is refused at once after a panic.
+    /// No connection holds anything. The other connection goes on after an error, and is refused at
+    /// once after a panic.
     fn is_free_after(&mut self, fault: Fault) {
         let start = Instant::now();
         if fault == Fault::Panic {
@@ -96,7 +99,7 @@ impl Scene {
         self.reopens_with(if fault == Fault::Panic { None } else { Some(b"2") });
     }
 
-    /// After everybody has left the next finds what was committed.
+    /// After all connections have left, the next one finds what was committed.
     fn reopens_with(&mut self, after: Option<&[u8]>) {
         for client in [&mut self.victim, &mut self.other] {
             if let Some(conn) = client.conn.take() {
@@ -245,7 +248,8 @@ fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
             Ok(())
         });
         assert_eq!(scene.holders(), (0, 0));
-        // After an error the next who needs the rights finds out whether it was committed.
+        // After an error the next connection that needs the rights finds out whether it was
+        // committed.
         scene.is_free_after(fault);
     }
 }
@@ -255,7 +259,8 @@ fn an_exclusive_transaction_gives_both_rights_back_when_its_end_fails() {
 fn a_bulk_load_that_cannot_go_straight_to_the_base_gives_the_right_to_merge_back() {
     for fault in BOTH {
         let mut scene = Scene::new();
-        // The one before it was large: this one is asked early, and merges what is in memory.
+        // The second transaction follows a large one: it is asked to become exclusive early, and
+        // merges what is in memory.
         for round in 0..2u32 {
             scene.victim.begin_immediate(1000).unwrap();
             let put = |victim: &mut Client, i: u32| {
@@ -331,7 +336,7 @@ fn leaving_concurrent_mode_can_be_tried_again_after_a_failure() {
         wait_ms(1000, |w| scene.victim.conn().exclusive_begin(w)).unwrap();
         let error = scene.meet(call, Fault::Error, |victim| {
             let left = victim.conn().database().retire_log();
-            // What the boundary to C does.
+            // The boundary to C does this.
             victim.conn().exclusive_end(false, false);
             left
         });

@@ -22,7 +22,8 @@ use plait_engine::txn::{Sync, WriteMode};
 
 /// Rows of one transaction: more than a chunk of nodes.
 const ROWS: u32 = 60;
-/// Memtables that are filled. Each ends in a commit or two for which there is just room, or just none.
+/// Memtables that are filled. Each ends in a commit or two for which there is just room, or just
+/// none.
 const MEMTABLES: u32 = 6;
 
 /// The fixed part of the shared memory of the database at `path`.
@@ -48,7 +49,7 @@ fn processes_that_come_during_a_commit_take_no_room_from_it() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // What a second process does, all the time.
+            // A second process does this all the time.
             while !stop.load(Relaxed) {
                 for known in [1, 2] {
                     control.processes_high_water.store(known, Relaxed);
@@ -79,7 +80,8 @@ fn processes_that_come_during_a_commit_take_no_room_from_it() {
     assert_eq!(layout.log.poisoned(), None);
 }
 
-/// A queued transaction of some MiB; what its commit says to a caller who does not wait and may be interrupted.
+/// Runs a queued transaction of some MiB. Returns what its commit reports to a caller that does not
+/// wait and may be interrupted.
 fn write_much(client: &mut Client, round: u32) {
     wait_ms(1000, |w| client.conn().write_begin(WriteMode::Queued, w)).unwrap();
     for row in 0..ROWS {
@@ -95,14 +97,14 @@ fn commit_at_once(client: &mut Client, interrupted: bool) -> plait_engine::error
 
 #[test]
 fn a_commit_without_room_waits_for_who_merges_and_no_longer_than_it_must() {
-    /// What a commit waits at least, whatever its busy timeout (`ROOM_PATIENCE`).
+    /// The least time that a commit waits, whatever its busy timeout (`ROOM_PATIENCE`).
     const PATIENCE: Duration = Duration::from_secs(5);
     let dir = tempfile::tempdir().unwrap();
     let path = create(dir.path());
     let mut client = Client::open(&path);
     client.write(b"first", b"1", Sync::Off).unwrap();
     let mut merger = Client::open(&path);
-    // In a transaction: the work of a connection at rest would be waited for whatever it takes.
+    // In a transaction: a wait for the work of a connection at rest would have no end.
     wait_ms(1000, |w| merger.conn().write_begin(WriteMode::Optimistic, w)).unwrap();
     let map = mapped(&path);
     let owner = &layout(&map).control.merge_owner;
@@ -139,7 +141,7 @@ fn a_commit_without_room_waits_for_who_merges_and_no_longer_than_it_must() {
     assert_eq!(layout(&map).log.poisoned(), None);
 }
 
-/// As one that has taken the right in a call which it had to make once more.
+/// The right was taken in an earlier call of the same COMMIT, which had to be repeated.
 #[test]
 fn an_optimistic_commit_that_ends_without_room_gives_back_the_right_that_it_had_before() {
     let dir = tempfile::tempdir().unwrap();
@@ -183,7 +185,8 @@ fn fill_memory(filler: &mut Client) {
     filler.rollback();
 }
 
-/// A process that is stopped while it has the commit mutex is in the way of a renewal, and goes on before the renewal is tried again.
+/// A process that is stopped while it has the commit mutex is in the way of a renewal. It goes on
+/// before the renewal is tried again.
 #[test]
 fn a_renewal_that_was_put_off_validates_what_was_read_before_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +197,8 @@ fn a_renewal_that_was_put_off_validates_what_was_read_before_it() {
     wait_ms(1000, |w| merger.conn().write_begin(WriteMode::Optimistic, w)).unwrap();
     let map = mapped(&path);
     let owner = &layout(&map).control.merge_owner;
-    // The merger merges and does not come to an end, so the snapshot of the client holds all of memory.
+    // The merger merges and does not come to an end, so the snapshot of the client holds all of
+    // memory.
     owner.store(3, Relaxed);
     fill_memory(&mut filler);
     client.begin_concurrent();
@@ -225,7 +229,8 @@ fn a_renewal_that_was_put_off_validates_what_was_read_before_it() {
 /// A call of the base: its name, its thread, and whether commits were to keep pace with it.
 type Call = (String, Option<String>, bool);
 
-/// Fills memory more than once, which nothing merges but the commits that find no room, and tells of the calls of the base.
+/// Fills memory more than once; only the commits that find no room merge. Returns the calls of the
+/// base.
 fn calls_of_those_without_room(threads: bool) -> Vec<Call> {
     let dir = tempfile::tempdir().unwrap();
     let path = create(dir.path());
@@ -243,7 +248,7 @@ fn calls_of_those_without_room(threads: bool) -> Vec<Call> {
     if threads {
         client.conn().allow_threads();
     }
-    // So small that none goes straight to the base.
+    // Each is too small to go straight to the base.
     for round in 0..2_000u32 {
         wait_ms(1000, |w| client.conn().write_begin(WriteMode::Queued, w)).unwrap();
         for row in 0..ROWS {
@@ -297,7 +302,7 @@ fn a_commit_without_room_does_not_fail_for_a_slow_merge_of_its_own_process() {
     let met = slow.clone();
     faults.watch(move |call| {
         if call == "commit" && !met.swap(true, Relaxed) {
-            // More than a commit waits for others.
+            // Longer than a commit waits for others.
             std::thread::sleep(Duration::from_secs(7));
         }
     });
@@ -312,7 +317,7 @@ fn a_commit_without_room_does_not_fail_for_a_slow_merge_of_its_own_process() {
     assert!(slow.load(Relaxed), "memory was never full");
 }
 
-/// One who died while it merged or made a checkpoint has left a guess behind.
+/// A process that died in a merge or a checkpoint has left its guess behind.
 // holds PACE-2
 #[test]
 fn whoever_takes_the_right_to_merge_holds_nobody_up_by_the_guess_of_a_dead_one() {
@@ -324,7 +329,7 @@ fn whoever_takes_the_right_to_merge_holds_nobody_up_by_the_guess_of_a_dead_one()
     let control = &layout(&map).control;
     wait_ms(1000, |w| client.conn().merge_all(true, w)).expect("all is merged");
     control.work_due_ns.store(1, Relaxed);
-    // One that is large and alone reserves the right, and merges nothing.
+    // A large transaction that is alone reserves the right, and merges nothing.
     client.begin_immediate(1000).unwrap();
     let put = |i: u32| client.conn().put(TABLE, &i.to_be_bytes(), &[7; 9000], 0);
     assert!((0..100).map(put).any(|put| put.is_err()), "it goes straight to the base");

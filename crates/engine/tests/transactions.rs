@@ -220,7 +220,7 @@ fn a_range_of_more_keys_than_are_passed_under_the_mutex_is_validated_to_its_end(
     let (dir, commits) = (tempfile::tempdir().unwrap(), [Some(0), Some(KEYS - 1), Some(255), None]);
     let path = create(dir.path());
     let (mut a, mut b) = (Client::open(&path), Client::open(&path));
-    // Few enough in each that it is no bulk load.
+    // Each is too small for a bulk load.
     for chunk in 0..KEYS / 100 {
         a.begin_immediate(1000).unwrap();
         for i in chunk * 100..(chunk + 1) * 100 {
@@ -307,7 +307,7 @@ fn a_maximum_is_raised_before_its_transaction_moves_to_a_newer_base() {
     a.begin_concurrent();
     a.conn().put_max(TABLE, b"k", &record(5)).unwrap();
     b.write(b"k", &record(50), Sync::Full).unwrap();
-    // As a commit does that needs the memory which its own snapshot holds.
+    // A commit does this when it needs the memory that its own snapshot holds.
     wait_ms(1000, |wait| a.conn().commit_prepare(wait)).unwrap();
     b.merge();
     a.snapshot(true);
@@ -315,7 +315,7 @@ fn a_maximum_is_raised_before_its_transaction_moves_to_a_newer_base() {
     assert_eq!(b.read(b"k"), Some(record(50)), "nobody's number is lowered");
 }
 
-/// What kept it from being made may be another file, or the application.
+/// Another file, or the application, may have kept the commit from being made.
 #[test]
 fn a_commit_that_was_prepared_and_is_not_made_keeps_no_right_and_forgets_no_read() {
     for in_the_middle in [false, true] {

@@ -1,18 +1,25 @@
-//! Which b-trees the last exclusive transactions have changed, so that only those conflict with one that have to (EXCL-3 in txn/exclusive.rs).
+//! The b-trees that the last exclusive transactions have changed: only transactions that touched
+//! these conflict with them (EXCL-3 in txn/exclusive.rs).
 //!
-//! What an exclusive transaction changes is in the base and in no memtable: nobody can look for a key there. So it names the b-trees. A ring
-//! in shared memory has the last of them, newest behind the others; each says which came before it. It counts on readers to have noted
-//! every b-tree that they have looked into, also one that nobody but exclusive transactions writes (READSET-6 in readset.c).
+//! What an exclusive transaction changes is in the base and in no memtable, so no validation can
+//! look for a key there. So the transaction names the b-trees. A ring in shared memory has the last
+//! such transactions, the newest last; each names the one before it. It relies on readers to note
+//! every b-tree that they have looked into, also one that only exclusive transactions write
+//! (READSET-6 in readset.c).
 //!
-//! Maxima (commit/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named one by one: who has raised others, and done
-//! nothing else there, has nothing to do with them.
+//! Maxima (commit/maximum.rs), which all tables with AUTOINCREMENT have in one b-tree, are named
+//! one by one: a transaction that has raised other maxima, and done nothing else there, does not
+//! conflict.
 //!
 //! Invariants
-//! - CHANGED-1 An exclusive transaction is in the ring, under the generation that it has stamped, before `exclusive_generation` says that there
-//!   is one; where its author could not say what it has changed, as one of which nothing is known.
-//! - CHANGED-2 Who asks has an answer for each that the base of his snapshot lacks, from the newest to the first: a place of the ring that was used
-//!   again, or an author of which nothing is known, means that anything may have changed.
-//! - CHANGED-3 Root pages are names of b-trees as long as no schema changes: what changes the schema, which is a b-tree itself, has changed anything.
+//! - CHANGED-1 An exclusive transaction is in the ring, under the generation that it has stamped,
+//!   before `exclusive_generation` says that there is one. If its author could not say what it has
+//!   changed, its entry says that this is unknown.
+//! - CHANGED-2 A lookup covers each exclusive transaction that the base of the snapshot lacks, from
+//!   the newest to the first. If a place of the ring was used again, or an entry is unknown,
+//!   anything may have changed.
+//! - CHANGED-3 Root pages name b-trees as long as no schema changes. What changes the schema, which
+//!   is a b-tree itself, has changed anything.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +30,7 @@ use crate::shm::layout::{
 
 /// The b-tree of the schema.
 const SCHEMA: u32 = 1;
-/// In place of a number of b-trees.
+/// Stands for any b-tree, in the place of a count.
 const ANY: u32 = u32::MAX;
 
 /// The b-trees that a transaction has changed.
@@ -44,10 +51,10 @@ impl Changed {
         maxima_len: 0,
         maxima: [0; EXCLUSIVE_MAXIMA],
     };
-    /// Any of them, and the schema.
+    /// Any b-tree, and the schema.
     pub const ANYTHING: Changed = Changed { len: ANY, ..Changed::NOTHING };
 
-    /// Rows of these b-trees; too many, or the schema among them, are any.
+    /// Rows of the b-trees `roots`. Too many, or the schema among them, are anything.
     pub fn rows_of(roots: &[u32]) -> Changed {
         let mut changed = Changed { len: roots.len() as u32, ..Changed::NOTHING };
         match changed.roots.get_mut(..roots.len()) {
@@ -57,7 +64,8 @@ impl Changed {
         changed
     }
 
-    /// The same, and in the b-tree `root` nothing but these maxima, which were raised or made; too many are anything.
+    /// Adds, in the b-tree `root`, these maxima alone, which were raised or made. Too many are
+    /// anything.
     pub fn and_maxima(mut self, root: Root, keys: &[u64]) -> Changed {
         let Some(known) = self.maxima.get_mut(..keys.len()) else { return Changed::ANYTHING };
         known.copy_from_slice(keys);
@@ -65,7 +73,7 @@ impl Changed {
         self
     }
 
-    /// Those that are known, but for maxima; none: it may be any.
+    /// The known b-trees, without that of maxima; `None`: any may have changed.
     pub(crate) fn known(&self) -> Option<&[u32]> {
         self.roots.get(..self.len as usize)
     }
@@ -76,22 +84,22 @@ impl Changed {
 pub(crate) enum Part<'a> {
     /// Rows of this b-tree.
     Rows(Root),
-    /// Of this b-tree the maxima under these keys alone.
+    /// The maxima under these keys alone, in this b-tree.
     Maxima(Root, &'a [u64]),
 }
 
 /// What exclusive transactions have changed since a base was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangedSince {
-    /// There was none.
+    /// There was no exclusive transaction.
     Nothing,
-    /// Nothing of what was asked for.
+    /// None of what concerns the caller.
     Elsewhere,
-    /// This b-tree of it, or nobody knows what.
+    /// A b-tree that concerns the caller, or `None`: anything may have changed.
     Here(Option<Root>),
 }
 
-/// (M) CHANGED-1. `before`: what `exclusive_generation` says.
+/// (M) Adds an entry (CHANGED-1). `before`: the value of `exclusive_generation`.
 pub(super) fn note(ring: &ExclusiveRing, before: u32, generation: u32, changed: &Changed) {
     let next = ring.next.load(Relaxed);
     let place = &ring.commits[next as usize % EXCLUSIVE_COMMITS];
@@ -109,8 +117,8 @@ pub(super) fn note(ring: &ExclusiveRing, before: u32, generation: u32, changed: 
     ring.next.store(next.wrapping_add(1), Relaxed);
 }
 
-/// (M) What they have changed of that which `concerns` the caller since the base of generation `base`. `newest`: what
-/// `exclusive_generation` says.
+/// (M) Returns what exclusive transactions have changed since generation `base`, of the parts that
+/// `concerns` the caller. `newest`: the value of `exclusive_generation`.
 pub(super) fn since(
     ring: &ExclusiveRing,
     newest: u32,
@@ -144,7 +152,7 @@ pub(super) fn since(
 fn maxima_concern(place: &ExclusiveCommit, concerns: &mut impl FnMut(Part<'_>) -> bool) -> bool {
     let root = place.maxima_root.load(Relaxed);
     let keys: [u64; EXCLUSIVE_MAXIMA] = std::array::from_fn(|i| place.maxima[i].load(Relaxed));
-    // More than there is room for is damage: then it is all of them.
+    // A length beyond the array is damage: any maximum may have changed.
     match keys.get(..place.maxima_len.load(Relaxed) as usize) {
         Some(keys) => root != 0 && concerns(Part::Maxima(Root::new(root), keys)),
         None => concerns(Part::Rows(Root::new(root))),
@@ -200,7 +208,8 @@ mod tests {
         commit(&mut r, 4, &Changed::rows_of(&[7]));
         assert_eq!(asked(&r, 3, &[5]), ChangedSince::Elsewhere);
         assert_eq!(asked(&r, 2, &[5]), ChangedSince::Here(None));
-        // Its author was killed before he had said so; another one says it again.
+        // Its author was killed before `exclusive_generation` was stored; another process adds it
+        // again.
         note(&r.0, r.1, 5, &Changed::rows_of(&[8]));
         commit(&mut r, 5, &Changed::ANYTHING);
         assert_eq!(asked(&r, 4, &[5]), ChangedSince::Here(None));

@@ -2,7 +2,8 @@
 //!
 //! # Room for the next one
 //!
-//! Room for the next generation: what has to be freed, allocated or waited for before a freeze finds an arena.
+//! What has to be freed, allocated or waited for before a freeze finds an arena for the next
+//! generation.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -24,57 +25,59 @@ use crate::shm::region::Region;
 use crate::sync::mutex::Guard;
 use crate::sync::wait::Patience;
 
-/// What the active memtable has for a transaction.
+/// The room in the active memtable for a transaction.
 pub(crate) enum Room {
-    /// There is room.
+    /// The transaction fits.
     Enough,
-    /// There is, when disk space has been allocated so far (`Region::grow_arena`).
+    /// It fits once disk space is allocated through `reach` (`Region::grow_arena`).
     Unallocated { arena: usize, reach: u64 },
-    /// There is none for so many bytes: the next generation begins.
+    /// It does not fit: the next generation begins.
     Full { bytes: u64 },
 }
 
-/// A generation with no more than this was in no need of a large arena. What processes have taken ahead (`Share`) is a quarter of a small
-/// one at most.
+/// A generation with at most this much did not need a large arena. What processes have taken ahead
+/// (`Share`) is at most a quarter of a small one.
 const LITTLE_BYTES: u64 = SMALL_ARENA_BYTES as u64 / 2;
-/// A transaction that needs no more than this finds room in an empty small arena.
+/// A transaction that needs at most this much fits into an empty small arena.
 const FITS_SMALL_BYTES: u64 = SMALL_ARENA_BYTES as u64 / 4 * 3;
 
-/// A transaction that needs so many bytes may find no room in a small arena.
+/// True if a transaction of `bytes` may not fit into a small arena.
 pub(crate) fn needs_large(bytes: u64) -> bool {
     bytes > FITS_SMALL_BYTES
 }
 
-/// Who freezes a generation publishes with it what every commit into it has left: its last timestamp, its end in the
-/// log, its nodes. Commits come before it by the commit mutex.
+/// A freeze publishes what every commit into the generation has left: its last timestamp, its end
+/// in the log, its nodes. The commit mutex orders the commits before it.
 pub(crate) const FREEZES: Ordering = Release;
-/// Who finds a generation frozen without the commit mutex, a merge, has what [`FREEZES`] has published: it syncs the log through
-/// that end before the base takes any of it (GEN-2), and that timestamp becomes readable (SNAP-2).
+/// A merge reads the state without the commit mutex. If it is frozen the merge sees what
+/// [`FREEZES`] has published: it syncs the log through that end before the base takes any of the
+/// generation (GEN-2), and that timestamp becomes readable (SNAP-2).
 pub(crate) const SEES_FROZEN: Ordering = Acquire;
 
-/// Fences: of who pins, between the pin and the look at the base (PIN-1), and of who frees, between the base and the look at the pins.
+/// Fences: a reader's, between its pin and its read of the base (PIN-1), and a freeing process's,
+/// between the base and the scan of the pins.
 pub(crate) const PINS_AND_FREES: Ordering = SeqCst;
-/// Who drops or narrows a pin uses nothing outside it any more.
+/// A connection that drops or narrows a pin no longer uses anything outside it.
 pub(crate) const UNPINS: Ordering = Release;
-/// Partner of [`UNPINS`]: what nothing uses may be formatted.
+/// Partner of [`UNPINS`]: what no connection uses may be formatted.
 pub(crate) const SEES_UNPINNED: Ordering = Acquire;
 
-/// PIN-3: the snapshot of `s` needs the generation in `slot` to read.
+/// True if the snapshot of `s` needs the generation in `slot` to read (PIN-3).
 pub(crate) fn is_read_by(slot: &GenSlot, s: &TxnSlot) -> bool {
     let number = slot.number.load(Relaxed);
     let low = s.pin_low.load(SEES_UNPINNED);
     low != NO_PIN && number > low && number <= s.pin_high.load(SEES_UNPINNED)
 }
 
-/// What a process knows of the disk: asked for once a generation.
+/// Whether disk space is scarce, as a process finds out once a generation.
 #[derive(Debug, Default)]
 pub(crate) struct DiskSpace {
-    /// Number of the generation in which it was asked, and bit 0: it is scarce.
+    /// The generation in which it was found out, and bit 0: it is scarce.
     asked: AtomicU64,
 }
 
 impl DiskSpace {
-    /// As it was found in this generation, if it was asked.
+    /// What was found out in this generation, if anything.
     fn known(&self, generation: u32) -> Option<bool> {
         // Relaxed, here and below: a hint.
         let known = self.asked.load(Relaxed);
@@ -91,8 +94,8 @@ impl DiskSpace {
     }
 }
 
-/// The generations in memory: which arena each of them has, and what may be done with it. Its methods take no lock: (M) says which of them
-/// are called with the commit mutex held.
+/// The generations in memory: the arena of each, and what may be done with it. Its methods take no
+/// lock; (M) marks those that are called with the commit mutex held.
 pub(crate) struct Generations {
     region: Arc<Region>,
     slots: Arc<Slots>,
@@ -111,7 +114,8 @@ impl Generations {
 
     /// This process's share of a memtable; see [`Generations::enter_memtable`].
     pub(crate) fn share(&self, _: &Guard<'_>) -> MutexGuard<'_, Share> {
-        // A panic left at worst some space unused: the share gives it away before anything leads there (SPACE-1).
+        // At worst a panic left some space unused: the share gives space away before any link leads
+        // there (SPACE-1).
         self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +128,7 @@ impl Generations {
         self.region.memtable(index)
     }
 
-    /// (M) The memtable in arena `index`, which the session uses, so that it is mapped (MAPPING-3).
+    /// (M) The memtable in arena `index`. The session uses that arena, so it is mapped (MAPPING-3).
     pub(crate) fn memtable_in_use(&self, index: usize) -> Memtable {
         self.memtable(index).expect("whoever has the commit mutex has mapped what is in use")
     }
@@ -145,16 +149,16 @@ impl Generations {
         &self.control().generations[self.active_arena()]
     }
 
-    /// Number of the generation that takes commits; a hint without the commit mutex.
+    /// Number of the generation that takes commits. A hint without the commit mutex.
     pub(crate) fn active_number(&self) -> Generation {
         Generation::new(self.active_generation().number.load(Relaxed))
     }
 
-    /// (M) The memtable that takes commits; `share` becomes a share of it.
+    /// (M) Returns the memtable that takes commits; `share` becomes a share of it.
     pub(crate) fn enter_memtable(&self, share: &mut Share) -> Memtable {
         let arena = self.active_arena();
         let memtable = self.memtable_in_use(arena);
-        // One number may be given to two arenas, if the first one's giver died.
+        // Two arenas may be given one number, if the committer that gave it first died.
         let number = self.active_generation().number.load(Relaxed);
         let name = u64::from(number) << 32 | arena as u64;
         let processes = self.control().processes_high_water.load(Relaxed);
@@ -162,7 +166,8 @@ impl Generations {
         memtable
     }
 
-    /// (M) Whether `bytes` more fit into the memtable that takes commits, and have disk space there.
+    /// (M) Returns whether `bytes` more fit into the memtable that takes commits, and have disk
+    /// space there.
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
         let arena = self.active_arena();
         let memtable = self.memtable_in_use(arena);
@@ -172,7 +177,7 @@ impl Generations {
         // Acquire pairs with the Release in `grow_arena`.
         let allocated = self.control().generations[arena].allocated.load(Acquire);
         let reach = memtable.reach_with(bytes);
-        // With as much as the whole at either end there is no place without.
+        // If either end has the whole capacity no byte is without disk space.
         if reach <= u64::from(allocated) || allocated >= memtable.capacity_bytes() {
             memtable.widen(allocated);
             Room::Enough
@@ -181,8 +186,8 @@ impl Generations {
         }
     }
 
-    /// (M) Makes arena `index`, which is FREE and allocated, the active one with generation `number`.
-    /// `follows_empty`: see [`GenSlot::follows_empty`].
+    /// (M) Makes arena `index`, which is FREE and allocated, the active one, with generation
+    /// `number`. `follows_empty`: see [`GenSlot::follows_empty`].
     fn switch_active(&self, index: usize, number: u32, follows_empty: bool) {
         let c = self.control();
         let old = self.active_arena();
@@ -194,14 +199,15 @@ impl Generations {
         slot.state.store(generation::ACTIVE, Relaxed);
         // Release pairs with the Acquire of snapshots that find the number: the arena is formatted.
         slot.number.store(number, Release);
-        // Release pairs with the Acquire in `active_arena`. From here on the new generation takes commits (GEN-1).
+        // Release pairs with the Acquire in `active_arena`. From here on the new generation takes
+        // commits (GEN-1).
         c.active_arena.store(index as u32, Release);
         if old != index && c.generations[old].state.load(Relaxed) == generation::ACTIVE {
             c.generations[old].state.store(generation::FROZEN, FREEZES);
         }
     }
 
-    /// (M) Finishes a switch of generations whose author died in the middle (GEN-1).
+    /// (M) Finishes or undoes a switch of generations whose author died in the middle (GEN-1).
     pub(crate) fn repair_generations(&self) {
         let c = self.control();
         let active = self.active_arena();
@@ -221,16 +227,18 @@ impl Generations {
         }
     }
 
-    /// (M) Starts a new generation, for a transaction that needs so many bytes of it, if a prepared arena is free; false if not.
+    /// (M) Starts a new generation, for a transaction that needs `bytes` of it. False if no
+    /// prepared arena is free, or a prepared transaction is unresolved.
     pub(crate) fn try_freeze(&self, bytes: u64) -> bool {
         if self.region.layout().has_unresolved() {
-            // SEVERAL-2: its generation takes what resolves it.
+            // SEVERAL-2: the frame that resolves it goes to this generation.
             return false;
         }
         let number = self.active_generation().number.load(Relaxed);
         let Some(index) = self.free_arena(bytes) else { return false };
         let has_rows = !self.memtable_in_use(self.active_arena()).is_empty();
-        // What the file lacks behind an empty one is missed by whatever follows.
+        // Frames of this generation, which follows an empty one, that the file lacks are missing to
+        // what follows them.
         let log = self.region.log();
         let is_missed = self.active_generation().follows_empty.load(Relaxed) != 0
             && log.written_through() < log.log_end();
@@ -238,26 +246,28 @@ impl Generations {
         true
     }
 
-    /// (M) The frame that ends at `end`, in the generation that takes commits, has to be in the file before its COMMIT returns, at every level.
+    /// (M) True if the frame that ends at `end`, in the generation that takes commits, must be in
+    /// the file before its COMMIT returns, at every level.
     pub(crate) fn must_write(&self, end: Lsn) -> bool {
         // Relaxed: changes under the commit mutex.
         let follows_empty = self.active_generation().follows_empty.load(Relaxed) != 0;
         follows_empty && self.region.log().begins_unwritten(end)
     }
 
-    /// Nothing is in one of them any more, whether it has disk space or not; a hint without the commit mutex.
+    /// True if an arena is FREE, with disk space or without. A hint without the commit mutex.
     pub(crate) fn has_free_arena(&self) -> bool {
         self.control().generations.iter().any(|g| g.state.load(Relaxed) == generation::FREE)
     }
 
-    /// An arena could be formatted now, of the kind that is wanted; a hint without the commit mutex.
+    /// True if an arena of the wanted kind could be formatted now. A hint without the commit mutex.
     pub(crate) fn has_prepared_arena(&self) -> bool {
         let wants_large = self.wants_large(0);
         self.free_arena(0).is_some_and(|index| is_large(index) || !wants_large)
     }
 
-    /// The next generation, whose first transaction needs so many bytes, had better have a large arena: that one is large, or the last
-    /// generation had more than a little, and disk space is not scarce. A hint without the commit mutex.
+    /// True if the next generation, whose first transaction needs `bytes`, should have a large
+    /// arena: that transaction is large, or the last generation had more than a little; and disk
+    /// space is not scarce. A hint without the commit mutex.
     pub(crate) fn wants_large(&self, bytes: u64) -> bool {
         if self.disk_space.known(self.active_generation().number.load(Relaxed)) == Some(true) {
             return false;
@@ -266,9 +276,9 @@ impl Generations {
         bytes.max(used) > LITTLE_BYTES
     }
 
-    /// Arenas in which the next generation may be, whose first transaction needs so many bytes: FREE ones, the best first. A small one in
-    /// place of a large one only where this process has no address space for more, or all large ones are in use. A hint without the
-    /// commit mutex.
+    /// The FREE arenas for a generation whose first transaction needs `bytes`, the best first. A
+    /// small one stands in for a large one only if this process has no address space for more, or
+    /// all large ones are in use. A hint without the commit mutex.
     pub(crate) fn candidates(&self, bytes: u64) -> Vec<usize> {
         let gens = &self.control().generations;
         let is_free = |&i: &usize| gens[i].state.load(Relaxed) == generation::FREE;
@@ -287,7 +297,8 @@ impl Generations {
         if large.is_empty() { small } else { large }
     }
 
-    /// (M) An arena that can be formatted now, for a generation whose first transaction needs so many bytes.
+    /// (M) An arena that can be formatted now, for a generation whose first transaction needs
+    /// `bytes`.
     fn free_arena(&self, bytes: u64) -> Option<usize> {
         let gens = &self.control().generations;
         let is_mapped = |i| !is_large(i) || self.region.reaches_whole();
@@ -296,10 +307,11 @@ impl Generations {
         self.candidates(bytes).into_iter().find(is_ready)
     }
 
-    /// (M) Frees arenas of merged generations. `keep_history` spares those that a running transaction
-    /// needs for validation, though not for reading.
+    /// (M) Frees the arenas of merged generations that no snapshot reads; true if it freed any.
+    /// `keep_history` spares those that a running transaction needs for validation.
     pub(crate) fn free_merged(&self, keep_history: bool) -> bool {
-        // Either the pin is seen here, or the pinning snapshot starts after the merge's commit and does not need the generation.
+        // Either this scan sees a pin, or the pinning snapshot starts after the merge's commit and
+        // does not need the generation.
         fence(PINS_AND_FREES);
         let mut freed = false;
         for slot in &self.control().generations {
@@ -322,18 +334,20 @@ impl Generations {
         freed
     }
 
-    /// Readers, or what validates, hold all large arenas: no merge makes one free. A hint without the commit mutex.
+    /// True if readers or validations hold all large arenas, so that no merge frees one. A hint
+    /// without the commit mutex.
     pub(crate) fn are_large_held(&self) -> bool {
         let large = &self.control().generations[SMALL_ARENAS..];
         large.iter().all(|slot| slot.state.load(Relaxed) == generation::MERGED)
     }
 
-    /// (M) All that was committed after `since` is in memory.
+    /// (M) True if all that was committed after `since` is in memory.
     pub(crate) fn has_history(&self, since: SnapshotTs) -> bool {
         self.control().freed_ts.load(Relaxed) <= since.get()
     }
 
-    /// (M) What exclusive transactions have changed of that which `concerns` the caller since the base of this generation.
+    /// (M) Returns what exclusive transactions have changed since generation `base`, of the parts
+    /// that `concerns` the caller.
     pub(crate) fn changed_since(
         &self,
         base: Generation,
@@ -347,13 +361,15 @@ impl Generations {
         self.control().generations.iter().filter(|g| g.state.load(Relaxed) == generation::MERGED)
     }
 
-    /// The snapshot of `me` holds a merged generation. A newer one would not: the base has it.
+    /// True if the snapshot of `me` holds a merged generation. A newer one would not: the base has
+    /// it.
     pub(crate) fn is_held_by_snapshot_of(&self, me: SlotIndex) -> bool {
         self.merged().any(|slot| is_read_by(slot, self.slots.at(me)))
     }
 
-    /// (M) Brings the generations in line with what the base says it includes. `exclusive`: the last
-    /// transaction on the base was an exclusive one, which stamped the (empty) active generation, and has changed this.
+    /// (M) Brings the generations in line with what the base's header says it includes.
+    /// `exclusive`: the last transaction on the base was exclusive, stamped the (empty) active
+    /// generation, and changed this.
     pub(crate) fn settle_base(&self, header: &BaseHeader, exclusive: Option<&Changed>) {
         let c = self.control();
         let merged = header.generation.get();
@@ -362,7 +378,8 @@ impl Generations {
         }
         if let Some(changed) = exclusive {
             changed::note(&c.exclusive, c.exclusive_generation.load(Relaxed), merged, changed);
-            // Before the timestamp that stands for it: a snapshot that has the timestamp finds this (EXCL-3).
+            // Before the timestamp of the exclusive commit: a snapshot that has the timestamp finds
+            // this (EXCL-3).
             c.exclusive_generation.store(merged, Release);
         }
         if let Some(changed) = exclusive
@@ -380,11 +397,12 @@ impl Generations {
         c.base_generation.store(merged, SeqCst);
     }
 
-    /// (M) An exclusive transaction has committed: a new generation starts, and a new timestamp stands for it.
+    /// (M) Starts a new generation after an exclusive commit, and gives that commit a timestamp.
     fn start_after_exclusive(&self, number: u32, changed: &Changed) {
         let c = self.control();
         let Some(index) = self.free_arena(0) else {
-            // The active one cannot take the new number: a snapshot that lists it under the old one pins it by that.
+            // The active one cannot take the new number: a snapshot that lists it under the old one
+            // pins it by that.
             debug_assert!(false, "EXCL-5: an exclusive transaction has left no prepared arena");
             return self.region.log().set_broken();
         };
@@ -409,20 +427,21 @@ impl Generations {
         .sum()
     }
 
-    /// More than half of the active memtable is used.
+    /// True if more than half of the active memtable is used.
     pub(crate) fn is_half_full(&self) -> bool {
         self.active().is_ok_and(|active| active.used_bytes() > active.capacity_bytes() / 2)
     }
 
-    /// What could be done without is not to take disk space.
+    /// True if disk space is scarce: then what is dispensable may take none.
     pub(crate) fn is_disk_space_scarce(&self) -> bool {
         let generation = self.active_generation().number.load(Relaxed);
         self.disk_space.is_scarce(&self.region, generation)
     }
 
-    /// Whether the base includes it.
+    /// True if the base includes `generation`.
     pub(crate) fn is_merged_through(&self, generation: Generation) -> bool {
-        // Acquire pairs with the store in `settle_base`: whoever begins to read the base now finds it there.
+        // Acquire pairs with the store in `settle_base`: a base read transaction that begins now
+        // includes it.
         self.control().base_generation.load(Acquire) >= generation.get()
     }
 
@@ -437,26 +456,27 @@ impl Generations {
         frozen
     }
 
-    /// Nothing is committed that the base does not include.
+    /// True if the base includes everything that is committed.
     pub(crate) fn is_memory_empty(&self) -> bool {
         let gens = &self.control().generations;
         self.active().is_ok_and(|active| active.is_empty())
             && gens.iter().all(|g| g.state.load(Relaxed) != generation::FROZEN)
     }
 
-    /// (M) No frame lies in the active generation: neither one with rows, nor one that has undone a prepared transaction.
+    /// (M) True if no frame is in the active generation: neither one with rows nor one that has
+    /// undone a prepared transaction.
     pub(crate) fn is_active_unused(&self) -> bool {
         // Relaxed: set under the commit mutex.
         let has_frames = self.active_generation().max_ts.load(Relaxed) > 0;
         self.memtable_in_use(self.active_arena()).is_empty() && !has_frames
     }
 
-    /// (M) The base has everything that the log has, of all frames.
+    /// (M) True if the base has everything that all frames of the log have.
     pub(crate) fn is_log_merged(&self) -> bool {
         self.is_memory_empty() && self.is_active_unused() && !self.region.layout().has_unresolved()
     }
 
-    /// Bytes that memtables can still take while nothing is merged.
+    /// Bytes that memtables can still take before a merge.
     pub(crate) fn room_left(&self) -> u64 {
         let free = self.control().count_free_large();
         let in_active = self
@@ -465,7 +485,8 @@ impl Generations {
         (free * ARENA_BYTES) as u64 + u64::from(in_active)
     }
 
-    /// Generations in memory above `base`, newest first: all there are, for a snapshot of that base.
+    /// The generations in memory above `base`, newest first: all that a snapshot of that base
+    /// needs.
     ///
     /// # Errors
     /// NoMemory.
@@ -475,7 +496,8 @@ impl Generations {
         Ok(found)
     }
 
-    /// The same of a base that is older than an exclusive transaction: what nobody reads may have been freed in between.
+    /// As [`Generations::memtables_above`], for a base that is older than an exclusive transaction.
+    /// Generations that no snapshot reads may have been freed since.
     ///
     /// # Errors
     /// NoMemory.
@@ -489,8 +511,9 @@ impl Generations {
         Ok(found)
     }
 
-    /// The same as far as there is address space for them. A snapshot that this process has committed lacks nothing of it: all that
-    /// was in use then is mapped (MAPPING-3).
+    /// As [`Generations::memtables_since`], without those for which there is no address space. A
+    /// snapshot that this process has committed lacks none: all that was in use then is mapped
+    /// (MAPPING-3).
     pub(crate) fn memtables_that_can_be_mapped(
         &self,
         base: Generation,
@@ -512,10 +535,11 @@ impl Generations {
         base: Generation,
         mut visit: impl FnMut(Generation, usize) -> Result<()>,
     ) -> Result<()> {
-        // Asked first: a generation that is only being prepared is not listed.
+        // Read first: a generation that is still being prepared is not listed.
         let active = self.active_generation().number.load(Acquire);
         for (arena, slot) in self.control().generations.iter().enumerate() {
-            // Acquire pairs with the Release in `switch_active`: the arena of this number is formatted.
+            // Acquire pairs with the Release in `switch_active`: the arena of this number is
+            // formatted.
             let number = slot.number.load(Acquire);
             if number > base.get()
                 && number <= active
@@ -528,20 +552,21 @@ impl Generations {
     }
 }
 
-/// True if `found`, newest first, has every generation from `base` on. From 0 on nobody expects that.
+/// True if `found`, newest first, has every generation above `base`. Above generation 0 some may be
+/// missing.
 fn is_complete(found: &[(Generation, Memtable)], base: Generation) -> bool {
     let in_order = found.windows(2).all(|pair| pair[0].0 == pair[1].0.next());
     base == Generation::ZERO
         || found.last().is_none_or(|oldest| oldest.0 == base.next() && in_order)
 }
 
-/// Forgets the counters of what was changed; after a schema change all of them, for a root page may belong to another table. The caller is
-/// exclusive.
+/// Resets the rowid counters of what was changed; after a schema change all of them, since a root
+/// page may belong to another table. The caller is exclusive.
 fn forget_rowids(slots: &[RowidSlot], changed: &Changed) {
     // Relaxed, here and below: ordered by the commit mutex that ends the exclusive transaction.
     for slot in slots {
         match changed.known() {
-            // Its place in the table stays: others are searched for past it.
+            // The entry remains: searches for others pass it.
             Some(roots) if roots.contains(&slot.root.load(Relaxed)) => slot.high.store(0, Relaxed),
             Some(_) => {}
             None => {
@@ -552,28 +577,30 @@ fn forget_rowids(slots: &[RowidSlot], changed: &Changed) {
     }
 }
 
-/// What came of waiting for an arena.
+/// The result of a wait for an arena.
 pub(crate) enum ArenaWait {
-    /// One is ready, or commits go into another one, or another transaction holds the writer's right and comes first.
+    /// An arena is ready, or commits go into another one, or another transaction holds the writer's
+    /// right and comes first.
     LookAgain,
-    /// The caller's own snapshot holds one of them.
+    /// The caller's own snapshot holds an arena.
     HeldByOwnSnapshot,
-    /// The wait is over; the oldest of those who hold them, for an error text.
+    /// The wait is over. Names the oldest reader that holds an arena, for an error text.
     HeldByReaders(String),
 }
 
-/// Longest sleep between two looks whether a reader has ended: readers wake nobody.
+/// Longest nap between two checks whether a reader has ended: readers wake no waiter.
 const NAP_MAX: Duration = Duration::from_millis(10);
-/// Every so many looks someone dead may be among those who hold memtables.
+/// Every so many checks the waiter reaps: a dead process may hold memtables.
 const LOOKS_PER_SWEEP: u32 = 10;
 
 impl Database {
-    /// Makes sure that a freeze for a transaction of so many bytes will find an arena: frees merged ones, allocates disk space, and maps it.
+    /// Makes sure that a freeze for a transaction of `bytes` will find an arena: frees merged ones,
+    /// allocates disk space, and maps it. False if there is none now.
     pub(crate) fn prepare_arena(&self, bytes: u64) -> Result<bool> {
-        // So that it is known to all who choose.
+        // Finds it out for all that choose an arena.
         let _ = self.generations.is_disk_space_scarce();
         if self.generations.wants_large(bytes) && self.region().is_whole_refused() {
-            // There may be address space by now; if not, small ones will do.
+            // There may be address space by now. If not, small arenas will do.
             let _ = self.region().reach_whole();
         }
         let found = {
@@ -592,7 +619,7 @@ impl Database {
             Ok(false) if self.generations.candidates(bytes).is_empty() => {}
             done => return done,
         }
-        // Dead processes pin nothing; the living give up history that only validation would want.
+        // Dead processes pin nothing. The living give up history that only validation would need.
         self.reap_dead()?;
         let found = {
             let _guard = self.lock_commit()?;
@@ -602,12 +629,12 @@ impl Database {
         self.allocate_one_of(found)
     }
 
-    /// Allocates disk space behind one of these arenas, if none has it yet, and maps it.
+    /// Allocates disk space behind one of `arenas`, if none has it yet, and maps it.
     fn allocate_one_of(&self, mut arenas: Vec<usize>) -> Result<bool> {
         let gens = &self.control().generations;
         arenas.sort_by_key(|&i| gens[i].allocated.load(Acquire) == 0);
         for index in arenas {
-            // Where another process is at it, which may be stopped, the next will do.
+            // If another process is allocating it, which may be stopped, the next will do.
             if self.region().allocate_arena(index)? {
                 return Ok(true);
             }
@@ -615,9 +642,10 @@ impl Database {
         Ok(false)
     }
 
-    /// Waits until the end of a reader's snapshot has freed an arena, for the caller in `me` or for others who wait: what one of them finds
-    /// freed all may use, and where the generation `full`, which has no room for `bytes`, no longer takes commits, the next one has been begun. If the
-    /// caller holds the writer's right, what is freed stays free, and readers that wait for that right are sent away (RIGHT-5).
+    /// Waits until the end of a snapshot frees an arena. Several callers may wait: an arena that
+    /// one of them frees is free for all, and once generation `full`, which has no room for
+    /// `bytes`, no longer takes commits the next one has begun. If the caller holds the writer's
+    /// right what is freed stays free, and readers that wait for that right are refused (RIGHT-5).
     pub(crate) fn wait_for_arena(
         &self,
         me: SlotIndex,
@@ -683,7 +711,8 @@ mod tests {
 
     use super::*;
 
-    /// Two commits into a generation, by two processes, the second of which freezes it afterwards; and a merge that looks.
+    /// Two processes commit into a generation, the second of which then freezes it; a merge looks
+    /// at it in parallel.
     #[test]
     fn whoever_finds_a_generation_frozen_finds_where_it_ends() {
         struct Slot {

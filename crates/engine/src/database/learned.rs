@@ -1,32 +1,39 @@
-//! Plain BEGIN transactions that take the writer's right at their first statement, since others that began with it were refused.
+//! Plain BEGIN transactions that take the writer's right at their first statement, because others
+//! that began with it were refused.
 //!
-//! A transaction that reads and then writes is refused if what it has read has changed before its first write. Where many read and write the
-//! same few rows most of them are, and repeat their work for nothing. Whoever was refused is served next: the first statement of the refused
-//! transaction is remembered (a hash of its text, `csrc/begin.c`), for all processes, and transactions that begin with it take the right
-//! there, as BEGIN IMMEDIATE does, for as long as that pays.
+//! A transaction that reads and then writes is refused if what it has read has changed before its
+//! first write. Where many read and write the same few rows most are refused, and repeat their work
+//! for nothing. So the first statement of a refused transaction is remembered (a hash of its text,
+//! `csrc/begin.c`), for all processes. Transactions that begin with it take the right there, as
+//! BEGIN IMMEDIATE does, for as long as that pays.
 //!
-//! It pays where a transaction changes a row of which a version came while it waited for the right: read without the right, that row would
-//! have had it refused. Who only reads has had the right for nothing.
+//! It pays where a transaction changes a row of which a version came while it waited for the right:
+//! read without the right, that row would have had it refused. A transaction that only reads has
+//! had the right for nothing.
 //!
 //! | event | the statement's credit, which the next transactions use up |
 //! |---|---|
-//! | a transaction is refused for what it had read, or has read and changes the schema | [`GRANTS`], four times as much each time |
+//! | a transaction is refused (below) | [`GRANTS`], four times as much each time |
 //! | one took the right at once and it has paid | what it was granted |
 //! | one took the right at once, wrote, and it has not | one less |
 //! | one took the right at once and has only read | an eighth of the grant less |
-//! | one has waited for it in vain, or kept it for longer than [`LONG`] | none |
-//! | one without credit began to write and was not refused | none, and the grant is halved for the next time |
+//! | one did not get it, or kept it longer than [`LONG`] | none |
+//! | one without credit wrote and was not refused | none; the next grant is half |
 //!
-//! Layout: a word a statement: the upper half of its hash, the grant, the credit; 0 when the place is free. A statement is in one of
-//! [`PLACES`] neighbouring places, or in none.
+//! A transaction that has read and then changes the schema counts as refused.
 //!
-//! Sessions end where programs open the database for each request, so a process keeps what it knew when it left, and whoever begins
-//! the next session tells it what it has kept.
+//! Layout: a word a statement: the upper half of its hash, the grant, the credit; 0 when the place
+//! is free. A statement is in one of [`PLACES`] neighbouring places, or in none.
+//!
+//! Sessions end where programs open the database for each request. So a process that leaves keeps
+//! what is known, and puts it into the table of the next session that it begins.
 //!
 //! Invariants
-//! - LEARN-1 The table decides when a transaction waits, and nothing else: what a wrong word costs is a wait, or a refusal. So its words are changed
-//!   without a lock, and a change that meets another one may be lost.
-//! - LEARN-2 A word is read and written as a whole: nobody finds the credit of one statement with the hash of another.
+//! - LEARN-1 The table decides when a transaction waits, and nothing else: a wrong word costs a
+//!   wait, or a refusal. So its words are changed without a lock, and a change that meets another
+//!   one may be lost.
+//! - LEARN-2 A word is read and written as a whole: no process finds the credit of one statement
+//!   with the hash of another.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -38,13 +45,13 @@ use super::Database;
 use crate::shm::layout::LEARNED_SLOTS;
 use crate::shm::region::BaseIdentity;
 
-/// For how many transactions the right is taken at once after a refusal, at first and at most.
+/// How many transactions take the right at once after a refusal, at first and at most.
 const GRANTS: std::ops::RangeInclusive<u16> = 32..=512;
-/// Transactions that only read and use up a whole grant.
+/// This many transactions that only read use up a whole grant.
 const READERS: u16 = 8;
-/// Places where a statement may be.
+/// Places that a statement may be in.
 const PLACES: usize = 4;
-/// Whoever keeps the right for longer than that makes all writers wait.
+/// A transaction that keeps the right for longer than this makes all writers wait.
 pub(crate) const LONG: Duration = Duration::from_secs(1);
 /// Databases of which a process keeps what it knew between two sessions.
 const KEPT_MAX: usize = 16;
@@ -54,9 +61,9 @@ const KEPT_MAX: usize = 16;
 pub(crate) enum Outcome {
     /// Without the right it would have been refused.
     Paid,
-    /// It wrote, and would not have been.
+    /// It wrote, and would not have been refused.
     Wrote,
-    /// It read, and nothing else.
+    /// It only read.
     OnlyRead,
     /// It did not get the right, or kept it for long.
     InVain,
@@ -129,12 +136,12 @@ impl Learned<'_> {
         }
     }
 
-    /// Whether a transaction that begins with this statement had better take the right at once.
+    /// True if a transaction that begins with this statement should take the right at once.
     pub(crate) fn wants_right(&self, first: u64) -> bool {
         self.find(first).is_some_and(|(_, entry)| entry.credit > 0)
     }
 
-    /// One that began with it was refused for what it had read.
+    /// A transaction that began with it was refused for what it had read.
     pub(crate) fn note_refused(&self, first: u64) {
         if self.find(first).is_some() {
             return self.change(first, Entry::refused);
@@ -143,7 +150,7 @@ impl Learned<'_> {
         self.put(Entry { tag, grant: 0, credit: 0 }.refused());
     }
 
-    /// Puts a new one where nobody has credit, or in place of who has the least.
+    /// Puts a new entry into the place with the least credit: a free one has none.
     fn put(&self, new: Entry) {
         let least = |place: &&AtomicU64| {
             let entry = Entry::of(place.load(Relaxed));
@@ -154,13 +161,14 @@ impl Learned<'_> {
         }
     }
 
-    /// One that began with it has begun to write, without the right until then, and was not refused.
+    /// A transaction that began with it has begun to write, without the right until then, and was
+    /// not refused.
     pub(crate) fn note_passed(&self, first: u64) {
         // With credit it began before others were refused.
         self.change(first, |entry| if entry.credit == 0 { entry.passed() } else { entry });
     }
 
-    /// One that began with it took the right at once.
+    /// A transaction that began with it took the right at once, and has ended.
     pub(crate) fn note_ended(&self, first: u64, outcome: Outcome) {
         self.change(first, |entry| entry.ended(outcome));
     }
@@ -170,10 +178,10 @@ impl Learned<'_> {
     }
 }
 
-/// What this process knew of a database when it left it.
+/// What this process knew of a database when it left.
 struct Kept {
     path: PathBuf,
-    /// Of the file that was there: another one may have got its name, or its inode.
+    /// The file that was there: another one may have got its name, or its inode.
     identity: BaseIdentity,
     words: Vec<u64>,
 }
@@ -192,8 +200,8 @@ impl Database {
         Learned(&self.control().learned)
     }
 
-    /// This process leaves: it keeps what is known. A child of a fork may find the list taken for ever, by a thread of its parent, and goes
-    /// on without.
+    /// Keeps what is known when this process leaves. A child of a fork may find the list locked for
+    /// ever, by a thread of its parent, and keeps nothing.
     pub(crate) fn keep_learned(&self) {
         let Ok(mut kept) = KEPT.try_lock() else { return };
         kept.retain(|of| !of.is_of(self));
@@ -206,7 +214,7 @@ impl Database {
         }
     }
 
-    /// This process has begun the session: it tells what it has kept.
+    /// Puts what this process has kept into the table of the session that it has begun.
     pub(crate) fn recall_learned(&self) {
         let Ok(kept) = KEPT.try_lock() else { return };
         for word in kept.iter().filter(|of| of.is_of(self)).flat_map(|of| &of.words) {

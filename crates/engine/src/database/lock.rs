@@ -1,41 +1,48 @@
-//! The commit mutex (COMMIT-1), the wait for it, and the repair of what its dead owner left (COMMIT-2).
+//! The commit mutex (COMMIT-1), the wait for it, and the repair of what its dead owner left
+//! (COMMIT-2).
 //!
-//! Whoever holds it finds: every frame before `log_end` is applied to the memtables, generations are in one of their states, and
-//! nobody owes anything (below). A dead owner may have left
+//! The owner of the mutex finds every frame before `log_end` in the memtables, each generation in
+//! one of its states, and nothing owed (below). A dead owner may have left
 //! - a frame in the ring that `log_end` does not cover: it never happened;
 //! - a frame that `log_end` covers but whose nodes are missing: they are inserted now;
 //! - a switch of generations half done: it is finished or undone;
 //! - gaps (gaps/) that do not fit what it has committed: all are forgotten.
 //!
-//! A process maps the rest of shared memory while it holds the mutex, once, if others have begun to use it meanwhile (MAPPING-3).
+//! Once others use more of shared memory than a process has mapped, the process maps the rest when
+//! it takes the mutex (MAPPING-3).
 //!
-//! An owner that lives and does not run, a stopped process for one, cannot be helped: what it has half done may go on at any time. So
-//! whoever waits gives up: when nothing has moved for [`caller::AT_LEAST`], not before its busy timeout, when its busy handler, asked while
-//! nothing moves, says so, and when it is interrupted.
-//! As long as commits go on nobody gives up, however long it takes. What cannot be given up is owed.
+//! An owner that lives and does not run, such as a stopped process, cannot be helped: it may
+//! continue at any time in the middle of a change. So a waiter gives up: when nothing has moved for
+//! [`caller::AT_LEAST`], but not before its busy timeout; when its busy handler, called while
+//! nothing moves, returns false; and when it is interrupted. While commits go on no waiter gives
+//! up, however long it takes. What must be given back is owed.
 //!
 //! # What is owed
 //!
-//! What a living connection could not give back, because the owner of the commit mutex does not run.
+//! What a living connection could not give back, because the owner of the commit mutex does not
+//! run.
 //!
-//! Giving back cannot fail, and nobody may hang in it: a ROLLBACK, a wait that is over, a close. So it waits for the mutex for a moment only; then
-//! the connection notes in its slot what it owes, and goes on. The next owner of the mutex does it before anything else.
+//! Giving back cannot fail and must not hang: it is part of a ROLLBACK, of the end of a wait, of a
+//! close. So the connection waits for the mutex for a moment only; then it records in its slot what
+//! it owes, and goes on. The next owner of the mutex does what is owed before anything else.
 //!
 //! | `TxnSlot.owes` | the next owner of the commit mutex |
 //! |---|---|
 //! | 0 | has nothing to do |
-//! | `WITHDRAWAL` | takes the slot out of the queue, and passes the right on if the slot has it |
-//! | `MERGE`, `EXCLUSIVE` | before that leaves both rights to whoever settles what was being done with them (orphans.rs) |
+//! | `WITHDRAWAL` | takes the slot out of the queue; passes the right on if the slot has it |
+//! | `MERGE`, `EXCLUSIVE` | before that, leaves both rights to be settled (orphans.rs) |
 //! | `SLOT`, with one of these | frees the slot at the end |
 //!
 //! Invariants
-//! - OWED-1 A slot's connection sets its bits, without the mutex; the owner of the mutex clears them after it has done what they say,
-//!   which may be done twice.
-//! - OWED-2 `Control.owed` is set after the bits and cleared before they are looked at. If who has cleared it dies before it has looked
-//!   at all slots, the next owner of the mutex does.
-//! - OWED-3 While its slot owes something a connection has neither a place in the queue nor, as far as it is concerned, a right: for
-//!   either it needs the mutex, and before it gets that nothing is owed any more. A slot that owes is not free.
-//! - OWED-4 Whoever waits for a right looks at `owed` every TICK, so that what is owed is done soon after the mutex is free.
+//! - OWED-1 A slot's connection sets its bits without the mutex. The owner of the mutex clears them
+//!   after it has done what they say, which may be done twice.
+//! - OWED-2 `Control.owed` is set after the bits and cleared before they are read. If the owner
+//!   dies between clearing it and reading all slots, the next owner reads them.
+//! - OWED-3 A connection whose slot owes something has no place in the queue and, as far as it is
+//!   concerned, no right: to get either it needs the mutex, and with the mutex it owes nothing any
+//!   more. A slot that owes is not free.
+//! - OWED-4 A connection that waits for a right reads `owed` every TICK, so what is owed is done
+//!   soon after the mutex is free.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -53,10 +60,11 @@ use crate::sync::caller;
 use crate::sync::mutex::{Guard, Identity};
 use crate::sync::wait::{self, Stands};
 
-/// How often who waits looks whether anything moves.
+/// How often a waiter checks whether anything has moved.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Dropped before the commit mutex is unlocked: a panic under it must not look like a finished commit.
+/// Poisons the database on a panic. It is dropped before the commit mutex is unlocked: a panic
+/// under the mutex must not look like a finished commit.
 pub(crate) struct PoisonOnPanic<'a>(pub(crate) &'a Database);
 
 impl Drop for PoisonOnPanic<'_> {
@@ -71,28 +79,29 @@ impl Database {
     /// Takes the commit mutex.
     ///
     /// # Errors
-    /// That of a poisoned database (COMMIT-4); Busy and Interrupted if its owner does not run; NoMemory (MAPPING-3).
+    /// Those of a poisoned database (COMMIT-4); Busy and Interrupted if its owner does not run;
+    /// NoMemory (MAPPING-3).
     pub(crate) fn lock_commit(&self) -> Result<Guard<'_>> {
         let guard = self.lock_commit_even_if_poisoned()?;
         self.check_poison()?;
         Ok(guard)
     }
 
-    /// Takes the commit mutex to give something back; `None` if its owner does not run, or what it guards cannot be mapped, and then it
-    /// has to be owed.
+    /// Takes the commit mutex to give something back. `None` if its owner does not run, or what it
+    /// guards cannot be mapped: then the caller owes it.
     pub(crate) fn lock_commit_to_give_back(&self) -> Option<Guard<'_>> {
         loop {
             let end = Some(Instant::now() + caller::A_MOMENT);
             let locked = self.control().commit_mutex.lock_until(self.party(), end, &mut || false);
             let reached = self.reach_used(locked.ok()?).ok()?;
-            // A repair that fails has poisoned the database, and then nothing is repaired any more.
+            // A failed repair has poisoned the database: the next turn of the loop repairs nothing.
             if let Ok(guard) = self.make_whole(reached) {
                 return Some(guard);
             }
         }
     }
 
-    /// Takes the commit mutex if it is free and the database is well: for who wants it now or not at all.
+    /// Takes the commit mutex if it is free and the database is well. Does not wait.
     pub(crate) fn try_lock_commit(&self) -> Option<Guard<'_>> {
         let guard = self.control().commit_mutex.try_lock(self.party())?;
         let guard = self.make_whole(self.reach_used(guard).ok()?).ok()?;
@@ -100,7 +109,7 @@ impl Database {
         Some(guard)
     }
 
-    /// As [`Database::lock_commit`], although the database may be poisoned.
+    /// As [`Database::lock_commit`], also of a poisoned database.
     pub(crate) fn lock_commit_even_if_poisoned(&self) -> Result<Guard<'_>> {
         let guard = match self.control().commit_mutex.try_lock(self.party()) {
             Some(guard) => guard,
@@ -109,7 +118,7 @@ impl Database {
         self.make_whole(self.reach_used(guard)?)
     }
 
-    /// MAPPING-3: maps what the session uses, before anything of it is looked at.
+    /// MAPPING-3: maps what the session uses, before any of it is read.
     fn reach_used<'a>(&self, guard: Guard<'a>) -> Result<Guard<'a>> {
         match self.region().reach_used() {
             Ok(()) => Ok(guard),
@@ -135,7 +144,8 @@ impl Database {
         })
     }
 
-    /// The error of who has waited in vain for what `holder` has.
+    /// The error of a waiter for `what`, which `holder` holds, after nothing has moved for
+    /// `waited`.
     pub(crate) fn does_not_run(
         &self,
         holder: Option<Identity>,
@@ -152,13 +162,15 @@ impl Database {
         ))
     }
 
-    /// Repairs what the last owner left, if it died, and does what is owed.
+    /// Does what is owed, and repairs what the last owner left if it died.
     fn make_whole<'a>(&'a self, guard: Guard<'a>) -> Result<Guard<'a>> {
         self.do_what_is_owed(&guard);
         let c = self.control();
-        // So do the positions, of whoever left without applying what it had published (COMMIT-2).
+        // The positions also show that an owner has left without applying what it had published
+        // (COMMIT-2).
         let half_done = c.applied_lsn.load(Relaxed) != self.log_shared().log_end().get();
-        // Without repair a poisoned database can still be given things back; nothing else is done with it.
+        // A poisoned database is not repaired; rights are still given back to it, and nothing else
+        // is done.
         if (guard.previous_owner_died || half_done) && !self.log_shared().is_in_doubt() {
             self.repair_after_death(&guard)?;
         }
@@ -166,12 +178,12 @@ impl Database {
     }
 
     fn repair_after_death(&self, guard: &Guard<'_>) -> Result<()> {
-        // Before anything is redone: it may be a put that was not cut out of them (GAP-3).
+        // Before the redo, which may insert a put that was not cut out of the gaps (GAP-3).
         self.gaps().forget();
         self.generations.repair_generations();
         let repaired = self.redo(guard);
         if repaired.is_err() {
-            // Half-repaired state must not be used by anyone: recovery from disk is the way out.
+            // No process may use half-repaired state: recovery from disk is the way out.
             self.log_shared().set_broken();
         }
         repaired
@@ -185,14 +197,15 @@ impl Database {
         if from >= to {
             return Ok(());
         }
-        // Nobody can tell whether its author was going to wait for the disk (VISIBLE-4). Release: before `visible_ts`.
+        // It is unknown whether the author was going to wait for the disk (VISIBLE-4). Release:
+        // before `visible_ts`.
         c.full_end.fetch_max(to.get(), Release);
         let mut failed = None;
         let read = self.ring().for_each_frame(guard, from, to, |frame| {
             if failed.is_none() {
                 failed = self.apply_frame(frame).err();
                 if frame.prepared().is_none() {
-                    // PREP-3: a prepared one shows nothing.
+                    // PREP-3: a prepared frame makes nothing visible.
                     c.visible_ts.fetch_max(frame.commit_ts.get(), Release);
                 }
             }
@@ -202,7 +215,8 @@ impl Database {
             Some(e) => Err(e),
             None => {
                 self.log_shared().note_newest_ts(c.visible_ts.load(Relaxed));
-                // Release: after everything that was redone, also in program order, for the next to die here.
+                // Release: after everything that was redone, in program order too, since this owner
+                // may die here.
                 if !self.region().layout().has_unresolved() {
                     c.prepared_end.store(0, Release);
                 }
@@ -244,28 +258,30 @@ impl Database {
         entry.txn.store(txn, Relaxed);
         entry.pid.store(self.pid(), Relaxed);
         entry.namespace.store(self.pid_namespace() as u32, Relaxed);
-        // Release pairs with the Acquire of whoever reports a conflict with `ts`.
+        // Release pairs with the Acquire of the process that reports a conflict with `ts`.
         entry.ts.store(ts, Release);
     }
 }
 
 impl TxnSlot {
-    /// It owes both rights to whoever settles: they are not free.
+    /// True if the slot owes both rights, as an estate to be settled: they are not free.
     pub(crate) fn owes_an_estate(&self) -> bool {
-        // Acquire pairs with the AcqRel in `do_what_is_owed`: who finds it paid finds whose the rights are now.
+        // Acquire pairs with the AcqRel in `do_what_is_owed`: if nothing is owed, the owner words
+        // are read as they are now.
         self.owes.load(Acquire) & (owes::MERGE | owes::EXCLUSIVE) != 0
     }
 }
 
 impl Slots {
-    /// Notes what `slot` could not give back.
+    /// Records what `slot` could not give back.
     pub(crate) fn owe(&self, slot: SlotIndex, what: u32) {
         self.at(slot).owes.fetch_or(what, AcqRel);
         // Release: the bits are there (OWED-2).
         self.region.control().owed.store(1, Release);
     }
 
-    /// Notes that `slot` is to be freed, if it owes something; false if it does not, and may be freed now.
+    /// If `slot` owes something, records that it is to be freed, and returns true. Else the caller
+    /// may free it now.
     pub(crate) fn owe_slot(&self, slot: SlotIndex) -> bool {
         let add = |bits| (bits != 0).then_some(bits | owes::SLOT);
         let owes_something = self.at(slot).owes.fetch_update(AcqRel, Acquire, add).is_ok();
@@ -277,30 +293,32 @@ impl Slots {
 }
 
 impl Database {
-    /// Does what is owed, if the commit mutex is free; for those who wait for a right (OWED-4).
+    /// Does what is owed, if the commit mutex is free, for a connection that waits for a right
+    /// (OWED-4).
     pub(crate) fn collect(&self) {
         if self.control().owed.load(Relaxed) != 0 {
             drop(self.lock_commit_to_give_back());
         }
     }
 
-    /// (M) Does what living connections owe. Nobody is woken: who has got the right looks within a TICK.
+    /// (M) Does what living connections owe. Wakes no waiter: one that was called looks within a
+    /// TICK.
     pub(crate) fn do_what_is_owed(&self, guard: &Guard<'_>) {
         let c = self.control();
-        // Relaxed: whoever notes something now is looked after by the next.
+        // Relaxed: what is recorded now is for the next owner.
         if c.owed.load(Relaxed) == 0 && !guard.previous_owner_died {
             return;
         }
-        // AcqRel: the bits are looked at after this (OWED-2).
+        // AcqRel: the bits are read after this (OWED-2).
         c.owed.swap(0, AcqRel);
         for (i, slot) in self.slots.in_use() {
             let mut bits = slot.owes.load(Acquire);
             while bits != 0 {
                 self.give_back_for(i, bits);
-                // Release: done. A death in between does it again (OWED-1).
+                // Release: done. After a death in between it is done again (OWED-1).
                 match slot.owes.compare_exchange(bits, 0, AcqRel, Acquire) {
                     Ok(_) if bits & owes::SLOT != 0 => {
-                        // Only now: whoever claims it owes nothing.
+                        // Only now: a free slot owes nothing.
                         slot.process.store(0, Release);
                         break;
                     }
@@ -311,7 +329,8 @@ impl Database {
         }
     }
 
-    /// (M) What the dead connection of `slot` had noted, whether it lived to say so or not (OWED-2).
+    /// (M) Does what the dead connection of `slot` owed, whether or not it lived to set `owed`
+    /// (OWED-2).
     pub(crate) fn give_back_for_dead(&self, slot: SlotIndex) {
         let word = &self.slots.at(slot).owes;
         let bits = word.load(Acquire);

@@ -1,16 +1,18 @@
-//! The right to merge or to be exclusive: an owner word, not a mutex, because an
-//! exclusive transaction may last for many calls and change threads.
+//! The right to merge or to be exclusive: an owner word, not a mutex, because an exclusive
+//! transaction may last for many calls and change threads.
 //!
 //! Invariants
-//! - MERGE-1 Whoever takes it has a [`MergeRight`], which gives it back whatever ends the work. A transaction that goes on after
-//!   the call keeps it instead ([`MergeRight::keep`]), and its connection gives it back at its end (`Conn::abandon` after a
-//!   panic).
-//! - MERGE-2 A panic with the right held poisons the database before the right is free: what was half done nobody may
-//!   build on, and nobody waits for it.
-//! - MERGE-3 A merge is waited for whatever the busy timeout: a program that is alone, and so meets none in stock SQLite, does not fail for the
-//!   merges of its own process. For those outside of transactions, in which no code of the application's runs, it waits until they end; for
-//!   others, who may be stopped, and for whoever has the right in a transaction, which may have reserved it, three seconds at least; for
-//!   exclusive transactions as long as its timeout says.
+//! - MERGE-1 A holder has a [`MergeRight`], which gives the right back whatever ends the work. A
+//!   transaction that goes on after the call keeps the right ([`MergeRight::keep`]), and its
+//!   connection gives it back at its end (`Conn::abandon` after a panic).
+//! - MERGE-2 A panic with the right held poisons the database before the right is free: nothing may
+//!   build on what was half done, and no connection waits for it.
+//! - MERGE-3 A wait for a merge may outlast the busy timeout: a program that is alone meets no
+//!   merge in stock SQLite, so the merges of its own process must not make it fail. A wait for one
+//!   of these that runs outside a transaction, where no code of the application runs, lasts until
+//!   it ends. A wait for another process, which may be stopped, or for a transaction that has the
+//!   right, which may have reserved it, lasts three seconds at least; a wait for an exclusive
+//!   transaction, as long as the timeout.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -21,10 +23,10 @@ use crate::ids::SlotIndex;
 use crate::sync::futex;
 use crate::sync::wait::{Awaited, Patience, TICK, Wait};
 
-/// Between two looks at a lock of the base, which nobody gives a sign of giving back.
+/// Nap between two checks of a lock of the base, whose release wakes no waiter.
 pub(crate) const BASE_NAP: Duration = Duration::from_millis(10);
 
-/// The right to merge of one slot, given back when this is dropped (MERGE-1).
+/// The right to merge of one slot. Dropping it gives the right back (MERGE-1).
 #[must_use = "the right is given back at once"]
 pub(crate) struct MergeRight<'a> {
     pub(crate) db: &'a Database,
@@ -32,12 +34,13 @@ pub(crate) struct MergeRight<'a> {
 }
 
 impl MergeRight<'_> {
-    /// The slot has the right until `disown_merge`.
+    /// Leaves the right with the slot until `disown_merge`.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
 
-    /// Somebody has to settle what this has done to the base, before it is written to again.
+    /// Leaves the right to be settled: what was done to the base must be settled before the base is
+    /// written to again.
     pub(crate) fn leave_behind(&self) {
         self.db.leave_behind(self.slot);
     }
@@ -53,7 +56,7 @@ impl Drop for MergeRight<'_> {
 }
 
 impl Database {
-    /// Takes the right to merge if it is free, or has it already.
+    /// Takes the right to merge for `slot` if it is free or `slot` has it already.
     pub(crate) fn try_own_merge(&self, slot: SlotIndex) -> Result<Option<MergeRight<'_>>> {
         let _guard = self.lock_commit()?;
         let owner = &self.control().merge_owner;
@@ -74,7 +77,7 @@ impl Database {
         self.own_merge_patiently(slot, &mut Patience::new(wait))
     }
 
-    /// As [`Database::own_merge`], for a wait that has begun.
+    /// As [`Database::own_merge`], in a wait that has begun.
     pub(crate) fn own_merge_patiently(
         &self,
         slot: SlotIndex,
@@ -86,7 +89,7 @@ impl Database {
         owned
     }
 
-    /// What has to end before whoever has the right gives it back.
+    /// Returns what must end before the holder gives the right back.
     pub(crate) fn awaited_of(&self, holder: u32) -> Awaited {
         match SlotIndex::from_word(holder) {
             Some(slot) if self.is_exclusive(slot) => Awaited::Others,
@@ -103,7 +106,8 @@ impl Database {
         let word = &self.control().merge_word;
         let mut over = false;
         loop {
-            // Acquire pairs with the Release in `wake_merge_waiters`: no wake is lost between the look and the wait.
+            // Acquire pairs with the Release in `wake_merge_waiters`: no wake is lost between this
+            // load and the sleep.
             let seen = word.load(Acquire);
             if let Some(right) = self.try_own_merge(slot)? {
                 return Ok(right);
@@ -124,8 +128,8 @@ impl Database {
         }
     }
 
-    /// Does `work`, and again while somebody has a lock of the base that it needs, as long as `patience` lasts. `work` holds
-    /// nothing when it returns.
+    /// Does `work`, and again while another connection has a lock of the base that it needs, for as
+    /// long as `patience` lasts. `work` holds nothing when it returns.
     pub(crate) fn while_base_is_busy<T>(
         &self,
         patience: &mut Patience<'_, '_>,
@@ -138,7 +142,8 @@ impl Database {
                     if patience.is_over() {
                         return Err(e.after_waiting(patience.elapsed()));
                     }
-                    // What `work` has given back has changed the word: looked at before that, it would let nobody sleep.
+                    // Read only now: giving back what `work` held changes the word, and an older
+                    // value would end the sleep at once.
                     let seen = word.load(Acquire);
                     patience.sleep(word, seen, BASE_NAP)?;
                 }
@@ -147,10 +152,10 @@ impl Database {
         }
     }
 
-    /// Gives the right to merge back.
     pub(crate) fn disown_merge(&self, slot: SlotIndex) {
         let owner = &self.control().merge_owner;
-        // In this order: who finds the estate left finds the other word.
+        // In this order: if the slot no longer owes the estate, the word is the one that the
+        // payment stored.
         if !self.slots.at(slot).owes_an_estate() && owner.load(Relaxed) == slot.word() {
             // Release: what the merge did is visible to the next owner.
             owner.store(0, Release);
@@ -158,7 +163,7 @@ impl Database {
         }
     }
 
-    /// Wakes those who wait for a merge to end or for an arena.
+    /// Wakes the connections that wait for a merge to end or for an arena.
     pub(crate) fn wake_merge_waiters(&self) {
         // Release pairs with the Acquire of the waiters.
         self.control().merge_word.fetch_add(1, Release);

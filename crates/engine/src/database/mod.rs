@@ -1,7 +1,8 @@
-//! One concurrent database in this process: its shared memory, log and hidden
-//! base connection, shared by all connections of the process.
+//! One concurrent database in this process: its shared memory, log and hidden base connection,
+//! shared by all connections of the process.
 //!
-//! Lock order: lifecycle byte -> `base` -> commit mutex; see docs/locks.md. How a process joins and leaves: attach.rs.
+//! Lock order: lifecycle byte -> `base` -> commit mutex; see docs/locks.md. attach.rs says how a
+//! process joins and leaves.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -81,7 +82,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// One that this process, `me`, has just joined.
+    /// The `Database` of the process `me`, which has just joined the session.
     pub(crate) fn new(
         region: Arc<Region>,
         me: Identity,
@@ -132,7 +133,8 @@ impl Database {
 
     /// Runs `f` on the hidden connection, opening it when needed.
     pub(crate) fn with_base<T>(&self, f: impl FnOnce(&mut dyn Base) -> Result<T>) -> Result<T> {
-        // Another connection of this thread, in a busy handler, would find the hidden connection taken.
+        // The busy handler may use another connection of this thread, which would find the hidden
+        // one taken.
         caller::unasked(|| self.with_base_unasked(f))
     }
 
@@ -147,7 +149,7 @@ impl Database {
                 opened
             }
         };
-        // A panic drops the connection, and with it the transaction and the locks on the file that it had.
+        // A panic drops the connection, and with it its transaction and its locks on the file.
         let result = f(base.as_mut());
         *place = Some(base);
         if let Err(Error::Base { code: SQLITE_IOERR_FSYNC, .. }) = &result {
@@ -156,13 +158,14 @@ impl Database {
         result
     }
 
-    /// A sync of the base's files has failed. That stops the log if it leaves in doubt what frames rely on (COMMIT-4).
+    /// Records that a sync of the base's files has failed: the log stops if frames rely on what is
+    /// in doubt now (COMMIT-4).
     pub fn base_sync_failed(&self) {
         self.log_shared().note_base_sync_failed(libc::EIO);
     }
 
-    /// Fails if the file of this session is not the one at its path any more. What is open of it goes on to be readable, but nothing
-    /// may be opened by the path, nor removed beside it.
+    /// Fails if the file of this session is no longer at its path. What is open of it remains
+    /// readable, but nothing may be opened by the path or removed next to it.
     pub(crate) fn check_place(&self) -> Result<()> {
         match BaseIdentity::of(&self.path) {
             Ok(identity) if identity == self.identity => Ok(()),
@@ -175,7 +178,6 @@ impl Database {
         self.with_base(|base| base.header())
     }
 
-    /// The base's file.
     pub(crate) fn base_identity(&self) -> BaseIdentity {
         self.identity
     }
@@ -198,17 +200,14 @@ impl Database {
         fork::fork_generation() != self.fork_generation
     }
 
-    /// The descriptors of this process that tell of syncs.
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// The thread that merges.
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
     }
 
-    /// Whose turn it is among the connections of this process.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
     }
@@ -229,12 +228,10 @@ impl Database {
         self.region.control()
     }
 
-    /// The ring of the log, for committers and redo.
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// The gaps that all processes know.
     pub(crate) fn gaps(&self) -> &GapTable {
         &self.region.layout().gaps
     }
@@ -244,7 +241,7 @@ impl Database {
         self.region.log()
     }
 
-    /// The log with its file. The file exists from the fencing on.
+    /// The log, whose file is opened on the first call. The file exists once the base is fenced.
     pub(crate) fn log(&self) -> Result<&Log> {
         if self.log_retired.load(Acquire) {
             return Err(Error::CantOpen(
@@ -265,10 +262,12 @@ impl Database {
         Ok(self.log.get_or_init(|| log))
     }
 
-    /// The locks on the base's read marks; `None` while they are only taken by fcntl (MARK-3 in read_marks.rs).
+    /// The locks on the base's read marks in shared memory; `None` while they are taken by fcntl
+    /// alone (MARK-3 in read_marks.rs).
     pub fn read_marks(&self) -> Option<&ReadMarks> {
         let is_fenced = self.is_fenced() && !self.log_retired.load(Acquire);
-        // Without a claim everything works, only slower; why there is none is told where the log is needed.
+        // Without a claim everything works, only slower. Whatever needs the log reports why there
+        // is none.
         (is_fenced && matches!(self.claim_log(), Ok(true))).then(|| &*self.read_marks)
     }
 
@@ -278,7 +277,7 @@ impl Database {
             .borrowed(move |path| opener.borrow(path))
     }
 
-    /// Does what an append lacked.
+    /// Provides what an append lacked.
     pub(crate) fn make_room_in_log(&self, lacking: AppendError) -> Result<()> {
         if let AppendError::NeedsRing(bytes) = lacking {
             return self.region.grow_ring(bytes);
@@ -286,12 +285,12 @@ impl Database {
         self.log()?.make_room(lacking).map_err(Error::from)
     }
 
-    /// Has the segment of the generation that is about to begin ready in the log file.
+    /// Prepares the segment of the next generation in the log file.
     pub(crate) fn prepare_next_segment(&self) -> Result<()> {
         Ok(self.log()?.prepare_next_segment()?)
     }
 
-    /// Has a segment of the log file ready before a commit needs it.
+    /// Prepares a segment of the log file before a commit needs it.
     pub(crate) fn prepare_log_space(&self) -> Result<()> {
         if self.is_fenced() {
             self.log()?.prepare_spare()?;
@@ -309,14 +308,14 @@ impl Database {
 
     /// Fails when a write or sync of the log has failed in any process (COMMIT-4).
     pub(crate) fn check_poison(&self) -> Result<()> {
-        // Asked by every snapshot: the path is for the error alone.
+        // For every snapshot: the path is built for the error alone.
         if self.log_shared().poisoned().is_none() {
             return Ok(());
         }
         self.log_shared().check(&log_path(&self.path)).map_err(Error::from)
     }
 
-    /// Who this process is to the mutexes.
+    /// This process as the shared mutexes know it.
     pub(crate) fn party(&self) -> &Party {
         &self.party
     }
@@ -325,17 +324,18 @@ impl Database {
         self.process
     }
 
-    /// Id of the process that opened the database: of this one, except after a fork.
+    /// Id of the process that opened the database: this one, or its parent after a fork.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The pid namespace of that process, 0 if unknown.
+    /// The pid namespace of that process; 0 if it is unknown.
     pub(crate) fn pid_namespace(&self) -> u64 {
         self.pid_namespace
     }
 
-    /// The number of a pid namespace that is not this process's, else 0; both as far as 32 bits go, which is all that there are.
+    /// `namespace` if it is not this process's, else 0. The low 32 bits are compared: there are no
+    /// more.
     pub(crate) fn foreign_namespace(&self, namespace: u32) -> u32 {
         if namespace == self.pid_namespace as u32 { 0 } else { namespace }
     }
@@ -350,17 +350,17 @@ impl Database {
         &self.path
     }
 
-    /// Attached connections, all processes together.
+    /// Attached connections of all processes.
     pub fn connections(&self) -> u32 {
         process::connections(&self.region)
     }
 
-    /// Creates the log file of this session; the base is resting, so an old one holds nothing.
+    /// Creates the log file of this session. The base is at rest, so an older log holds nothing.
     pub(crate) fn create_log(&self) -> Result<()> {
         session::create_log(&self.region, &self.path).map(drop)
     }
 
-    /// Stops the database for every process: something impossible happened (COMMIT-4).
+    /// Stops the database for every process after an internal error (COMMIT-4).
     pub fn poison(&self) {
         self.log_shared().set_broken();
     }
@@ -370,7 +370,7 @@ impl Database {
         self.reap_dead().map(drop)
     }
 
-    /// Whether merges run in a background thread; `Some` sets it.
+    /// True if merges run in a background thread; `Some` sets it.
     pub fn background_merge(&self, set: Option<bool>) -> bool {
         let word = &self.control().background_merge;
         if let Some(on) = set {
@@ -379,7 +379,7 @@ impl Database {
         word.load(Relaxed) != 0
     }
 
-    /// Configured cost of a slow reader in bytes of the base's WAL; `Some` sets it.
+    /// The configured cost of a slow reader, in bytes of the base's WAL; `Some` sets it.
     pub fn wal_limit_bytes(&self, set: Option<u64>) -> u64 {
         let word = &self.control().wal_limit_bytes;
         if let Some(bytes) = set {

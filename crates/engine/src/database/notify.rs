@@ -1,23 +1,31 @@
-//! The thread that brings commits to disk for programs that are told by a descriptor.
+//! The thread that brings commits to disk for programs that wait on a descriptor.
 //!
-//! A program with one thread that serves many clients cannot wait for the disk in each COMMIT. It commits under NORMAL, keeps the ticket
-//! (txn/tickets.rs), and watches an eventfd in its event loop. Somebody has to sync meanwhile: this thread, one for each database and process
-//! that has such a descriptor.
+//! A program with one thread that serves many clients cannot wait for the disk in each COMMIT. It
+//! commits under NORMAL, keeps the ticket (txn/tickets.rs), and watches an eventfd in its event
+//! loop. This thread syncs for it; there is one for each database and process that has such a
+//! descriptor.
 //!
-//! | the thread | when | and then |
+//! | the thread | when | then |
 //! |---|---|---|
-//! | sleeps | everything that it knows of is on disk | a commit of this process wakes it; at the latest after [`LOOK_AGAIN`] it looks for those of others |
-//! | syncs, or waits for who does | a commit is newer than what is on disk | writes to every descriptor |
-//! | sleeps for [`LOOK_AGAIN`] | a sync has failed: whoever reads a descriptor then is told why by its next wait | tries again |
+//! | sleeps | all commits that it knows of are on disk | a commit of this process wakes it |
+//! | syncs, or waits for a sync | a commit is not on disk | it writes to every descriptor |
+//! | sleeps | a sync has failed | it tries again after [`LOOK_AGAIN`] |
 //! | ends | the last connection with a descriptor is closed | |
 //!
-//! A program gets descriptors of its own, which are the same eventfd. What it does with them, and when it closes them, is no concern of this thread.
+//! It sleeps for [`LOOK_AGAIN`] at most, and then looks for commits of other processes. After a
+//! failed sync a program that reads its descriptor gets the reason from its next wait.
+//!
+//! A program gets descriptors of its own for the same eventfd. What it does with them, and when it
+//! closes them, does not concern this thread.
 //!
 //! Invariants
-//! - NOTIFY-1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its connection has let go of it. So who reads
-//!   it empty first, and looks at `durable_ts` then, misses nothing.
-//! - NOTIFY-2 The thread is gone before the connection whose descriptor was the last one lets go of its database.
-//! - NOTIFY-3 A commit after which `wake` has been called is on disk, or has failed to be, after one sync that was begun later.
+//! - NOTIFY-1 A descriptor is written to after `durable_ts` has moved, a sync has failed, or its
+//!   connection has let go of it. So a program that empties it first and then reads `durable_ts`
+//!   misses nothing.
+//! - NOTIFY-2 The thread is gone before the connection that had the last descriptor lets go of its
+//!   database.
+//! - NOTIFY-3 A commit after which `wake` has been called is on disk, or has failed to be, after
+//!   one sync that began later.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -35,7 +43,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::sync::caller;
 
-/// How late what other processes have synced is noticed.
+/// How late the thread notices what other processes have synced.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -63,12 +71,13 @@ impl Shared {
 #[derive(Default)]
 pub(crate) struct Notifier {
     shared: Arc<Shared>,
-    /// There is a descriptor: a look that costs nothing where there is none.
+    /// There is a descriptor. Without one a commit pays for nothing but this load.
     is_watched: AtomicBool,
 }
 
 impl Notifier {
-    /// A new eventfd that becomes readable whenever more is on disk, by the number under which it is kept here; starts the thread if there is none.
+    /// Makes an eventfd that becomes readable whenever more is on disk, and returns its number
+    /// here. Starts the thread if there is none.
     ///
     /// # Errors
     /// No descriptor, or no thread, can be had.
@@ -87,13 +96,13 @@ impl Notifier {
         }
         state.descriptors.push(descriptor);
         state.wanted = true;
-        // Release: whoever commits from now on wakes the thread.
+        // Release: a commit from now on wakes the thread.
         self.is_watched.store(true, Release);
         self.shared.signal.notify_all();
         Ok(fd)
     }
 
-    /// Another descriptor of an eventfd that [`Notifier::watch`] has made.
+    /// Returns another descriptor of an eventfd that [`Notifier::watch`] has made.
     ///
     /// # Errors
     /// No descriptor can be had.
@@ -105,11 +114,12 @@ impl Notifier {
         another.map(IntoRawFd::into_raw_fd).map_err(|e| Error::io("cannot copy an eventfd", &e))
     }
 
-    /// Closes a descriptor that [`Notifier::watch`] has made; with the last one the thread ends before this returns (NOTIFY-2).
+    /// Closes a descriptor that [`Notifier::watch`] has made. With the last one the thread ends
+    /// before this returns (NOTIFY-2).
     pub(crate) fn unwatch(&self, fd: RawFd) {
         let thread = {
             let mut state = self.shared.lock();
-            // Who waits for it is to ask, and to be told that it is over.
+            // Wakes a program that waits on the descriptor, so that it learns of the end.
             let mut ended = state.descriptors.extract_if(.., |kept| kept.as_raw_fd() == fd);
             tell(&ended.by_ref().collect::<Vec<_>>());
             drop(ended);
@@ -122,12 +132,12 @@ impl Notifier {
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // A panic in it was its own.
+            // A panic of the thread is its own.
             let _ = thread.join();
         }
     }
 
-    /// After a commit that has not waited for the disk.
+    /// Wakes the thread after a commit that has not waited for the disk.
     pub(crate) fn wake(&self) {
         // Acquire pairs with the Release in `watch`.
         if !self.is_watched.load(Acquire) {
@@ -154,14 +164,14 @@ fn run(shared: &Shared, database: &Weak<Database>, era: u64) {
             if state.era != era {
                 return;
             }
-            // Before the look at what is to be synced (NOTIFY-3).
+            // Before the newest commit is read (NOTIFY-3).
             state.wanted = false;
         }
-        // Never the last one to have it: `unwatch` waits for this thread (NOTIFY-2).
+        // This is never the last reference: `unwatch` waits for this thread (NOTIFY-2).
         let Some(database) = database.upgrade() else { return };
         let synced = catch_unwind(AssertUnwindSafe(|| database.sync_commits()));
         if synced.is_err() {
-            // As a panic in any call; the thread goes on for whoever ends it.
+            // As after a panic in any call. The thread goes on until it is ended.
             database.poison();
         }
         let durable = database.durable_ts();
@@ -174,10 +184,10 @@ fn run(shared: &Shared, database: &Weak<Database>, era: u64) {
     }
 }
 
-/// NOTIFY-1.
+/// Makes the descriptors readable (NOTIFY-1).
 fn tell(descriptors: &[File]) {
     for mut descriptor in descriptors {
-        // Full is readable as well; nothing else can fail.
+        // A full counter is readable as well. Nothing else can fail.
         let _ = descriptor.write(&1_u64.to_ne_bytes());
     }
 }

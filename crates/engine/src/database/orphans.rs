@@ -1,84 +1,110 @@
-//! What a dead holder of the right to merge leaves behind: a merge or an exclusive transaction that may be in the base or not.
+//! What a dead holder of the right to merge leaves behind: a merge or an exclusive transaction that
+//! may be in the base or not.
 //!
-//! Only the base tells, and looking there, or burying what must never count, may fail: another process has a lock, the disk is
-//! full, a process has no descriptor left. None of that says anything about the database. So what is left keeps the rights
-//! that belong to it until somebody has settled it, and whoever needs one of these rights tries.
+//! Only the base tells. Reading it may fail, and so may burying what must never count: another
+//! process has a lock, the disk is full, no descriptor is left. Such a failure says nothing about
+//! the database. So what is left keeps its rights until a process has settled it, and every
+//! connection that needs one of these rights tries to.
 //!
 //! | `merge_owner` | `right_owner` | meaning |
 //! |---|---|---|
-//! | a dead slot | that slot, or not | not looked at yet; the next reaper turns it into one of the next two lines |
+//! | a dead slot | that slot, or not | not looked at; a reaper makes it one of the next two lines |
 //! | `UNSETTLED_MERGE` | `UNSETTLED`, or not | a merge, to be settled |
-//! | `UNSETTLED_EXCLUSIVE` | `UNSETTLED` | an exclusive transaction, to be settled; if one is prepared, by the table in orphans.rs |
+//! | `UNSETTLED_EXCLUSIVE` | `UNSETTLED` | an exclusive transaction, to be settled |
 //! | a living slot | that slot, or not | its owner settles it, or has made it |
-//! | any | `UNSETTLED_PREPARED` | a prepared transaction, to be resolved (orphans.rs) |
+//! | any | `UNSETTLED_PREPARED` | a prepared transaction, to be resolved (below) |
+//!
+//! A prepared exclusive transaction is settled by the table under Prepared pages.
 //!
 //! Invariants
-//! - ESTATE-1 The right to merge changes last when it is left behind and first when it is inherited: whoever dies in between leaves a state
-//!   of the table, with the kind of what is left in the word or in the state of the slot.
-//! - ESTATE-2 While `UNSETTLED` stands in `right_owner` nobody commits, and while a word of `merge_owner` says unsettled nobody
-//!   writes to the base but who settles. So doing it again after a failure meets the same base.
-//! - ESTATE-3 Readers need none of it and go on, but for what is known to be committed, or prepared and about to be resolved (PREP-9, PREP-10).
-//! - ESTATE-4 A failure stops the log only if nobody can tell what is on disk: a failed sync.
+//! - ESTATE-1 The right to merge changes last when it is left behind and first when it is
+//!   inherited. A death in between leaves a state of the table; the kind of what is left is in the
+//!   word or in the state of the slot.
+//! - ESTATE-2 While `right_owner` is `UNSETTLED` no transaction commits. While `merge_owner` is
+//!   unsettled only the settling process writes to the base. So another try after a failure meets
+//!   the same base.
+//! - ESTATE-3 Readers need neither right and go on, unless a transaction is known to be committed,
+//!   or is prepared and about to be resolved (PREP-9, PREP-10).
+//! - ESTATE-4 A failure stops the log only if it leaves unknown what is on disk: a failed sync.
 //!
 //! # Prepared transactions
 //!
-//! A prepared transaction, one file's part in one over several, as it stands in shared memory (several.rs tells the whole; its author's
-//! side: txn/part.rs).
+//! A prepared transaction in shared memory: one file's part in a transaction over several files
+//! (several.rs has the whole; its author's side: txn/part.rs). P is the prepared frame.
 //!
-//! In shared memory a prepared transaction is *unresolved* while `prepared_end` is the end of the log. Everything about it follows from
-//! that one comparison, and the frame that resolves it ends that in the moment in which it is published:
+//! P is *unresolved* while `prepared_end` is the end of the log. Everything follows from that one
+//! comparison. The frame that resolves P ends it by being published:
 //!
 //! | `prepared_end` | `right_owner` | meaning |
 //! |---|---|---|
 //! | 0 | any | nothing is prepared |
-//! | the end of the log | a living slot | its author, or who resolves it after him, is about to resolve it |
-//! | the end of the log | a dead slot | the next reaper turns it into the next line |
-//! | the end of the log | `UNSETTLED_PREPARED` | its author is dead, or could not: whoever needs the right, or wants to read, resolves it |
-//! | the end of the log | `UNSETTLED` | the same, of an exclusive transaction (orphans.rs) |
-//! | anything else | any | it is resolved, or its author died before it was published; cleared by the next frame |
+//! | `log_end` | a living slot | its author, or a later resolver, is about to resolve it |
+//! | `log_end` | a dead slot | the next reaper turns it into the next line |
+//! | `log_end` | `UNSETTLED_PREPARED` | author dead or failed: the next writer or reader resolves |
+//! | `log_end` | `UNSETTLED` | the same, of an exclusive transaction (Prepared pages) |
+//! | anything else | any | it is resolved, or its author died before it was published |
 //!
-//! Invariants, beside SEVERAL-1 to SEVERAL-5 of several.rs
-//! - PREP-1 The right is given to nobody while a prepared transaction is unresolved (`Right::pass`).
-//! - PREP-2 The frame that resolves it holds at most what P holds, goes to the same generation, and is inserted without a share: room in
-//!   the memtable, in the file and in the ring was there when P was published, and nobody else takes any.
-//! - PREP-3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and what resolves it the one after that.
-//! - PREP-4 What resolves it for good is on disk before the reference goes, or the super-journal is gone for good (SEVERAL-3).
-//! - PREP-5 A failure between P and what resolves it leaves it unresolved with the right, as a death does: whoever needs one of them next tries.
-//!   One that leaves in doubt what is on disk has stopped the log: recovery finds P and the super-journal.
-//! - PREP-9 Once somebody knows that it is committed and has failed to apply it, nobody begins to read without it: `prepared_withheld`
-//!   says so to all, and each tries before he gives up. So whoever was told of the commit, or has seen its other files, meets
-//!   the whole transaction here or an error. Before that first failure it is as if its author were still at it.
-//! - PREP-10 Who begins to read after the death of its author waits for who resolves it, or is told BUSY: it is there for all who begin then, or
-//!   for none. What resolves it is settled before it is seen to be resolved.
+//! The next frame clears the last state.
+//!
+//! Invariants, in addition to SEVERAL-1 to SEVERAL-5 of several.rs
+//! - PREP-1 No connection gets the right while a prepared transaction is unresolved
+//!   (`Right::pass`).
+//! - PREP-2 The frame that resolves P holds at most what P holds, goes to the same generation, and
+//!   is inserted without a share. Room in the memtable, in the file and in the ring was there when
+//!   P was published, and no other transaction takes any.
+//! - PREP-3 P makes nothing visible: `visible_ts` stays, P takes the next timestamp and the frame
+//!   that resolves it the one after that.
+//! - PREP-4 The frame that resolves P for good is on disk before the reference goes, or the
+//!   super-journal is gone for good (SEVERAL-3).
+//! - PREP-5 A failure after P leaves P unresolved with the right, as a death does: the next
+//!   connection that needs one of them tries again. A failure that leaves in doubt what is on disk
+//!   has stopped the log: recovery finds P and the super-journal.
+//! - PREP-9 Once a process knows that P is committed and has failed to apply it, no transaction
+//!   begins to read without it. `prepared_withheld` says so to all, and each tries to apply it
+//!   before giving up. So a program that has heard of the commit, or has seen its other files,
+//!   finds the whole transaction here or an error. Before the first failure P counts as if its
+//!   author were still at work.
+//! - PREP-10 A reader that begins after the death of the author waits for the process that resolves
+//!   P, or gets BUSY: all that begin then see P, or none do. The frame that resolves P is settled
+//!   before P is seen to be resolved.
 //!
 //! # Prepared pages
 //!
-//! The part of an exclusive transaction in one over several files: its pages beside the base, then P (several.rs, pages.rs).
+//! The part of an exclusive transaction in one over several files: its pages in a file next to the
+//! base, then P (several.rs, pages.rs).
 //!
-//! On SQLite's own path what commits is a transaction of the base, and its stamp says that it has (EXCL-2). So nothing has to
-//! follow P in the log: it is resolved as committed by the base, and as rolled back by an empty frame.
+//! On SQLite's own path a transaction of the base commits, and its stamp shows that it has
+//! (EXCL-2). So no frame has to follow P in the log: the base resolves P as committed, an empty
+//! frame as rolled back. While P, with pages, is the last frame:
 //!
-//! | P, with pages, is the last frame; the base has | super-journal | then |
+//! | base has the stamp of P's generation | super-journal | then |
 //! |---|---|---|
-//! | the stamp of P's generation | - | committed, and there. Nothing is left to do but to sync it, to begin the next generation and to remove the files |
-//! | not | there | rolled back: an empty frame |
-//! | not | gone | committed: the pages are written into the base, in one transaction of SQLite's, and with them the stamp. While that fails readers are refused (PREP-9) |
-//! | not | cannot be known (SEVERAL-5) | stays unsettled: readers go on |
+//! | yes | - | committed, and in the base |
+//! | no | there | rolled back: an empty frame |
+//! | no | gone | committed: the pages are written into the base |
+//! | no | cannot be known (SEVERAL-5) | remains unsettled: readers go on |
 //!
-//! The author goes by the same table, but knows the decision: he commits through his own handle, and if that fails through
-//! the hidden connection, by the pages.
+//! The pages and the stamp are written in one transaction of SQLite's; while that fails readers are
+//! refused (PREP-9). Once the base has the commit it is synced, the next generation begins, and the
+//! files are removed. The author goes by the same table, but knows the decision: it commits through
+//! its own handle, and if that fails through the hidden connection, by the pages.
 //!
 //! | the author dies, or fails | rights | next |
 //! |---|---|---|
-//! | before P | both, as of any exclusive transaction | buried (orphans.rs); the files go with the next transaction over several, or the last close |
-//! | with P | both, as of any exclusive transaction: `UNSETTLED`, `UNSETTLED_EXCLUSIVE` | whoever needs one of them, or wants to read, settles by the table above |
+//! | before P | both, as of any exclusive transaction | buried (above) |
+//! | with P | both: `UNSETTLED`, `UNSETTLED_EXCLUSIVE` | the next writer or reader settles |
 //!
-//! Invariants, beside PREP-1 to PREP-5
-//! - PREP-6 With P the author has both rights until it is resolved, and then who settles it has: nobody else writes to the base or to the log. So the
-//!   pages go over the base that they were made of (PAGES-2), however often it is begun.
-//! - PREP-7 The base has the commit on disk before the pages and the reference go, whatever `synchronous` says.
-//! - PREP-8 P is of the active generation, which has no rows. When the base has its stamp the next one begins, and P's log space is given
-//!   back: a row of such transactions takes none.
+//! The files of a buried transaction go with the next transaction over several files, or the last
+//! close.
+//!
+//! Invariants, in addition to PREP-1 to PREP-5
+//! - PREP-6 With P the author, and after it the settling process, has both rights until P is
+//!   resolved: no other process writes to the base or to the log. So the pages go over the base
+//!   that they were made of (PAGES-2), however often that is begun.
+//! - PREP-7 The base has the commit on disk before the pages and the reference go, whatever
+//!   `synchronous` says.
+//! - PREP-8 P is of the active generation, which has no rows. Once the base has its stamp the next
+//!   generation begins, and P's log space is given back: a series of such transactions takes none.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -99,7 +125,8 @@ use crate::sync::mutex::Guard;
 use crate::sync::wait;
 use crate::{crash_point, session};
 
-/// A slot of this process that settles. Whatever ends it, what is not settled is left for the next.
+/// A slot of this process that settles. Dropped for whatever reason, it leaves what is not settled
+/// to the next.
 struct Settler<'a> {
     db: &'a Database,
     slot: SlotIndex,
@@ -113,19 +140,19 @@ impl Drop for Settler<'_> {
 }
 
 impl Database {
-    /// Settles what a dead process left, if there is something and nobody else is at it.
+    /// Settles what a dead process left, if anything, unless another process is at it.
     ///
     /// # Errors
-    /// What kept it from being settled; the next may try.
+    /// What kept it from being settled; the next call may try again.
     pub(crate) fn settle_estate(&self) -> Result<()> {
-        // The one says nothing about the other.
+        // One says nothing about the other.
         let prepared = self.settle_prepared();
         self.settle_base_estate().and(prepared)
     }
 
     fn settle_base_estate(&self) -> Result<()> {
         let word = &self.control().merge_owner;
-        // Relaxed: looked at again under the commit mutex.
+        // Relaxed: read again under the commit mutex.
         if !owner::is_unsettled(word.load(Relaxed)) {
             return Ok(());
         }
@@ -144,7 +171,7 @@ impl Database {
         settled
     }
 
-    /// Makes `mine` the owner of what is to be settled; false if there is nothing any more.
+    /// Makes `mine` the owner of what is to be settled. False if there is nothing.
     fn inherit(&self, mine: SlotIndex) -> Result<bool> {
         let _guard = self.lock_commit_even_if_poisoned()?;
         let c = self.control();
@@ -154,7 +181,7 @@ impl Database {
         }
         let exclusive = word == owner::UNSETTLED_EXCLUSIVE;
         let state = if exclusive { txn_state::EXCLUSIVE } else { txn_state::IDLE };
-        // The state first: with the word it says what is left, should this process die here (ESTATE-1).
+        // The state first: with the word it says what is left if this process dies here (ESTATE-1).
         self.slots.at(mine).state.store(state, Relaxed);
         c.merge_owner.store(mine.word(), Relaxed);
         if c.right_owner.load(Relaxed) == owner::UNSETTLED {
@@ -163,7 +190,7 @@ impl Database {
         Ok(true)
     }
 
-    /// Leaves the rights of `slot` to whoever settles what it was doing; nothing if it does not hold the right to merge.
+    /// Leaves the rights of `slot` to be settled, if it holds the right to merge.
     pub(crate) fn leave_behind(&self, slot: SlotIndex) {
         if self.control().merge_owner.load(Relaxed) != slot.word() {
             return;
@@ -175,7 +202,7 @@ impl Database {
         }
     }
 
-    /// An exclusive transaction of somebody who lives has the right to merge.
+    /// True if an exclusive transaction has the right to merge, and not one that is to be settled.
     pub(crate) fn has_exclusive(&self) -> bool {
         let word = self.control().merge_owner.load(Acquire);
         SlotIndex::from_word(word).is_some_and(|slot| self.is_exclusive(slot))
@@ -185,19 +212,19 @@ impl Database {
         self.slots.at(slot).state.load(Relaxed) == txn_state::EXCLUSIVE
     }
 
-    /// (M) An exclusive transaction is at work, or has left something to settle (GAP-4).
+    /// (M) True if an exclusive transaction is running, or has left something to settle (GAP-4).
     pub(crate) fn is_base_being_changed(&self) -> bool {
         let holder = self.control().merge_owner.load(Relaxed);
         let is_exclusive = |index| self.slots.at(index).state.load(Relaxed) == txn_state::EXCLUSIVE;
         owner::is_unsettled(holder) || SlotIndex::from_word(holder).is_some_and(is_exclusive)
     }
 
-    /// (M) As [`Database::leave_behind`]; true if there was something.
+    /// (M) As [`Database::leave_behind`]; true if `slot` held the right to merge.
     pub(crate) fn leave_behind_locked(&self, slot: SlotIndex) -> bool {
         self.leave_behind_as(slot, self.is_exclusive(slot))
     }
 
-    /// (M) The same, of a merge or an exclusive transaction.
+    /// (M) The same, of an exclusive transaction or of a merge.
     pub(crate) fn leave_behind_as(&self, slot: SlotIndex, exclusive: bool) -> bool {
         let c = self.control();
         if c.merge_owner.load(Relaxed) != slot.word() {
@@ -212,7 +239,8 @@ impl Database {
         true
     }
 
-    /// The answer to somebody who has waited for a right in vain: why what a dead process left cannot be settled, or else `busy`.
+    /// Returns the error of a connection that did not get a right: why what a dead process left
+    /// cannot be settled, or else `busy`.
     pub(crate) fn unsettled_or(&self, busy: Error) -> Error {
         match self.settle_estate() {
             Err(e) if self.is_withheld() && !e.is_busy() => self.say_withheld(Some(e)),
@@ -221,7 +249,7 @@ impl Database {
         }
     }
 
-    /// Who holds the right in an owner word, for error texts.
+    /// The holder in an owner word, for error texts.
     pub(crate) fn say_owner(&self, word: u32) -> String {
         if owner::is_unsettled(word) {
             return "a process that died and is being cleaned up after".into();
@@ -229,7 +257,7 @@ impl Database {
         format!("process {}", self.slots.who_owns(word))
     }
 
-    /// The header of the base tells what became of a merge or an exclusive transaction.
+    /// Settles a merge or an exclusive transaction by the header of the base.
     fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
         // The dead process's locks on the base are gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
@@ -241,22 +269,24 @@ impl Database {
         if exclusive && header.generation.get() < active {
             self.bury_unfinished_commit()?;
         } else {
-            // A fence that its author did not finish to raise, too.
+            // This may be the commit of a fence whose author died while raising it.
             self.with_base(session::bury_unseen)?;
             if header.generation.get() > self.control().base_generation.load(Acquire) {
-                // It may have been made without a sync, and is not noted (BEFORE-1, BEFORE-5 in log/before.rs).
+                // It may have been made without a sync, and is not noted (BEFORE-1, BEFORE-5 in
+                // log/before.rs).
                 self.log_shared().note_base_commit(header.generation);
             }
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         let exclusive = exclusive && header.generation.get() == active;
         self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
-        // A fence that the dead process did not finish is finished by whoever writes next.
+        // A fence that the dead process was raising is raised by the next writer.
         self.note_rest(&header);
         Ok(())
     }
 
-    /// (M) Notes that the base is at rest although whoever unfenced it did not live to say so here.
+    /// (M) Records that the base is at rest: the process that unfenced it may have died before it
+    /// could.
     pub(crate) fn note_rest(&self, header: &BaseHeader) {
         if !header.fenced {
             // Relaxed: a session at rest promises nothing.
@@ -266,19 +296,21 @@ impl Database {
 
     /// Makes sure that an exclusive transaction which did not commit never will.
     ///
-    /// SQLite writes all frames of a commit to the WAL and syncs them before it says in the WAL-index that they
-    /// count. Killed, or failed, in between it leaves a complete commit that nobody sees, until the WAL-index is
-    /// rebuilt and takes it for real, over whatever was committed since. A small transaction of our own goes over the same
-    /// frames. The caller has the right to merge, and leaves it behind if this fails: until it is done nobody commits,
-    /// and a commit that comes back then is one that was made.
+    /// SQLite writes all frames of a commit to the WAL and syncs them before it says in the
+    /// WAL-index that they count. A kill or a failure in between leaves a complete commit that no
+    /// reader sees, until the WAL-index is rebuilt: the rebuild takes it for real, on top of what
+    /// was committed since. A small transaction of our own overwrites the same frames. The caller
+    /// has the right to merge, and leaves it behind if this fails: until the burial is done nothing
+    /// commits, and a commit that comes back then is one that was made.
     pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
         self.with_base(session::bury)
     }
 }
 
-/// How long a reader waits for who resolves what a dead author has left; he is done in a moment if he is not stopped.
+/// How long a reader waits for the process that resolves what a dead author has left: a moment is
+/// enough unless that process is stopped.
 const RESOLVER_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks whether he is.
+/// Nap between two checks.
 const RESOLVER_NAP: Duration = Duration::from_millis(1);
 
 /// A frame that resolved a prepared transaction.
@@ -295,16 +327,17 @@ impl Resolved {
     pub(crate) const TIMESTAMPS: u64 = 2;
 }
 
-/// A prepared transaction as it stands in the ring.
+/// A prepared transaction, read from the ring.
 pub(crate) struct Found {
     pub(crate) name: Vec<u8>,
     pub(crate) generation: Generation,
-    /// Of an exclusive one.
+    /// The pages, if the transaction is exclusive.
     pub(crate) pages: Option<PagesId>,
     rows: Vec<(Root, OpKind, Vec<u8>, Vec<u8>)>,
 }
 
-/// A slot that resolves what a dead author has prepared. Whatever ends it, what is not resolved is left for the next.
+/// A slot that resolves what a dead author has prepared. Dropped for whatever reason, it leaves
+/// what is not resolved to the next.
 struct Resolver<'a> {
     db: &'a Database,
     slot: SlotIndex,
@@ -321,7 +354,8 @@ impl Drop for Resolver<'_> {
 }
 
 impl Layout {
-    /// A prepared transaction is the last frame of the log (SEVERAL-2). Exact with the commit mutex held.
+    /// True if a prepared transaction is the last frame of the log (SEVERAL-2). Exact with the
+    /// commit mutex held.
     pub(crate) fn has_unresolved(&self) -> bool {
         let end = self.control.prepared_end.load(Acquire);
         end != 0 && end == self.log.log_end().get()
@@ -329,8 +363,8 @@ impl Layout {
 }
 
 impl Database {
-    /// Of a preparation that failed half way there may be a reference, and pages; of one before, nothing that is unresolved. The
-    /// caller holds the right.
+    /// Removes the reference and the pages that a failed preparation may have left, once an earlier
+    /// transaction is resolved on disk. The caller holds the right.
     pub(crate) fn forget_unprepared(&self) {
         if !several::has_reference(self.path()) {
             return;
@@ -343,7 +377,8 @@ impl Database {
         }
     }
 
-    /// Resolves it as committed, with these rows, or as rolled back, with none. The caller holds the right.
+    /// Resolves P as committed, with the rows `ops`, or as rolled back, without rows. The caller
+    /// holds the right.
     ///
     /// # Errors
     /// Nothing was appended, unless the log has stopped.
@@ -382,10 +417,10 @@ impl Database {
             generation.log_end.store(end.get(), Relaxed);
             self.remember_author(ts.get(), txn);
             let needs = Lsn::new(c.full_end.load(Relaxed));
-            // The order of a commit (commit.rs).
+            // The order of a commit (commit/pipeline.rs).
             c.visible_ts.store(ts.get(), Release);
             self.log_shared().note_newest_ts(ts.get());
-            // PREP-10: before anybody finds it resolved.
+            // PREP-10: before any process finds it resolved.
             self.settle(ts.get(), needs);
             c.prepared_end.store(0, Release);
             c.applied_lsn.store(end.get(), Release);
@@ -399,8 +434,9 @@ impl Database {
         }
     }
 
-    /// (M) Says that a commit is about to be published. Whether its author lives the kernel is asked (VISIBLE-5): the parts of one transaction
-    /// are published over several calls, which no word of the thread can stand for.
+    /// (M) Records that a commit is about to be published, without a word of its thread: the parts
+    /// of one transaction are published over several calls, which no such word can cover. Readers
+    /// ask the kernel whether the author lives (VISIBLE-5).
     pub(crate) fn announce_without_witness(&self, ts: u64) {
         let process = self.process_slot();
         process.author.store(0, Relaxed);
@@ -408,10 +444,12 @@ impl Database {
         process.commit_ts.store(ts, Release);
     }
 
-    /// What is decided cannot be given up: behind an owner of the mutex that is stopped this waits until he goes on, or is killed.
+    /// Takes the commit mutex for a decided commit, which cannot be given up: waits until a stopped
+    /// owner goes on or is killed.
     ///
     /// # Errors
-    /// That of a poisoned database; NoMemory (MAPPING-3), and then others decide (PREP-5).
+    /// That of a poisoned database; NoMemory (MAPPING-3), and then others finish the commit
+    /// (PREP-5).
     pub(crate) fn lock_commit_however_long(&self) -> Result<Guard<'_>> {
         loop {
             if let Some(guard) = self.lock_commit_to_give_back() {
@@ -453,12 +491,13 @@ impl Database {
         Ok(())
     }
 
-    /// Resolves it as rolled back, on disk, and lets go of the super-journal (PREP-4). Where this process may not write the log another one
-    /// does, and the reference stays for who refers to a super-journal next, or closes last: until then the log may still end with
-    /// what was prepared, and the super-journal says that it did not happen.
+    /// Resolves P as rolled back, on disk, and lets go of the super-journal (PREP-4). If this
+    /// process may not write the log another one does, and the reference remains until a
+    /// transaction makes the next one, or the last close: until then the file may still end with P,
+    /// and the super-journal says that it did not happen.
     ///
     /// # Errors
-    /// It is not resolved.
+    /// P is not resolved.
     pub(crate) fn resolve_as_rolled_back(&self, txn: u64) -> Result<Resolved> {
         let resolved = self.resolve(std::iter::empty(), txn)?;
         // A failure that leaves in doubt what is on disk has stopped the log.
@@ -470,17 +509,18 @@ impl Database {
         Ok(resolved)
     }
 
-    /// Before a reader looks: what a dead author has left prepared is resolved, so that it is there for all who begin after his
-    /// death, or for none. Where it cannot be known readers go on (ESTATE-3).
+    /// Resolves what a dead author has left prepared, before a reader looks: all that begin after
+    /// the death see it, or none do. If the decision cannot be known readers go on (ESTATE-3).
     ///
     /// # Errors
     /// PREP-9.
     pub(crate) fn settle_prepared_of_dead(&self) -> Result<()> {
-        // Acquire pairs with the Release of who prepares. Not 0 for the moment between P and what resolves it.
+        // Acquire pairs with the Release of the preparing process. Not 0 for the moment between P
+        // and the frame that resolves it.
         if self.control().prepared_end.load(Acquire) == 0 {
             return Ok(());
         }
-        // PREP-10: somebody else may be at it.
+        // PREP-10: another process may be resolving it.
         let settled = wait::until(RESOLVER_PATIENCE, RESOLVER_NAP, || {
             Ok::<_, Error>(self.try_settle_prepared_of_dead())
         })?;
@@ -490,14 +530,16 @@ impl Database {
         if self.is_withheld() { Err(self.say_withheld(tried.err())) } else { Ok(()) }
     }
 
-    /// `None` while somebody else resolves it; otherwise what came of an own attempt, if there was one.
+    /// `None` while another process resolves it, else what came of this process's try, if there was
+    /// one.
     fn try_settle_prepared_of_dead(&self) -> Option<Result<()>> {
         if !self.region().layout().has_unresolved() {
             return Some(Ok(()));
         }
         let owner = self.control().right_owner.load(Acquire);
         if self.slots.is_owner_alive(owner) {
-            // Its author lives, and nobody was told of it; or it is known that it fails.
+            // The author lives, and no program has heard of the commit; or applying it is known to
+            // fail.
             let is_left = !self.resolves_for_dead(owner) || self.is_withheld();
             return is_left.then_some(Ok(()));
         }
@@ -505,7 +547,8 @@ impl Database {
         (tried.is_err() || !self.region().layout().has_unresolved()).then_some(tried)
     }
 
-    /// Whether the holder of the right resolves, or settles, what somebody dead has left: it has no transaction of its own.
+    /// True if the holder of the right resolves or settles for a dead process: it has no
+    /// transaction of its own.
     fn resolves_for_dead(&self, owner: u32) -> bool {
         SlotIndex::from_word(owner).is_some_and(|slot| self.slots.at(slot).txn.load(Relaxed) == 0)
     }
@@ -517,7 +560,8 @@ impl Database {
         ))
     }
 
-    /// What is prepared is committed, and could not be applied (PREP-9). The caller has its right.
+    /// Withholds P from readers: it is committed, and could not be applied (PREP-9). The caller has
+    /// its right.
     pub(crate) fn withhold(&self) {
         let c = self.control();
         // Release, for readers without the mutex.
@@ -532,7 +576,8 @@ impl Database {
             && self.region().layout().has_unresolved()
     }
 
-    /// What is told to who needs a transaction that is withheld. `why`: his own attempt to apply it; none if another was at it.
+    /// The error of a reader that needs P while it is withheld. `why`: what came of its own try;
+    /// `None` if another process was at it.
     pub(crate) fn say_withheld(&self, why: Option<Error>) -> Error {
         let what = format!(
             "a committed transaction over several files could not be brought into {} yet, and is not to be seen by half",
@@ -546,13 +591,13 @@ impl Database {
         }
     }
 
-    /// Resolves what a dead author has left, if there is something and nobody else is at it.
+    /// Resolves what a dead author has left, if anything, unless another process is at it.
     ///
     /// # Errors
-    /// What kept it from being resolved; the next may try.
+    /// What kept it from being resolved; the next call may try again.
     pub(crate) fn settle_prepared(&self) -> Result<()> {
         let word = &self.control().right_owner;
-        // Relaxed: looked at again under the commit mutex.
+        // Relaxed: read again under the commit mutex.
         if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
             return Ok(());
         }
@@ -571,7 +616,7 @@ impl Database {
         };
         crash_point!("several.inherited");
         if found.pages.is_some() {
-            // An exclusive one leaves both rights, to whoever settles the base (orphans.rs).
+            // An exclusive one leaves both rights, and `settle_base_estate` settles it.
             return Err(Error::Corrupt("a prepared transaction has lost its right".into()));
         }
         let verdict = several::verdict(self.path(), &found.name)?;
@@ -592,7 +637,7 @@ impl Database {
         Ok(())
     }
 
-    /// (M) The prepared transaction at the end of the log, which is in the ring.
+    /// (M) Reads P, the last frame of the log, which is in the ring.
     pub(crate) fn read_prepared(&self, guard: &Guard<'_>) -> Result<Found> {
         let from = Lsn::new(self.control().prepared_start.load(Relaxed));
         let mut found = None;
@@ -609,22 +654,23 @@ impl Database {
     }
 }
 
-/// What is known of the decision.
+/// What the caller knows of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
     /// Nothing: the author is dead.
     Nothing,
-    /// By the author.
+    /// The decision of the author.
     Verdict(Verdict),
     /// The base has it, on disk.
     Done,
 }
 
 impl Database {
-    /// Settles a prepared exclusive transaction, whose rights the caller has (PREP-6). The header of the base if it was committed.
+    /// Settles a prepared exclusive transaction, whose rights the caller has (PREP-6). Returns the
+    /// header of the base if it was committed.
     ///
     /// # Errors
-    /// Everything is as it was, and may be tried again.
+    /// Nothing has changed, and the call may be repeated.
     pub(crate) fn settle_prepared_pages(&self, mut known: Known) -> Result<Option<BaseHeader>> {
         let settled = self.try_to_settle_pages(&mut known);
         if settled.is_err() && known == Known::Verdict(Verdict::Committed) {
@@ -633,7 +679,7 @@ impl Database {
         settled
     }
 
-    /// What is learned of the decision is left in `known`.
+    /// Stores what it learns of the decision in `known`.
     fn try_to_settle_pages(&self, known: &mut Known) -> Result<Option<BaseHeader>> {
         let found = {
             let guard = self.lock_commit()?;
@@ -671,7 +717,8 @@ impl Database {
             // A small commit, which syncs this one (PREP-7).
             self.bury_unfinished_commit()?;
         }
-        // Before anybody can append a frame after it (BEFORE-5 in log/before.rs). What is not noted now is noted by who does.
+        // Before another frame can be appended (BEFORE-5 in log/before.rs). If this fails the
+        // process that appends it writes the note.
         let is_noted = self.log().is_ok_and(|log| log.note_base(header.generation).is_ok());
         if !is_noted {
             self.log_shared().note_base_commit(header.generation);
@@ -681,7 +728,8 @@ impl Database {
             let active = self.generations.active_generation().number.load(Acquire);
             let exclusive = header.generation.get() == active;
             self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
-            // Last: until then a death makes the next one do this again. Release, for readers without the mutex.
+            // Last: after an earlier death the next process does this again. Release, for readers
+            // without the mutex.
             self.control().prepared_end.store(0, Release);
         }
         crash_point!("several.resolved");

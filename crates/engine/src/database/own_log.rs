@@ -1,4 +1,4 @@
-//! The file of this session's log, and whether it is still that which stands under its name.
+//! The file of this session's log, and whether it is still the file under its name.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
@@ -13,24 +13,24 @@ use crate::storage::side;
 use crate::sync::caller::Uncancelled;
 
 impl Database {
-    /// Removes the log, which the base needs no more.
+    /// Removes the log, which the base no longer needs.
     pub(crate) fn remove_log(&self) -> Result<()> {
         let held = self.log.get().map(Log::file);
         session::restore::remove_own_log(&self.region, &self.path, held)
     }
 
-    /// The file of the log. If it is not there, or another stands in its place, those who have it open write to nothing that a
-    /// recovery would find, and all are stopped.
+    /// Opens the file of the log. If it is missing, or another has its name, processes that have it
+    /// open write to nothing that a recovery would find: all are stopped.
     pub(super) fn open_log(&self) -> Result<LogFile> {
         let open = || session::open_log(&self.region, &self.path, self.log_claim.get());
         let mut opened = open();
         if opened.is_err() && self.is_fenced() {
-            // Between the two looks the mode may have been left and entered.
+            // The mode may have been left and entered between the two tries.
             opened = open();
         }
         match opened {
             Err(LogError::Io { .. }) | Ok(_) => {}
-            // Whoever ends a session says so before it removes the log.
+            // A process that ends a session unfences before it removes the log.
             Err(_) if self.is_fenced() && self.check_place().is_ok() => {
                 self.log_shared().set_lost();
                 self.check_poison()?;
@@ -40,7 +40,7 @@ impl Database {
         opened.map_err(Error::from)
     }
 
-    /// Fails, and stops everybody, if the log is not in its place any more.
+    /// Fails, and stops the log for all processes, if it is no longer in its place.
     pub(crate) fn look_at_log(&self) -> Result<()> {
         if self.is_fenced() {
             self.log()?.look()?;
@@ -48,7 +48,7 @@ impl Database {
         Ok(())
     }
 
-    /// True once this process is known to use the log of this session.
+    /// Returns true once this process is known to use the log of this session.
     pub(super) fn claim_log(&self) -> Result<bool> {
         if self.log_claim.get().is_none() {
             let _uncancelled = Uncancelled::begin();
@@ -62,14 +62,14 @@ impl Database {
         Ok(self.log_claim.get().is_some())
     }
 
-    /// Whether the database file has lost its last name.
+    /// True if the database file has lost its last name.
     pub(crate) fn is_deleted(&self) -> bool {
         aside::is_nameless(self.base_identity())
     }
 
     /// Removes the names of log and shared memory (DELETED-2 in session/aside.rs).
     pub(crate) fn let_go_of_names(&self) {
-        // A name that stays is met again by the caller, who looks for a log that is in use.
+        // If a name remains the caller, which looks for a log in use, finds it.
         let region = self.region.file();
         let _ = side::remove(region, self.region.path());
         if let Some(log) = self.log_claim.get() {
@@ -77,7 +77,7 @@ impl Database {
         }
     }
 
-    /// From now on this process uses the log no more; or again.
+    /// Stops the use of the log by this process; `false` allows it again.
     pub(crate) fn set_log_retired(&self, is_retired: bool) {
         self.log_retired.store(is_retired, Release);
     }

@@ -1,4 +1,5 @@
-//! A merge that frees a generation beside a snapshot that pins it, in every order of their steps (PIN-1, PIN-3 in snapshot.rs).
+//! A merge that frees a generation while a snapshot pins it, in every order of their steps (PIN-1,
+//! PIN-3 in snapshot.rs).
 
 #![allow(unsafe_code)]
 
@@ -20,9 +21,9 @@ const ACTIVE: u32 = 2;
 /// The orderings of the code, or one of them weaker.
 #[derive(Clone, Copy)]
 struct Orders {
-    /// Fence of who pins.
+    /// Fence of the pinning reader.
     pins: Ordering,
-    /// Fence of who frees.
+    /// Fence of the freeing merge.
     frees: Ordering,
     unpins: Ordering,
     sees_unpinned: Ordering,
@@ -36,7 +37,8 @@ const REAL: Orders = Orders {
 };
 
 struct Shared {
-    /// The generation in the newest header of the base, which readers and the merge reach without a common lock.
+    /// The generation in the newest header of the base. Readers and the merge reach it without a
+    /// common lock.
     base: AtomicU32,
     base_generation: AtomicU32,
     pin_low: AtomicU32,
@@ -60,7 +62,8 @@ impl Shared {
         }
     }
 
-    /// The merge's commit, `settle_base`, `free_merged`, and the format of the arena for a later generation.
+    /// The merge's commit, `settle_base`, `free_merged`, and the formatting of the arena for a
+    /// later generation.
     fn merge(&self, orders: Orders) {
         self.base.store(OLD, Release);
         self.state.store(generation::MERGED, Relaxed);
@@ -74,7 +77,7 @@ impl Shared {
         self.number.store(0, Relaxed);
         self.state.store(generation::FREE, Relaxed);
         self.arena.with_mut(|rows| {
-            // SAFETY: loom fails if somebody reads it.
+            // SAFETY: loom fails if a reader reads it at the same time.
             unsafe { *rows = 0 };
         });
     }
@@ -94,7 +97,7 @@ impl Shared {
         self.pin_high.store(ACTIVE, Release);
         if is_listed {
             self.arena.with(|rows| {
-                // SAFETY: loom fails if it is formatted meanwhile.
+                // SAFETY: loom fails if the merge formats it at the same time.
                 assert_eq!(unsafe { *rows }, OLD, "PIN-3");
             });
         }

@@ -1,45 +1,51 @@
-//! The writer's right: one transaction at a time holds it, and while it is
-//! held nobody else commits.
+//! The writer's right: one transaction at a time holds it, and no other transaction commits while
+//! it is held.
 //!
-//! BEGIN IMMEDIATE and autocommit writes hold it from their start, a deferred
-//! transaction from its first write, an optimistic one only while it commits and
-//! only if it found the right taken. It is passed on at the commit point, before
-//! the disk is awaited, so that queued writers share one sync.
+//! BEGIN IMMEDIATE and autocommit writes hold it from their start, a deferred transaction from its
+//! first write, an optimistic one only while it commits and only if it found the right taken. It is
+//! passed on at the commit point, before the disk is awaited, so that queued writers share one
+//! sync.
 //!
-//! Who finds it taken waits in a queue, asleep. Handing it from sleeper to sleeper would leave it idle for as long
-//! as it takes to wake one, each time. So it is set free and the first of the queue is *called*, and whoever
-//! runs and asks meanwhile may overtake: the members of a group commit, woken together, go through one after the
-//! other without sleeping again. Overtaking ends when the queue has not been served for [`OVERTAKING_NS`]: then the
-//! right is *reserved* for the first, and nobody else takes it until he comes. The n-th in the queue so waits for n such periods and n
-//! transactions at most. It is never given to who sleeps: his process may be stopped, and then it would stay with him.
+//! A connection that finds the right taken sleeps in a queue. Handing the right from sleeper to
+//! sleeper would leave it idle for each wake-up. So its holder frees it and *calls* the first
+//! waiter, and a running connection may overtake: the members of a group commit, woken together, go
+//! through one after the other without sleeping again. Overtaking ends when the queue has not been
+//! served for [`OVERTAKING_NS`]: then the right is *reserved* for the first waiter. So the n-th
+//! waiter waits for at most n such periods and n transactions. A sleeper never holds the right: its
+//! process may be stopped, and would keep it.
 //!
 //! State (all words change only under the commit mutex)
 //!
 //! | right_owner | queue | meaning |
 //! |---|---|---|
-//! | 0 | empty | free: anyone may take it or commit |
-//! | 0 | waiters | free as well; the first of them has been called, and it may be reserved for him (`right_reserved`) |
+//! | 0 | empty | free: any connection may take it or commit |
+//! | 0 | waiters | free; the first is called, and may have it reserved (`right_reserved`) |
 //! | s | any | slot s holds it |
 //!
 //! Invariants
-//! - RIGHT-1 If the right is free and somebody waits, the first who waits, but for those of RIGHT-9, has been called. Should the one that is called
-//!   die, the others find the right free within a [`TICK`].
-//! - RIGHT-2 A slot stands in the queue at most once, and counts only in state QUEUED. An entry in another state is one that its owner owes
-//!   (below), or is about to be dropped. (Twice, where a process was killed while it made its way past that slot (RIGHT-8): the
-//!   second entry is dropped as one in another state, or serves it early.)
-//! - RIGHT-3 The owner word alone decides who holds the right; it is taken under the commit mutex by the slot itself. `granted` of a waiter is for
-//!   its futex.
-//! - RIGHT-4 Waiting is bounded: a waiter wakes at least every [`TICK`] to look at its
-//!   timeout, its interrupt flag and whether the holder's process lives.
-//! - RIGHT-5 Nobody waits in the queue with a snapshot whose end the right's holder waits for: such a waiter is
-//!   refused, at once and without asking its busy handler. In a COMMIT it takes a newer snapshot and comes again (PIN-6 in snapshot.rs).
-//! - RIGHT-6 While somebody waits, [`OVERTAKING_NS`] after the queue was last served the next release reserves the right
-//!   for the first of it. COMMITs that need no right are not kept off.
-//! - RIGHT-7 Whoever leaves a wait without the right, by an error or a panic too, has neither a place in the queue nor the right.
-//! - RIGHT-8 The queue is in the order of coming. Who has been refused and comes again in the same COMMIT has come when it came first: else
-//!   large transactions that follow each other, and refuse it each time, would let all others pass.
-//! - RIGHT-9 Who was called and has not come for [`SILENT_NS`], because his process is stopped or dead, is passed by and keeps his place: what was
-//!   reserved for him is not any more, and others are called, until he looks around.
+//! - RIGHT-1 If the right is free and connections wait, the first of them, not counting those of
+//!   RIGHT-9, has been called. If that one dies, the others find the right free within a [`TICK`].
+//! - RIGHT-2 A slot is in the queue at most once, and its entry counts only in state QUEUED. An
+//!   entry in another state is owed (lock.rs), or is about to be dropped. (A slot is in the queue
+//!   twice if a process was killed while it moved its own entry past the slot's (RIGHT-8): the
+//!   second entry is dropped as one in another state, or serves the slot early.)
+//! - RIGHT-3 The owner word alone decides who holds the right; the slot itself takes it, under the
+//!   commit mutex. `granted` of a waiter is for its futex.
+//! - RIGHT-4 Waiting is bounded: a waiter wakes at least every [`TICK`] to check its timeout, its
+//!   interrupt flag and whether the holder's process lives.
+//! - RIGHT-5 No connection waits in the queue with a snapshot whose end the right's holder waits
+//!   for: it is refused at once, without a call of its busy handler. In a COMMIT it takes a newer
+//!   snapshot and comes again (PIN-6 in snapshot.rs).
+//! - RIGHT-6 While connections wait, the first release [`OVERTAKING_NS`] after the queue was last
+//!   served reserves the right for the first of them. COMMITs that need no right are not kept off.
+//! - RIGHT-7 A connection that leaves a wait without the right, by an error or a panic too, has
+//!   neither a place in the queue nor the right.
+//! - RIGHT-8 The queue is in the order of arrival. A connection that was refused and comes again in
+//!   the same COMMIT keeps its time of arrival: else large transactions that follow each other, and
+//!   refuse it each time, would let all others pass.
+//! - RIGHT-9 A waiter that was called and has not come for [`SILENT_NS`], because its process is
+//!   stopped or dead, keeps its place but is skipped until it looks around: its reservation is
+//!   void, and others are called.
 //!
 //! # The waits
 //!
@@ -60,11 +66,12 @@ use crate::shm::region::Region;
 use crate::sync::wait::{TICK, Wait};
 use crate::sync::{clock, futex};
 
-/// How long arrivals may go before those who wait; then the first of these is served. Transactions longer than
-/// this are served in the order of their coming.
+/// How long arrivals may overtake waiters before the first waiter is served. Transactions longer
+/// than this are served in the order of arrival.
 const OVERTAKING_NS: u64 = 500_000;
 
-/// How long the right is kept for who was called: many times what it takes to wake somebody, on a busy machine too.
+/// How long the right is kept for a called waiter: many times what a wake-up takes, on a busy
+/// machine too.
 const SILENT_NS: u64 = 20_000_000;
 
 /// Values of a waiter's `granted`.
@@ -73,11 +80,12 @@ pub(crate) mod answer {
     pub(crate) const NONE: u32 = 0;
     /// The right's holder waits for the end of this waiter's snapshot.
     pub(crate) const REFUSED: u32 = 2;
-    /// The right is free: come and take it, unless somebody who runs is faster.
+    /// The right is free: the waiter may take it, unless a running connection is faster.
     pub(crate) const CALLED: u32 = 3;
 }
 
-/// The right and its queue. Its methods take no lock: (M) says which of them are called with the commit mutex held.
+/// The right and its queue. Its methods take no lock; (M) marks those that are called with the
+/// commit mutex held.
 pub(crate) struct Right {
     region: Arc<Region>,
     slots: Arc<Slots>,
@@ -88,7 +96,7 @@ impl Right {
         Right { region, slots }
     }
 
-    /// The word of who holds it, or else of whom it is kept for, 0 if nobody; for texts.
+    /// The owner word, or else that of the slot it is reserved for; 0 if there is none. For texts.
     pub(crate) fn owner_or_next(&self) -> u32 {
         match self.owner() {
             0 => self.region.control().right_reserved.load(Relaxed),
@@ -96,12 +104,13 @@ impl Right {
         }
     }
 
-    /// The word of who holds it, 0 if nobody does; a hint without the commit mutex.
+    /// The word of the slot that holds the right, 0 if none does. A hint without the commit mutex.
     pub(crate) fn owner(&self) -> u32 {
         self.region.control().right_owner.load(Relaxed)
     }
 
-    /// (M) Appends to the queue; who waits since an earlier time comes before those who have come after that (RIGHT-8).
+    /// (M) Appends `slot` to the queue; with an earlier time of arrival `since_ns`, before all that
+    /// arrived later (RIGHT-8).
     pub(crate) fn enqueue(&self, slot: SlotIndex, since_ns: Option<u64>) {
         let c = self.region.control();
         let (head, mut tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
@@ -128,7 +137,7 @@ impl Right {
         }
     }
 
-    /// (M) Drops the entries of those who gave up; RIGHT-2 leaves room for everyone else.
+    /// (M) Drops the entries of waiters that gave up; by RIGHT-2 every slot then has room.
     fn compact_queue(&self) -> u32 {
         let c = self.region.control();
         let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
@@ -146,8 +155,8 @@ impl Right {
         to
     }
 
-    /// (M) Sends waiters away whose snapshots the right's holder waits for: both would wait for each other (RIGHT-5).
-    /// Returns whom to wake once the mutex is free.
+    /// (M) Refuses the waiters whose snapshots the right's holder waits for: they would wait for
+    /// each other (RIGHT-5). Returns the slots to wake once the mutex is free.
     pub(crate) fn refuse_waiters(&self, in_the_way: impl Fn(&TxnSlot) -> bool) -> Vec<SlotIndex> {
         let waiters =
             self.slots.in_use().filter(|(_, s)| s.state.load(Relaxed) == txn_state::QUEUED);
@@ -180,7 +189,8 @@ impl Right {
         }
     }
 
-    /// (M) The first of the queue that still waits, but for those of RIGHT-9; entries before all who wait are dropped.
+    /// (M) The first slot of the queue that still waits, not counting those of RIGHT-9. Drops the
+    /// entries before all that wait.
     fn first_waiter(&self) -> Option<SlotIndex> {
         let c = self.region.control();
         let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
@@ -207,7 +217,7 @@ impl Right {
         None
     }
 
-    /// (M) The same, past those that have been called and did not come (RIGHT-9).
+    /// (M) As `first_waiter`, past slots that were called and did not come (RIGHT-9).
     fn first_who_comes(&self, now: u64) -> Option<SlotIndex> {
         loop {
             let next = self.first_waiter()?;
@@ -218,14 +228,14 @@ impl Right {
         }
     }
 
-    /// (M) It was called, and has had the time to come.
+    /// (M) True if the slot was called and has had the time to come.
     fn is_overdue(&self, slot: SlotIndex, now: u64) -> bool {
         let s = self.slots.at(slot);
         s.granted.load(Relaxed) == answer::CALLED
             && now.saturating_sub(s.called_ns.load(Relaxed)) > SILENT_NS
     }
 
-    /// (M) The word of the other for whom the right, which is free, is kept; 0: it may be taken.
+    /// (M) The word of another slot for which the free right is reserved; 0 if `slot` may take it.
     pub(crate) fn reserved_for_other(&self, slot: SlotIndex) -> u32 {
         let c = self.region.control();
         let word = c.right_reserved.load(Relaxed);
@@ -241,7 +251,7 @@ impl Right {
         if waits { word } else { 0 }
     }
 
-    /// (M) It is free, and not kept for another.
+    /// (M) Makes `slot` the holder of the right, which is free and not reserved for another.
     pub(crate) fn take(&self, slot: SlotIndex) {
         let c = self.region.control();
         c.right_reserved.store(0, Relaxed);
@@ -249,17 +259,18 @@ impl Right {
         self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
     }
 
-    /// (M) Frees the right and calls the first waiter, for whom it is reserved if arrivals have overtaken the queue
-    /// for long enough (RIGHT-6). Returns whom to wake once the mutex is free.
+    /// (M) Frees the right and calls the first waiter. Reserves the right for it if arrivals have
+    /// overtaken the queue for long enough (RIGHT-6). Returns the slot to wake once the mutex is
+    /// free.
     #[must_use = "the one that is called sleeps until it is woken"]
     pub(crate) fn pass(&self) -> Option<SlotIndex> {
         let c = self.region.control();
         if self.region.layout().has_unresolved() {
-            // PREP-1 in orphans.rs: what is prepared keeps it.
+            // PREP-1 in orphans.rs: a prepared transaction keeps the right.
             c.right_owner.store(owner::UNSETTLED_PREPARED, Relaxed);
             return None;
         }
-        // Relaxed, as all of it: whoever takes it has the commit mutex.
+        // Relaxed, as everything here: a slot takes the right under the commit mutex.
         c.right_owner.store(0, Relaxed);
         crash_point!("right.freed");
         let now = clock::monotonic_ns();
@@ -273,7 +284,8 @@ impl Right {
         called
     }
 
-    /// (M) If the right is free and somebody waits, there is one who has been called (RIGHT-1). Returns whom to wake.
+    /// (M) If the right is free, makes sure that the first waiter is called (RIGHT-1). Returns the
+    /// slot to wake.
     #[must_use = "the one that is called sleeps until it is woken"]
     pub(crate) fn call_first(&self) -> Option<SlotIndex> {
         if self.region.control().right_owner.load(Relaxed) != 0 || self.first_waiter().is_none() {
@@ -290,7 +302,7 @@ impl Right {
         Some(next)
     }
 
-    /// (M) RIGHT-1, for asserts.
+    /// (M) True if RIGHT-1 holds, for asserts.
     pub(crate) fn is_settled(&self) -> bool {
         self.region.control().right_owner.load(Relaxed) != 0
             || self
@@ -298,35 +310,37 @@ impl Right {
                 .is_none_or(|first| self.slots.at(first).granted.load(Relaxed) == answer::CALLED)
     }
 
-    /// Wakes slots that `pass` or `refuse_waiters` returned.
+    /// Wakes the slots that `pass`, `call_first` or `refuse_waiters` returned.
     pub(crate) fn wake(&self, answered: impl IntoIterator<Item = SlotIndex>) {
         for next in answered {
             futex::wake_one(&self.slots.at(next).granted);
         }
     }
 
-    /// Whether the last wait of `slot` for the right ended because its snapshot was in the way (RIGHT-5).
+    /// True if the last wait of `slot` for the right ended because its snapshot was in the way
+    /// (RIGHT-5).
     pub(crate) fn was_refused(&self, slot: SlotIndex) -> bool {
         self.slots.at(slot).granted.load(Relaxed) == answer::REFUSED
     }
 }
 
-/// How often one who finds the right taken lets others run before it joins the queue. The holder is mostly about to
-/// commit, and coming back costs a fraction of being put to sleep and woken.
+/// How often a connection yields before it joins the queue. The holder is mostly about to commit,
+/// and a yield costs a fraction of a sleep and a wake-up.
 const YIELDS_BEFORE_QUEUE: u32 = 8;
 /// Shortest stay in the queue between two calls of a busy handler.
 const SHORTEST_STAY: Duration = Duration::from_millis(1);
-/// Every so many ticks a waiter looks for any dead process, not just for the one it waits for.
+/// Every so many ticks a waiter looks for any dead process, not just the holder's.
 const TICKS_PER_SWEEP: u32 = 10;
 
-/// A place in the queue for the right; dropped, by an error or a panic, it is given up with what came of it (RIGHT-7).
+/// A place in the queue. Dropped, by an error or a panic, it is given up, with the right if that
+/// came (RIGHT-7).
 struct Place<'a> {
     db: &'a Database,
     slot: SlotIndex,
 }
 
 impl Place<'_> {
-    /// The right is held now.
+    /// Keeps the right, which is held now.
     fn served(self) {
         std::mem::forget(self);
     }
@@ -341,18 +355,19 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What the first look at the right found.
+/// What a try to take the right found.
 enum Attempt {
     Taken,
     Queued,
     Busy {
-        /// Its owner word.
+        /// The owner word, or that of the slot it is reserved for.
         holder: u32,
     },
 }
 
 impl Database {
-    /// Takes the writer's right for `slot`, waiting as `wait` allows. `since_ns`: when it first came, if it was refused and comes again.
+    /// Takes the writer's right for `slot`, waiting as `wait` allows. `since_ns`: the first time of
+    /// arrival, if it was refused and comes again.
     pub(crate) fn acquire_right(
         &self,
         slot: SlotIndex,
@@ -362,15 +377,16 @@ impl Database {
         if wait.busy.is_none() {
             return self.acquire_right_within(slot, since_ns, wait.timeout, wait.interrupted);
         }
-        // A custom handler decides how long to wait in all. Between two calls of it this waiter stands in
-        // the queue, for as long as the handler took, or the right might never be free when it is asked for; while the
-        // handler runs, and perhaps sleeps, the place is given up so that it stalls nobody.
+        // A custom handler decides how long to wait in all. Between two calls the waiter is in the
+        // queue for as long as the last call took: else the right might never be free at a try.
+        // During a call, which may sleep, the place is given up so that it stalls no other waiter.
         let mut stay = Duration::ZERO;
         let mut calls = 0;
         loop {
             match self.acquire_right_within(slot, since_ns, stay, wait.interrupted) {
                 Err(Error::Busy(text)) => {
-                    // As in stock SQLite the handler is not asked where waiting would be a deadlock (RIGHT-5).
+                    // As in stock SQLite the handler is not called where waiting would be a
+                    // deadlock (RIGHT-5).
                     let refused = self.right.was_refused(slot);
                     let asked = Instant::now();
                     let again = !refused && wait.busy.as_mut().is_some_and(|busy| busy(calls));
@@ -403,7 +419,7 @@ impl Database {
         match self.try_right(slot, !timeout.is_zero(), since_ns)? {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
-                // The holder may be dead; that is worth one look before giving up.
+                // The holder may be dead: check once before giving up.
                 let unsettled = owner::is_unsettled(holder);
                 if (self.reap_dead()? > 0 || unsettled)
                     && let Attempt::Taken = self.try_right(slot, false, None)?
@@ -416,14 +432,13 @@ impl Database {
         }
         let place = Place { db: self, slot };
         let waited = self.wait_for_right(slot, start, timeout, interrupted);
-        // After a failure the right may have been granted meanwhile; it is passed on with the place.
+        // After a failure the slot may still have got the right: dropping the place passes it on.
         if waited.is_ok() {
             place.served();
         }
         waited
     }
 
-    /// Waits in the queue until the right is held.
     fn wait_for_right(
         &self,
         slot: SlotIndex,
@@ -435,13 +450,13 @@ impl Database {
         for tick in 1.. {
             let left = timeout.saturating_sub(start.elapsed());
             futex::wait(granted, answer::NONE, Some(left.min(TICK)));
-            // It may have been stopped (RIGHT-9).
+            // This process may have been stopped (RIGHT-9).
             self.slots.at(slot).is_silent.store(0, Relaxed);
             let answered = granted.load(Relaxed);
             if answered == answer::REFUSED {
                 return Err(self.refused());
             }
-            // A panic of its holder has stopped the database: nobody will call.
+            // A panic of the holder has stopped the database: no call will come.
             self.check_poison()?;
             let is_free = self.right.owner() == 0;
             if (is_free || answered == answer::CALLED) && self.take_from_queue(slot)? {
@@ -462,7 +477,7 @@ impl Database {
         unreachable!("the loop ends by returning")
     }
 
-    /// Takes the right if it is free; waits for nobody.
+    /// Takes the right if it is free. Does not wait.
     pub(crate) fn try_take_right(&self, slot: SlotIndex) -> Result<bool> {
         Ok(matches!(self.try_right(slot, false, None)?, Attempt::Taken))
     }
@@ -496,7 +511,7 @@ impl Database {
         Ok(Attempt::Queued)
     }
 
-    /// A waiter that was called, or finds the right free, takes it if it still is; if not it may be called again.
+    /// Takes the right for a waiter if it is still free. If not, the waiter may be called again.
     fn take_from_queue(&self, slot: SlotIndex) -> Result<bool> {
         let _guard = self.lock_commit()?;
         let c = self.control();
@@ -517,9 +532,8 @@ impl Database {
         Ok(true)
     }
 
-    /// Leaves the queue.
     fn leave_queue(&self, slot: SlotIndex) -> Result<()> {
-        // Without it the place is owed when it is dropped (RIGHT-7).
+        // Without the mutex the place is owed when it is dropped (RIGHT-7).
         let Some(guard) = self.lock_commit_to_give_back() else { return Ok(()) };
         self.check_poison()?;
         self.right.drop_from_queue(slot);
@@ -533,20 +547,21 @@ impl Database {
         Ok(())
     }
 
-    /// Gives the right back outside a commit; a no-op when `slot`, which does not wait for it, does not hold it.
+    /// Gives the right back outside a commit. Does nothing if `slot`, which does not wait for it,
+    /// does not hold it.
     pub(crate) fn release_right(&self, slot: SlotIndex) {
-        // Relaxed: only the slot's own connection makes it the owner, unless it waits in the queue.
+        // Relaxed: only the slot's own connection makes the slot the owner.
         if self.right.owner() == slot.word() {
             self.withdraw(slot);
         }
     }
 
-    /// Gives back what `slot` has of the right: the right itself, or a place in the queue.
+    /// Gives back what `slot` has: the right, or a place in the queue.
     fn withdraw(&self, slot: SlotIndex) {
         let s = self.slots.at(slot);
         let next = {
             let guard = self.lock_commit_to_give_back();
-            // From here on nobody takes it for a waiter (RIGHT-2), with the mutex or without.
+            // From here on the slot is not taken for a waiter (RIGHT-2), with the mutex or without.
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
             if guard.is_none() {

@@ -1,5 +1,6 @@
-//! The owner words of the writer's right in every order of their steps: it has one holder at a time, who sees what the one before
-//! did with it, and whoever waits for it gets it, beside a reaper too, whoever has died where.
+//! The owner words of the writer's right in every order of their steps. It has one holder at a
+//! time, which sees what the holder before did with it; and every waiter gets it, also while a
+//! reaper runs, wherever a process has died.
 
 #![allow(unsafe_code)]
 
@@ -17,20 +18,21 @@ use crate::model::{Futex, Steps, explore, finds};
 const SLOTS: usize = 3;
 const DEAD: u32 = 3;
 
-/// How the code does it, or one thing weaker.
+/// The way of the code, or one that is weaker in one point.
 #[derive(Clone, Copy)]
 struct Ways {
-    /// Passed on by reserving it for the first, not by calling it alone.
+    /// The right is passed on by reserving it for the first waiter, not by calling that one alone.
     reserves: bool,
-    /// Who cleans up calls the first, whoever the right was called to.
+    /// A reaper calls the first waiter, whichever waiter was called before.
     reaper_calls: bool,
-    /// Waiters look around before they sleep, as they do after each tick.
+    /// Waiters look before they sleep, as they do after each tick.
     looks_first: bool,
 }
 
 const REAL: Ways = Ways { reserves: true, reaper_calls: true, looks_first: false };
 
-/// What changes under the commit mutex only: the queue of owner words, and who stands in state QUEUED.
+/// What changes under the commit mutex only: the queue of owner words, and which slots are in state
+/// QUEUED.
 #[derive(Default)]
 struct Queue {
     entries: Vec<u32>,
@@ -48,7 +50,7 @@ struct Right {
 }
 
 impl Right {
-    /// `owner` has it, and these wait for it in this order.
+    /// `owner` has the right, and `waiters` wait for it in this order.
     fn held(owner: u32, waiters: &[u32]) -> Right {
         let mut queue = Queue { entries: waiters.to_vec(), ..Queue::default() };
         waiters.iter().for_each(|word| queue.is_queued[*word as usize - 1] = true);
@@ -66,7 +68,7 @@ impl Right {
         &self.granted[word as usize - 1]
     }
 
-    /// (M) It is free, and not kept for another.
+    /// (M) True if the right is free and not reserved for another slot.
     fn may_take(&self, me: u32) -> bool {
         let reserved = self.reserved.load(Relaxed);
         self.owner.load(Relaxed) == 0 && (reserved == 0 || reserved == me)
@@ -122,7 +124,8 @@ impl Right {
         true
     }
 
-    /// (M) As `Right::pass`; returns whom to wake. `until`: how many of its steps are made before a death.
+    /// (M) As `Right::pass`; returns the slot to wake. `until`: how many of its steps are made
+    /// before a death.
     fn pass(&self, queue: &mut Queue, ways: Ways, until: usize) -> Option<u32> {
         self.steps.step();
         self.owner.store(0, Relaxed);
@@ -178,7 +181,7 @@ impl Right {
         answered.into_iter().for_each(|word| self.granted(word).wake_one());
     }
 
-    /// loom fails if another holder is here, or was and is not seen.
+    /// loom fails if another holder is here, or if what an earlier one did is not seen.
     fn use_it(&self) {
         self.inside.with_mut(|inside| {
             // SAFETY: the right is held, which is what loom checks here.
@@ -187,7 +190,7 @@ impl Right {
     }
 }
 
-/// The first that stands in the queue in state QUEUED; what is before it is dropped.
+/// The first slot of the queue in state QUEUED. Drops the entries before it.
 fn first(queue: &mut Queue) -> Option<u32> {
     let is_queued = queue.is_queued;
     let at = queue.entries.iter().position(|word| is_queued[*word as usize - 1]);
@@ -195,7 +198,7 @@ fn first(queue: &mut Queue) -> Option<u32> {
     queue.entries.first().copied()
 }
 
-/// Runs these at the same time, and the last in this thread.
+/// Runs all of `what` in parallel, the last one in this thread.
 fn together<const N: usize>(right: Right, what: [fn(&Right, Ways); N], ways: Ways) {
     let right = Arc::new(right);
     let [others @ .., mine] = what.as_slice() else { return };
@@ -215,7 +218,7 @@ fn work_as(right: &Right, me: u32, ways: Ways) {
     right.release(me, ways);
 }
 
-/// The holder releases it while another comes.
+/// The holder releases the right while another connection comes.
 fn one_who_comes(ways: Ways) -> impl Fn() {
     let comes: fn(&Right, Ways) = |right, ways| {
         right.acquire(2, ways);
@@ -224,7 +227,8 @@ fn one_who_comes(ways: Ways) -> impl Fn() {
     move || together(Right::held(1, &[]), [comes, |right, ways| work_as(right, 1, ways)], ways)
 }
 
-/// The first in the queue is dead when the right is released, or has it; one more comes.
+/// The dead slot is the first in the queue when the right is released, or holds the right; another
+/// connection comes.
 fn a_dead_one(holder: u32, waiters: &'static [u32], ways: Ways) -> impl Fn() {
     let comes: fn(&Right, Ways) = |right, ways| {
         right.acquire(2, ways);
@@ -239,7 +243,7 @@ fn a_dead_one(holder: u32, waiters: &'static [u32], ways: Ways) -> impl Fn() {
     move || together(Right::held(holder, waiters), [comes, Right::reap, first], ways)
 }
 
-/// The holder has died in passing it on to the first of two who wait.
+/// The holder has died while passing the right on to the first of two waiters.
 fn a_death_in_passing(until: usize, ways: Ways) -> impl Fn() {
     let waits: fn(&Right, Ways) = |right, ways| {
         right.wait(2, ways);

@@ -1,13 +1,14 @@
 //! Slots of attached connections, and cleaning up after dead processes.
 //!
 //! Invariants
-//! - SLOT-1 A slot belongs to the process whose index + 1 stands in `process`; only
-//!   that process, or the reaper of that process once it is dead, changes it.
-//! - SLOT-2 Whatever a slot can hold (the right, the right to merge, a place in the
-//!   queue, pins) is given back before the slot is free.
-//! - SLOT-3 A dead holder of the right to merge may have committed to the base or not:
-//!   only the base's header tells. Until that was read nobody else gets the right (orphans.rs).
-//! - SLOT-4 Before anything of a dead process is given back, what it has committed is settled (VISIBLE-3 in visibility.rs).
+//! - SLOT-1 A slot belongs to the process whose index + 1 is in `process`. Only that process
+//!   changes the slot, or its reaper once it is dead.
+//! - SLOT-2 Whatever a slot can hold (the right, the right to merge, a place in the queue, pins) is
+//!   given back before the slot is free.
+//! - SLOT-3 A dead holder of the right to merge may have committed to the base or not: only the
+//!   base's header tells. Until that is read no other connection gets the right (orphans.rs).
+//! - SLOT-4 Before anything of a dead process is given back, what it has committed is settled
+//!   (VISIBLE-3 in visibility.rs).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -22,7 +23,7 @@ use crate::sync::caller;
 use crate::sync::clock::unix_ms;
 
 impl TxnSlot {
-    /// The state of this slot without the right.
+    /// The state of this slot without the writer's right.
     pub(crate) fn resting_state(&self) -> u32 {
         if self.pin_low.load(Relaxed) == NO_PIN { txn_state::IDLE } else { txn_state::READING }
     }
@@ -35,7 +36,7 @@ impl TxnSlot {
         self.waiting_for.store(0, Relaxed);
         self.granted.store(0, Relaxed);
         self.author.store(0, Relaxed);
-        // Release: whoever sees the pin gone also sees that nothing uses the memory any more.
+        // Release: a process that sees the pin gone knows that nothing uses the memory now.
         self.pin_low.store(NO_PIN, Release);
     }
 }
@@ -52,23 +53,21 @@ impl Slots {
         Slots { region, process, pid_namespace }
     }
 
-    /// The shared words of a slot.
     pub(crate) fn at(&self, index: SlotIndex) -> &TxnSlot {
         &self.region.layout().slots[index.0 as usize]
     }
 
-    /// Claims a slot.
     pub(crate) fn claim(&self) -> Result<SlotIndex> {
         let mine = self.process.0 + 1;
         let high_water = &self.region.control().slots_high_water;
         for (i, slot) in self.region.layout().slots.iter().enumerate() {
-            // Acquire: whoever has raised it has allocated what lies below.
+            // Acquire: the process that raised it has allocated what is below.
             if high_water.load(Acquire) <= i as u32 {
                 self.region.allocate_slot(i)?;
-                // Before it is taken: whoever looks for what the dead have left looks below.
+                // Before the slot is taken: a reaper searches below this mark.
                 high_water.fetch_max(i as u32 + 1, AcqRel);
             }
-            // AcqRel: whoever frees a slot has stopped using it (SLOT-2).
+            // AcqRel: the connection that freed the slot has stopped using it (SLOT-2).
             if slot.process.load(Relaxed) == 0
                 && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
             {
@@ -79,18 +78,19 @@ impl Slots {
         Err(Error::Full(format!("more than {TXN_SLOTS} connections have the database open")))
     }
 
-    /// The same for a connection of a handle, which is counted: others go by that (WALINDEX-1 in shm/read_marks.rs).
+    /// As [`Slots::claim`], and counts the connection, which is one of a handle: other processes go
+    /// by the count (WALINDEX-1 in shm/read_marks.rs).
     pub(crate) fn claim_counted(&self) -> Result<SlotIndex> {
         let index = self.claim()?;
         process::count_connection(&self.region, self.process, 1);
         Ok(index)
     }
 
-    /// Gives a slot back; who had it holds nothing any more (SLOT-2).
+    /// Frees a slot, whose connection no longer holds anything (SLOT-2).
     pub(crate) fn free(&self, index: SlotIndex) {
         let slot = self.at(index);
         slot.clear();
-        // What it owes stands in words that name it (OWED-3 in lock.rs).
+        // What the slot owes is in words that name the slot (OWED-3 in lock.rs).
         if !self.owe_slot(index) {
             slot.process.store(0, Release);
         }
@@ -103,17 +103,16 @@ impl Slots {
         slots.iter().enumerate().map(|(i, s)| (SlotIndex(i as u32), s))
     }
 
-    /// All slots that are in use.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = (SlotIndex, &TxnSlot)> {
         self.ever_used().filter(|(_, s)| s.process.load(Acquire) != 0)
     }
 
-    /// Process behind an owner word, for people.
+    /// The process behind an owner word, for texts.
     pub(crate) fn who_owns(&self, word: u32) -> Who {
         SlotIndex::from_word(word).map_or_else(Who::default, |i| self.who_has(i))
     }
 
-    /// Process of a slot's owner, for people.
+    /// The process that has a slot, for texts.
     pub(crate) fn who_has(&self, index: SlotIndex) -> Who {
         match self.at(index).process.load(Acquire) {
             0 => Who::default(),
@@ -121,14 +120,15 @@ impl Slots {
         }
     }
 
-    /// Whether this process has the slot, and no transaction in it.
+    /// True if this process has the slot, and no transaction is in it.
     pub(crate) fn is_mine_at_rest(&self, index: SlotIndex) -> bool {
         let slot = self.at(index);
-        // Relaxed: looked at again by whoever goes on waiting.
+        // Relaxed: a caller that goes on waiting calls this again.
         slot.process.load(Acquire) == self.process.0 + 1 && slot.txn.load(Relaxed) == 0
     }
 
-    /// True unless the owner of an owner word is known to be dead, or what it left is not settled.
+    /// False if the process behind an owner word is known to be dead, or has left something
+    /// unsettled.
     pub(crate) fn is_owner_alive(&self, word: u32) -> bool {
         if owner::is_unsettled(word) {
             return false;
@@ -140,7 +140,8 @@ impl Slots {
         }
     }
 
-    /// Oldest snapshot's process and the age of its transaction in milliseconds, for error texts and status.
+    /// The process of the oldest snapshot and the age of its transaction in milliseconds, for error
+    /// texts and status.
     pub(crate) fn oldest_reader(&self) -> Option<(Who, u64)> {
         self.oldest_of(|s| s.pin_low.load(Acquire) != NO_PIN)
     }
@@ -153,12 +154,12 @@ impl Slots {
             .max_by_key(|&(_, age)| age)
     }
 
-    /// Names the oldest reader, for error texts; nothing if there is none.
+    /// Names the oldest reader, for error texts; empty if there is none.
     pub(crate) fn say_oldest_reader(&self) -> String {
         say_oldest(self.oldest_reader())
     }
 
-    /// The error of a commit that finds no room because something old is still being read.
+    /// The error of a commit that finds no room because old rows are still being read.
     pub(crate) fn no_room(&self, what: &str) -> Error {
         let who = self.say_oldest_reader();
         Error::Full(format!("{what}{who}; end long transactions and retry"))
@@ -171,7 +172,8 @@ pub(crate) fn say_oldest(oldest: Option<(Who, u64)>) -> String {
     })
 }
 
-/// A slot whose connection has ended, or never was; dropped, by an error or a panic too, it is given back with whatever it holds (SLOT-2).
+/// A slot whose connection has ended, or never was. Dropped, by an error or a panic too, it is
+/// given back with all that it holds (SLOT-2).
 pub(crate) struct BorrowedSlot<'a> {
     db: &'a Database,
     index: SlotIndex,
@@ -199,23 +201,24 @@ impl Drop for BorrowedSlot<'_> {
 }
 
 impl Database {
-    /// Claims a slot for work of the engine's own.
+    /// Claims a slot for the engine's own work.
     pub(crate) fn borrow_slot(&self) -> Result<BorrowedSlot<'_>> {
         self.slots.claim().map(|index| BorrowedSlot { db: self, index, is_counted: false })
     }
 
-    /// Gives `index`, which a connection has claimed, back when the result is dropped.
+    /// Takes over `index`, which a connection has claimed; dropping the result frees it.
     pub(crate) fn give_back_later(&self, index: SlotIndex) -> BorrowedSlot<'_> {
         BorrowedSlot { db: self, index, is_counted: true }
     }
 
-    /// Cleans up after processes that died, so that nobody waits for them (COMMIT-5, SNAP-3). Returns how many.
+    /// Cleans up after dead processes, so that no connection waits for them (COMMIT-5, SNAP-3).
+    /// Returns their number.
     pub(crate) fn reap_dead(&self) -> Result<usize> {
-        // A failure to settle what they left is told to whoever needs the rights in vain.
+        // A failure to settle is reported to a connection that needs the rights.
         self.reap_and_settle().map(|(reaped, _)| reaped)
     }
 
-    /// The same, and whether what they left is settled.
+    /// The same; also returns whether what they left is settled.
     pub(crate) fn reap_and_settle(&self) -> Result<(usize, Result<()>)> {
         caller::briefly(|| {
             let mut reaped = 0;
@@ -226,7 +229,8 @@ impl Database {
                         self.control().counters.reaped.fetch_add(1, Relaxed);
                     }
                     Ok(false) => {}
-                    // The owner of the commit mutex does not run. Nobody but the dead gets on before it does.
+                    // The owner of the commit mutex does not run. Until it does only the dead are
+                    // held up.
                     Err(e) if e.is_busy() => {}
                     Err(e) => return Err(e),
                 }
@@ -239,15 +243,17 @@ impl Database {
         let generation = &self.region().layout().processes[index.0 as usize].generation;
         let who = generation.load(Acquire);
         match self.settle_commits_of(index) {
-            // When the log has stopped nothing is read any more; what the dead one held is given back all the same.
+            // Once the log has stopped nothing is read any more, but what the dead process held is
+            // given back.
             Err(_) if self.log_shared().poisoned().is_some() => {}
             settled => settled?,
         }
         let mut wake = Vec::new();
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
-            // Looked at again under the mutex: since the verdict someone may have cleaned up and a new process may
-            // have taken the slot. It has its own turn, should it be dead by now: its commits are not settled.
+            // Checked again under the mutex: another process may have cleaned up since, and a new
+            // one may have taken the slot. If that one is dead too it waits for the next call: its
+            // commits are not settled.
             let gone =
                 process::pid_of(self.region(), index) == 0 || generation.load(Acquire) != who;
             if gone || process::is_alive(self.region(), self.process(), index) {
@@ -260,14 +266,15 @@ impl Database {
                 }
                 self.give_back_for_dead(i);
                 self.right.drop_from_queue(i);
-                // SLOT-3: what it was doing in the base keeps its rights until the base has been read.
+                // SLOT-3: a merge or an exclusive transaction keeps its rights until the base has
+                // been read.
                 if !self.leave_behind_locked(i) && c.right_owner.load(Relaxed) == i.word() {
                     wake.extend(self.right.pass());
                 }
                 slot.clear();
                 slot.process.store(0, Release);
             }
-            // Whoever was called may be one of the dead.
+            // The waiter that was called may be one of the dead.
             wake.extend(self.right.call_first());
             debug_assert!(self.right.is_settled(), "RIGHT-1");
             process::clear_dead(self.region(), index);

@@ -15,7 +15,7 @@ use crate::sync::clock::unix_ms;
 /// One transaction in progress, or waiting.
 #[derive(Debug, Clone)]
 pub struct TransactionRow {
-    /// Process.
+    /// Its process.
     pub pid: u32,
     /// Kernel thread that started it.
     pub thread: u32,
@@ -27,7 +27,7 @@ pub struct TransactionRow {
     pub age_ms: u64,
     /// Process it waits for, 0 if none.
     pub waiting_for_pid: u32,
-    /// Number of the pid namespace in which `pid` is its id, if it is not the asker's; else 0.
+    /// Number of the pid namespace of `pid` if it is not the caller's, else 0.
     pub foreign_namespace: u64,
 }
 
@@ -44,22 +44,22 @@ pub struct ConflictRow {
     pub is_range: bool,
     /// An exclusive transaction won.
     pub is_exclusive: bool,
-    /// Who lost.
+    /// Process that lost.
     pub loser_pid: u32,
-    /// See `loser_pid`.
+    /// Transaction that lost.
     pub loser_txn: u64,
-    /// Who won.
+    /// Process that won.
     pub winner_pid: u32,
-    /// See `winner_pid`.
+    /// Transaction that won.
     pub winner_txn: u64,
-    /// Number of the loser's pid namespace if it is not the asker's, else 0.
+    /// Number of the loser's pid namespace if it is not the caller's, else 0.
     pub loser_namespace: u32,
-    /// See `loser_namespace`.
+    /// As `loser_namespace`, of the winner.
     pub winner_namespace: u32,
 }
 
 impl Database {
-    /// Name and value of everything that is counted.
+    /// Returns name and value of everything that is counted.
     pub fn status(&self) -> Vec<(&'static str, i64)> {
         let c = self.control();
         let n = &c.counters;
@@ -150,7 +150,7 @@ impl Database {
         rows
     }
 
-    /// How many of the recent conflicts were on the key of this one, and how many there are.
+    /// How many of the recent conflicts were on the key of `conflict`, and how many there are.
     pub fn conflicts_alike(&self, conflict: &Conflict) -> (usize, usize) {
         let key = &conflict.key[..conflict.key.len().min(CONFLICT_KEY_BYTES)];
         let recent: Vec<ConflictRow> =
@@ -166,7 +166,7 @@ impl Database {
         let at = c.counters.next_conflict.fetch_add(1, Relaxed) as usize % CONFLICT_SLOTS;
         let slot = &c.conflicts[at];
         let seq = slot.seq.load(Relaxed) & !1;
-        // Odd while it is being written; Release below pairs with the Acquire of readers.
+        // Odd while the slot is being written. The Release below pairs with the Acquire of readers.
         slot.seq.store(seq + 1, Relaxed);
         memory_fence(Release);
         slot.root.store(conflict.root.get(), Relaxed);

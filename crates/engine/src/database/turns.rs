@@ -1,4 +1,5 @@
-//! Whose turn it is among the connections of a process that lose against each other. Who asks for one, and TURN-1 and TURN-2: txn/begin.rs.
+//! Turns for the connections of a process that lose against each other. txn/begin.rs says which
+//! connections take one, and has TURN-1 and TURN-2.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -8,22 +9,23 @@ use crate::sync::futex;
 
 /// Longest wait for a turn: many short transactions, and no more than a slow sync.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// How often one who waits lets others run before it sleeps.
+/// How often a waiter yields before it sleeps.
 const YIELDS_BEFORE_SLEEP: u32 = 8;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep.
+/// Taken, and a waiter may sleep.
 const AWAITED: u32 = 2;
 
-/// Whose turn it is among the connections of one process to one database. Not in shared memory.
+/// The turn that the connections of one process take on one database. Not in shared memory.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     word: AtomicU32,
 }
 
 impl Turns {
-    /// Waits for a turn; false if it did not come. `gives_way` lets others run, or says that it is not worth it.
+    /// Waits for the turn; returns false if it did not come. `gives_way` lets others run, or
+    /// returns false if that is not worth it.
     pub(crate) fn take(&self, mut gives_way: impl FnMut() -> bool) -> bool {
         for _ in 0..YIELDS_BEFORE_SLEEP {
             if self.word.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() {
@@ -35,7 +37,7 @@ impl Turns {
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // Others may sleep as well, which this one cannot know.
+            // This waiter cannot know whether others sleep too.
             if self.word.swap(AWAITED, Acquire) == FREE {
                 return true;
             }
@@ -48,7 +50,7 @@ impl Turns {
     }
 
     pub(crate) fn give_back(&self) {
-        // Release pairs with the Acquire of the next.
+        // Release pairs with the Acquire of the next owner.
         if self.word.swap(FREE, Release) == AWAITED {
             futex::wake_one(&self.word);
         }

@@ -1,28 +1,30 @@
 //! Bounds-checked access to a memtable's region: the only unsafe code of the memtable.
 //!
-//! Every offset that comes out of shared memory passes `checked_node` before it is used. A value that cannot be
-//! right panics with "memtable damaged"; whoever called the engine turns that into a poisoned database.
-//! Links are atomics. Everything else of a node is written once, before the Release store that links it, and
-//! read only behind an Acquire load of a link: so plain reads of it race with nothing.
+//! Every offset that comes out of shared memory passes `checked_node` before it is used. A value
+//! that cannot be right panics with "memtable damaged"; the caller of the engine turns that into a
+//! poisoned database. Links are atomics. Everything else of a node is written once, before the
+//! Release store that links it, and read only behind an Acquire load of a link: so plain reads of
+//! it race with nothing.
 //!
 //! # Space
 //!
-//! Where nodes and records go.
-//!
-//! Free space lies between the nodes, which grow upwards, and the records, which grow downwards. A writer takes what it
-//! needs from its ends, or has taken a chunk of either ahead: a [`Share`].
+//! Free space is between the nodes, which grow upwards, and the records, which grow downwards. A
+//! writer takes what it needs from the ends of the free space, or from a chunk of either kind that
+//! it has taken ahead: a [`Share`].
 //!
 //! # Why shares
-//! Among many processes nearly every insert comes from another one than the last. Without shares each would write to a page
-//! that it has never touched: a page fault for its node and one for its record. With them it faults once for a chunk.
+//! With many processes nearly every insert comes from another process than the last. Without shares
+//! each insert would write to a page that its process has never touched: a page fault for its node
+//! and one for its record. With shares a process faults once for a chunk.
 //!
 //! # Invariants
-//! - SPACE-1 The chunks of shares, and what was placed outside of them, do not overlap: the ends are moved past all of it
-//!   before anything in it is linked, under the commit mutex.
-//! - SPACE-2 A share belongs to one process and one formatting of one region. What it has left when its process dies, or
-//!   goes on to another region, is lost until the region is formatted again.
-//! - SPACE-3 Inserts of nodes that need `n` bytes in all take at most [`Share::bytes_needed`]`(n)`: small pieces alone go into
-//!   chunks, so that little is left of an exhausted one.
+//! - SPACE-1 The chunks of shares, and what was placed outside of them, do not overlap: the ends
+//!   are moved past all of it before anything in it is linked, under the commit mutex.
+//! - SPACE-2 A share belongs to one process and one formatting of one region. What is left of it
+//!   when its process dies, or moves to another region, is lost until the region is formatted
+//!   again.
+//! - SPACE-3 Inserts of nodes that need `n` bytes in all take at most [`Share::bytes_needed`]`(n)`:
+//!   only small pieces go into chunks, so that little is left of an exhausted one.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -45,16 +47,17 @@ pub(super) struct Arena {
     first_node: u32,
 }
 
-// SAFETY: the region stays mapped while the view is in use (contract of `Arena::new`), and what several threads
-// may touch at once is atomic or immutable (module text).
+// SAFETY: the region stays mapped while the view is in use (contract of `Arena::new`), and what
+// several threads may touch at once is atomic or immutable (module text).
 unsafe impl Send for Arena {}
 // SAFETY: as for Send; no method hands out exclusive access.
 unsafe impl Sync for Arena {}
 
 impl Arena {
     /// # Safety
-    /// `base` points to `len` initialised bytes that stay mapped, readable and writable, as long as this view, a
-    /// copy of it or anything borrowed from one is in use, and that nobody touches but through an `Arena`.
+    /// `base` points to `len` initialised bytes that stay mapped, readable and writable, as long as
+    /// this view, a copy of it or anything borrowed from one is in use, and that are touched only
+    /// through an `Arena`.
     ///
     /// # Panics
     /// When `base` is not aligned to a cache line or the region is too small for one node.
@@ -77,12 +80,12 @@ impl Arena {
     }
 
     pub(super) fn header(&self) -> &Header {
-        // SAFETY: `new` checked that the region is aligned and longer than a header; all that is ever written
-        // in it after `format` is atomic.
+        // SAFETY: `new` checked that the region is aligned and longer than a header; everything
+        // written in it after `format` is atomic.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// Whether `offset` can be a node's: aligned, behind the header, its head inside the region.
+    /// True if `offset` can be a node's: aligned, behind the header, its head inside the region.
     #[inline]
     pub(super) fn is_node_offset(&self, offset: u32) -> bool {
         offset.is_multiple_of(8)
@@ -104,7 +107,8 @@ impl Arena {
         let at = self.checked_node(offset);
         // SAFETY: `checked_node` leaves room for a node's head inside the region.
         let fields = unsafe { self.base.add(at) }.cast::<NodeFields>();
-        // SAFETY: in bounds and 8-aligned; every bit pattern is a valid `NodeFields`; immutable once linked.
+        // SAFETY: in bounds and 8-aligned; every bit pattern is a valid `NodeFields`; immutable
+        // once linked.
         unsafe { fields.as_ref() }
     }
 
@@ -118,15 +122,15 @@ impl Arena {
         let at = self.checked_node(offset) + FIELDS_BYTES as usize + level * LINK_BYTES as usize;
         // SAFETY: `checked_node` leaves room for the highest tower inside the region.
         let link = unsafe { self.base.add(at) }.cast::<AtomicU32>();
-        // SAFETY: in bounds and 4-aligned. If the node is lower than `level` (damage only) these are bytes
-        // of a key, which nobody writes any more.
+        // SAFETY: in bounds and 4-aligned. If the node is lower than `level` (damage only) these
+        // are bytes of a key, to which nothing is written any more.
         unsafe { link.as_ref() }
     }
 
-    /// How many bytes of the region shortcuts and filter serve now.
+    /// Returns how many bytes of the region shortcuts and filter serve now.
     #[inline]
     pub(super) fn covers(&self) -> u32 {
-        // Acquire pairs with the Release in `widen`: what is in use of both is filled in.
+        // Acquire pairs with the Release in `widen`: the parts in use are filled in.
         self.header().covers.load(Ordering::Acquire).min(self.len)
     }
 
@@ -162,12 +166,13 @@ impl Arena {
         unsafe { word.cast::<AtomicU64>().as_ref() }
     }
 
-    /// The words of the filter that serve so many bytes.
+    /// The filter words that serve `covers` bytes.
     pub(super) fn filter(&self, covers: u32) -> impl Iterator<Item = &AtomicU64> {
         (0..filter_words(covers.min(self.len))).map(|i| self.filter_word_at(i))
     }
 
-    /// Formatted to serve so many bytes, and nothing inserted since: all shortcuts and words are 0 (an insert takes its space before it sets one).
+    /// True if the region was formatted to serve `covers` bytes and nothing was inserted since: all
+    /// shortcuts and words are 0 (an insert takes its space before it sets one).
     pub(super) fn is_clean(&self, covers: u32) -> bool {
         let header = self.header();
         // Relaxed: the caller has the region to itself.
@@ -178,7 +183,7 @@ impl Arena {
             && header.records_start.load(Ordering::Relaxed) == self.len
     }
 
-    /// The shortcuts that serve so many bytes.
+    /// The shortcuts that serve `covers` bytes.
     pub(super) fn shortcuts(&self, covers: u32) -> impl Iterator<Item = &AtomicU32> {
         (0..shortcut_count(covers.min(self.len))).map(|i| self.shortcut_at(i))
     }
@@ -207,17 +212,17 @@ impl Arena {
         self.is_inside(rec_at, fields.rec_len).then_some(rec_at)
     }
 
-    /// Tells the processor that the node at `offset`, if it is one, will be read soon.
+    /// Prefetches the node at `offset`, if it is one.
     #[inline]
     pub(super) fn fetch(&self, offset: u32) {
         if self.is_node_offset(offset) {
             self.fetch_line(offset);
-            // Its key mostly lies in the line behind.
+            // Its key is mostly in the next line.
             self.fetch_line(offset + LINE_BYTES);
         }
     }
 
-    /// The same of the record of a node.
+    /// Prefetches the record of a node.
     #[inline]
     pub(super) fn fetch_record(&self, offset: u32) {
         if let Some(rec_at) = self.rec_at(offset, self.fields(offset)) {
@@ -232,7 +237,7 @@ impl Arena {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: `at` is inside the region.
             let line = unsafe { self.base.add(at as usize) };
-            // SAFETY: a hint; it reads nothing that the program could notice.
+            // SAFETY: a hint; it has no effect that the program could notice.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast_const().cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -252,7 +257,7 @@ impl Arena {
         }
     }
 
-    /// Both, for the price of one and a half.
+    /// Returns key and record, at three quarters of the cost of two calls.
     #[inline]
     pub(super) fn key_and_rec(&self, offset: u32) -> (&[u8], &[u8]) {
         let fields = self.fields(offset);
@@ -276,7 +281,7 @@ impl Arena {
     }
 
     fn bytes(&self, at: u32, len: u32) -> &[u8] {
-        // Already so by the callers; checked again here so that the proof below needs nothing from afar.
+        // The callers have checked this; repeated here so that the proof below is local.
         assert!(self.is_inside(at, len));
         // SAFETY: `at` is inside the region.
         let start = unsafe { self.base.add(at as usize) };
@@ -284,10 +289,11 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) }
     }
 
-    /// Writes a node and its record that nobody can reach yet.
+    /// Writes a node and its record, which no link reaches yet.
     ///
     /// # Safety
-    /// The caller is the only writer, and no link leads to a node that shares bytes with this one or its record.
+    /// The caller is the only writer, and no link leads to a node that shares bytes with this one
+    /// or its record.
     ///
     /// # Panics
     /// When either would leave the region.
@@ -328,36 +334,38 @@ impl Arena {
         assert!(self.is_inside(at, len));
         // SAFETY: in bounds.
         let to = unsafe { self.base.add(at as usize) };
-        // SAFETY: in bounds and unreachable (contract), so `bytes`, which somebody can reach, lie elsewhere.
+        // SAFETY: in bounds and unreachable (contract), so `bytes`, which are reachable, are
+        // elsewhere.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
     }
 }
 
-/// What a node carries.
+/// The content of a node.
 pub(super) struct Payload<'a> {
     pub(super) key: &'a [u8],
     pub(super) rec: &'a [u8],
-    /// Where the record goes.
+    /// Offset of the record.
     pub(super) rec_at: u32,
 }
 
-/// Reports shared memory that cannot be right.
+/// Panics because of shared memory that cannot be right.
 #[cold]
 #[inline(never)]
 pub(super) fn damaged(what: &str, offset: u32) -> ! {
     panic!("memtable damaged: {what} (offset {offset})")
 }
 
-/// Chunks are made of pages, and end where one does.
+/// Chunks are made of pages, and end where a page does.
 const PAGE_BYTES: u32 = 4096;
-/// Bytes of records that a process takes at a time if it is one of few.
+/// Bytes of records that one of few processes takes at a time.
 const RECORDS_MAX: u32 = 4 * PAGE_BYTES;
-/// Processes together take so much of a region ahead: one part in so many.
+/// All processes together take ahead one part in so many of a region.
 const PART_AHEAD: u32 = 8;
-/// A piece goes into a chunk if it is not more than one part of it in so many.
+/// A piece goes into a chunk if it takes at most one part in so many of it.
 const SMALL: u32 = 8;
 
-/// Space that one process has taken ahead in one memtable. Not in shared memory: nobody else needs to know.
+/// Space that one process has taken ahead in one memtable. Not in shared memory: no other process
+/// needs to know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     memtable: u64,
@@ -365,14 +373,14 @@ pub struct Share {
     left: Left,
 }
 
-/// Bytes of a chunk of each kind; 0 while chunks are not worth it.
+/// Bytes of a chunk of each kind; 0 while chunks do not pay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Chunks {
     nodes: u32,
     records: u32,
 }
 
-/// What is left of the chunks: nodes take it from its start, records from its end.
+/// The rest of the chunks. Nodes take space from the start, records from the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Left {
     nodes: Range<u32>,
@@ -380,31 +388,32 @@ struct Left {
 }
 
 impl Share {
-    /// Makes it a share of the memtable that `memtable` names, in a region of `capacity` bytes which `processes` write to. What
-    /// it holds of another one is given up.
+    /// Makes this a share of the memtable `memtable`, in a region of `capacity` bytes to which
+    /// `processes` write. Gives up what the share holds of another memtable.
     pub fn enter(&mut self, memtable: u64, capacity: u32, processes: u32) {
         if self.memtable != memtable {
             *self = Share { memtable, ..Share::default() };
         }
         let records = capacity / PART_AHEAD / processes.max(1);
         let records = (records - records % PAGE_BYTES).min(RECORDS_MAX);
-        // A single writer's pieces follow each other anyway.
+        // The pieces of a single writer follow each other anyway.
         self.sizes = match processes > 1 && records > 0 {
             true => Chunks { nodes: PAGE_BYTES, records },
             false => Chunks::default(),
         };
     }
 
-    /// Most bytes that inserts can take from the region whose [`Memtable::bytes_needed`](super::Memtable::bytes_needed) sum up
-    /// to `sum`.
+    /// Returns the most bytes that inserts can take if their
+    /// [`Memtable::bytes_needed`](super::Memtable::bytes_needed) add up to `sum`.
     pub fn bytes_needed(&self, sum: u64) -> u64 {
-        // A chunk is at least half of its size long, and a quarter of that may be left when a piece no longer fits.
+        // A chunk is at least half of its size long. A quarter of that may be left when a piece no
+        // longer fits.
         let ahead = u64::from(self.sizes.nodes + self.sizes.records);
         if ahead == 0 { sum } else { sum + sum.div_ceil(3) + 2 * ahead }
     }
 }
 
-/// Where a node and its record go, and what is free behind them.
+/// The places of a node and its record, and the free space after them.
 pub(super) struct Place {
     pub(super) offset: u32,
     pub(super) height: usize,
@@ -440,13 +449,13 @@ pub(super) fn place(
     };
     let mut place = find(share.sizes);
     if place.is_none() && share.sizes != Chunks::default() {
-        // Too little for another chunk may still be enough for the piece.
+        // Space too small for another chunk may be enough for the piece.
         place = find(Chunks::default());
     }
     place.ok_or(ArenaFull { needed: bytes_needed(key_len, rec_len) })
 }
 
-/// The free space while a place is sought in it.
+/// The free space while a place is searched in it.
 struct Finder<'a> {
     arena: &'a Arena,
     free: Range<u32>,
@@ -499,7 +508,8 @@ struct NodePlace {
     end: u32,
 }
 
-/// The place of a node at the start of `free`. Its fields and links share a cache line whenever they fit one.
+/// Finds the place of a node at the start of `free`. Fields and links share a cache line if they
+/// fit into one.
 fn fit_node(free: &Range<u32>, key_len: usize) -> Option<NodePlace> {
     let head_bytes = |height| FIELDS_BYTES + LINK_BYTES * height as u32;
     let (mut offset, mut height) = (free.start, height_at(free.start));

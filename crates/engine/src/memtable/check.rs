@@ -7,10 +7,10 @@ use super::layout::{
 };
 use super::list::hash;
 
-/// Walks everything. Never panics on damage.
+/// Checks everything by walking it. Never panics on damage.
 pub(super) fn check(arena: &Arena) -> Result<(), String> {
     let header = arena.header();
-    // Relaxed: written once by `format`, before anyone else could look.
+    // Relaxed: written once by `format`, before another process could look.
     if header.magic.load(Ordering::Relaxed) != MAGIC {
         return Err("memtable region was never formatted".into());
     }
@@ -99,7 +99,7 @@ fn check_node(arena: &Arena, at: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// MEM-6, but for what only an insert that returned promises.
+/// Checks MEM-6, except for what it promises of an insert that has returned.
 fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
     nodes.sort_unstable();
     let first = shortcut_count(covers(FIRST_REACH, arena.len()).min(arena.covers())) as usize;
@@ -111,7 +111,7 @@ fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
         if nodes.binary_search(&at).is_err() {
             return Err(format!("MEM-6: shortcut {i} leads to {at}, where no node is linked"));
         }
-        // It may have been led there while several places were one.
+        // The shortcut may date from when several places were one.
         if (hash(arena.fields(at).root, arena.key(at)) as usize ^ i) & (first - 1) != 0 {
             return Err(format!("MEM-6: shortcut {i} leads to node {at}, whose key has another"));
         }
@@ -119,7 +119,8 @@ fn check_shortcuts(arena: &Arena, mut nodes: Vec<u32>) -> Result<(), String> {
     Ok(())
 }
 
-/// The list of `level` must be a part of level 0, in its order, of nodes that are high enough.
+/// Checks that the list of `level` is a part of level 0, in its order, of nodes that are high
+/// enough.
 fn check_level(arena: &Arena, nodes: &[u32], level: usize) -> Result<(), String> {
     let mut rest = nodes.iter();
     let mut at = next(arena, HEAD, level)?;

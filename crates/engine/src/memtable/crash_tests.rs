@@ -15,7 +15,7 @@ fn insert_and_die(table: &Memtable, key: u64, ts: u64, last: Step) -> bool {
     insert_into_and_die(table, &mut Share::default(), key, ts, last)
 }
 
-/// As `insert_and_die`, by a process with this share.
+/// Does what `insert_and_die` does, in a process with this share.
 fn insert_into_and_die(table: &Memtable, share: &mut Share, key: u64, ts: u64, last: Step) -> bool {
     let key = key.to_be_bytes();
     let version = Version {
@@ -68,7 +68,7 @@ fn an_insert_killed_at_any_step_is_finished_by_repeating_it() {
                 let found = table.seek(ROOT, Seek::Ge(&bytes), SnapshotTs::new(i + 1));
                 let found = found.is_some_and(|node| node.key() == bytes);
                 assert_eq!(found, linked || expected.contains(&key), "after {step:?}");
-                // What the shortcut does not lead to yet nobody's snapshot sees.
+                // No snapshot sees what the shortcut does not lead to yet.
                 let before = table.get(ROOT, &bytes, SnapshotTs::new(i));
                 assert_eq!(before.is_some(), expected.contains(&key), "after {step:?}");
                 assert_eq!(table.check(), Ok(()), "after {step:?}");
@@ -106,7 +106,7 @@ fn a_survivor_goes_on_elsewhere_after_an_insert_that_is_never_repeated() {
     }
 }
 
-/// A thread that panicked, unlike a process, leaves its share to others.
+/// The share of a thread that panicked, unlike that of a process, is used by other threads.
 #[test]
 fn a_share_can_be_used_on_after_an_insert_that_died_at_any_step() {
     for step in steps() {
@@ -135,7 +135,7 @@ fn a_share_can_be_used_on_after_an_insert_that_died_at_any_step() {
     }
 }
 
-/// A commit inserts many, and whoever comes next inserts all of them again.
+/// A commit inserts many versions, and the next owner inserts all of them again.
 #[test]
 fn a_batch_killed_at_any_step_of_any_insert_is_finished_by_repeating_it() {
     for step in steps() {
@@ -231,7 +231,8 @@ fn keys_in_order_take_few_steps_and_make_the_same_list() {
 #[test]
 fn damage_is_reported_and_never_followed() {
     let values = [4, 7, HEAD, 449, 0x0001_0000, 0xffff_fff8, u32::MAX];
-    // The link of the head, then the first node's link, the place of its record, the lengths of key and record.
+    // The link of the head, then the first node's link, the place of its record, the lengths of key
+    // and record.
     let lengths: [fn(u32) -> u32; 2] = [|first| first + 20, |first| first + 24];
     let offsets: [fn(u32) -> u32; 3] = [
         |_| HEAD + FIELDS_BYTES,
@@ -285,7 +286,8 @@ fn a_cycle_ends_in_a_report() {
 fn a_region_formatted_again_holds_nothing_whatever_happened_to_it() {
     let mut region = Region::new(1 << 15);
     let key = 7u64.to_be_bytes();
-    // Untouched; with an insert that died before it was linked; with a node; with a format that died after one.
+    // Untouched; with an insert that died before it was linked; with a node; with a format that
+    // died after one.
     for round in 0..4 {
         let table = region.format();
         assert_eq!((table.node_count(), table.check()), (0, Ok(())), "round {round}");
@@ -298,7 +300,8 @@ fn a_region_formatted_again_holds_nothing_whatever_happened_to_it() {
             _ => {}
         }
         if round == 3 {
-            // What a format writes first; with the shortcut in place it must not be taken for a finished one.
+            // A format writes this word first; with the shortcut in place the region must not pass
+            // for formatted.
             region.damage(0, 0);
             let table = region.format();
             assert!(table.get(ROOT, &key, SnapshotTs::MAX).is_none());

@@ -1,30 +1,33 @@
-//! What lies in a memtable's region of shared memory.
+//! The layout of a memtable's region of shared memory.
 //!
 //! ```text
 //! 0    Header: identity | allocation | insert hint | root filter | head tower
 //! 448  shortcuts: u32 offsets of nodes by hash of root and key (list.rs)
 //! ..   filter: u64 words of a Bloom filter of the same hashes (list.rs)
-//! ..   nodes, upwards, each: NodeFields (32 bytes) | height x u32 links | u32 offset of the record | key | pad to 8
+//! ..   nodes, upwards, each: NodeFields (32 bytes) | height x u32 links | u32 offset of the record
+//!                            | key | pad to 8
 //!      free space
 //! ..   records, downwards to the end of the region
 //! ```
 //!
-//! Records lie apart so that nodes lie close together: a search goes from node to node, and an insert writes into nodes all
-//! over the list. Among records of 400 bytes that is another page each time, which a process that has just been switched to
-//! has in no cache, and perhaps not in its page tables.
+//! Records are apart from nodes so that nodes are close together: a search goes from node to node,
+//! and an insert writes to nodes all over the list. Among records of 400 bytes each node would be
+//! on another page, which a process that has just been switched to has in no cache, and perhaps not
+//! in its page tables.
 //!
-//! Shortcuts and filter lie where they do in a region that is full, but of each only a first part is in use while little of the region is
-//! (list.rs `widen`).
+//! Shortcuts and filter have the places that they have in a full region, but while little of the
+//! region is in use only a first part of each is (list.rs `widen`).
 //!
-//! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields and
-//! links of one node lie in one cache line when the tower is at most eight high.
+//! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields
+//! and links of one node are in one cache line when the tower is at most eight high.
 
 use super::atomics::{AtomicU32, AtomicU64};
 
 /// Marks a formatted region.
 pub(super) const MAGIC: u32 = 0x504c_4d32;
 
-/// Highest tower. A quarter of the nodes of each level reach the next: 4^12 nodes are more than 4 GiB hold.
+/// Highest tower. A quarter of the nodes of each level reach the next: 4^12 nodes are more than 4
+/// GiB hold.
 pub(super) const HEIGHT_MAX: usize = 12;
 
 /// Words of the root filter.
@@ -39,7 +42,8 @@ pub(super) struct Header {
     pub(super) magic: AtomicU32,
     /// Length of the region as formatted.
     pub(super) len: AtomicU32,
-    /// Shortcuts and filter are as large as for a region of so many bytes ([`covers`]). Not beside what each insert changes: all lookups read it.
+    /// Shortcuts and filter have the size for a region of so many bytes ([`covers`]). Every lookup
+    /// reads this, so it is not in the cache line that each insert changes.
     pub(super) covers: AtomicU32,
     _identity_pad: [u32; 13],
 
@@ -64,12 +68,12 @@ pub(super) struct Header {
     /// Bit set of hashed roots.
     pub(super) roots: [AtomicU64; ROOT_WORDS],
 
-    /// Never read; makes the head's links lie where a node's do.
+    /// Never read; gives the head's links the offset that a node's have.
     pub(super) head: NodeFields,
     pub(super) head_links: [AtomicU32; HEIGHT_MAX],
 }
 
-/// The part of a node that does not change after it is linked.
+/// The part of a node that never changes after it is linked.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct NodeFields {
@@ -90,18 +94,19 @@ pub(super) const FIELDS_BYTES: u32 = 32;
 pub(super) const LINK_BYTES: u32 = 4;
 /// Bytes of the offset of a record.
 pub(super) const REC_AT_BYTES: u32 = 4;
-/// The highest node up to its key.
+/// Bytes of the highest node before its key.
 pub(super) const NODE_HEAD_BYTES_MAX: u32 =
     FIELDS_BYTES + LINK_BYTES * HEIGHT_MAX as u32 + REC_AT_BYTES;
 /// Offset of the first shortcut.
 pub(super) const SHORTCUTS: u32 = size_of::<Header>() as u32;
-/// A region has one shortcut for so many of its bytes, or a few less: about one for two small rows.
+/// Bytes of a region for each shortcut, or a few less: about one shortcut for two small rows.
 const BYTES_PER_SHORTCUT: u32 = 256;
 /// Bytes of a word of the filter.
 pub(super) const WORD_BYTES: u32 = 8;
-/// A region has one word of the filter for so many of its bytes, or a few less: ten bits for a row of a hundred bytes, four for the smallest.
+/// Bytes of a region for each word of the filter, or a few less: ten bits for a row of a hundred
+/// bytes, four for the smallest.
 const BYTES_PER_WORD: u32 = 1024;
-/// Shortcuts and filter serve so many bytes at either end at least.
+/// Shortcuts and filter serve at least so many bytes at either end.
 pub(super) const FIRST_REACH: u32 = 16 << 10;
 /// The head, addressed as if it were a node.
 pub(super) const HEAD: u32 = std::mem::offset_of!(Header, head) as u32;
@@ -119,7 +124,8 @@ const _: () = {
     assert!(HEAD.is_multiple_of(8) && SHORTCUTS.is_multiple_of(LINE_BYTES));
 };
 
-/// How many bytes the shortcuts and the filter of a region of `len` bytes serve, of which so many are in use at either end.
+/// Returns the bytes that shortcuts and filter serve in a region of `len` bytes of which `reach`
+/// are in use at either end.
 pub(super) fn covers(reach: u32, len: u32) -> u32 {
     reach
         .checked_mul(2)
@@ -127,27 +133,28 @@ pub(super) fn covers(reach: u32, len: u32) -> u32 {
         .map_or(len, |bytes| bytes.min(len))
 }
 
-/// Shortcuts of a region of `len` bytes, or that serve so many of it: a power of two, and whole words of eight bytes.
+/// Returns the number of shortcuts that serve `len` bytes: a power of two, and whole words of eight
+/// bytes.
 pub(super) fn shortcut_count(len: u32) -> u32 {
     1 << (len / BYTES_PER_SHORTCUT).max(2).ilog2()
 }
 
-/// Words of the filter of a region of `len` bytes, or that serve so many of it: a power of two.
+/// Returns the number of filter words that serve `len` bytes: a power of two.
 pub(super) fn filter_words(len: u32) -> u32 {
     1 << (len / BYTES_PER_WORD).max(1).ilog2()
 }
 
-/// Offset of the first of them.
+/// Returns the offset of the first filter word.
 pub(super) fn filter_at(len: u32) -> u32 {
     SHORTCUTS + shortcut_count(len) * LINK_BYTES
 }
 
-/// Offset of the first node of a region of `len` bytes.
+/// Returns the offset of the first node in a region of `len` bytes.
 pub(super) fn first_node(len: u32) -> u32 {
     filter_at(len) + filter_words(len) * WORD_BYTES
 }
 
-/// The first eight bytes of `key` as an ordered number.
+/// Returns the first eight bytes of `key` as an ordered number.
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(chunk) => u64::from_be_bytes(*chunk),
@@ -167,18 +174,19 @@ pub(super) fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Tower height of a node at `offset`: `h` with probability 3/4 x 4^(1-h).
+/// Returns the tower height of a node at `offset`: `h` with probability 3/4 x 4^(1-h).
 pub(super) fn height_at(offset: u32) -> usize {
     let height = 1 + mix(u64::from(offset)).trailing_zeros() as usize / 2;
     height.min(HEIGHT_MAX)
 }
 
-/// Bits of a key in its word of the filter, by its hash: three of them, mostly. Shortcuts and words are chosen by other bits of it.
+/// Returns the bits of a key in its filter word, by its hash: mostly three. Other bits of the hash
+/// choose the shortcut and the word.
 pub(super) fn key_bits(hash: u64) -> u64 {
     1 << (hash >> 46 & 63) | 1 << (hash >> 52 & 63) | 1 << (hash >> 58)
 }
 
-/// Word and bit of a root in the filter.
+/// Returns word and bit of a root in the root filter.
 pub(super) fn root_bit(root: u32) -> (usize, u64) {
     let hash = mix(u64::from(root));
     ((hash >> 6) as usize % ROOT_WORDS, 1 << (hash & 63))

@@ -1,5 +1,6 @@
-//! A reader beside an insert, in every order of their steps: whatever leads it to a node, the node is complete (MEM-2), and what
-//! must never lag behind a linked node does not (MEM-5).
+//! A reader in parallel with an insert, in every order of their steps: a node is complete by
+//! whatever way the reader comes to it (MEM-2), and what must never lag behind a linked node does
+//! not (MEM-5).
 
 #![allow(unsafe_code)]
 
@@ -15,7 +16,7 @@ use super::list::{LEADS, LOOKS_UP};
 use crate::model::{explore, finds};
 
 const HEIGHT: usize = 2;
-/// Two versions of one key: the newer one is inserted last and stands before the other.
+/// Two versions of one key: the newer one is inserted last and comes before the other.
 const NODES: usize = 2;
 
 /// The orderings of the code, or one of them weaker.
@@ -58,14 +59,15 @@ impl Table {
         if node == 0 { &self.head[level] } else { &self.nodes[node as usize - 1].next[level] }
     }
 
-    /// As `insert::link_in`: written, announced, linked from the lowest level up, led to. It stands before the one that was inserted last.
+    /// As `link_in` in list.rs: written, announced, linked from the lowest level up, led to. The
+    /// node comes before the one that was inserted last.
     fn insert(&self, node: u32, orders: Orders) {
         self.nodes[node as usize - 1].payload.with_mut(|payload| {
-            // SAFETY: loom fails if anybody else is here.
+            // SAFETY: loom fails if another thread is here.
             unsafe { *payload = u64::from(node) };
         });
         for level in 0..HEIGHT {
-            // Relaxed: in the arena they are plain bytes of the node until it is linked.
+            // Relaxed: as in `Arena::write_node`.
             self.link(node, level).store(node - 1, Relaxed);
         }
         self.ts_max.store(u64::from(node), Relaxed);
@@ -75,11 +77,11 @@ impl Table {
         self.shortcut.store(node, orders.leads);
     }
 
-    /// Reads a node that something has led to, and all behind it.
+    /// Reads a node that a link or shortcut led to, and all behind it.
     fn read_from(&self, mut node: u32, level: usize, orders: Orders) {
         while node != 0 {
             let payload = self.nodes[node as usize - 1].payload.with(|payload| {
-                // SAFETY: loom fails if it is written meanwhile.
+                // SAFETY: loom fails if another thread writes the payload now.
                 unsafe { *payload }
             });
             assert_eq!(payload, u64::from(node), "MEM-2");

@@ -1,27 +1,31 @@
-//! Adding a node: the writer's side of the skiplist, safe to abandon after any step.
+//! The skiplist: inserts, searches and shortcuts. An insert is safe to abandon after any step.
 //!
 //! # Searches
 //!
-//! Finding a place in the skiplist: what is sought (`Target`) and the walk down the towers.
+//! A search walks down the towers to a cut (`Target`).
 //!
 //! # Shortcuts
 //!
-//! Shortcuts: from a key to its newest version without a search.
+//! A shortcut leads from a key to its newest version without a search.
 //!
-//! A search of the list touches some twenty nodes, nearly all of them far from any cache. Most lookups know the whole key:
-//! a table of node offsets, hashed by root and key, answers them with one node, or with none.
+//! A search of the list touches some twenty nodes, nearly all of them far from any cache. Most
+//! lookups know the whole key: a table of node offsets, hashed by root and key, answers them with
+//! one node, or with none.
 //!
-//! A place of the table belongs to all keys of one hash. It leads to the newest version of the one that was inserted last,
-//! or is 0 while none was inserted. A key that finds another one's version there is searched for in the list.
+//! A shortcut belongs to all keys of one hash. It leads to the newest version of the key that was
+//! inserted last, or is 0 while none was inserted. A lookup that finds another key there searches
+//! the list.
 //!
-//! Most keys that are looked up are in the base and in no memtable. A filter of a few bits for each inserted key says so of nearly all of
-//! them, so that they are not searched for: a Bloom filter whose bits for a key lie in one word (Putze, Sanders, Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters", 2007). It belongs to MEM-5.
+//! Most keys that are looked up are in the base and in no memtable. A filter of a few bits for each
+//! inserted key rules nearly all of them out without a search: a Bloom filter whose bits for a key
+//! are in one word (Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters",
+//! 2007). It belongs to MEM-5.
 //!
-//! Both are small while little is in the region, and grow with it to twice as much and twice as much ([`widen`]). Place `i` of what was one
-//! of `n` becomes the two places `i` and `i + n`, with the same content: bits that say too much, and a node that is one of the keys of the other place
-//! perhaps, which are searched for then. A reader that still looks into the smaller one finds there all that its snapshot sees: what was
-//! inserted since, which may be in the new half alone, was published after the new size.
+//! Table and filter are small while little is in the region, and double as it fills ([`widen`]).
+//! Place `i` of `n` becomes the two places `i` and `i + n`, with the same content: filter bits that
+//! say too much, and perhaps a node of a key of the other place, which leads to a search. A reader
+//! that still uses the smaller table finds in it all that its snapshot sees: later inserts, which
+//! may be in the new half alone, were published after the new size.
 
 use std::ops::ControlFlow;
 
@@ -39,7 +43,7 @@ use crate::ids::{CommitTs, Root, SnapshotTs};
 /// The node is complete before it is reachable: partner of [`FOLLOWS`](super::list::FOLLOWS).
 pub(super) const LINKS: Ordering = Ordering::Release;
 
-/// A version to be added.
+/// A version to add.
 pub(super) struct Version<'a> {
     pub(super) root: Root,
     pub(super) key: &'a [u8],
@@ -48,7 +52,7 @@ pub(super) struct Version<'a> {
     pub(super) rec: &'a [u8],
 }
 
-/// What has just been done; a test stops there as a killed process would.
+/// The step that has just been done; a test stops there as a killed process would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The hint no longer counts.
@@ -65,22 +69,23 @@ pub(super) enum Step {
     HintSet,
 }
 
-/// Most bytes that one node can take from the region.
+/// Returns the most bytes that one node can take from the region.
 pub(super) fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
     let head = (LINE_BYTES + NODE_HEAD_BYTES_MAX) as usize;
     let total = head.saturating_add(key_len).saturating_add(rec_len).saturating_add(8);
     u32::try_from(total).unwrap_or(u32::MAX)
 }
 
-/// Adds versions one after the other, by one writer who keeps the commit mutex meanwhile. It remembers where the last one went:
-/// keys in ascending order are hardly searched for. The hint of the next writer is made when it is dropped.
+/// Adds versions one after the other, for one writer that keeps the commit mutex. Remembers the
+/// position of the last one: ascending keys need hardly any search. The drop sets the hint for the
+/// next writer.
 pub struct Inserter<'a> {
     arena: &'a Arena,
     share: &'a mut Share,
-    /// Around the last version that was added, or found, if `is_placed`.
+    /// The links around the last version that was added or found, if `is_placed`.
     last: Splice,
     is_placed: bool,
-    /// The hint does not count: it has to be made anew.
+    /// The hint is invalid, and has to be made anew.
     dropped_hint: bool,
 }
 
@@ -102,7 +107,8 @@ impl<'a> Inserter<'a> {
         self.add(&version, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
-    /// The same. `go_on` is asked after each step; an early return is a simulated kill: what follows would not have run.
+    /// Adds a version as `insert` does, and calls `go_on` after each step. A break is a simulated
+    /// kill: nothing after that step runs.
     pub(super) fn add(
         &mut self,
         version: &Version<'_>,
@@ -119,14 +125,15 @@ impl<'a> Inserter<'a> {
         }
         let splice = &mut self.last;
         if splice.next[0] != 0 && is_version(arena, splice.next[0], version) {
-            // A killed insert may not have come this far.
+            // The killed insert that linked the version may have died before this.
             lead(arena, version.root, version.key, splice.prev[0], splice.next[0]);
             self.is_placed = true;
             return Ok(ControlFlow::Continue(()));
         }
         let place = place(arena, self.share, version.key.len(), version.rec.len())?;
         if !self.dropped_hint {
-            // Release: the links below must not become visible to the next writer before this.
+            // Release: the next writer must not find the links below with the old hint. Their own
+            // Release stores keep this store before them.
             arena.header().hint_valid.store(0, Ordering::Release);
             self.dropped_hint = true;
         }
@@ -151,7 +158,7 @@ impl Drop for Inserter<'_> {
     }
 }
 
-/// Adds one version. `go_on` is asked after each step.
+/// Adds one version. Calls `go_on` after each step.
 pub(super) fn insert(
     arena: &Arena,
     share: &mut Share,
@@ -175,7 +182,7 @@ fn link_in(
     go_on: &mut impl FnMut(Step) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     go_on(Step::HintDropped)?;
-    // The space is taken last: a writer killed while it copies a large record has lost none of it.
+    // The space is taken last: a writer killed while it copies a large record has lost none.
     write(arena, version, splice, place);
     go_on(Step::Written)?;
     place.take(arena, share);
@@ -192,7 +199,8 @@ fn link_in(
 /// Raises everything that must never lag behind a linked node.
 fn announce(arena: &Arena, version: &Version<'_>, place: &Place) {
     let header = arena.header();
-    // Relaxed throughout: one writer; the Release store of the first link publishes these with the node.
+    // Relaxed throughout: one writer; the Release store of the first link publishes these with the
+    // node.
     let count = header.node_count.load(Ordering::Relaxed);
     header.node_count.store(count.wrapping_add(1), Ordering::Relaxed);
     if version.ts.get() > header.ts_max.load(Ordering::Relaxed) {
@@ -223,8 +231,8 @@ fn write(arena: &Arena, version: &Version<'_>, splice: &Splice, place: &Place) {
     };
     let links = &splice.next[..place.height];
     let payload = Payload { key: version.key, rec: version.rec, rec_at: place.rec_at };
-    // SAFETY: one writer at a time (contract of `Memtable::insert`); `place` found this space in the free one or in the share,
-    // so no link leads into it (SPACE-1).
+    // SAFETY: one writer at a time (contract of `Memtable::insert`); `place` found this space in
+    // the free space or in the share, so no link leads into it (SPACE-1).
     unsafe { arena.write_node(place.offset, &fields, links, &payload) };
 }
 
@@ -237,7 +245,7 @@ fn link(arena: &Arena, prev: u32, level: usize, node: u32) {
 fn set_hint(arena: &Arena, last: &Splice) {
     let header = arena.header();
     for (hint, at) in header.hint.iter().zip(last.prev) {
-        // Relaxed: only writers look, and `hint_valid` below comes after.
+        // Relaxed: only writers look, and `hint_valid` is stored after it.
         hint.store(at, Ordering::Relaxed);
     }
     // Release: a writer that finds 1 after a kill finds all of the hint.
@@ -251,10 +259,10 @@ fn is_version(arena: &Arena, offset: u32, version: &Version<'_>) -> bool {
         && arena.key(offset) == version.key
 }
 
-/// Makes the fields and the payload of the node that a link leads to visible: partner of [`LINKS`](super::list::LINKS).
+/// Makes fields and payload of a linked node visible: partner of [`LINKS`](super::list::LINKS).
 pub(super) const FOLLOWS: Ordering = Ordering::Acquire;
 
-/// A cut in the order of all nodes: each node lies before it or behind it.
+/// A cut in the order of all nodes: each node is before it or behind it.
 pub(super) struct Target<'k> {
     root: u32,
     prefix: u64,
@@ -264,7 +272,7 @@ pub(super) struct Target<'k> {
     edge: Edge,
 }
 
-/// Where the cut runs among the nodes that match the key.
+/// The position of the cut among the nodes that match the key.
 #[derive(Clone, Copy)]
 enum Edge {
     /// Before the newest version with `ts` or less.
@@ -276,7 +284,7 @@ enum Edge {
 }
 
 impl<'k> Target<'k> {
-    /// The cut before the newest version of `key` that is `ts` or older.
+    /// Returns the cut before the newest version of `key` that is `ts` or older.
     pub(super) fn version(root: Root, key: &'k [u8], ts: u64) -> Target<'k> {
         Target {
             root: root.get(),
@@ -287,7 +295,7 @@ impl<'k> Target<'k> {
         }
     }
 
-    /// The cut behind all versions of `key`.
+    /// Returns the cut behind all versions of `key`.
     pub(super) fn after_key(root: Root, key: &'k [u8]) -> Target<'k> {
         Target {
             root: root.get(),
@@ -298,7 +306,7 @@ impl<'k> Target<'k> {
         }
     }
 
-    /// The cut behind everything that starts with `prefix`.
+    /// Returns the cut behind everything that starts with `prefix`.
     pub(super) fn after_prefix(root: Root, prefix: &'k [u8]) -> Target<'k> {
         let mask = match prefix.len() {
             0 => 0,
@@ -314,7 +322,7 @@ impl<'k> Target<'k> {
         }
     }
 
-    /// Whether the node at `offset` lies before the cut.
+    /// True if the cut is after the node at `offset`.
     #[inline]
     pub(super) fn is_after(&self, arena: &Arena, offset: u32) -> bool {
         let fields = arena.fields(offset);
@@ -350,13 +358,13 @@ pub(super) struct Splice {
 }
 
 impl Splice {
-    /// Where nothing is known.
+    /// Returns a splice that knows no node.
     pub(super) fn at_head() -> Splice {
         Splice { prev: [HEAD; HEIGHT_MAX], next: [0; HEIGHT_MAX] }
     }
 }
 
-/// Counts the steps of one walk: more than the region could hold nodes means a cycle.
+/// Counts the steps of one walk: more than the region can hold nodes means a cycle.
 struct Steps(u32);
 
 impl Steps {
@@ -374,30 +382,31 @@ impl Steps {
     }
 }
 
-/// The node that `offset` (or the head) links to at `level`; 0 at the end.
+/// Returns the node that `offset` (or the head) links to at `level`; 0 at the end.
 #[inline]
 pub(super) fn next_of(arena: &Arena, offset: u32, level: usize) -> u32 {
     arena.link(offset, level).load(FOLLOWS)
 }
 
-/// Height of the highest tower, at least 1.
+/// Returns the height of the highest tower, at least 1.
 pub(super) fn search_height(arena: &Arena) -> usize {
-    // Relaxed: a hint. Starting too low costs steps and misses nothing, since level 0 holds every node.
+    // Relaxed: a hint. Starting too low costs steps and misses nothing, since level 0 holds every
+    // node.
     (arena.header().height.load(Ordering::Relaxed) as usize).clamp(1, HEIGHT_MAX)
 }
 
-/// The last node before the cut (the head if none) and the first one behind it (0 if none).
+/// Returns the last node before the cut (the head if none) and the first one behind it (0 if none).
 pub(super) fn find(arena: &Arena, target: &Target<'_>) -> (u32, u32) {
     find_down_to(arena, target, 0)
 }
 
-/// The same among the nodes that are higher than `lowest`.
+/// Finds the cut among the nodes that are higher than `lowest`.
 #[inline(always)]
 fn find_down_to(arena: &Arena, target: &Target<'_>, lowest: usize) -> (u32, u32) {
     let mut steps = Steps::new(arena);
     let mut level = (search_height(arena) - 1).max(lowest);
     let mut at = HEAD;
-    // A node already known to lie behind the cut need not be compared again one level lower.
+    // A node known to be behind the cut is not compared again one level lower.
     let mut beyond = 0;
     loop {
         let next = next_of(arena, at, level);
@@ -414,16 +423,17 @@ fn find_down_to(arena: &Arena, target: &Target<'_>, lowest: usize) -> (u32, u32)
     }
 }
 
-/// Level whose nodes are far enough apart for a walk from one to the next to be worth a search: sixteen on average.
+/// A level whose nodes are sixteen apart on average: far enough for a walk between two to be worth
+/// a search.
 const LEVEL_ABOVE: usize = 2;
 
-/// A node some way before the cut; the head, or 0, if there is none.
+/// Returns a node some way before the cut; the head if there is none.
 pub(super) fn find_above(arena: &Arena, target: &Target<'_>) -> u32 {
     find_down_to(arena, target, LEVEL_ABOVE).0
 }
 
-/// Like `find`, for the writer: the links around the cut at every level, searched from the last insert's
-/// position when the cut lies behind it.
+/// Returns the links around the cut at every level. The writer's search starts at the last insert's
+/// position if the cut is behind it.
 pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
     let mut splice = Splice::at_head();
     match hinted_splice(arena, target) {
@@ -436,9 +446,10 @@ pub(super) fn find_splice(arena: &Arena, target: &Target<'_>) -> Splice {
     splice
 }
 
-/// From the links around one cut to those around another, which lies behind it.
+/// Moves a splice from one cut to another behind it.
 pub(super) fn move_splice(arena: &Arena, target: &Target<'_>, splice: &mut Splice) {
-    // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it do.
+    // Nodes of a level are nodes of the level below: once a link crosses the cut, those above it
+    // do.
     let top = search_height(arena);
     let is_passed = |next: u32| next != 0 && target.is_after(arena, next);
     let level = splice.next[..top].iter().take_while(|next| is_passed(**next)).count();
@@ -448,7 +459,7 @@ pub(super) fn move_splice(arena: &Arena, target: &Target<'_>, splice: &mut Splic
     }
 }
 
-/// Fills a splice below `level`, from a node before the cut that is so high.
+/// Fills a splice below `level`, from a node before the cut that has this height.
 fn descend(arena: &Arena, target: &Target<'_>, splice: &mut Splice, mut at: u32, mut level: usize) {
     let mut steps = Steps::new(arena);
     let mut beyond = 0;
@@ -466,7 +477,7 @@ fn descend(arena: &Arena, target: &Target<'_>, splice: &mut Splice, mut at: u32,
     }
 }
 
-/// The links around the last insert's position, if the cut lies behind it.
+/// Returns the links around the last insert's position, if the cut is behind it.
 fn hinted_splice(arena: &Arena, target: &Target<'_>) -> Option<Splice> {
     let header = arena.header();
     // Relaxed, here and below: only writers touch the hint, and the commit mutex orders writers.
@@ -486,15 +497,15 @@ pub(super) const LEADS: Ordering = Ordering::Release;
 /// The node behind the shortcut is complete and linked: partner of [`LEADS`].
 pub(super) const LOOKS_UP: Ordering = Ordering::Acquire;
 
-/// What a shortcut says of a key.
+/// The answer of a shortcut.
 pub(super) enum Way {
-    /// To the newest version that the snapshot sees; 0 if there is none.
+    /// The newest version that the snapshot sees; 0 if there is none.
     To(u32),
-    /// Nothing: search.
+    /// None: search.
     Unknown,
 }
 
-/// Hash of a key: its eight-byte words, one after the other, through a mixing function.
+/// Hashes a key: its eight-byte words, one after the other, through a mixing function.
 pub(super) fn hash(root: u32, key: &[u8]) -> u64 {
     let mut words = key.chunks_exact(8);
     let mut h = mix(u64::from(root) << 32 | key.len() as u64);
@@ -504,10 +515,11 @@ pub(super) fn hash(root: u32, key: &[u8]) -> u64 {
     mix(h ^ super::layout::key_prefix(words.remainder()))
 }
 
-/// Looks a key up.
+/// Looks a key up in filter and shortcuts.
 pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> Way {
     let hash = hash(root.get(), key);
-    // Relaxed: a commit that the snapshot sees was published behind its bits, and that was looked at before.
+    // Relaxed: a commit that the snapshot sees was published after its bits, and the snapshot was
+    // read before.
     let bits = key_bits(hash);
     if arena.filter_word(hash).load(Ordering::Relaxed) & bits != bits {
         return Way::To(0);
@@ -524,7 +536,7 @@ pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> 
         if at.sees(node.ts()) {
             return Way::To(offset);
         }
-        // Older versions follow. Behind them other keys do, and then none is seen.
+        // Older versions follow, then other keys: if one of these is next, no version is seen.
         offset = next_of(arena, offset, 0);
         if offset != 0 && !(Node { arena, offset }).is_of(root, key) {
             return Way::To(0);
@@ -537,13 +549,13 @@ pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> 
 pub(super) fn enter(arena: &Arena, root: Root, key: &[u8]) {
     let hash = hash(root.get(), key);
     let word = arena.filter_word(hash);
-    // Relaxed: the Release store of the first link publishes it with the node (MEM-5).
+    // Relaxed: the Release store of the first link publishes the bits with the node (MEM-5).
     let bits = word.load(Ordering::Relaxed);
     word.store(bits | key_bits(hash), Ordering::Relaxed);
 }
 
-/// Lets the shortcut lead to the newest version of a key, one of which, at `offset` behind `prev`, has just been linked or
-/// was found linked. The caller is the only writer.
+/// Makes the shortcut of a key lead to its newest version. A version, at `offset` behind `prev`,
+/// has just been linked or was found linked. The caller is the only writer.
 pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32) {
     let is_newest = prev == HEAD || !(Node { arena, offset: prev }).is_of(root, key);
     let newest =
@@ -551,10 +563,12 @@ pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32
     arena.shortcut(hash(root.get(), key)).store(newest, LEADS);
 }
 
-/// Makes shortcuts and filter large enough to serve so many bytes. The caller is the only writer; who dies in between has done nothing.
+/// Makes shortcuts and filter large enough to serve `covers` bytes. The caller is the only writer;
+/// if it dies in between, nothing has changed.
 pub(super) fn widen(arena: &Arena, covers: u32) {
     let before = arena.covers();
-    // Relaxed: published with the new size, and before that nobody looks there. There are powers of two of both.
+    // Relaxed: published with the new size; before that no reader looks there. Both sizes are
+    // powers of two.
     let (used, wanted) = (shortcut_count(before), shortcut_count(covers));
     for i in used..wanted {
         let from = arena.shortcut_at(i & (used - 1)).load(Ordering::Relaxed);
@@ -588,7 +602,7 @@ mod tests {
         let mut region = Region::new(REGION_BYTES);
         let table = region.format();
         let mut n = 0;
-        // The smallest rows are the most.
+        // The smallest rows are the most numerous.
         while table.insert(ROOT, &key(n), CommitTs::new(n + 1), EntryKind::Put, b"r").is_ok() {
             n += 1;
         }
@@ -617,7 +631,7 @@ mod tests {
             let (mut n, mut reach) = (0, first.max(layout::FIRST_REACH));
             while reach < REGION_BYTES / 2 {
                 while table.reach_with(100) < u64::from(reach) {
-                    // Of each third key there is an older version, from before.
+                    // Each third key gets an older version too.
                     let ts = CommitTs::new(n + 1);
                     table.insert(ROOT, &key(n), ts, EntryKind::Put, b"r").expect("room");
                     if n % 3 == 0 {

@@ -1,31 +1,37 @@
 //! Committed rows that are not in the base yet: a skiplist in shared memory.
 //!
 //! # Purpose
-//! A memtable maps (root, key, commit timestamp descending) to a record or a tombstone. It lives in a region that
-//! the caller owns and that processes map at different addresses, so it holds offsets, never pointers
-//! (`layout`). Nodes are only added; `format` empties the whole region at once.
+//! A memtable maps (root, key, commit timestamp descending) to a record or a tombstone. It is in a
+//! region that the caller owns and that processes map at different addresses, so it holds offsets,
+//! never pointers (`layout`). Nodes are only added; `format` empties the whole region at once.
 //!
 //! # Threads and processes
-//! One writer at a time: the caller holds the commit mutex. Any number of readers, in any process, take no lock
-//! and never wait. The writer may be killed after any instruction; its successor repeats the insert, which does
-//! nothing if the node is linked. A region may be formatted only when no reader can be in it (SNAP-3).
+//! One writer at a time: the caller holds the commit mutex. Any number of readers, in any process,
+//! take no lock and never wait. The writer may be killed after any instruction; its successor
+//! repeats the insert, which does nothing if the node is linked. A region may be formatted only
+//! when no reader can be in it (SNAP-3).
 //!
 //! # Invariants, checked by [`Memtable::check`]
-//! - MEM-1 Level 0 is strictly ordered: root ascending, key ascending (memcmp, shorter first), timestamp descending.
-//! - MEM-2 A linked node and its record are complete and immutable; the node lies before the free space, the record
-//!   behind it.
-//! - MEM-3 Each upper level is a part of the level below. It may lack nodes of its height: a kill may have lost them.
-//! - MEM-4 A node is in the memtable if and only if level 0 links it: that one Release store is the insert.
-//! - MEM-5 The filters of roots and keys, newest timestamp and node count are raised before the link: they may say too much,
-//!   never too little.
-//! - MEM-6 A shortcut is 0 or leads to a linked node of one of its keys, or of one that shared it when there were fewer (list.rs `widen`).
-//!   Once an insert has returned, or its repetition has, it is not 0, and if it leads to that key then to its newest version.
+//! - MEM-1 Level 0 is strictly ordered: root ascending, key ascending (memcmp, shorter first),
+//!   timestamp descending.
+//! - MEM-2 A linked node and its record are complete and immutable; the node is before the free
+//!   space, the record behind it.
+//! - MEM-3 Each upper level is a part of the level below. It may lack nodes of its height, which a
+//!   kill may have lost.
+//! - MEM-4 A node is in the memtable if and only if level 0 links it: that one Release store is the
+//!   insert.
+//! - MEM-5 The filters of roots and keys, newest timestamp and node count are raised before the
+//!   link: they may say too much, never too little.
+//! - MEM-6 A shortcut is 0, or leads to a linked node of one of its keys, or of a key that shared
+//!   it when there were fewer (list.rs `widen`). Once an insert or its repetition has returned, the
+//!   shortcut of its key is not 0; if it leads to that key, it leads to the newest version.
 //!
-//! A reader that got its snapshot after the writer published it sees every node up to that timestamp, and skips
-//! the newer ones that it may or may not meet.
+//! A reader that got its snapshot after the writer published it sees every node up to that
+//! timestamp, and skips the newer ones that it may meet.
 //!
 //! # Deliberately absent
-//! Removal, backward links (a walk back is made of short walks forward, see `keys_before`), and any knowledge of what keys mean.
+//! Removal, backward links (a walk back is made of short walks forward, see `keys_before`), and any
+//! knowledge of what keys mean.
 
 mod arena;
 mod atomics;
@@ -62,7 +68,7 @@ use self::list::{Target, find, find_above, next_of};
 pub use self::newest::newest_of;
 use crate::ids::{CommitTs, Root, SnapshotTs};
 
-/// What a node says of its key.
+/// The state of a key in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -72,7 +78,7 @@ pub enum EntryKind {
     Tombstone = 1,
 }
 
-/// The region has no room for a node: freeze it and go on in the next.
+/// The region has no room for a node: freeze it and continue in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("memtable is full: no room for {needed} more bytes")]
 pub struct ArenaFull {
@@ -111,7 +117,7 @@ pub enum Hi<'a> {
 }
 
 impl Hi<'_> {
-    /// Whether `key` lies at or below this end.
+    /// True if `key` is at or below this end.
     pub fn admits(&self, key: &[u8]) -> bool {
         match self {
             Hi::Key(hi) => key <= *hi,
@@ -133,19 +139,21 @@ pub struct Node<'a> {
     offset: u32,
 }
 
-/// Steps over unwanted versions before a search is cheaper.
+/// Steps over unwanted versions after which a search is faster.
 const STEPS_BEFORE_SEARCH: u32 = 8;
 
 impl Memtable {
-    /// A memtable takes so many bytes at either end for granted, with what serves to find them.
+    /// Bytes at either end that every memtable may use at once, with the shortcuts and filter for
+    /// them.
     pub const FIRST_REACH: u32 = layout::FIRST_REACH;
 
-    /// Makes the region an empty memtable, of which `reach` bytes at either end are to be used at first ([`Memtable::widen`]). Only
-    /// header, shortcuts and filter are written, whatever the region held; and the header alone if nothing was inserted since they were.
+    /// Makes the region an empty memtable that at first uses `reach` bytes at either end
+    /// ([`Memtable::widen`]). Writes only header, shortcuts and filter, whatever the region held,
+    /// and the header alone if nothing was inserted since the last format.
     ///
     /// # Safety
-    /// As for [`Memtable::attach`]; moreover nobody uses the region during this call, and no node of its former
-    /// content is used after it.
+    /// As for [`Memtable::attach`]; moreover no thread uses the region during this call, and no
+    /// node of its former content is used after it.
     ///
     /// # Panics
     /// When `base` is not aligned to 64 bytes or `len` is too small for one node.
@@ -155,9 +163,10 @@ impl Memtable {
         let arena = unsafe { Arena::new(base, len) };
         let header = arena.header();
         let covers = layout::covers(reach.max(Memtable::FIRST_REACH), len);
-        // Relaxed throughout: nobody looks before the caller publishes the region.
+        // Relaxed throughout: no reader looks before the caller publishes the region.
         let is_clean = arena.is_clean(covers);
-        // Release, here and at the end: a format that was killed in between leaves a region that is not clean.
+        // Release, here and at the end: a format that was killed in between leaves a region that is
+        // not clean.
         header.magic.store(0, Ordering::Release);
         for link in header.head_links.iter().chain(&header.hint) {
             link.store(0, Ordering::Relaxed);
@@ -185,11 +194,12 @@ impl Memtable {
         Memtable { arena }
     }
 
-    /// A view of a region that was formatted, here or in another process.
+    /// Returns a view of a region that was formatted, here or in another process.
     ///
     /// # Safety
-    /// `base` points to `len` initialised bytes that stay mapped, readable and writable, as long as this view, a
-    /// copy of it or anything borrowed from one is in use; only memtable code touches them.
+    /// `base` points to `len` initialised bytes that stay mapped, readable and writable, as long as
+    /// this view, a copy of it or anything borrowed from one is in use; only memtable code touches
+    /// them.
     ///
     /// # Panics
     /// When `base` is not aligned to 64 bytes or `len` is too small for one node.
@@ -203,14 +213,15 @@ impl Memtable {
 
     /// Bytes allocated, the header's included.
     pub fn used_bytes(&self) -> u32 {
-        // Relaxed: a writer under the commit mutex reads its own or its predecessor's values, others a gauge.
+        // Relaxed: a writer under the commit mutex reads its own or its predecessor's values; for
+        // others this is a gauge.
         let header = self.arena.header();
         let free =
             header.records_start.load(Ordering::Relaxed) - header.nodes_end.load(Ordering::Relaxed);
         self.arena.len() - free
     }
 
-    /// What nothing has taken yet: nodes lie before it, records behind it.
+    /// Returns the free space: nodes are before it, records behind it.
     pub fn free_space(&self) -> Range<u32> {
         // Relaxed: as in `used_bytes`.
         let header = self.arena.header();
@@ -222,13 +233,13 @@ impl Memtable {
         self.used_bytes().saturating_sub(self.arena.first_node())
     }
 
-    /// Where the first node goes in a region of `len` bytes.
+    /// Returns the offset of the first node in a region of `len` bytes.
     pub fn first_node(len: u32) -> u32 {
         layout::first_node(len)
     }
 
-    /// How far nodes reach from where the first one stands, or records from the end of the region, whichever is more, when inserts
-    /// have taken `bytes` more.
+    /// Returns how far nodes reach from the first one, or records from the end of the region,
+    /// whichever is more, when inserts have taken `bytes` more.
     pub fn reach_with(&self, bytes: u64) -> u64 {
         // Relaxed: as in `used_bytes`.
         let header = self.arena.header();
@@ -238,8 +249,8 @@ impl Memtable {
         u64::from(nodes.max(records)) + bytes
     }
 
-    /// Has shortcuts and filter serve `reach` bytes at either end, which may be used from now on. The caller is the only writer. Cheap when
-    /// they do.
+    /// Makes shortcuts and filter serve `reach` bytes at either end, which may be used from now on.
+    /// The caller is the only writer. Does nothing if they already do.
     pub fn widen(&self, reach: u32) {
         let covers = layout::covers(reach, self.arena.len());
         if covers > self.arena.covers() {
@@ -247,7 +258,8 @@ impl Memtable {
         }
     }
 
-    /// The parts of a region of `len` bytes that are touched while no more than `reach` bytes are used at either end.
+    /// Returns the parts of a region of `len` bytes that are touched while at most `reach` bytes
+    /// are used at either end.
     pub fn parts(len: u32, reach: u32) -> [Range<u32>; 4] {
         let first_node = layout::first_node(len);
         let covers = layout::covers(reach, len);
@@ -266,25 +278,27 @@ impl Memtable {
         self.arena.len()
     }
 
-    /// Whether no node is linked.
+    /// True if no node is linked.
     pub fn is_empty(&self) -> bool {
         next_of(&self.arena, HEAD, 0) == 0
     }
 
-    /// Nodes, all versions counted. An insert that was killed may have been counted without being linked.
+    /// Returns the number of nodes, all versions counted, perhaps with one that a killed insert did
+    /// not link.
     pub fn node_count(&self) -> u32 {
         // Relaxed: a gauge.
         self.arena.header().node_count.load(Ordering::Relaxed)
     }
 
-    /// Most bytes that one insert can take: it succeeds when `capacity_bytes - used_bytes` is not less.
+    /// Returns the most bytes that one insert can take: it succeeds when
+    /// `capacity_bytes - used_bytes` is not less.
     pub fn bytes_needed(key_len: usize, rec_len: usize) -> u32 {
         list::bytes_needed(key_len, rec_len)
     }
 
     /// Adds a version of a key. Does nothing when (root, key, ts) is there already.
     ///
-    /// The caller is the only writer (it holds the commit mutex). Keys in ascending order are the fastest.
+    /// The caller is the only writer (it holds the commit mutex). Ascending keys are the fastest.
     pub fn insert(
         &self,
         root: Root,
@@ -305,7 +319,7 @@ impl Memtable {
         Inserter::new(&self.arena, share)
     }
 
-    /// The newest version of a key that the snapshot sees.
+    /// Returns the newest version of a key that the snapshot sees.
     pub fn get(&self, root: Root, key: &[u8], at: SnapshotTs) -> Option<Node<'_>> {
         if let Way::To(offset) = list::look_up(&self.arena, root, key, at) {
             return self.node(offset);
@@ -314,18 +328,19 @@ impl Memtable {
         self.node(next).filter(|node| node.is_of(root, key))
     }
 
-    /// The timestamp of the newest version of a key.
+    /// Returns the timestamp of the newest version of a key.
     pub fn newest_ts(&self, root: Root, key: &[u8]) -> Option<CommitTs> {
         self.get(root, key, SnapshotTs::MAX).map(|node| node.ts())
     }
 
-    /// The newest timestamp of any version; may be a killed insert's.
+    /// Returns the newest timestamp of any version, perhaps a killed insert's.
     pub fn ts_max(&self) -> CommitTs {
-        // Relaxed: whoever must not miss a commit has synchronised with its writer already.
+        // Relaxed: a reader that must not miss a commit has synchronised with its writer already.
         CommitTs::new(self.arena.header().ts_max.load(Ordering::Relaxed))
     }
 
-    /// The nearest key in the direction of `seek` that has a version which the snapshot sees: the newest such.
+    /// Returns the newest visible version of the nearest key, in the direction of `seek`, that has
+    /// one.
     pub fn seek(&self, root: Root, seek: Seek<'_>, at: SnapshotTs) -> Option<Node<'_>> {
         match seek {
             Seek::First => self.forward(&Target::version(root, b"", at.get()), root, at),
@@ -339,11 +354,11 @@ impl Memtable {
         }
     }
 
-    /// The next key of the same root that has a version which the snapshot sees: the newest such.
+    /// Returns the newest visible version of the next key of the same root that has one.
     pub fn next_key(&self, node: &Node<'_>, at: SnapshotTs) -> Option<Node<'_>> {
         let mut next = self.node(next_of(&self.arena, node.offset, 0))?;
         let (from, to) = (self.arena.fields(node.offset), self.arena.fields(next.offset));
-        // Mostly that is the only version of the next key, and the first bytes tell so.
+        // Mostly `next` is the only version of the next key, and the prefixes show it.
         let is_it = from.root == to.root && from.prefix < to.prefix && at.sees(next.ts());
         if !is_it {
             next = self.node(self.skip_versions(node.offset))?;
@@ -353,18 +368,18 @@ impl Memtable {
         Some(next)
     }
 
-    /// Fetches what a walk that goes on from a node comes to: neighbours in the list lie anywhere in memory.
+    /// Prefetches what a walk reads after a node: neighbours in the list are anywhere in memory.
     fn look_ahead(&self, node: &Node<'_>) {
         let next = next_of(&self.arena, node.offset, 0);
         if next != 0 {
-            // It was fetched when the walk came to `node`; its record, and what follows it, were not.
+            // The step to `node` fetched it, but not its record, nor the node behind it.
             self.arena.fetch_record(next);
             self.arena.fetch(next_of(&self.arena, next, 0));
         }
     }
 
-    /// The nearest keys before that of a node, of the same root: of each the newest version that the snapshot sees, ascending. At least one
-    /// if there is one.
+    /// Appends the nearest keys before that of a node, of its root, ascending: for each the newest
+    /// version that the snapshot sees. At least one if there is one.
     pub fn keys_before(&self, node: &Node<'_>, at: SnapshotTs, to: &mut Vec<u32>) {
         let root = node.root();
         let end = Target::version(root, node.key(), u64::MAX);
@@ -383,8 +398,9 @@ impl Memtable {
         }
     }
 
-    /// Some version newer than `since` of a key in the closed range; `None` as a bound is the end of the root. Each key that is
-    /// passed takes one of `steps`; when none is left nothing is known, and that is the answer if `steps` is 0 afterwards.
+    /// Returns some version newer than `since` of a key in the closed range; `None` as a bound is
+    /// the end of the root. Each key that is passed takes one of `steps`. If `steps` is 0
+    /// afterwards, `None` says nothing.
     pub fn range_newer_than(
         &self,
         root: Root,
@@ -406,12 +422,13 @@ impl Memtable {
                 return Some(node);
             }
             *steps = steps.checked_sub(1)?;
-            // The newest version of a key comes first: the others are older still.
+            // The newest version of a key comes first: the others are older.
             node = self.node(self.skip_versions(node.offset))?;
         }
     }
 
-    /// Visits a version newer than `since` of each key of a root that has one, the newest, as long as `visit` wishes.
+    /// Visits each key of a root that has a version newer than `since`, at its newest version,
+    /// until `visit` returns false.
     pub fn each_newer_than(
         &self,
         root: Root,
@@ -425,25 +442,26 @@ impl Memtable {
             if !visit(&node) {
                 return;
             }
-            // The key right behind it.
+            // The smallest greater key.
             from = [node.key(), &[0]].concat();
         }
     }
 
-    /// False when no node of this root exists; true says little.
+    /// False when the root has no node; true says little.
     pub fn may_hold_root(&self, root: Root) -> bool {
         let (word, bit) = root_bit(root.get());
-        // Relaxed: raised before the link (MEM-5), and whoever must see a node has synchronised with its writer.
+        // Relaxed: raised before the link (MEM-5), and a reader that must see a node has
+        // synchronised with its writer.
         self.arena.header().roots[word].load(Ordering::Relaxed) & bit != 0
     }
 
-    /// The newest version of every key of every root, in order.
+    /// Iterates over the newest version of every key of every root, in order.
     pub fn iter_newest(&self) -> impl Iterator<Item = Node<'_>> {
         let first = self.node(next_of(&self.arena, HEAD, 0));
         std::iter::successors(first, |node| self.node(self.skip_versions(node.offset)))
     }
 
-    /// The node at an offset that [`Node::offset`] gave.
+    /// Returns the node at an offset that [`Node::offset`] gave.
     ///
     /// # Panics
     /// When no node can be there.
@@ -454,7 +472,8 @@ impl Memtable {
         Node { arena: &self.arena, offset }
     }
 
-    /// Checks the invariants MEM-1 to MEM-6 by walking everything; no insert may run meanwhile.
+    /// Checks the invariants MEM-1 to MEM-6 by walking everything; no insert may run at the same
+    /// time.
     pub fn check(&self) -> Result<(), String> {
         check::check(&self.arena)
     }
@@ -463,7 +482,7 @@ impl Memtable {
         (offset != 0).then_some(Node { arena: &self.arena, offset })
     }
 
-    /// Offset of the first node of the next key after the one at `offset`; 0 at the end.
+    /// Returns the offset of the first node of the key after the one at `offset`; 0 at the end.
     fn skip_versions(&self, offset: u32) -> u32 {
         let from = Node { arena: &self.arena, offset };
         let mut at = offset;
@@ -486,8 +505,8 @@ impl Memtable {
         self.visible_from(self.node(next)?, root, at)
     }
 
-    /// The first node from `node` on that the snapshot sees, inside `root`. What precedes `node` is of another
-    /// key or not seen, so the first that is seen is the newest of its key.
+    /// Returns the first node from `node` on that the snapshot sees, in `root`. The nodes before
+    /// `node` are of other keys or not seen, so the first seen is the newest of its key.
     fn visible_from<'a>(
         &'a self,
         mut node: Node<'a>,
@@ -523,7 +542,8 @@ impl Memtable {
             if prev == HEAD {
                 return None;
             }
-            // The oldest version of its key, unless newer ones came behind our back: those are not seen.
+            // The oldest version of its key. Nodes that a writer has added behind it since are not
+            // seen.
             let oldest = Node { arena: &self.arena, offset: prev };
             if oldest.root() != root {
                 return None;
@@ -573,7 +593,7 @@ impl<'a> Node<'a> {
         CommitTs::new(self.arena.fields(self.offset).ts)
     }
 
-    /// Record or tombstone.
+    /// Returns whether this is a record or a tombstone.
     pub fn kind(&self) -> EntryKind {
         match self.arena.fields(self.offset).kind {
             0 => EntryKind::Put,
@@ -582,12 +602,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Where the node lies, for [`Memtable::node_at`].
+    /// Returns the position of the node, for [`Memtable::node_at`].
     pub fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// A version of this key.
+    /// True if this is a version of the key.
     fn is_of(&self, root: Root, key: &[u8]) -> bool {
         let fields = self.arena.fields(self.offset);
         fields.root == root.get() && fields.prefix == key_prefix(key) && self.key() == key

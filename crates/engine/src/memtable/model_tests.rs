@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// The keys of a root by steps forward, and by runs backward turned round.
+/// Returns the keys of a root by steps forward, and by runs backward in reverse.
 fn walks(table: &Memtable, root: Root, at: SnapshotTs) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let first = table.seek(root, Seek::First, at);
     let there = std::iter::successors(first, |node| table.next_key(node, at));

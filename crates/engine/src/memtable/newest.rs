@@ -1,7 +1,7 @@
 //! The newest version of every key of several memtables, in order.
 //!
-//! A merge of several generations so goes over the pages of the base once, whatever their number, as the merges of a log-structured tree do
-//! (O'Neil et al., "The Log-Structured Merge-Tree", 1996).
+//! So a merge of several generations goes over the pages of the base once, as the merges of a
+//! log-structured tree do (O'Neil et al., "The Log-Structured Merge-Tree", 1996).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use std::collections::binary_heap::PeekMut;
 
 use super::{Memtable, Node};
 
-/// The key at which one of the memtables is.
+/// The current key of one of the memtables.
 struct Head<'a, I> {
     node: Node<'a>,
     /// Larger for a newer memtable.
@@ -17,7 +17,7 @@ struct Head<'a, I> {
     rest: I,
 }
 
-/// The least key is the greatest head, and of one key that of the newest memtable.
+/// The least key is the greatest head; of equal keys, that of the newest memtable.
 impl<I> Ord for Head<'_, I> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.node.cmp_key(&self.node).then(self.age.cmp(&other.age))
@@ -38,7 +38,8 @@ impl<I> PartialEq for Head<'_, I> {
 
 impl<I> Eq for Head<'_, I> {}
 
-/// The newest version of every key of every root in these memtables, oldest first, in order. What is in a newer memtable is newer.
+/// Iterates over the newest version of every key of every root in these memtables, in order.
+/// `memtables` is oldest first, and a newer one has newer versions.
 pub fn newest_of(memtables: &[Memtable]) -> impl Iterator<Item = Node<'_>> {
     let mut heads: BinaryHeap<_> = memtables
         .iter()

@@ -1,4 +1,4 @@
-//! Readers beside a writer.
+//! Readers in parallel with a writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 use std::thread;

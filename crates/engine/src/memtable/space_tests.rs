@@ -11,11 +11,11 @@ use super::*;
 const REGION_BYTES: u32 = 1 << 20;
 const ROOT: Root = Root::new(3);
 
-/// What one process commits at once: the lengths of each key and record.
+/// The lengths of the keys and records that one process commits at once.
 #[derive(Clone, Debug)]
 struct Commit {
     process: usize,
-    /// Its process dies after so many inserts, and another one repeats all of them.
+    /// The process dies after so many inserts, and another one repeats all of them.
     dies_after: Option<usize>,
     lengths: Vec<(usize, usize)>,
 }
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// Inserts small rows by `shares` in turn; the pages where nodes and records of each lie.
+/// Inserts small rows by `shares` in turn. Returns the pages with the nodes and records of each.
 fn pages_of_each(table: &Memtable, shares: &mut [Share], rows: u64) -> Vec<BTreeSet<u32>> {
     let mut pages = vec![BTreeSet::new(); shares.len()];
     for n in 0..rows {

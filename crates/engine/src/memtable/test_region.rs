@@ -26,11 +26,12 @@ impl Region {
 
     /// Empties the region.
     pub(super) fn format(&mut self) -> Memtable {
-        // SAFETY: aligned, initialised; tests keep the region alive and use no older node afterwards.
+        // SAFETY: aligned, initialised; tests keep the region alive and use no older node
+        // afterwards.
         unsafe { Memtable::format(self.base, self.len, self.len) }
     }
 
-    /// Empties the region, to be used at both ends by so many bytes at first.
+    /// Empties the region; at first `reach` bytes are to be used at both ends.
     pub(super) fn format_to(&mut self, reach: u32) -> Memtable {
         // SAFETY: as in `format`.
         unsafe { Memtable::format(self.base, self.len, reach) }

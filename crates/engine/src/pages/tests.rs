@@ -1,4 +1,4 @@
-//! Files of pages: what a cut, a flipped byte or another base makes of them.
+//! Files of pages: the effect of a cut, a flipped byte or another base.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

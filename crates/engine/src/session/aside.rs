@@ -1,44 +1,53 @@
-//! A log beside a database file at rest that is not its own: it gets another name, and the program goes on with the file.
+//! A log next to a database file at rest to which it does not belong: the log gets another name,
+//! and the program continues with the file.
 //!
-//! That is what a restore leaves: the program is killed, `-wal` and `-shm` are removed, a backup is copied into place, and the log of the
-//! session that was killed still stands there. Also beside a new file, or one that comes into the mode, after its predecessor was deleted.
-//!
-//! | file, at rest | log, which nobody uses | shared memory of dead processes | |
-//! |---|---|---|---|
-//! | of another session, or marked just now | with commits | any | log, and memory that is not the file's, get other names |
-//! | of another session | none, or without commits | of another session, with commits that the base of that one had not | memory gets another name |
-//! | of this very session, and lacks commits of it | - | - | refused (session.rs): it was a database of these until somebody changed it, or is a copy from behind a checkpoint (upkeep/fence.rs) |
-//! | - | with an undecided transaction over several files | - | refused: what decides it is beside other files |
+//! A restore leaves this state: the program is killed, `-wal` and `-shm` are removed, a backup is
+//! copied into place, and the log of the killed session is still there. So does a new file, or one
+//! that enters the mode, after its predecessor was deleted. The file is at rest, and no process
+//! uses the log:
+//! - The file is of another session, or was marked just now; the log has commits: the log, and
+//!   memory that is not the file's, get other names.
+//! - The file is of another session; there is no log, or one without commits; memory is of another
+//!   session and has commits that the base of that session lacks: the memory gets another name.
+//! - The file is of the session of the log, and lacks commits of it: refused (session.rs). It was a
+//!   database of these files until somebody changed it, or is a copy made while the fence was
+//!   lowered (upkeep/fence.rs).
+//! - The log has an undecided transaction over several files: refused. What decides it is next to
+//!   other files.
 //!
 //! Invariants
-//! - ASIDE-1 Nothing here is ever removed or written. With the names given back, and the database file that they belong to in its place,
-//!   everything is there.
-//! - ASIDE-2 A file at rest is never the one whose commits are in that log: before the first of them the fence is in the file itself (SESSION-3), and
-//!   it goes when all of them are in the file: from the base (SESSION-1), or while it is lowered from the file alone (FENCE-1 in upkeep/fence.rs). So what
-//!   stands there is another file, or an older copy, or was at rest before the log began. Its own log, behind a lowered fence, has its salt.
-//! - ASIDE-3 The log last: whoever is killed before leaves it in the way, and the next to open puts it aside as well. Without it memory would
-//!   count for nothing, and what that has under NORMAL would be gone.
+//! - ASIDE-1 Nothing here is ever removed or written. With the names given back, and the database
+//!   file that they belong to in its place, everything is there.
+//! - ASIDE-2 A file at rest is never the one whose commits are in that log. Before the first of
+//!   them the fence is in the file itself (SESSION-3), and it goes when all of them are in the
+//!   file: from the base (SESSION-1), or while it is lowered from the file alone (FENCE-1 in
+//!   upkeep/fence.rs). So the file is another one, or an older copy, or was at rest before the log
+//!   began. Its own log, behind a lowered fence, has its salt.
+//! - ASIDE-3 The log is renamed last: a process that is killed before that leaves it in the way,
+//!   and the next to open puts it aside as well. Without the log the memory would count for
+//!   nothing, and its commits under NORMAL would be lost.
 //!
 //! # Deleted databases
 //!
-//! What a deleted database has left beside the name that it had.
+//! The files that a deleted database has left next to its former name.
 //!
-//! Programs delete a database file and make a new one of the same name, with a connection to the old one still open somewhere, or after
-//! a process that never closed its own. SQLite goes on there: it removes the WAL of an empty file. The log goes by the name
-//! as well, so:
-//!
-//! | beside a new, empty file | done |
-//! |---|---|
-//! | a log that this process uses for a file without any name | the names beside it are let go of |
-//! | a log that others use | refused (`session::refuse_used_log`) |
-//! | a log that nobody uses, when the new file is to be concurrent | it gets another name (`session/aside.rs`) |
+//! Programs delete a database file and make a new one of the same name while a connection to the
+//! old one is still open, or after a process that never closed its own. SQLite continues there: it
+//! removes the WAL of an empty file. The log goes by the name as well. Next to a new, empty file:
+//! - A log that this process uses for a file without any name: the names next to the new file are
+//!   removed.
+//! - A log that other processes use: refused (`session::refuse_used_log`).
+//! - A log that no process uses, when the new file is to be concurrent: it gets another name.
 //!
 //! Invariants
-//! - DELETED-1 Names are let go of only while the file at the path is empty, which the caller keeps so by a lock on it: then nothing
-//!   beside it is its own. SQLite concludes the same.
-//! - DELETED-2 And only if the database that they are of has no name left, by the count in its inode: nobody comes to need them any more. Who has it open goes on
-//!   with the files that they were names of, to read and to copy what is there; nothing is opened, claimed or removed by the path any more (`Database::check_place`).
-//! - DELETED-3 A log of which that is not known is never removed. It gets another name, by one who has claimed it (ASIDE-1 in `session/aside.rs`).
+//! - DELETED-1 Names are removed only while the file at the path is empty, which the caller ensures
+//!   by a lock on it: then nothing next to it is its own. SQLite concludes the same.
+//! - DELETED-2 Names are removed only if the database that they are of has no name left, by the
+//!   count in its inode: no process will need them. A process that has the database open continues
+//!   with the files, to read and to copy what is there; it no longer opens, claims or removes
+//!   anything by the path (`Database::check_place`).
+//! - DELETED-3 A log whose database is not known to be deleted is never removed. A process that has
+//!   claimed the log gives it another name (ASIDE-1).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -59,14 +68,15 @@ use crate::storage::names::{log_path, suffixed};
 use crate::storage::os::OsStorage;
 use crate::{crash_point, pages, session, several};
 
-/// Names that are looked through.
+/// Most names that are tried.
 const NAMES_MAX: u32 = 1000;
 
 fn set_aside_name(path: &Path, n: u32) -> PathBuf {
     suffixed(path, &format!("-given-up-{n}"))
 }
 
-/// Whether shared memory holds commits of another session than that of this file at rest, which its base lacks.
+/// True if shared memory holds commits that its base lacks, and is of another session than this
+/// file at rest.
 pub(super) fn is_of_another(region: &Region, header: &BaseHeader) -> bool {
     let c = region.control();
     region.was_left()
@@ -75,8 +85,9 @@ pub(super) fn is_of_another(region: &Region, header: &BaseHeader) -> bool {
         && restore::has_unmerged(region, Generation::new(c.base_generation.load(Relaxed)))
 }
 
-/// Gives the log beside `path` another name, and shared memory that is not of the file; says what was done. The caller has the
-/// lifecycle lock, nobody is alive, and the file is at rest and none of this log's.
+/// Gives the log next to `path`, and shared memory that is not of the file, another name. Returns
+/// what was done, as a text. The caller has the lifecycle lock, no other process is alive, and the
+/// file is at rest and not of this log.
 ///
 /// # Errors
 /// `CantOpen` if the log is in use, or if its last transaction is decided elsewhere; I/O errors.
@@ -103,7 +114,7 @@ pub(crate) fn put(path: &Path, region: &Region, own_salt: u32) -> Result<String>
     });
     let n = n.ok_or_else(|| say(&log, &Errno::EXIST.into()))?;
     let mut put = Vec::new();
-    // ASIDE-3. The last goes with the log that names it.
+    // ASIDE-3: the log comes last. The pages go with the log, which names them.
     for beside in [memory, Some(pages.as_path()), claim.as_ref().map(|_| log.as_path())] {
         let Some(beside) = beside else { continue };
         let name = set_aside_name(beside, n);
@@ -127,21 +138,22 @@ fn is_there(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Logs that were put aside beside `path`, oldest first.
+/// Returns the logs that were put aside for `path`, oldest first.
 pub fn logs(path: &Path) -> Vec<PathBuf> {
     let log = log_path(path);
     let names = (1..NAMES_MAX).map(|n| set_aside_name(&log, n));
     names.take_while(|name| is_there(name)).collect()
 }
 
-/// The one with this salt.
+/// Returns the log with this salt that was put aside for `path`.
 pub(super) fn of_salt(path: &Path, salt: u32) -> Option<PathBuf> {
     let is_its = |log: &PathBuf| LogScan::salt_of(&OsStorage, log).is_ok_and(|of| of == salt);
     logs(path).into_iter().find(is_its)
 }
 
-/// Whether a file that this process has open has lost its last name; false of one that it has not open. Looks at every descriptor of the process, which
-/// is well for a question that is asked where a new file stands in the place of one that was deleted (DELETED-1).
+/// True if this process has the file open and the file has lost its last name. Reads every
+/// descriptor of the process; the caller has found a new file in place of a deleted one
+/// (DELETED-1).
 pub(crate) fn is_nameless(file: BaseIdentity) -> bool {
     let Ok(open) = std::fs::read_dir(OWN_DESCRIPTORS) else { return false };
     open.flatten()
@@ -153,20 +165,20 @@ fn is_empty(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
 }
 
-/// Looks at what stands beside a file that is not concurrent and on which the caller has a lock. `let_go` removes the names of what this
-/// process uses for one that was deleted; true if there was any.
+/// Looks at the files next to one that is not concurrent and that the caller has locked. `let_go`
+/// removes the names of what this process uses for a deleted file; true if there was any.
 ///
 /// # Errors
-/// `CantOpen` if processes use a log there for the database file that stood here before.
+/// `CantOpen` if processes use a log there for the database file that was here before.
 pub(crate) fn check_beside(path: &Path, let_go: impl Fn(&Path) -> bool) -> Result<()> {
     if is_empty(path) && let_go(path) {
-        // SQLite's own, of the same database (DELETED-1).
+        // SQLite's files of the deleted database (DELETED-1).
         remove_wal(path)?;
     }
     session::refuse_used_log(path)
 }
 
-/// Removes SQLite's WAL of another file than this one, and its index.
+/// Removes the WAL and WAL-index that SQLite left for another file.
 pub(crate) fn remove_wal(path: &Path) -> Result<()> {
     for suffix in ["-wal", "-shm"] {
         let path = suffixed(path, suffix);

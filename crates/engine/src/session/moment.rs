@@ -1,12 +1,13 @@
-//! Whether what stands beside each other after the death of all processes is of one moment, or older copies were put among it.
+//! Checks that the files left after the death of all processes are of one moment: older copies may
+//! have been put among them.
 //!
-//! | older | known by | then |
-//! |---|---|---|
-//! | the base, or its WAL, or it is gone | the log's note of the base; memory's generation of the base | refused |
-//! | memory | the log has frames behind its end; the base includes a generation that it still commits to | it counts for nothing, and the log is recovered from |
-//! | the log | it lacks what memory has written | what memory has is restored (restore.rs) |
+//! - The base is older, or its WAL is, or is gone: the log's note of the base shows it, or memory's
+//!   generation of the base. The opening is refused.
+//! - Memory is older: the log has frames past its end, or the base includes a generation to which
+//!   it still commits. It counts for nothing, and the log is recovered from.
+//! - The log is older: it lacks what memory has written. What memory has is restored (restore.rs).
 //!
-//! Killed processes leave none of these states, and neither does a power cut leave the first.
+//! Killed processes leave none of these states, and a power cut does not leave the first.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -19,7 +20,8 @@ use crate::shm::layout::{ARENAS, Layout, TxnSlot, owes, owner, txn_state};
 use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
 
-/// Whether an exclusive transaction is under way, or is to be settled, in shared memory that may be looked at by nobody's leave.
+/// True if an exclusive transaction is running, or remains to be settled. Needs no lock: it trusts
+/// no word of the shared memory.
 fn is_exclusive_left(layout: &Layout) -> bool {
     let word = layout.control.merge_owner.load(Acquire);
     let slot = SlotIndex::from_word(word).and_then(|slot| layout.slots.get(slot.0 as usize));
@@ -29,17 +31,17 @@ fn is_exclusive_left(layout: &Layout) -> bool {
     word == owner::UNSETTLED_EXCLUSIVE || slot.is_some_and(is_its)
 }
 
-/// The generation that takes commits.
+/// Returns the generation that takes commits.
 pub(crate) fn newest(layout: &Layout) -> Generation {
     let c = &layout.control;
     let active = c.active_arena.load(Acquire) as usize % ARENAS;
     Generation::new(c.generations[active].number.load(Acquire))
 }
 
-/// Fails if the base lacks what the log beside it says was in it.
+/// Fails if the base lacks what the log next to it says was in it.
 pub(crate) fn refuse_older_base(path: &Path, header: &BaseHeader) -> Result<()> {
     let log = log_path(path);
-    // What cannot be read is found out by who needs it.
+    // The caller that needs the log reports why it cannot be read.
     let noted = LogScan::noted(&OsStorage, &log, header.salt).unwrap_or(Generation::ZERO);
     if header.marked && noted > header.generation {
         let (path, base) = (log, header.generation);
@@ -48,15 +50,16 @@ pub(crate) fn refuse_older_base(path: &Path, header: &BaseHeader) -> Result<()> 
     Ok(())
 }
 
-/// Whether shared memory was left behind by the base, which has this salt and includes everything through `merged`, or by the log
-/// at `log`: it is an older copy of itself.
+/// True if shared memory is an older copy of itself: the base, which has this salt and includes
+/// everything through `merged`, or the log at `log` is ahead of it.
 pub fn is_outdated(layout: &Layout, log: &Path, salt: u32, merged: Generation) -> bool {
     if salt != layout.control.salt.load(Relaxed) {
-        // Of another session; that is found out elsewhere.
+        // Memory of another session is found elsewhere.
         return false;
     }
     let active = newest(layout);
-    // Only an exclusive transaction stamps it, and the next generation begins before anybody else commits.
+    // Only an exclusive transaction stamps the active generation, and the next generation begins
+    // before another transaction commits.
     if merged > active || (merged == active && !is_exclusive_left(layout)) {
         return true;
     }
@@ -64,16 +67,17 @@ pub fn is_outdated(layout: &Layout, log: &Path, salt: u32, merged: Generation) -
     compared.is_ok_and(|is| is == Moment::LogIsNewer)
 }
 
-/// Whether what stands under the log's name is a copy of it, with everything that memory has written.
+/// True if the file under the log's name has everything that memory has written.
 pub fn has_a_copy(layout: &Layout, log: &Path, merged: Generation) -> bool {
     layout.log.compare(&OsStorage, log, merged).is_ok_and(|is| is == Moment::Same)
 }
 
-/// Whether the log stands where it was left by the session in shared memory, as it was.
+/// True if the log is at its path, as the session in shared memory left it.
 pub fn has_its_log(layout: &Layout, log: &Path, merged: Generation) -> bool {
     let shared = &layout.log;
     if shared.poisoned().is_some() {
-        // It may be there, or have come back, but not everything that was to be written to it has reached it for sure.
+        // A log that failed may be there, or be there again, but need not have all that was to be
+        // written to it.
         return false;
     }
     let compared = LogFile::open_read_only(&OsStorage, log, shared.salt()).and_then(|file| {
@@ -86,7 +90,7 @@ pub fn has_its_log(layout: &Layout, log: &Path, merged: Generation) -> bool {
     });
     match compared {
         Ok(is) => is,
-        // Whoever needs it finds out.
+        // The caller that needs the log reports the error.
         Err(LogError::Io { .. }) => true,
         Err(_) => false,
     }

@@ -1,23 +1,31 @@
-//! A session whose processes are gone, or are about to be, and whose log is, or has failed: what only shared memory has goes into the base.
+//! A session whose processes are gone, or are about to leave, and whose log is lost or has failed:
+//! what only shared memory has goes into the base.
 //!
-//! The log may be removed, moved, replaced or cut short by somebody who takes it for a temporary file, or be on a disk that fails, while
-//! shared memory survives. Memory alone says then what was committed: the memtables have everything that is not in the base, but for the last
-//! frame of the ring, whose author may have been killed before he had inserted it.
+//! The log may be removed, moved, replaced or cut short by somebody who takes it for a temporary
+//! file, or be on a disk that fails, while shared memory survives. Memory alone then says what was
+//! committed: the memtables have everything that is not in the base, except the last frame of the
+//! ring, whose author may have been killed before it inserted the rows.
 //!
-//! Nobody else is there (lifecycle lock, no living process), so memory is read as it was left, and nothing in it is repaired.
+//! No other process is there (lifecycle lock, no living process), so memory is read as it was left,
+//! and nothing in it is repaired. The steps:
+//! - One transaction of the base takes all rows of generations that the base lacks, the stamp of
+//!   the active generation, and the end of the fence.
+//! - The WAL of the base is brought into the file.
+//! - What is left of the log is removed, as for any resting base (session.rs).
 //!
-//! | step | a crash after it leaves | then |
-//! |---|---|---|
-//! | all rows of generations that the base lacks, the stamp of the active generation and the end of the fence go into the base, in one transaction | a resting base, and memory of which nothing is newer | a new session |
-//! | its WAL is brought into the file | the same | the same |
-//! | what is left of the log is removed, as for any resting base (session.rs) | the same | the same |
+//! A crash after any of them leaves a resting base, and memory of which nothing is newer: a new
+//! session begins.
 //!
 //! Invariants
-//! - RESTORE-1 Until the transaction is committed nothing has changed, and it is tried again, also after a failure. After a power cut before it
-//!   the base is fenced and has no log, which is refused; after one behind it the base is complete.
-//! - RESTORE-2 With the stamp everything that any copy of this log can hold counts as merged: none of it is of a newer generation than the active one.
-//! - RESTORE-4 A prepared exclusive transaction that was committed, and is not in the base, goes there with its pages, in the same transaction.
-//! - RESTORE-3 An exclusive transaction that its author did not finish is buried: this one goes over the same frames of the WAL (orphans.rs).
+//! - RESTORE-1 Until the transaction is committed nothing has changed, and it is tried again, after
+//!   a failure too. After a power cut before its commit the base is fenced and has no log, which is
+//!   refused; after one behind its commit the base is complete.
+//! - RESTORE-2 With the stamp everything that any copy of this log can hold counts as merged: none
+//!   of it is of a newer generation than the active one.
+//! - RESTORE-4 A prepared exclusive transaction that was committed, and is not in the base, goes
+//!   there with its pages, in the same transaction.
+//! - RESTORE-3 An exclusive transaction that its author did not finish is buried: this transaction
+//!   overwrites the same frames of the WAL (orphans.rs).
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -35,7 +43,8 @@ use crate::shm::region::Region;
 use crate::storage::names::log_path;
 use crate::storage::os::OsStorage;
 
-/// Whether the session in `region` needs nothing any more: everything of it is in the base, and that is at rest.
+/// True if the session in `region` needs nothing more: the base has everything of it and is at
+/// rest.
 pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
     let c = region.control();
     header.marked
@@ -46,24 +55,26 @@ pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
         && !has_unmerged(region, header.generation)
 }
 
-/// Whether the base has everything of the session in `region`, which had lowered its fence, and is fenced still.
+/// True if the base has everything of the session in `region`, which had lowered the fence, and is
+/// still fenced.
 pub(super) fn has_it_all(region: &Region, header: &BaseHeader) -> bool {
     let unfenced = BaseHeader { fenced: false, ..*header };
     header.fenced && has_ended(region, &unfenced)
 }
 
-/// Removes the log of the session in `region`, which needs it no more, or what is left of it; nothing else that stands in its place.
-/// `held`: the log as this process has it open.
+/// Removes the log of the session in `region`, or what is left of it, but no other file in its
+/// place. `held`: the log as this process has it open.
 pub(crate) fn remove_own_log(region: &Region, path: &Path, held: Option<&LogFile>) -> Result<()> {
     let log = log_path(path);
     let is_held = held.is_some_and(|held| held.is_whole(0));
-    // While nobody has it open another file may have got its number.
+    // If no process has the log open, another file may have its inode number.
     let is_own = is_held || LogFile::is_of(&OsStorage, &log, region.log().salt())?;
     remove_log(path, is_own.then(|| region.log().file_identity()))
 }
 
-/// Arena and number of the generations that take commits, or have taken them, and that a base which includes everything through
-/// `merged` lacks; oldest first. One that a killed process was about to begin is left out: it has no commits.
+/// Returns arena and number of the generations that take commits, or have taken them, and that a
+/// base complete through `merged` lacks; oldest first. A generation that a killed process was about
+/// to begin is left out: it has no commits.
 fn unmerged(region: &Region, merged: Generation) -> Vec<(usize, u32)> {
     let c = region.control();
     let active = newest(region.layout()).get();
@@ -79,7 +90,7 @@ fn unmerged(region: &Region, merged: Generation) -> Vec<(usize, u32)> {
     found
 }
 
-/// Whether memory has commits that a base which includes everything through `merged` lacks.
+/// True if memory has commits that a base complete through `merged` lacks.
 pub(crate) fn has_unmerged(region: &Region, merged: Generation) -> bool {
     let c = region.control();
     let is_applied = c.applied_lsn.load(Relaxed) == region.log().log_end().get();
@@ -89,7 +100,8 @@ pub(crate) fn has_unmerged(region: &Region, merged: Generation) -> bool {
     })
 }
 
-/// What the last frame leaves, if it is not in the memtables: of an author who was killed, or one that is prepared.
+/// Returns what the last frame adds to the memtables: the frame of a killed author, or a prepared
+/// one.
 fn left_in_ring(region: &Region, path: &Path, base: &mut dyn Base) -> Result<Decided> {
     let c = region.control();
     let end = region.log().log_end();
@@ -105,7 +117,8 @@ fn left_in_ring(region: &Region, path: &Path, base: &mut dyn Base) -> Result<Dec
     redone.decided(path, &base.header()?)
 }
 
-/// Brings everything that memory has into the base, and the base to rest. Only then the log, or what stands in its place, may go.
+/// Brings everything that memory has into the base, and the base to rest. Only then may the log, or
+/// the file in its place, be removed.
 ///
 /// # Errors
 /// Nothing has changed (RESTORE-1).
@@ -135,7 +148,7 @@ pub(crate) fn restore(region: &Region, path: &Path, base: &mut dyn Base) -> Resu
     Ok(())
 }
 
-/// The newest version of each key, unless a newer generation has one.
+/// Puts the newest version of each key into the base, unless a newer generation has the key.
 fn put_table(base: &mut dyn Base, table: &Memtable, newer: &[Memtable]) -> Result<()> {
     for node in table.iter_newest() {
         let (root, key) = (node.root(), node.key());

@@ -16,7 +16,7 @@ const SECTOR: usize = 512;
 
 type Rows = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
-/// What is on the disk of the base.
+/// The content of the base's disk.
 #[derive(Clone, Default, PartialEq)]
 struct Disk {
     header: BaseHeader,
@@ -24,7 +24,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Fenced, with a log of its own, and empty.
+    /// A base that is fenced, has a log of its own, and is empty.
     fn fenced() -> Disk {
         let header = BaseHeader { marked: true, fenced: true, salt: SALT, ..BaseHeader::default() };
         Disk { header, rows: Rows::new() }
@@ -37,7 +37,8 @@ impl Disk {
     }
 }
 
-/// A base whose power goes off at one of its steps: before each operation is one, and after each commit.
+/// A base whose power goes off at one of its steps: one is before each operation, one after each
+/// commit.
 struct Fragile {
     disk: Disk,
     open: Option<Disk>,
@@ -100,12 +101,12 @@ impl Base for Fragile {
     }
 }
 
-/// One torn log, and what became of the base in every way that was tried.
+/// One torn log, and what each trial made of the base.
 struct Trial {
     path: PathBuf,
     log: Vec<u8>,
     expected: Vec<u64>,
-    /// States from which everything was tried, by what of them matters, and to which depth.
+    /// States from which everything was tried, and the depth.
     seen: Vec<(Disk, u32)>,
     name: String,
 }
@@ -120,7 +121,8 @@ impl Trial {
             } else {
                 bring_to_rest(&self.path, &mut base, disk.header, None).map(drop)
             };
-            // A child that another test has just forked has the locks of this process, until it starts a program.
+            // A child that another test has just forked has the locks of this process until it
+            // starts a program.
             match &outcome {
                 Err(Error::CantOpen(text)) if text.contains("in use") => std::thread::yield_now(),
                 _ => return (outcome, base),
@@ -128,8 +130,8 @@ impl Trial {
         }
     }
 
-    /// Opens over `disk` and the log, which is there: as it was, or again because its removal was lost. Then once more with
-    /// every cut, and from what each leaves.
+    /// Opens over `disk` and the log, which is as it was, or is back because its removal was lost.
+    /// Then opens with every cut, and from what each cut leaves.
     fn explore(&mut self, disk: &Disk, depth: u32) {
         if self.seen.iter().any(|(seen, known)| seen == disk && *known >= depth) {
             return;
@@ -152,7 +154,8 @@ impl Trial {
     }
 }
 
-/// Logs in which sectors of the group did not reach the disk: each alone, and many at random.
+/// Returns logs in which sectors of the group did not reach the disk: each sector alone, and many
+/// at random.
 fn torn_logs() -> Vec<(String, Vec<u8>)> {
     let (before, after) = group_over_generations();
     let sector = |i: usize| i * SECTOR..((i + 1) * SECTOR).min(after.len());
@@ -223,7 +226,7 @@ fn accepting_the_base_cut_off_anywhere_gives_up_all_of_the_log_or_none() {
             let commits = opened.disk.commits();
             assert!(commits.is_empty() || commits == trial.expected, "{}: {commits:?}", trial.name);
         }
-        // Its removal of the log was lost.
+        // The removal of the log was lost.
         let (outcome, opened) = trial.run(&done.disk, None, false);
         outcome.unwrap_or_else(|e| panic!("{}: {e}", trial.name));
         assert!(opened.disk.commits().is_empty(), "{}", trial.name);

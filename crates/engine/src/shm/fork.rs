@@ -1,18 +1,18 @@
 //! What a child made by fork() must not keep of its parent.
 //!
-//! An open-file-description lock says that a process lives. A child shares the descriptions of its parent and would keep
-//! the lock after the parent's death, in every namespace. So the child gives them up, before `fork` returns in it:
-//! whatever its program does next, the parent's death shows.
+//! An open-file-description lock shows that a process lives. A child shares the descriptions of its
+//! parent and would keep the lock after the parent's death, in every namespace. So the child gives
+//! them up before `fork` returns in it: whatever its program does next, the parent's death shows.
 //!
-//! Children made in another way: those of `vfork` and `posix_spawn` give them up at `exec` (O_CLOEXEC). A program that
-//! calls the system call itself and goes on without `exec` keeps its parent's locks until it ends; then
-//! others wait for it, and nothing worse.
+//! Children of `vfork` and `posix_spawn` give the descriptions up at `exec` (O_CLOEXEC). A child
+//! made by the bare system call, without `exec`, keeps its parent's locks until it ends. Other
+//! processes may then wait for it, and nothing worse happens.
 //!
 //! Invariants
-//! - FORK-1 A file on which a lock says that this process lives is a [`LockFile`] from before the lock is taken, and no
-//!   other descriptor and no inherited mapping leads to its description.
-//! - FORK-2 In the child its number stays taken, by something harmless, so that what is left of the parent's objects
-//!   there neither closes nor locks a file of the program.
+//! - FORK-1 A file on which a lock shows that this process lives is a [`LockFile`] from before the
+//!   lock is taken, and no other descriptor and no inherited mapping leads to its description.
+//! - FORK-2 In the child the descriptor's number stays taken, by something harmless, so that the
+//!   copies of the parent's objects there neither close nor lock a file of the program.
 
 #![allow(unsafe_code)]
 
@@ -30,9 +30,9 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::storage::os::Kept;
 
-/// Names of the descriptors of whoever looks.
+/// The folder of this process's descriptors.
 pub(crate) const OWN_DESCRIPTORS: &str = "/proc/self/fd";
-/// What is said where they have none.
+/// The message where that folder is missing.
 pub const NO_PROC: &str =
     "/proc is not mounted here (a container, a chroot?); concurrent mode needs it";
 
@@ -42,14 +42,14 @@ static OPEN: Open = Open {
     descriptors: UnsafeCell::new(Vec::new()),
 };
 
-/// The descriptors that a child gives up. The C library's mutex, since the hooks of a fork take it in
-/// one function and let go of it in another.
+/// The descriptors that a child gives up. The mutex is the C library's, since one hook of a fork
+/// locks it and another unlocks it.
 struct Open {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     descriptors: UnsafeCell<Vec<RawFd>>,
 }
 
-// SAFETY: `descriptors` is touched only while `mutex` is held, which is made for many threads.
+// SAFETY: `descriptors` is accessed only while `mutex` is held, which many threads may use.
 unsafe impl Sync for Open {}
 
 impl Open {
@@ -67,7 +67,7 @@ impl Open {
 
     fn with<T>(&self, f: impl FnOnce(&mut Vec<RawFd>) -> T) -> T {
         self.lock();
-        // SAFETY: the mutex is held, and `f` cannot come here again: no caller nests.
+        // SAFETY: the mutex is held, and no caller nests.
         let result = f(unsafe { &mut *self.descriptors.get() });
         self.unlock();
         result
@@ -83,40 +83,43 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
-    // Relaxed: read by the only thread of the child, and by threads it starts later.
+    // Relaxed: read by the only thread of the child, and by threads that it starts later.
     FORKS.fetch_add(1, Relaxed);
-    // SAFETY: the mutex is held since `before_fork`, and there is no other thread. Nothing is allocated.
+    // SAFETY: `before_fork` has locked the mutex, and there is no other thread. Nothing is
+    // allocated.
     for &fd in unsafe { &*OPEN.descriptors.get() } {
         give_up(fd);
     }
     OPEN.unlock();
 }
 
-/// Puts something harmless in the place of `fd` (FORK-2). Only calls that are safe after a fork.
+/// Puts something harmless in the place of `fd` (FORK-2). Makes only calls that are safe after a
+/// fork.
 fn give_up(fd: RawFd) {
     // SAFETY: no pointers.
     let mut dummy = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     if dummy < 0 {
-        // No number is free: the lowest that is, next, is this one.
+        // No number is free: after the close, `fd` is the lowest free number.
         // SAFETY: `fd` is ours.
         unsafe { libc::close(fd) };
         // SAFETY: no pointers.
         dummy = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     }
     if dummy >= 0 && dummy != fd {
-        // SAFETY: `dummy` is open; what `fd` was is given up.
+        // SAFETY: `dummy` is open; the description of `fd` is given up.
         unsafe { libc::dup3(dummy, fd, libc::O_CLOEXEC) };
-        // SAFETY: made above and not used again.
+        // SAFETY: opened above and not used again.
         unsafe { libc::close(dummy) };
     }
 }
 
-/// Number of forks between the first use of the library and this process. A
-/// connection whose process has another number was inherited by fork.
+/// Returns the number of forks between the first use of the library and this process. A connection
+/// that was opened at another number was inherited by fork.
 pub fn fork_generation() -> u64 {
     static HOOKS: OnceLock<()> = OnceLock::new();
     HOOKS.get_or_init(|| {
-        // SAFETY: the hooks make only calls that are allowed between fork and exec, and are never unloaded.
+        // SAFETY: the hooks make only calls that are allowed between fork and exec, and are never
+        // unloaded.
         unsafe {
             libc::pthread_atfork(
                 Some(before_fork),
@@ -132,13 +135,13 @@ pub fn fork_generation() -> u64 {
 #[derive(Debug)]
 pub struct LockFile {
     file: Option<File>,
-    /// Keeps the locks of a program that closes every descriptor it does not know: others would take it for dead while it
-    /// goes on. A child does not inherit it.
+    /// Keeps the locks if the program closes every descriptor that it does not know: others would
+    /// take it for dead. A child does not inherit the mapping.
     _description: MmapRaw,
 }
 
 impl LockFile {
-    /// Opens a file. There is no moment in which a child could inherit it for good.
+    /// Opens a file. At no moment can a child inherit the file for good.
     ///
     /// # Errors
     /// Those of `open`, and of mapping the file.
@@ -146,7 +149,7 @@ impl LockFile {
         fork_generation();
         OPEN.with(|descriptors| {
             let file = open()?;
-            // Nothing is ever read through it, so the file may be shorter.
+            // Nothing is read through the mapping, so the file may be shorter.
             let description = MmapOptions::new().len(1).map_raw_read_only(&file)?;
             description.advise(Advice::DontFork)?;
             descriptors.push(file.as_raw_fd());
@@ -154,7 +157,7 @@ impl LockFile {
         })
     }
 
-    /// False where no file could be opened again.
+    /// True if files can be opened again, through `/proc`.
     pub fn can_reopen() -> bool {
         Path::new(OWN_DESCRIPTORS).exists()
     }
@@ -169,7 +172,7 @@ impl LockFile {
     }
 }
 
-/// A file that is read and written through the description that has the locks.
+/// A file that is read and written through the description with the locks.
 #[derive(Debug)]
 pub(crate) struct Locked(pub(crate) Arc<LockFile>);
 
@@ -196,7 +199,7 @@ impl Drop for LockFile {
         OPEN.with(|descriptors| {
             let fd = self.as_raw_fd();
             descriptors.retain(|&other| other != fd);
-            // Together: once closed, the number may be another file's.
+            // Under the mutex: once closed, the number may be another file's.
             drop(self.file.take());
         });
     }
@@ -212,7 +215,8 @@ mod tests {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: the child makes only calls that are allowed after a fork of a program with threads.
+        // SAFETY: the child makes only calls that are allowed after a fork of a program with
+        // threads.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         let mut said = u8::from(pid == 0 && f());

@@ -10,16 +10,15 @@
 //! ..         slots        TxnSlot x 4096
 //! SMALL      arenas       2 x 2 MiB, one memtable generation each
 //! RING       ring         16 MiB of log bytes not yet known to be in the file
-//! LARGE      arenas       10 x 16 MiB, the same
+//! LARGE      arenas       10 x 16 MiB, one memtable generation each
 //! ```
 //!
-//! A process maps everything through the ring's window ([`MAPPED_FIRST`]), and the whole file once a large arena or more of the ring is in
-//! use (region.rs).
+//! A process maps the file up to the end of the ring's window ([`MAPPED_FIRST`]), and the whole
+//! file once a large arena or more of the ring is in use (region.rs).
 //!
-//! Everything is an offset or a plain value, never a pointer, so that
-//! processes may map the file at different addresses. Every field that more
-//! than one process touches is atomic. Words that only change under the commit
-//! mutex are still atomic because others read them without it.
+//! Everything is an offset or a plain value, never a pointer, so that processes may map the file at
+//! different addresses. Every field that more than one process touches is atomic. Words that only
+//! change under the commit mutex are still atomic because others read them without it.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,35 +35,35 @@ pub const LAYOUT_VERSION: u32 = 22;
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
 pub const ARENAS: usize = SMALL_ARENAS + LARGE_ARENAS;
-/// Arenas for generations of which nobody expects much.
+/// Arenas for generations that are expected to stay small.
 pub const SMALL_ARENAS: usize = 2;
 /// Arenas that take the largest transaction.
 pub const LARGE_ARENAS: usize = 10;
-/// With fewer free large arenas than these the frozen generations are merged.
+/// With fewer free large arenas than this, one frozen generation makes a merge due.
 const ARENAS_IN_RESERVE: usize = LARGE_ARENAS / 2;
-/// Frozen generations that are merged at a time.
+/// Frozen generations that make a merge due.
 const MERGED_TOGETHER: usize = 3;
 /// Bytes of a large arena.
 pub const ARENA_BYTES: usize = 16 << 20;
 /// Bytes of a small arena.
 pub const SMALL_ARENA_BYTES: usize = 2 << 20;
-/// Read marks of a WAL-index: places where readers of the base hold a lock.
+/// Read marks of a WAL-index, on which readers of the base hold locks.
 pub const READ_MARKS: usize = 5;
 /// Bytes of the log ring.
 pub const RING_BYTES: usize = 16 << 20;
-/// Bytes of it that are used while no transaction writes more than half of that.
+/// Bytes of the ring in use while no transaction writes more than half of this.
 pub const WINDOW_BYTES: u64 = 1 << 20;
 /// Tables that can have a shared rowid counter.
 pub const ROWID_SLOTS: usize = 1024;
-/// Commits whose authors are remembered for conflict reports.
+/// Commits whose authors are kept for conflict reports.
 pub const RECENT_COMMITS: usize = 4096;
-/// Gaps that are known at a time (database/gaps).
+/// Gaps that are kept at a time (database/gaps).
 pub const GAP_SLOTS: usize = 64;
 /// 64-bit words of an end of a gap.
 pub const GAP_BOUND_WORDS: usize = 12;
-/// Conflicts remembered for `plait_conflicts`.
+/// Conflicts kept for `plait_conflicts`.
 pub const CONFLICT_SLOTS: usize = 64;
-/// First statements that are remembered (database/learned.rs).
+/// First statements that are kept (database/learned.rs).
 pub const LEARNED_SLOTS: usize = 48;
 /// Bytes of a conflicting key that are kept.
 pub const CONFLICT_KEY_BYTES: usize = 64;
@@ -83,7 +82,8 @@ pub mod fence {
     pub const RESTING: u32 = 0;
     /// Bytes 18 and 19 of the base are 3: stock SQLite refuses it (FILE-2).
     pub const FENCED: u32 = 1;
-    /// As fenced, but everything is in the database file, and nobody may commit: its bytes 18 and 19 may be 2 (upkeep/fence.rs).
+    /// As fenced, but everything is in the database file, and no connection may commit: bytes 18
+    /// and 19 of the base may be 2 (upkeep/fence.rs).
     pub const LOWERED: u32 = 2;
 }
 
@@ -102,9 +102,9 @@ pub struct Header {
     pub base_dev: AtomicU64,
     /// Inode of the base file.
     pub base_ino: AtomicU64,
-    /// `size_of::<Layout>()` and the size of the file, as a cross-check.
+    /// [`TOTAL_BYTES`], as a cross-check.
     pub total_bytes: AtomicU64,
-    /// Inode of the base's WAL-index, which stands in the same folder; 0 if that is not known (read_marks.rs).
+    /// Inode of the base's WAL-index, which is in the same folder; 0 when unknown (read_marks.rs).
     pub wal_index_ino: AtomicU64,
 }
 
@@ -127,10 +127,10 @@ pub struct GenSlot {
     pub number: AtomicU32,
     /// One of [`generation`].
     pub state: AtomicU32,
-    /// Disk space has been allocated behind so many bytes of nodes in the arena, and as many of records; 0 while there is none.
+    /// Bytes of nodes that have disk space, and as many of records; 0 while there is none.
     pub allocated: AtomicU32,
-    /// (M) Not 0: the generation before was frozen without rows, or the file lacks something of one that follows such a one (TAIL-1 in
-    /// log/moment.rs).
+    /// (M) Not 0: the generation before was frozen without rows, or itself follows such a
+    /// generation and the log file lacks something of it (TAIL-1 in log/moment.rs).
     pub follows_empty: AtomicU32,
     /// Largest commit timestamp in it; 0 when empty.
     pub max_ts: AtomicU64,
@@ -162,15 +162,16 @@ pub struct RecentCommit {
     pub namespace: AtomicU32,
 }
 
-/// Authors of recent commits, by timestamp since `first_ts`, modulo length. On pages of its own, which get disk space later than others.
+/// Authors of recent commits, by timestamp since `first_ts`, modulo the length. The array has its
+/// own pages, which get disk space later than others.
 #[repr(C, align(4096))]
 pub struct RecentCommits {
     /// See [`RecentCommit`].
     pub commits: [RecentCommit; RECENT_COMMITS],
 }
 
-/// One remembered conflict. Written by any loser without a lock: `seq` is odd
-/// while it is being written, and a reader that meets a change skips the entry.
+/// One conflict. A loser writes it without a lock: `seq` is odd during the write, and a reader that
+/// meets a change skips the entry.
 #[repr(C)]
 pub struct ConflictSlot {
     /// Sequence lock.
@@ -202,21 +203,21 @@ pub struct ConflictSlot {
 /// One gap.
 #[repr(C)]
 pub struct GapSlot {
-    /// Since when it is one.
+    /// Timestamp from which it has no rows.
     pub ts: AtomicU64,
-    /// A timestamp from about when it was last of use: a hint, which readers change.
+    /// Timestamp of about its last use: a hint, which readers change.
     pub used: AtomicU64,
     /// B-tree.
     pub root: AtomicU32,
     /// Keeps the struct's size explicit.
     pub pad: AtomicU32,
-    /// First key: bytes, and their number in the last place.
+    /// First key: its bytes, and their number in the last word.
     pub lo: [AtomicU64; GAP_BOUND_WORDS],
-    /// First key behind it.
+    /// First key after the gap, in the form of `lo`.
     pub hi: [AtomicU64; GAP_BOUND_WORDS],
 }
 
-/// Stretches of b-trees that have no rows (database/gaps). Aligned for what lies behind it.
+/// Stretches of b-trees that have no rows (database/gaps). Aligned for the fields after it.
 #[repr(C, align(128))]
 pub struct GapTable {
     /// (M) Sequence lock: odd while the table changes.
@@ -242,7 +243,7 @@ pub struct Counters {
     pub exclusive_commits: AtomicU64,
     /// Waits that ended in BUSY.
     pub busy: AtomicU64,
-    /// Processes found dead and cleaned up after.
+    /// Dead processes that were reaped.
     pub reaped: AtomicU64,
     /// Next transaction id.
     pub next_txn: AtomicU64,
@@ -250,24 +251,24 @@ pub struct Counters {
     pub next_conflict: AtomicU64,
 }
 
-/// Exclusive transactions of which it is known what they have changed.
+/// Exclusive transactions that are kept.
 pub const EXCLUSIVE_COMMITS: usize = 64;
-/// B-trees that are named of each.
+/// B-trees that are kept of each.
 pub const EXCLUSIVE_ROOTS: usize = 12;
-/// Maxima that are named of each.
+/// Maxima that are kept of each.
 pub const EXCLUSIVE_MAXIMA: usize = 4;
 
 /// An exclusive transaction (database/changed.rs).
 #[repr(C)]
 #[derive(Default)]
 pub struct ExclusiveCommit {
-    /// Generation that it has stamped; 0 when unused.
+    /// Generation that the transaction has stamped; 0 when unused.
     pub generation: AtomicU32,
-    /// That of the one before it.
+    /// Generation of the exclusive transaction before it.
     pub before: AtomicU32,
-    /// B-trees in `roots`, which it has changed; `u32::MAX`: any.
+    /// Changed b-trees in `roots`; `u32::MAX`: any may have changed.
     pub len: AtomicU32,
-    /// B-tree of maxima of which it has raised `maxima`, and done nothing else to it; 0: none.
+    /// B-tree in which the transaction has raised `maxima` and changed nothing else; 0: none.
     pub maxima_root: AtomicU32,
     /// Keys in `maxima`.
     pub maxima_len: AtomicU32,
@@ -282,7 +283,7 @@ pub struct ExclusiveCommit {
 /// The last exclusive transactions.
 #[repr(C)]
 pub struct ExclusiveRing {
-    /// (M) How many there were: the next one's place, modulo the length.
+    /// (M) How many there were: the place of the next, modulo the length.
     pub next: AtomicU32,
     /// Keeps the struct's size explicit.
     pub pad: AtomicU32,
@@ -297,9 +298,10 @@ pub struct Control {
     pub commit_mutex: SharedMutex,
     /// (M) Newest committed timestamp whose nodes are all inserted.
     pub visible_ts: AtomicU64,
-    /// Newest timestamp that a read-only transaction may see, once the log is on disk through `readable_needs`.
+    /// Newest timestamp that a read-only transaction may see, once the log is on disk through
+    /// `readable_needs`.
     pub readable_ts: AtomicU64,
-    /// See `readable_ts` and database/visibility.rs.
+    /// Log position for `readable_ts` (database/visibility.rs).
     pub readable_needs: AtomicU64,
     /// (M) End of the newest frame whose COMMIT waits for the disk.
     pub full_end: AtomicU64,
@@ -307,11 +309,12 @@ pub struct Control {
     pub applied_lsn: AtomicU64,
     /// (M) Arena that takes commits.
     pub active_arena: AtomicU32,
-    /// Not 0 once there is disk space behind a large arena, before the first is in use: whoever takes the commit mutex maps the whole file.
+    /// Not 0 once a large arena has disk space, before the first is in use: an owner of the commit
+    /// mutex then maps the whole file.
     pub has_large: AtomicU32,
-    /// Entries of `recent`, from the first on, that have disk space behind them.
+    /// Entries of `recent`, from the first on, that have disk space.
     pub recent_allocated: AtomicU32,
-    /// Timestamp that has the first entry of `recent`.
+    /// Timestamp of the first entry of `recent`.
     pub first_ts: AtomicU64,
     /// One of [`fence`].
     pub fence: AtomicU32,
@@ -319,7 +322,8 @@ pub struct Control {
     pub salt: AtomicU32,
     /// Generation that the base includes (its header bytes 76..79).
     pub base_generation: AtomicU32,
-    /// Generation stamped by the last exclusive transaction, whose changes no snapshot of an older base sees (EXCL-3).
+    /// Generation that the last exclusive transaction stamped; no snapshot of an older base sees
+    /// its changes (EXCL-3).
     pub exclusive_generation: AtomicU32,
     /// (M) Holder of the writer's right: slot index + 1, 0 when free.
     pub right_owner: AtomicU32,
@@ -335,15 +339,17 @@ pub struct Control {
     pub queue_tail: AtomicU32,
     /// (M) Slot index + 1 of each waiter; 0 for one that gave up.
     pub queue: [AtomicU32; TXN_SLOTS],
-    /// Slots in use lie below this index, and there is disk space for all that do. Raised before one is.
+    /// Slots in use lie below this index, and all below it have disk space. Raised before a slot is
+    /// used.
     pub slots_high_water: AtomicU32,
     /// Not 0 while a slot may owe something (database/lock.rs).
     pub owed: AtomicU32,
-    /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock time.
+    /// When commits under NORMAL were last written to the log file, in milliseconds of wall-clock
+    /// time.
     pub relaxed_write_ms: AtomicU64,
-    /// Merge in a background thread of whichever process has one.
+    /// Not 0: merges run in a background thread, in any process that has one.
     pub background_merge: AtomicU32,
-    /// Configured cost of a slow reader, in bytes of the base's WAL.
+    /// Configured limit of the base's WAL, which slow readers make grow, in bytes.
     pub wal_limit_bytes: AtomicU64,
     /// Size of the base's WAL after the last merge, in bytes.
     pub wal_bytes: AtomicU64,
@@ -355,90 +361,96 @@ pub struct Control {
     pub conflicts: [ConflictSlot; CONFLICT_SLOTS],
     /// Counters.
     pub counters: Counters,
-    /// (M) When somebody from the queue last got the writer's right, in nanoseconds of the monotonic clock.
+    /// (M) When a waiter from the queue last got the writer's right, in nanoseconds of the
+    /// monotonic clock.
     pub right_served_ns: AtomicU64,
-    /// Who has a read mark exclusively: process slot index + 1, 0 when nobody (read_marks.rs).
+    /// Exclusive owner of each read mark: process slot index + 1, 0 when none (read_marks.rs).
     pub mark_owners: [AtomicU32; READ_MARKS],
-    /// Process slots that were ever used lie below it; raised before one is.
+    /// Process slots that were ever used lie below this index; raised before a slot is used.
     pub processes_high_water: AtomicU32,
-    /// (M) Where the frame of the newest prepared transaction starts.
+    /// (M) Start of the frame of the newest prepared transaction.
     pub prepared_start: AtomicU64,
-    /// (M) Where it ends; 0 when there is none. It is unresolved while that is the end of the log (several.rs).
+    /// (M) End of that frame; 0 when there is none. The transaction is unresolved while this is the
+    /// end of the log (several.rs).
     pub prepared_end: AtomicU64,
-    /// `prepared_end` of one that is known to be committed and could not be applied: readers are refused (PREP-9 in
-    /// database/orphans.rs). Anything else says nothing.
+    /// `prepared_end` of a transaction that is known to be committed and could not be applied:
+    /// readers are refused (PREP-9 in database/orphans.rs). Any other value means nothing.
     pub prepared_withheld: AtomicU64,
-    /// When the merge or checkpoint that runs will probably end, in nanoseconds of the monotonic clock; 0 when none does
-    /// (upkeep/pressure.rs).
+    /// Expected end of the running merge or checkpoint, in nanoseconds of the monotonic clock; 0
+    /// when none runs (upkeep/pressure.rs).
     pub work_due_ns: AtomicU64,
-    /// How long it will probably take in all.
+    /// Expected duration of that work, in nanoseconds.
     pub work_span_ns: AtomicU64,
-    /// What a KiB of memtables takes to be merged, in nanoseconds; 0 before the first merge.
+    /// Nanoseconds to merge a KiB of memtables; 0 before the first merge.
     pub merge_ns_per_kib: AtomicU64,
-    /// The same of the checkpoint behind it.
+    /// Nanoseconds to checkpoint a KiB of merged memtables.
     pub checkpoint_ns_per_kib: AtomicU64,
-    /// KiB of memtables that were merged since the base's WAL was last in the file whole.
+    /// KiB of memtables merged since a checkpoint last brought the whole WAL into the base file.
     pub unbrought_kib: AtomicU64,
-    /// What checkpoints have taken since then.
+    /// Nanoseconds that checkpoints have taken since then.
     pub checkpoints_ns: AtomicU64,
-    /// The turn of the newest commit beside a merge, in nanoseconds of the monotonic clock.
+    /// Turn of the newest commit during a merge, in nanoseconds of the monotonic clock.
     pub pace_ns: AtomicU64,
-    /// What walks and searches beside memtables have cost since the last merge, in steps (upkeep/pressure.rs).
+    /// Cost of walks and searches next to memtables since the last merge, in steps
+    /// (upkeep/pressure.rs).
     pub walked_steps: AtomicU64,
-    /// (M) Newest commit in a generation that was freed: whoever has not seen it cannot be validated.
+    /// (M) Newest commit in a freed generation: a transaction that has not seen it cannot be
+    /// validated.
     pub freed_ts: AtomicU64,
     /// See [`ExclusiveRing`].
     pub exclusive: ExclusiveRing,
-    /// (M) For whom the writer's right, which is free, is kept for a moment: slot index + 1, 0 nobody.
+    /// (M) The waiter for which the free writer's right is kept for a moment: slot index + 1, 0 for
+    /// none.
     pub right_reserved: AtomicU32,
     /// Transactions that took the writer's right at their first statement, though begun with BEGIN.
     pub begun_early: AtomicU64,
-    /// First statements of such, one a word (database/learned.rs).
+    /// First statements of such transactions, one a word (database/learned.rs).
     pub learned: [AtomicU64; LEARNED_SLOTS],
 }
 
 impl Control {
-    /// Generations in this state, at this moment.
+    /// Returns the number of generations in this state, at this moment.
     pub fn count_generations(&self, state: u32) -> usize {
-        // Relaxed: who acts on it looks again.
+        // Relaxed: a caller that acts on it looks again.
         self.generations.iter().filter(|slot| slot.state.load(Relaxed) == state).count()
     }
 
-    /// Large arenas that are free, at this moment.
+    /// Returns the number of free large arenas, at this moment.
     pub fn count_free_large(&self) -> usize {
         let large = &self.generations[SMALL_ARENAS..];
-        // Relaxed: as above.
+        // Relaxed: as in `count_generations`.
         large.iter().filter(|slot| slot.state.load(Relaxed) == generation::FREE).count()
     }
 
-    /// So many generations are frozen that they should be merged (upkeep/pressure.rs).
+    /// True if enough generations are frozen for a merge (upkeep/pressure.rs).
     pub fn are_memtables_due(&self) -> bool {
         let frozen = self.count_generations(generation::FROZEN);
         frozen >= MERGED_TOGETHER || (frozen > 0 && self.count_free_large() < ARENAS_IN_RESERVE)
     }
 }
 
-/// A process that has the database open. It holds an open-file-description
-/// lock on the byte `PROCESS_LOCK_BASE + index` of the file while it lives.
+/// A process that has the database open. It holds an open-file-description lock on the byte
+/// `PROCESS_LOCK_BASE + index` of the file while it lives.
 #[repr(C)]
 pub struct ProcessSlot {
     /// Process id; 0 when the slot is free.
     pub pid: AtomicU32,
     /// Attached connections, of handles that have their WAL open (WALINDEX-1 in read_marks.rs).
     pub connections: AtomicU32,
-    /// Inode of its pid namespace, in which its pid is one; 0 when unknown.
+    /// Inode of the pid namespace of `pid`; 0 when unknown.
     pub pid_namespace: AtomicU64,
     /// Distinguishes two copies of the library in one process.
     pub nonce: AtomicU64,
     /// Readers of the base that hold a read mark (read_marks.rs).
     pub readers: [AtomicU32; READ_MARKS],
-    /// How often the slot was taken: tells its owner from those it had before (process.rs PROC-4).
+    /// How often the slot was taken: distinguishes its owner from earlier ones (process.rs PROC-4).
     pub generation: AtomicU32,
-    /// At least the newest timestamp that it has published and not settled (database/visibility.rs).
+    /// At least the newest timestamp that the process has published and not settled
+    /// (database/visibility.rs).
     pub commit_ts: AtomicU64,
-    /// Connection slot index + 1 of who has published that one; see [`TxnSlot::author`].
+    /// Connection slot index + 1 of the author of that commit; see [`TxnSlot::author`].
     pub author: AtomicU32,
-    /// When that was, in milliseconds of the monotonic clock.
+    /// When that commit was published, in milliseconds of the monotonic clock.
     pub author_ms: AtomicU32,
 }
 
@@ -458,18 +470,18 @@ pub mod txn_state {
     pub const EXCLUSIVE: u32 = 5;
 }
 
-/// What stands in an owner word but the word of a slot: 0 when it is free, or one of these.
+/// Values of an owner word other than 0, which is free, and the word of a slot.
 pub mod owner {
-    /// In `right_owner`: the writer's right belongs to what is to be settled.
+    /// In `right_owner`: the writer's right belongs to what must be settled.
     pub const UNSETTLED: u32 = u32::MAX;
-    /// In `merge_owner`: a merge is to be settled.
+    /// In `merge_owner`: a merge must be settled.
     pub const UNSETTLED_MERGE: u32 = u32::MAX - 1;
-    /// In `merge_owner`: an exclusive transaction is to be settled.
+    /// In `merge_owner`: an exclusive transaction must be settled.
     pub const UNSETTLED_EXCLUSIVE: u32 = u32::MAX;
     /// In `right_owner`: the writer's right belongs to a prepared transaction whose author is dead.
     pub const UNSETTLED_PREPARED: u32 = u32::MAX - 2;
 
-    /// True of the word of a right that waits to be settled.
+    /// True if `word` is that of a right that must be settled.
     pub fn is_unsettled(word: u32) -> bool {
         word >= UNSETTLED_PREPARED
     }
@@ -477,11 +489,11 @@ pub mod owner {
 
 /// What a connection could not give back, in [`TxnSlot::owes`].
 pub mod owes {
-    /// The right, or a place in the queue.
+    /// The writer's right, or a place in the queue.
     pub const WITHDRAWAL: u32 = 1;
-    /// Both rights, to be settled as what a merge has left.
+    /// Both rights, to be settled as after a merge.
     pub const MERGE: u32 = 2;
-    /// Both rights, to be settled as what an exclusive transaction has left.
+    /// Both rights, to be settled as after an exclusive transaction.
     pub const EXCLUSIVE: u32 = 4;
     /// The slot itself.
     pub const SLOT: u32 = 8;
@@ -497,9 +509,9 @@ pub struct TxnSlot {
     pub process: AtomicU32,
     /// One of [`txn_state`].
     pub state: AtomicU32,
-    /// Generations above this one are needed by the snapshot; [`NO_PIN`] without one.
+    /// The snapshot needs generations above this one; [`NO_PIN`] without a snapshot.
     pub pin_low: AtomicU32,
-    /// Generations above this one are not needed to read.
+    /// The snapshot does not read generations above this one.
     pub pin_high: AtomicU32,
     /// Snapshot timestamp.
     pub snapshot: AtomicU64,
@@ -509,28 +521,32 @@ pub struct TxnSlot {
     pub started_ms: AtomicU64,
     /// Kernel thread id.
     pub tid: AtomicU32,
-    /// Futex word of who waits for the writer's right: 2 when it was refused, 3 when it was called (database/right.rs).
+    /// Futex word of a waiter for the writer's right: 2 when it was refused, 3 when it was called
+    /// (database/right.rs).
     pub granted: AtomicU32,
-    /// Process waited for, 0 if none.
+    /// Id of the process that the connection waits for; 0 if none.
     pub waiting_for: AtomicU32,
-    /// What its connection could not give back (database/lock.rs).
+    /// What the connection could not give back (database/lock.rs).
     pub owes: AtomicU32,
-    /// While a commit is published and not settled: the kernel thread id of its author, which the kernel changes when that ends
-    /// (process.rs); else 0.
+    /// While a commit is published and not settled: the kernel thread id of its author, which the
+    /// kernel changes when the thread ends (process.rs); else 0.
     pub author: AtomicU32,
-    /// Transactions of its connections that were one reading statement and nothing else; it wraps (txn/bulk.rs).
+    /// Transactions of the slot's connections that were a single reading statement; it wraps
+    /// (txn/bulk.rs).
     pub lone_reads: AtomicU32,
-    /// (M) Since when it waits for the writer's right, in nanoseconds of the monotonic clock; its place in the queue is by that.
+    /// (M) When the connection began to wait for the writer's right, in nanoseconds of the
+    /// monotonic clock. Orders the queue.
     pub queued_ns: AtomicU64,
-    /// (M) When it was called, by the same clock.
+    /// (M) When the waiter was called, by the clock of `queued_ns`.
     pub called_ns: AtomicU64,
-    /// Not 0: it was called and did not come (RIGHT-9 in database/right.rs). Set under the mutex; its own thread sets it back.
+    /// Not 0: the waiter was called and did not come (RIGHT-9 in database/right.rs). Set under the
+    /// commit mutex; cleared by its own thread.
     pub is_silent: AtomicU32,
     /// Keeps slots on cache lines of their own.
     pub pad: [AtomicU32; 11],
 }
 
-/// The whole of the file before the ring.
+/// The fixed part of the file, before the small arenas.
 #[repr(C)]
 pub struct Layout {
     /// See [`Header`].
@@ -551,7 +567,7 @@ pub struct Layout {
     pub slots: [TxnSlot; TXN_SLOTS],
 }
 
-/// Disk space comes by pages.
+/// Unit of disk space.
 pub const PAGE: usize = 4096;
 /// Where the fixed part of the file ends.
 pub const LAYOUT_END: usize = size_of::<Layout>().next_multiple_of(PAGE);
@@ -561,31 +577,32 @@ pub const RING_OFFSET: usize = LAYOUT_END + SMALL_ARENAS * SMALL_ARENA_BYTES;
 pub const LARGE_ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
 /// Size of the file.
 pub const TOTAL_BYTES: usize = LARGE_ARENAS_OFFSET + LARGE_ARENAS * ARENA_BYTES;
-/// What every process maps: the small arenas, and of the ring what small transactions use.
+/// Bytes that every process maps: up to the end of the ring's window.
 pub const MAPPED_FIRST: usize = RING_OFFSET + WINDOW_BYTES as usize;
-/// What a new file has disk space for before the small arenas: everything but most of the slots and of the recent commits.
+/// Parts of the layout with disk space in a new file: all but most of the slots and of the recent
+/// commits.
 pub const HEAD: [Range<usize>; 3] = [
     0..process_end(FIRST_SLOTS - 1).next_multiple_of(PAGE),
     std::mem::offset_of!(Layout, recent)..recent_end(FIRST_RECENT - 1).next_multiple_of(PAGE),
     std::mem::offset_of!(Layout, slots) / PAGE * PAGE
         ..slot_end(FIRST_SLOTS - 1).next_multiple_of(PAGE),
 ];
-/// Slots of either kind for which there is disk space from the start.
+/// Slots of either kind that have disk space from the start.
 const FIRST_SLOTS: usize = 32;
-/// Recent commits for which there is.
+/// Recent commits that have disk space from the start.
 pub const FIRST_RECENT: usize = PAGE / size_of::<RecentCommit>();
 
-/// Bytes of arena `index`.
+/// Returns the size of arena `index`.
 pub const fn arena_bytes(index: usize) -> usize {
     if is_large(index) { ARENA_BYTES } else { SMALL_ARENA_BYTES }
 }
 
-/// Whether arena `index` takes the largest transaction.
+/// True if arena `index` takes the largest transaction.
 pub const fn is_large(index: usize) -> bool {
     index >= SMALL_ARENAS
 }
 
-/// Offset of arena `index` in the file.
+/// Returns the offset of arena `index` in the file.
 pub const fn arena_offset(index: usize) -> usize {
     match index.checked_sub(SMALL_ARENAS) {
         Some(large) => LARGE_ARENAS_OFFSET + large * ARENA_BYTES,
@@ -593,30 +610,32 @@ pub const fn arena_offset(index: usize) -> usize {
     }
 }
 
-/// Where recent commit `index` ends in the file.
+/// Returns the end of recent commit `index` in the file.
 pub const fn recent_end(index: usize) -> usize {
     std::mem::offset_of!(Layout, recent) + (index + 1) * size_of::<RecentCommit>()
 }
 
-/// Where the slot of process `index` ends in the file.
+/// Returns the end of process slot `index` in the file.
 pub const fn process_end(index: usize) -> usize {
     std::mem::offset_of!(Layout, processes) + (index + 1) * size_of::<ProcessSlot>()
 }
 
-/// Where the slot of connection `index` ends in the file.
+/// Returns the end of connection slot `index` in the file.
 pub const fn slot_end(index: usize) -> usize {
     std::mem::offset_of!(Layout, slots) + (index + 1) * size_of::<TxnSlot>()
 }
 
 /// Byte of the file whose lock serialises opening, recovery and closing.
 pub const LIFECYCLE_LOCK: i64 = 1 << 40;
-/// Byte of the file whose lock is held by who allocates disk space behind arena 0; arena `i` has the `i`-th after it.
+/// Byte of the file that a process locks while it allocates disk space for arena 0; arena `i` has
+/// the `i`-th byte after it.
 pub const ALLOCATE_LOCK_BASE: i64 = LIFECYCLE_LOCK - ARENAS as i64;
-/// Byte of the file whose lock says that process slot 0 is alive; slot `i` has the `i`-th after it.
+/// Byte of the file whose lock shows that the process of slot 0 lives; slot `i` has the `i`-th byte
+/// after it.
 pub const PROCESS_LOCK_BASE: i64 = LIFECYCLE_LOCK + 1;
 
-/// Byte of the log file on which every process that writes holds a shared lock: recovery takes it exclusively, so
-/// that it cannot run beside a session whose shared memory file someone removed.
+/// Byte of the log file on which every writing process holds a shared lock. Recovery takes it
+/// exclusively, so that it cannot run during a session whose shared memory file was removed.
 pub const LOG_IN_USE_LOCK: i64 = 1 << 40;
 
 const _: () = assert!(size_of::<Header>() <= PAGE);

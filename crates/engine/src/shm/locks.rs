@@ -1,21 +1,24 @@
 //! Locks on single bytes of the shared memory file.
 //!
-//! Open-file-description locks belong to the open file, not to the process:
-//! they vanish when the last process that shares the description dies, survive
-//! the closing of unrelated descriptors, and conflict between two copies of the
-//! library in one process. The bytes lie far past the end of the file.
+//! Open-file-description locks belong to the open file, not to the process: they vanish when the
+//! last process that shares the description dies, survive the closing of unrelated descriptors, and
+//! conflict between two copies of the library in one process. The bytes lie far past the end of the
+//! file.
 //!
 //! # Claims
 //!
-//! Claims: who has a concurrent database open, also without a session.
+//! A claim shows that a process has a concurrent database open, with or without a session.
 //!
-//! A connection that works alone on a resting file is in no session, where others would see it. So each process locks a
-//! byte of the base's WAL-index, named after its id, before it works alone or joins; the byte lies behind everything that SQLite locks.
+//! A connection that works alone on a file at rest is in no session, where others would see it. So
+//! each process locks a byte of the base's WAL-index, at the offset of its id, before it works
+//! alone or joins. The byte lies behind all that SQLite locks.
 //!
-//! - CLAIM-1 The lock belongs to the open file that SQLite itself has of the WAL-index, one per process and copy of the library: it lasts
-//!   as long as that, and two copies in one process, to which SQLite's own locks mean nothing, see each other.
-//! - CLAIM-2 Being wrong about company is harmless: who finds a claim joins a session, which was right before too. A child that has
-//!   inherited the open file, or an equal id in another pid namespace, is company.
+//! - CLAIM-1 The lock belongs to SQLite's own open file of the WAL-index, one per process and copy
+//!   of the library. It lasts as long as that file is open, and two copies in one process, which do
+//!   not see each other's SQLite locks, see each other's claims.
+//! - CLAIM-2 Being wrong about company is harmless: a connection that finds a claim joins a
+//!   session, which is always right. A child that has inherited the open file, or an equal id in
+//!   another pid namespace, is company.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -53,8 +56,8 @@ fn fcntl(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Resul
     }
 }
 
-/// Takes the lock on `byte` if it is free; a dead holder's lock is already gone. Whoever wants to wait looks again: the kernel's own
-/// wait has no end when the holder is stopped.
+/// Takes the lock on `byte` if it is free; a dead holder's lock is already gone. A caller that
+/// wants to wait polls: the kernel's own wait does not end while the holder is stopped.
 pub fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     match fcntl(file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, byte)) {
         Ok(()) => Ok(true),
@@ -63,7 +66,7 @@ pub fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Takes a shared lock on `byte` if nobody holds it exclusively.
+/// Takes a shared lock on `byte` if no other open file holds it exclusively.
 pub fn try_lock_shared(file: &File, byte: i64) -> io::Result<bool> {
     match fcntl(file, libc::F_OFD_SETLK, &mut request(libc::F_RDLCK, byte)) {
         Ok(()) => Ok(true),
@@ -72,7 +75,7 @@ pub fn try_lock_shared(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Gives the lock on `byte` back.
+/// Releases the lock on `byte`.
 pub fn unlock(file: &File, byte: i64) -> io::Result<()> {
     fcntl(file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, byte))
 }
@@ -94,18 +97,18 @@ const CLAIMS: i64 = 1 << 40;
 /// Ids of processes are smaller.
 const CLAIMS_LEN: i64 = 1 << 23;
 
-/// Claims the database for this process: false if that has been done through another open file.
+/// Claims the database for this process; false if it was claimed through another open file.
 ///
 /// # Errors
 /// The file system has no locks, or the file is open for reading only.
 pub fn claim(wal_index: &File) -> io::Result<bool> {
-    // From the first use of a database on, not from the first session: that may begin in one thread just when another forks, and the child
-    // would wait for ever for who was at it.
+    // The hooks are set at the first use of a database. The first session may begin in one thread
+    // just when another forks, and the child would wait for ever for the initialisation.
     fork_generation();
     try_lock(wal_index, CLAIMS + i64::from(std::process::id()))
 }
 
-/// Whether another open file has a claim on the database.
+/// True if another open file has a claim on the database.
 ///
 /// # Errors
 /// The file system has no locks.
@@ -113,7 +116,7 @@ pub fn is_claimed_elsewhere(wal_index: &File) -> io::Result<bool> {
     is_range_locked_elsewhere(wal_index, CLAIMS, CLAIMS_LEN)
 }
 
-/// Whether this process has the file open a second time: by another copy of the library.
+/// True if this process has the file open a second time, by another copy of the library.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -121,7 +124,7 @@ pub fn is_open_twice(wal_index: &File) -> io::Result<bool> {
     let own = wal_index.metadata()?;
     let mut times = 0;
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        // One that was closed meanwhile is none.
+        // A descriptor that was closed since does not count.
         let Ok(other) = std::fs::metadata(entry?.path()) else { continue };
         times += usize::from(other.dev() == own.dev() && other.ino() == own.ino());
     }

@@ -1,21 +1,26 @@
 //! How much of `app.db-plait-shm` a process has mapped.
 //!
-//! The file is 181 MiB long, and a program may have a thousand of them. Most sessions never need more of it than the small arenas and the ring's
-//! window, so a process maps that much ([`MAPPED_FIRST`]), and the whole file, a second time and elsewhere, once the session has load.
+//! The file is 181 MiB long, and a program may have a thousand of them. Most sessions need only the
+//! small arenas and the ring's window, so a process maps that much ([`MAPPED_FIRST`]). Once the
+//! session has load, the process also maps the whole file, at a second address, at its next lock or
+//! snapshot.
 //!
 //! | the session | the process has mapped |
 //! |---|---|
-//! | has used small arenas and the small window alone | the first 6 MiB |
-//! | has used a large arena (`Control::has_large`), or uses more of the ring | the first 6 MiB, and from its next lock or snapshot on the whole file |
+//! | has used only small arenas and the small window | the first 6 MiB |
+//! | has used a large arena (`Control::has_large`) or uses more of the ring | also the whole file |
 //!
 //! Invariants
-//! - MAPPING-1 A pointer into either mapping stays good as long as the region: neither is moved or given up before. Both show the same pages,
-//!   so it does not matter by which of them a word is reached.
-//! - MAPPING-2 The second mapping is made from the first one, without a descriptor and without a name: it can be made after `setuid`, after
-//!   `chroot`, and with no descriptor left. Only where that is not known (under Valgrind) the file is opened again.
-//! - MAPPING-3 A thread that has the commit mutex can reach whatever the session uses. A committer that begins a large arena or a larger window
-//!   has the whole file mapped; everybody else maps it when it has locked and before it looks (lock.rs). Where there is no address space
-//!   for that the thread gives the mutex back as it found it, and its statement fails with SQLITE_NOMEM; nobody else is concerned.
+//! - MAPPING-1 A pointer into either mapping is valid as long as the region: neither is moved or
+//!   unmapped before. Both show the same pages, so a word may be reached through either.
+//! - MAPPING-2 The second mapping is made from the first, without a descriptor and without a name:
+//!   after `setuid`, after `chroot`, and with no descriptor left. Only where mremap cannot do that
+//!   (under Valgrind) is the file opened again.
+//! - MAPPING-3 A thread that has the commit mutex can reach all that the session uses. A committer
+//!   that begins a large arena or a larger window has the whole file mapped. Any other thread maps
+//!   it after it has locked and before it reads (lock.rs). Without address space for that, the
+//!   thread unlocks the mutex in the state in which it found it, and its statement fails with
+//!   SQLITE_NOMEM; no other thread is affected.
 
 #![allow(unsafe_code)]
 
@@ -40,40 +45,42 @@ pub(crate) struct Mapping {
     first: MmapRaw,
     /// Null until the whole file is mapped.
     whole: AtomicPtr<u8>,
-    /// It could not be mapped the last time.
+    /// The last attempt to map the whole file failed.
     is_refused: AtomicBool,
     file: Arc<LockFile>,
 }
 
 impl Mapping {
-    /// Maps the first part of a file that has its full size, by `shared`, a description that children of this process may inherit.
+    /// Maps the first part of a file that has its full size, through `shared`, whose description
+    /// children of this process may inherit.
     pub(crate) fn of(shared: &File, file: Arc<LockFile>) -> io::Result<Mapping> {
         let first = MmapOptions::new().len(MAPPED_FIRST).map_raw(shared)?;
-        // Or the first touch of a page reads megabytes ahead, of a file that holds nothing: most of what a short session costs.
+        // Otherwise the first access to a page reads megabytes of an empty file ahead: most of the
+        // cost of a short session.
         first.advise(Advice::Random)?;
         Ok(Mapping { first, whole: AtomicPtr::default(), is_refused: AtomicBool::default(), file })
     }
 
-    /// Start of the first [`MAPPED_FIRST`] bytes.
+    /// Returns the start of the first [`MAPPED_FIRST`] bytes.
     #[inline]
     pub(crate) fn first(&self) -> NonNull<u8> {
         NonNull::new(self.first.as_mut_ptr()).expect("a mapping does not start at address 0")
     }
 
-    /// Start of the whole file, if that is mapped.
+    /// Returns the start of the whole file, if that is mapped.
     #[inline]
     pub(crate) fn whole(&self) -> Option<NonNull<u8>> {
         // Acquire pairs with the AcqRel in `reach_whole`.
         NonNull::new(self.whole.load(Acquire))
     }
 
-    /// There was no address space for it the last time.
+    /// True if the last attempt to map the whole file failed.
     pub(crate) fn is_refused(&self) -> bool {
         // Relaxed: a hint.
         self.is_refused.load(Relaxed)
     }
 
-    /// The same; maps it if need be.
+    /// Returns the start of the whole file; maps it if need be.
     ///
     /// # Errors
     /// NoMemory; those of opening the file again.
@@ -91,29 +98,30 @@ impl Mapping {
         // Relaxed: a hint.
         self.is_refused.store(new.is_err(), Relaxed);
         let new = new?.as_ptr();
-        // No lock: a child made by fork would find it held by a thread that it does not have.
+        // No lock: a child made by fork could find it held by a thread of its parent.
         match self.whole.compare_exchange(std::ptr::null_mut(), new, AcqRel, Acquire) {
             Ok(_) => Ok(NonNull::new(new).expect("it was one")),
             Err(other) => {
-                // SAFETY: made above, and nobody else knows of it.
+                // SAFETY: mapped above, and no other thread knows the mapping.
                 unsafe { libc::munmap(new.cast(), TOTAL_BYTES) };
                 Ok(NonNull::new(other).expect("set by another thread"))
             }
         }
     }
 
-    /// The whole file, mapped once more.
+    /// Maps the whole file.
     fn map_again(&self) -> Result<NonNull<u8>> {
-        // SAFETY: with an old length of 0 the old mapping, which is a shared one, stays as it is, and the new one lies where nothing else does.
+        // SAFETY: with an old length of 0 the old mapping, which is shared, stays as it is, and the
+        // kernel places the new one at free addresses.
         let new = unsafe {
             libc::mremap(self.first.as_mut_ptr().cast(), 0, TOTAL_BYTES, libc::MREMAP_MAYMOVE)
         };
         if new != libc::MAP_FAILED {
-            // It takes after the first mapping: the advice too.
+            // The new mapping inherits the advice of the first.
             return Ok(NonNull::new(new.cast()).expect("a mapping does not start at address 0"));
         }
         match io::Error::last_os_error().raw_os_error() {
-            // EAGAIN: the program locks its memory, and may not lock so much.
+            // EAGAIN: the program locks its memory, and this exceeds its limit.
             Some(libc::ENOMEM | libc::EAGAIN) => Err(Error::NoMemory),
             _ => self.map_by_file().map_err(|e| match e.kind() {
                 io::ErrorKind::OutOfMemory => Error::NoMemory,
@@ -155,7 +163,7 @@ impl RingMemory for Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(whole) = self.whole() {
-            // SAFETY: made in `reach_whole`; whoever got a pointer into it is gone (MAPPING-1).
+            // SAFETY: mapped in `reach_whole`; no pointer into it is left (MAPPING-1).
             unsafe { libc::munmap(whole.as_ptr().cast(), TOTAL_BYTES) };
         }
     }

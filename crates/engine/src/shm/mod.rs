@@ -1,4 +1,4 @@
-//! Shared memory: its layout, the file and its mapping, who is in it, and whether they live.
+//! Shared memory: its layout, the file and its mapping, its processes, and whether they live.
 
 pub mod fork;
 pub mod layout;

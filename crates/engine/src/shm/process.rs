@@ -1,41 +1,46 @@
-//! Who is alive: one slot and one locked byte per process.
+//! Which processes live: one slot and one locked byte per process.
 //!
-//! Ids of processes and threads stand in shared memory for people to read, and decide nothing: in
-//! another pid namespace, a container's for one, they mean somebody else or nobody.
+//! Ids of processes and threads are in shared memory for people to read, and decide nothing: in
+//! another pid namespace, a container's for one, an id names another process or none.
 //!
 //! Invariants
-//! - PROC-1 A process whose slot is in use holds the open-file-description lock on
-//!   the slot's byte from before the slot is filled until after it is cleared.
-//! - PROC-2 A slot whose byte is not locked belongs to a dead process. A child made
-//!   by fork shares the description and gives it up ([`fork`](super::fork)).
-//! - PROC-3 A slot is cleared only by its owner or, once found dead, under the commit
+//! - PROC-1 A process whose slot is in use holds the open-file-description lock on the slot's byte
+//!   from before the slot is filled until after it is cleared.
+//! - PROC-2 A slot whose byte is not locked belongs to a dead process. A child made by fork shares
+//!   the description and gives it up ([`fork`](super::fork)).
+//! - PROC-3 A slot is cleared only by its owner or, once the owner is found dead, under the commit
 //!   mutex after everything the process held was given back.
-//! - PROC-4 The generation of a slot grows before it is filled, so that slot and generation together name one process
-//!   ([`Identity`]). One whose generation is not the slot's is dead, since it is not in the slot any more.
+//! - PROC-4 The generation of a slot grows before the slot is filled, so that slot and generation
+//!   together name one process ([`Identity`]). A process whose generation is not the slot's is
+//!   dead, since it is no longer in the slot.
 //!
 //! # The witness of a thread
 //!
-//! A word in shared memory that the kernel changes when a thread ends.
+//! The kernel changes a word in shared memory when a thread ends.
 //!
-//! For the mutexes of the C library Linux keeps a list of words of each thread, the robust futexes. When the thread ends, in whatever
-//! way, the kernel sets a bit in those that hold the thread's id. It does so at the beginning of the end: before a file of the
-//! process is closed, and before anybody who waits for it is told. So whoever may know of a death finds the bit, and finds it
-//! by reading memory, where asking for a lock of the process is a system call.
+//! For the C library's robust mutexes Linux keeps a list of words for each thread. When the thread
+//! ends, in whatever way, the kernel sets a bit in each word that holds the thread's id. It does so
+//! before it closes a file of the process, and before it notifies any waiter. So a process that can
+//! know of a death finds the bit, by reading memory; testing the lock of a process is a system
+//! call.
 //!
-//! The list belongs to the C library. Beside it stands one more place, for a word with which something is being done
-//! (`list_op_pending`); the C library uses that inside of its calls for robust mutexes alone. It is what is used here.
+//! The list belongs to the C library. The list's head also has a place for a pending operation on
+//! one word (`list_op_pending`). The C library uses that place only inside its calls for robust
+//! mutexes. The witness uses it too.
 //!
-//! The id in the word is of the thread's own pid namespace, and only the kernel compares it, with that of the thread that ends:
-//! nobody takes it for anybody else.
+//! The id in the word is of the thread's own pid namespace. Only the kernel compares it, with the
+//! id of the thread that ends, so the id is never taken for another thread's.
 //!
 //! Invariants
-//! - WITNESS-1 A word that is not 0 and has no bit set is that of a thread which has it in its place: the place is filled before the word and
-//!   emptied after it.
-//! - WITNESS-2 From [`Witness::begin`] until it is dropped its thread runs no code of the program, which could use the place.
+//! - WITNESS-1 A word that is not 0 and has no bit set is that of a thread which has it in its
+//!   place: the place is filled before the word and emptied after it.
+//! - WITNESS-2 From [`Witness::begin`] until the witness is dropped its thread runs no code of the
+//!   program, which could use the place.
 //!
-//! Deliberately absent: certainty. The memory in which the place lies can be taken from a dying process before the kernel has
-//! looked there, by the out-of-memory killer two seconds after it has killed (before Linux 5.18 at once, so nothing is
-//! witnessed there). So a word is believed for [`BELIEVED_MS`] after it was filled, and after that the lock is asked.
+//! Deliberately absent: certainty. The out-of-memory killer can take the memory of the place from a
+//! dying process before the kernel has read it, two seconds after the kill (before Linux 5.18 at
+//! once, so there is no witness there). So a reader believes a word for [`BELIEVED_MS`] after it
+//! was filled, and after that tests the lock.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -58,12 +63,12 @@ fn lock_byte(index: ProcessIndex) -> i64 {
     PROCESS_LOCK_BASE + i64::from(index.0)
 }
 
-/// Process id of the caller.
+/// Returns the process id of the caller.
 pub fn pid() -> u32 {
     std::process::id()
 }
 
-/// Kernel thread id of the caller, asked for once a thread and fork.
+/// Returns the kernel thread id of the caller; one system call a thread and fork.
 pub fn tid() -> u32 {
     thread_local! {
         static KNOWN: Cell<(u64, u32)> = const { Cell::new((u64::MAX, 0)) };
@@ -78,22 +83,23 @@ pub fn tid() -> u32 {
     })
 }
 
-/// The pid namespace of the caller, as a number that no other has while it exists; 0 where nobody can tell. Asked for
-/// anew, since a child may be in another than its parent.
+/// Returns the inode of the caller's pid namespace, unique while the namespace exists; 0 when
+/// unknown. Reads it at each call, since a child may be in another namespace than its parent.
 pub fn pid_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
-/// Claims a slot for this process. `nonce` tells this copy of the library from another one in the same
-/// process. The caller holds the lifecycle lock.
+/// Claims a slot for this process. `nonce` distinguishes this copy of the library from another in
+/// the same process. The caller holds the lifecycle lock.
 pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
     let slots = &region.layout().processes;
     let (own, namespace) = (pid(), pid_namespace());
-    // Relaxed: it changes under the lifecycle lock alone. Above it nobody ever was, and a look would only fetch the pages.
+    // Relaxed: it changes under the lifecycle lock alone. No process ever used a slot above it, and
+    // reading those would only fetch their pages.
     let used = region.control().processes_high_water.load(Relaxed) as usize;
     for (i, slot) in slots.iter().enumerate().take(used) {
-        // Where the namespaces are not known equal pids prove nothing.
+        // Equal pids in unknown namespaces prove nothing.
         let same = namespace != 0
             && slot.pid.load(Acquire) == own
             && slot.pid_namespace.load(Relaxed) == namespace;
@@ -114,13 +120,14 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
         let free = slot.pid.load(Acquire) == 0;
         if free && locks::try_lock(region.file(), lock_byte(index)).map_err(lock_error)? {
             slot.connections.store(0, Relaxed);
-            // SeqCst: before any count of this process, for those who look for readers.
+            // SeqCst: before any count of this process, for threads that look for readers.
             region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
             read_marks::forget(region, index);
             region.log().forget_writer(index);
             slot.commit_ts.store(0, Relaxed);
             slot.author.store(0, Relaxed);
-            // Release: whoever reads it takes what had the slot before for dead (PROC-4), which it was before the lock was had.
+            // Release: a thread that reads it takes the previous owner of the slot for dead
+            // (PROC-4), which that owner was before the lock was taken.
             let generation = slot.generation.fetch_add(1, AcqRel).wrapping_add(1);
             slot.pid_namespace.store(namespace, Relaxed);
             slot.nonce.store(nonce, Relaxed);
@@ -132,7 +139,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
     Err(Error::Full(format!("more than {PROCESS_SLOTS} processes have the database open")))
 }
 
-/// The process `me` as the mutexes of the region know it.
+/// Returns the process `me` as a party of the region's mutexes.
 pub fn party(region: Arc<Region>, me: Identity) -> Party {
     Party::new(me, move |who| {
         let slot = &region.layout().processes[who.index().0 as usize % PROCESS_SLOTS];
@@ -142,11 +149,11 @@ pub fn party(region: Arc<Region>, me: Identity) -> Party {
     })
 }
 
-/// Gives this process's slot back.
+/// Frees this process's slot.
 pub fn unregister(region: &Region, index: ProcessIndex) {
     let slot = &region.layout().processes[index.0 as usize];
     slot.pid.store(0, Release);
-    // A failure leaves the lock to the closing of the file, which follows.
+    // After a failure the lock ends when the file is closed, which follows.
     let _ = locks::unlock(region.file(), lock_byte(index));
 }
 
@@ -169,17 +176,17 @@ fn is_other_alive(region: &Region, index: ProcessIndex) -> bool {
     slot.pid.load(Acquire) != 0 && is_lock_held(region, index)
 }
 
-/// Slots in use by processes other than `own` that are dead.
+/// Returns the slots in use by dead processes other than `own`.
 pub fn dead(region: &Region, own: ProcessIndex) -> Vec<ProcessIndex> {
     used(region).filter(|&i| !is_alive(region, own, i)).collect()
 }
 
-/// Slots in use by live processes other than `own`.
+/// Returns the number of live processes other than `own`.
 pub fn live_others(region: &Region, own: ProcessIndex) -> usize {
     used(region).filter(|&i| i != own && is_alive(region, own, i)).count()
 }
 
-/// True if any process at all is alive, asked before this one has a slot. `readable`: the slots are of this
+/// True if any process lives; for a caller without a slot. `readable`: the slots are of this
 /// version's layout; else the locks alone count.
 pub fn any_alive(region: &Region, readable: bool) -> bool {
     let all = PROCESS_SLOTS as i64;
@@ -198,7 +205,7 @@ fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
         .filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
 }
 
-/// Whether a living process has connections. `own`: the slot of this one, if it has one.
+/// True if a live process has connections. `own`: the slot of this process, if it has one.
 pub fn any_connected(region: &Region, own: Option<ProcessIndex>) -> bool {
     let connections =
         |i: ProcessIndex| region.layout().processes[i.0 as usize].connections.load(Acquire);
@@ -206,7 +213,7 @@ pub fn any_connected(region: &Region, own: Option<ProcessIndex>) -> bool {
     used(region).any(|i| connections(i) != 0 && is_alive(i))
 }
 
-/// Attached connections of all processes.
+/// Returns the number of attached connections of all processes.
 pub fn connections(region: &Region) -> u32 {
     used(region).map(|i| region.layout().processes[i.0 as usize].connections.load(Relaxed)).sum()
 }
@@ -217,24 +224,24 @@ pub fn count_connection(region: &Region, own: ProcessIndex, delta: i32) {
     word.fetch_add(delta as u32, AcqRel);
 }
 
-/// Frees the slot of a dead process after everything it held has been given back. The caller holds
-/// the commit mutex, which makes it the only reaper.
+/// Frees the slot of a dead process after everything it held was given back. The caller holds the
+/// commit mutex, which makes it the only reaper.
 pub fn clear_dead(region: &Region, index: ProcessIndex) {
     read_marks::forget(region, index);
     region.log().forget_writer(index);
     let slot = &region.layout().processes[index.0 as usize];
-    // Release: whoever finds it gone finds settled what it stood for (VISIBLE-3 in database/visibility.rs).
+    // Release: a thread that reads 0 finds the process's commits settled (VISIBLE-3 in
+    // database/visibility.rs).
     slot.commit_ts.store(0, Release);
     slot.pid.store(0, Release);
 }
 
-/// A process, for people: its id, and whether that is one of another pid namespace than the asker's, where it means
-/// somebody else.
+/// A process, for people: its id, and its pid namespace if that is not the reader's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Who {
-    /// As its own namespace knows it; 0 for nobody.
+    /// Process id in its own namespace; 0 for no process.
     pub pid: u32,
-    /// Inode of that namespace if it is not the asker's, else 0.
+    /// Inode of that namespace if it is not the reader's, else 0.
     pub foreign_namespace: u64,
 }
 
@@ -245,14 +252,14 @@ impl std::fmt::Display for Who {
     }
 }
 
-/// The process in slot `index`, as one of the pid namespace `asking` sees it.
+/// Returns the process in slot `index` for a reader in the pid namespace `asking`.
 pub fn who(region: &Region, index: ProcessIndex, asking: u64) -> Who {
     let namespace = region.layout().processes[index.0 as usize].pid_namespace.load(Relaxed);
     let is_foreign = namespace != asking;
     Who { pid: pid_of(region, index), foreign_namespace: if is_foreign { namespace } else { 0 } }
 }
 
-/// Process id in slot `index`, 0 when free; one of the process's own namespace.
+/// Returns the process id in slot `index`, in the process's own namespace; 0 when the slot is free.
 pub fn pid_of(region: &Region, index: ProcessIndex) -> u32 {
     region.layout().processes[index.0 as usize].pid.load(Acquire)
 }
@@ -261,12 +268,12 @@ fn lock_error(e: std::io::Error) -> Error {
     Error::io("cannot lock the shared memory file", &e)
 }
 
-/// How long a word that says that its thread lives is believed.
+/// How long a reader believes a word by which its thread lives.
 pub const BELIEVED_MS: u32 = 1000;
 /// Set by the kernel in the word of a thread that has ended (`FUTEX_OWNER_DIED`).
 const ENDED: u32 = 0x4000_0000;
 
-/// What the kernel reads of a thread (`struct robust_list_head`).
+/// The head of a thread's list, which the kernel reads (`struct robust_list_head`).
 #[repr(C)]
 struct Head {
     list: *mut u8,
@@ -274,18 +281,18 @@ struct Head {
     list_op_pending: *mut u8,
 }
 
-/// What a word says of the thread that filled it.
+/// State of the thread that filled a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// It has not ended.
+    /// The thread has not ended.
     Lives,
-    /// It has ended.
+    /// The thread has ended.
     Ended,
-    /// Nothing: the word is not in use.
+    /// The word is not in use.
     Nothing,
 }
 
-/// Reads a word.
+/// Returns the state of the thread that filled `word`.
 pub fn read(word: &AtomicU32) -> Said {
     // Acquire pairs with the Release in `begin`.
     match word.load(Acquire) {
@@ -295,12 +302,12 @@ pub fn read(word: &AtomicU32) -> Said {
     }
 }
 
-/// Milliseconds of the clock by which a word is believed; they wrap.
+/// Returns milliseconds of the clock for [`BELIEVED_MS`]; they wrap.
 pub fn now_ms() -> u32 {
     (monotonic_ns() / 1_000_000) as u32
 }
 
-/// While it lives, the word says whether its thread does.
+/// While this value lives, the word shows whether its thread lives.
 pub struct Witness {
     head: NonNull<Head>,
     word: NonNull<AtomicU32>,
@@ -309,7 +316,8 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Fills the word that `word_of` finds in the region, if the kernel looks after it; nobody else uses it (WITNESS-1, WITNESS-2).
+    /// Fills the word that `word_of` finds in the region, if the kernel watches it. No other thread
+    /// fills it (WITNESS-1, WITNESS-2).
     pub fn begin(
         region: &Arc<Region>,
         word_of: impl FnOnce(&Region) -> &AtomicU32,
@@ -322,14 +330,15 @@ impl Witness {
         if !is_free {
             return None;
         }
-        // SAFETY: as above; set by the C library before its first robust mutex and not changed.
+        // SAFETY: the same head; the C library sets the offset before its first robust mutex and
+        // never changes it.
         let offset = unsafe { (*head.as_ptr()).futex_offset };
         let place =
             std::ptr::from_ref(word).cast::<u8>().cast_mut().wrapping_offset(-(offset as isize));
         set_pending(head, place);
-        // The kernel looks at both from this very thread: their order in the program is enough.
+        // The kernel reads both in this very thread: their program order is enough.
         compiler_fence(SeqCst);
-        // Release: what the process is known by was stored before.
+        // Release: the thread has stored before what names its process.
         word.store(tid, Release);
         Some(Witness { head, word: NonNull::from(word), _region: region.clone() })
     }
@@ -337,9 +346,9 @@ impl Witness {
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        // SAFETY: in the region, which is mapped as long as it is held here.
+        // SAFETY: in the region, which `_region` keeps mapped.
         let word = unsafe { self.word.as_ref() };
-        // Release: what the thread has done is there for whoever finds the word empty.
+        // Release: a thread that finds the word empty sees what this thread has done.
         word.store(0, Release);
         compiler_fence(SeqCst);
         set_pending(self.head, std::ptr::null_mut());
@@ -353,7 +362,7 @@ fn set_pending(head: NonNull<Head>, place: *mut u8) {
     unsafe { field.write_volatile(place) };
 }
 
-/// The head of this thread's list, asked for once a thread and fork.
+/// Returns the head of this thread's list; one system call a thread and fork.
 fn own_head() -> Option<NonNull<Head>> {
     thread_local! {
         static KNOWN: Cell<(u64, *mut Head)> = const { Cell::new((u64::MAX, std::ptr::null_mut())) };
@@ -372,7 +381,7 @@ fn ask_for_head() -> *mut Head {
     if !is_looked_after() {
         return head;
     }
-    // SAFETY: 0 is the calling thread; both results have a place.
+    // SAFETY: 0 is the calling thread; there is room for both results.
     let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
     if rc == 0 && len == size_of::<Head>() { head } else { std::ptr::null_mut() }
 }
@@ -382,13 +391,14 @@ pub fn prepare() {
     own_head();
 }
 
-/// Linux 5.18 or later.
+/// True on Linux 5.18 or later.
 fn is_looked_after() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
         return *known;
     }
-    // Not within `get_or_init`: a child made by fork() would wait for ever for a thread of its parent that was at it.
+    // Not within `get_or_init`: a child made by fork() would wait for ever for a thread of its
+    // parent that ran the initialisation.
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
@@ -466,16 +476,16 @@ mod tests {
                 // SAFETY: no preconditions.
                 unsafe { libc::raise(libc::SIGKILL) };
             }
-            // SAFETY: ours, and not used again: the child alone has this end now.
+            // SAFETY: opened above, and not used again: the child alone has this end now.
             unsafe { libc::close(ends[1]) };
             let mut byte = 0u8;
             // SAFETY: one writable byte.
             assert_eq!(unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) }, 1);
             assert_eq!(byte, 1, "the kernel looks after it");
-            // SAFETY: as above. The end of the file is the death of the child.
+            // SAFETY: one writable byte. The end of the file is the death of the child.
             assert_eq!(unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) }, 0);
             assert_eq!(read(word(&region)), Said::Ended, "round {round}");
-            // SAFETY: ours.
+            // SAFETY: opened above.
             unsafe { libc::close(ends[0]) };
             // SAFETY: our own child; the status is not wanted.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };

@@ -1,53 +1,68 @@
 //! Read locks of the base's WAL, in shared memory.
 //!
-//! A reader of a WAL database holds a shared lock on one of the WAL-index's five read marks, which tells checkpoints how
-//! far they may go and writers whether the WAL may start over. SQLite takes it by fcntl: two system calls a
-//! transaction, each of them the slower the more processes hold locks. While the base is fenced only connections of
-//! ours begin to read it, and for those the lock is a count here.
+//! A reader of a WAL database holds a shared lock on one of the WAL-index's five read marks. The
+//! lock shows checkpoints how far they may go, and writers whether the WAL may start over. SQLite
+//! takes it by fcntl: two system calls a transaction, which get slower with each process that holds
+//! locks. While the base is fenced only Plait's connections begin to read it, and their locks are
+//! counts in shared memory.
 //!
-//! | who | shared | exclusive (checkpoints, moving a mark) |
+//! | connection | shared | exclusive (checkpoints, moving a mark) |
 //! |---|---|---|
-//! | attached, and the WAL-index says that the base is fenced | counted here; by fcntl on a mark of an older position | owner here, then by fcntl |
-//! | the hidden connection, base at rest | by fcntl | owner here, then by fcntl |
-//! | of ours, base at rest or not attached (yet) | by fcntl | by fcntl at rest; under the fence never |
-//! | stock SQLite | by fcntl, before the fence | by fcntl, before the fence |
+//! | attached, and the WAL-index shows the fence | a count (1) | owner word, then fcntl |
+//! | the hidden connection, base at rest | fcntl | owner word, then fcntl |
+//! | other connections of Plait, base at rest or not attached | fcntl | fcntl at rest (2) |
+//! | stock SQLite | fcntl, before the fence | fcntl, before the fence |
 //!
-//! Stock SQLite and the fence: the commit that raises the fence gives the WAL-index header a version of ours. Stock
-//! SQLite looks at it whenever it begins to read, to write or to checkpoint, and refuses before it takes any lock.
-//! One that has begun goes on, its lock stands in the file, and the frames that it may copy are older than any
-//! that a reader counted here needs (see docs/locks.md).
+//! (1) By fcntl on a mark of an older position. (2) Never under the fence.
+//!
+//! The commit that raises the fence gives the WAL-index header a version of Plait's own. Stock
+//! SQLite reads the version whenever it begins to read, to write or to checkpoint, and refuses
+//! before it takes any lock. A stock transaction that has begun goes on. Its lock is in the file,
+//! and the frames that it may copy are older than any that a counted reader needs (see
+//! docs/locks.md).
 //!
 //! Invariants
-//! - MARK-1 A mark is never locked shared and exclusively at once: a reader counts itself before it looks at the owner, the
-//!   owner stands there before it looks at the counts, and all four steps are sequentially consistent.
-//! - MARK-2 A count belongs to a process. One of a process that is dead counts for nothing, and a dead owner owns nothing:
-//!   whoever meets them asks whether the process lives, and needs no reaper.
-//! - MARK-3 A process counts readers here only while it holds its claim on the log (session.rs), so that no recovery can
-//!   run beside it with another shared memory file.
-//! - MARK-4 A child made by fork neither takes nor gives back anything here: it all is its parent's.
+//! - MARK-1 A mark is never locked shared and exclusively at once. A reader raises its count before
+//!   it reads the owner, an owner stores itself before it reads the counts, and all four steps are
+//!   sequentially consistent.
+//! - MARK-2 A count belongs to a process. The count of a dead process counts for nothing, and a
+//!   dead owner owns nothing: a thread that finds either tests whether the process lives, and needs
+//!   no reaper.
+//! - MARK-3 A process counts readers only while it holds its claim on the log (session.rs), so that
+//!   no recovery can run at the same time with another shared memory file.
+//! - MARK-4 A child made by fork neither takes nor releases any of these locks: all are its
+//!   parent's.
 //!
 //! # The WAL-index of a session
 //!
-//! Which WAL-index (`-shm`) the members of a session have open: shared memory remembers its inode.
+//! All members of a session have one WAL-index (`-shm`) open. Shared memory has its inode.
 //!
-//! SQLite makes that file anew for whoever finds none. If somebody removes it under living programs, there are two of them for one WAL: two
-//! programs write frames over each other's, and a checkpoint brings a part. So there is to be one.
+//! SQLite makes the file anew for a connection that finds none. If the file is removed under live
+//! programs, one WAL has two of them: two programs overwrite each other's frames, and a checkpoint
+//! brings a part. So there must be one.
 //!
-//! Removing it is right where nobody has it open: the last of SQLite's connections to close does, in whatever program, under a lock on the
-//! database file that it gets only if nobody has the shared one, which goes with an open WAL. So another inode alone means nothing.
-//! Another one while a member has the first open does.
+//! Removing the file is right when no connection has it open. The last SQLite connection of any
+//! program does so on closing, under a lock on the database file that excludes every open WAL. So
+//! another inode alone means nothing; it is an error while a member has the first file open.
 //!
 //! Invariants
-//! - WALINDEX-1 A connection is counted (`ProcessSlot::connections`) only while its handle has its WAL open: it attaches behind a transaction that
-//!   has opened it, and ends ([`attach::end`](crate::attach::end)) before it closes it. So while one is counted nobody removes the file by right.
-//! - WALINDEX-2 The inode is that of all who are counted. Who comes with another one puts his in its place if nobody is counted, and is
-//!   refused otherwise: when he attaches, and again in the first transaction on each WAL that he opens, since another may have come between.
-//! - WALINDEX-3 Hidden connections, which are not counted, are asked in the same way before they write, checkpoint or raise the fence.
+//! - WALINDEX-1 A connection is counted (`ProcessSlot::connections`) only while its handle has its
+//!   WAL open: it attaches after a transaction that has opened the WAL, and ends
+//!   ([`attach::end`](crate::attach::end)) before it closes the WAL. So while a connection is
+//!   counted the file may not be removed.
+//! - WALINDEX-2 The stored inode is that of all counted connections. A connection with another
+//!   inode stores its own if none is counted, and is refused otherwise: when it attaches, and again
+//!   in the first transaction on each WAL that it opens, since the file may have been replaced in
+//!   between.
+//! - WALINDEX-3 Hidden connections, which are not counted, are checked in the same way before they
+//!   write, checkpoint or raise the fence.
 //!
-//! Deliberately absent: the inode is never forgotten, for nothing but a look at who is counted says whether it still means anything. A process
-//! that is killed loses its locks one after the other: for a moment it may be counted without SQLite's, and who is refused looks
-//! again for as long as a death may take. A handle without an index (0), which wants the file for itself alone, is
-//! asked nothing and is counted for a moment. A member that is told of another index has closed its own, and is counted until its handle is closed.
+//! Deliberately absent: the inode is never cleared, since only the counts show whether it still
+//! means anything. A killed process loses its locks one after the other. For a moment it may be
+//! counted without SQLite's lock, so a refused connection tries again for as long as a death may
+//! take. A handle without an index (0), which wants the file for itself alone, is not checked and
+//! is counted for a moment. A member that is refused for another index has closed its own, and is
+//! counted until its handle is closed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -62,7 +77,7 @@ use crate::error::{Error, Result};
 use crate::ids::ProcessIndex;
 use crate::sync::yielding::Yielding;
 
-/// The read marks, as one process locks them.
+/// One process's access to the locks on the read marks.
 pub struct ReadMarks {
     region: Arc<Region>,
     process: ProcessIndex,
@@ -71,7 +86,7 @@ pub struct ReadMarks {
 }
 
 impl ReadMarks {
-    /// For the process of slot `process`, which has registered.
+    /// Returns the access of the process of slot `process`, which has registered.
     pub fn new(region: Arc<Region>, process: ProcessIndex) -> ReadMarks {
         ReadMarks {
             region,
@@ -110,12 +125,12 @@ impl ReadMarks {
         self.region.log().set_broken();
     }
 
-    /// Whether the session has another WAL-index than this one: see [`is_strange`].
+    /// True if the session has another WAL-index than this one: see [`is_strange`].
     pub fn is_strange_index(&self, inode: u64) -> bool {
         is_strange(&self.region, Some(self.process), inode)
     }
 
-    /// Locks `mark` shared; false if somebody has it exclusively.
+    /// Locks `mark` shared; false if another thread has it exclusively.
     pub fn lock_shared(&self, mark: usize) -> bool {
         if self.is_forked() {
             return false;
@@ -128,16 +143,17 @@ impl ReadMarks {
         false
     }
 
-    /// Gives one shared lock on `mark` back.
+    /// Releases one shared lock on `mark`.
     pub fn unlock_shared(&self, mark: usize) {
         if !self.is_forked() {
-            // Release: whoever finds nobody here may overwrite what was read.
+            // Release: an owner that finds no reader may overwrite what was read.
             let before = self.count(mark).fetch_sub(1, Release);
             debug_assert!(before > 0, "MARK-1: mark {mark} was not locked");
         }
     }
 
-    /// Locks all of `marks` exclusively; false, and none of them, if somebody has one.
+    /// Locks all of `marks` exclusively. False, with none locked, if another thread has one of
+    /// them.
     pub fn lock_exclusive(&self, marks: Range<usize>) -> bool {
         if self.is_forked() {
             return false;
@@ -158,19 +174,19 @@ impl ReadMarks {
         true
     }
 
-    /// Gives exclusive locks back.
+    /// Releases exclusive locks.
     pub fn unlock_exclusive(&self, marks: Range<usize>) {
         if !self.is_forked() {
             for mark in marks {
-                // Release: what was changed under the lock comes before it.
+                // Release: changes made under the lock come first.
                 self.owner(mark).store(0, Release);
             }
         }
     }
 
-    /// True if a living process, this one included, counts a reader on any of `marks`.
+    /// True if a live process, this one included, counts a reader on any of `marks`.
     fn is_read(&self, marks: &Range<usize>) -> bool {
-        // SeqCst: whoever counted itself before `owner` was ours has raised this before.
+        // SeqCst: a reader that was counted before `owner` was ours has raised this word before.
         let used = self.region.control().processes_high_water.load(SeqCst) as usize;
         self.slots().iter().enumerate().take(used).any(|(i, slot)| {
             slot.readers[marks.clone()].iter().any(|count| count.load(SeqCst) != 0)
@@ -178,7 +194,7 @@ impl ReadMarks {
         })
     }
 
-    /// True if nobody has `mark` exclusively; a dead owner (MARK-2) has it no more.
+    /// True if no process has `mark` exclusively. Takes it from a dead owner (MARK-2).
     fn disown_dead(&self, mark: usize) -> bool {
         let owner = self.owner(mark).load(SeqCst);
         owner == 0 || self.is_dead(owner) && self.disown(mark, owner)
@@ -188,33 +204,37 @@ impl ReadMarks {
         !process::is_alive(&self.region, self.process, ProcessIndex(owner - 1))
     }
 
-    /// False if somebody else was faster, and perhaps has it by now.
+    /// Clears a dead `owner`. False if another thread did so first, and perhaps owns the mark by
+    /// now.
     fn disown(&self, mark: usize, owner: u32) -> bool {
         self.owner(mark).compare_exchange(owner, 0, SeqCst, SeqCst).is_ok()
     }
 }
 
-/// Forgets what a process held that is gone or is only coming. Its slot is not free yet, or already taken.
+/// Clears the locks of a slot whose process is dead or just registers. The slot is not free yet, or
+/// already taken.
 pub(super) fn forget(region: &Region, process: ProcessIndex) {
     for count in &region.layout().processes[process.0 as usize].readers {
         count.store(0, Release);
     }
     for owner in &region.control().mark_owners {
-        // Failure: it belongs to somebody else.
+        // Failure: it belongs to another process.
         let _ = owner.compare_exchange(process.0 + 1, 0, SeqCst, SeqCst);
     }
 }
 
 const _: () = assert!(READ_MARKS == 5, "WAL_NREADER of wal.c");
 
-/// Whether a member of the session has another WAL-index than this one open, 0 standing for none. `own`: the slot of this process, if it has one.
+/// True if a member of the session has another WAL-index than `inode` open; an `inode` of 0 means
+/// none. `own`: the slot of this process, if it has one.
 pub fn is_strange(region: &Region, own: Option<ProcessIndex>, inode: u64) -> bool {
-    // Relaxed: the number is all that is told. Whoever has stored it was counted later, which is read behind it.
+    // Relaxed: the word publishes only itself. A connection is counted after it has stored its
+    // inode, and the counts are read last.
     let known = region.header().wal_index_ino.load(Relaxed);
     known != inode && known != 0 && inode != 0 && process::any_connected(region, own)
 }
 
-/// WALINDEX-2, of who is about to be counted.
+/// Checks and stores the WAL-index of a connection that is about to be counted (WALINDEX-2).
 ///
 /// # Errors
 /// `StrangeIndex`.
@@ -241,7 +261,7 @@ pub(crate) mod tests {
     use std::fs::File;
     use std::path::Path;
 
-    /// One process of several: a mapping with locks of its own.
+    /// Joins as one process of several: a mapping with its own locks.
     pub(crate) fn join(path: &Path, nonce: u64) -> ReadMarks {
         let file = LockFile::open(|| {
             File::options().read(true).write(true).create(true).truncate(false).open(path)
@@ -252,7 +272,7 @@ pub(crate) mod tests {
             region.publish(BaseIdentity { dev: 1, ino: 2 }).unwrap();
         }
         let slots = &region.layout().processes;
-        // Two of one pid may not register: a different namespace makes them two.
+        // Two processes with one pid may not register: different namespaces make them two.
         for slot in slots {
             slot.pid_namespace.store(nonce, std::sync::atomic::Ordering::Relaxed);
         }
@@ -296,7 +316,7 @@ pub(crate) mod tests {
         let (a, dead) = (join(&path, 1), join(&path, 2));
         assert!(dead.lock_shared(1) && dead.lock_exclusive(2..4));
         assert!(!a.lock_exclusive(1..2) && !a.lock_shared(2));
-        // Its file closes with it, and with the file the lock that says it lives.
+        // Its file closes with it, and so its process lock ends.
         drop(dead);
         assert!(a.lock_exclusive(1..2), "a reader");
         assert!(a.lock_shared(2), "an owner, met by a reader");
@@ -340,7 +360,7 @@ pub(crate) mod tests {
         };
         let own = |marks: &ReadMarks| {
             let mut times = 0;
-            // Owners can keep all readers out for as long as a time slice.
+            // Owners may keep all readers out for a whole time slice.
             while times < 500 || !has_read.load(SeqCst) {
                 if marks.lock_exclusive(2..4) {
                     assert_eq!(inside.fetch_sub(1, SeqCst), 0, "MARK-1");

@@ -1,24 +1,27 @@
 //! The mapping of `app.db-plait-shm`: creating, checking, growing.
 //!
-//! The file has its full size from the start but is sparse; disk space behind
-//! the ring and behind each arena is allocated before first use, because a
-//! write to a hole on a full disk would kill the process with SIGBUS.
+//! The file has its full size from the start but is sparse. Disk space for the ring and for each
+//! arena is allocated before first use: a write to a hole on a full disk would kill the process
+//! with SIGBUS.
 //!
-//! Of the fixed part there is all but most of the slots of processes and connections, which follow page by page as they are claimed, and of
-//! the authors of recent commits, which follow once there are some.
+//! A new file has disk space for most of the fixed part. Slots of processes and connections get
+//! theirs page by page as they are claimed, and the authors of recent commits get theirs once there
+//! are some.
 //!
-//! Ring and arenas begin small, so that a database in which little happens takes little, and grow as they fill: the ring from its start, an
-//! arena from both ends, nodes and records ([`Memtable::reach_with`]), with what serves to find them ([`Memtable::parts`]). How much there
-//! is stands in shared memory and is looked
-//! at under the commit mutex, before the commit point; allocating more is done without it, and by as many at a time as
-//! come, since allocating twice is no harm. Where the file system cannot allocate and zeros are written instead, that would be
-//! one: there the whole is written by one, before anybody uses any of it, and nothing grows. A process that cannot allocate beside
-//! others that can (a filter of its system calls) fails before its commit point.
+//! Ring and arenas begin small, so that a database with few commits takes little space, and grow as
+//! they fill: the ring from its start, an arena from both ends, nodes and records
+//! ([`Memtable::reach_with`]), with what serves to find them ([`Memtable::parts`]). The allocated
+//! length is in shared memory. A committer reads it under the commit mutex, before the commit
+//! point. Allocating more needs no mutex, and several processes may do so at once: allocating twice
+//! is no harm. Where the file system cannot allocate, zeros are written instead, and writing them
+//! twice is harm. There one process writes a whole ring or arena before any process uses it, and
+//! nothing grows. A process that cannot allocate while others can (its system calls are filtered)
+//! fails before its commit point.
 //!
-//! Trust (FILE-6): a file is used only if its magic, layout version, boot id and
-//! base identity match, its state is LIVE, and it was found with its full size: of one that was
-//! cut short the rest reads as zeros, which would hide commits. Anything else is re-initialised
-//! by recovery under the lifecycle lock.
+//! Trust (FILE-6): a file is used only if its magic, layout version, boot id and base identity
+//! match, its state is LIVE, and it was found with its full size: the rest of a truncated file
+//! reads as zeros, which would hide commits. Recovery re-initialises any other file under the
+//! lifecycle lock.
 //!
 //! Deliberately absent: growth beyond [`TOTAL_BYTES`], pointers.
 
@@ -51,7 +54,7 @@ use crate::memtable::Memtable;
 use crate::storage::side;
 use crate::sync::caller::Uncancelled;
 
-/// Which base file the shared memory belongs to.
+/// The base file that the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BaseIdentity {
     /// Device number.
@@ -61,7 +64,7 @@ pub struct BaseIdentity {
 }
 
 impl BaseIdentity {
-    /// Of the file at `path`.
+    /// Returns the identity of the file at `path`.
     pub fn of(path: &Path) -> Result<BaseIdentity> {
         let meta = std::fs::metadata(path)
             .map_err(|e| Error::io(format!("cannot look at {}", path.display()), &e))?;
@@ -69,16 +72,16 @@ impl BaseIdentity {
     }
 }
 
-/// With less free disk space than this, memory that could be done without is not allocated.
+/// With less free disk space than this, dispensable memory is not allocated.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// Bytes of the ring with which a session begins.
+/// Bytes of the ring at the start of a session.
 const FIRST_RING_BYTES: usize = 8 << 10;
-/// Bytes of an arena's nodes, and of its records, with which a generation begins.
+/// Bytes of an arena's nodes, and of its records, at the start of a generation.
 const FIRST_BYTES: usize = 16 << 10;
 const _: () = assert!(FIRST_BYTES >= Memtable::FIRST_REACH as usize);
 
-/// How the file system is asked for disk space behind a part of a file: fallocate(2), but for tests.
+/// Allocates disk space for a part of a file: fallocate(2), except in tests.
 type Reserve = fn(&File, u64, u64) -> std::result::Result<(), Errno>;
 
 /// A mapped shared memory file.
@@ -86,22 +89,22 @@ pub struct Region {
     map: Arc<Mapping>,
     file: Arc<LockFile>,
     path: PathBuf,
-    /// Of this process, one allocates at a time.
+    /// Held while a thread of this process allocates for an arena.
     allocating: Mutex<()>,
     reserve: Reserve,
-    /// The file had its full size.
+    /// The file had its full size when it was opened.
     was_whole: bool,
-    /// The file was empty: all of it reads as zeros.
+    /// The file was empty when it was opened: all of it reads as zeros.
     is_new: bool,
 }
 
 const MAGIC_OFFSET: u64 = (offset_of!(Layout, header) + offset_of!(Header, magic)) as u64;
 
 impl Region {
-    /// Maps `file`, giving it its full size. The content is not checked.
+    /// Maps `file`, after giving it its full size. Does not check the content.
     ///
-    /// The mapping has a description of its own: a child made by fork inherits it, and must not inherit the locks
-    /// (fork.rs, FORK-1).
+    /// The mapping has a description of its own: a child made by fork inherits it, and must not
+    /// inherit the locks (fork.rs, FORK-1).
     pub fn map(file: Arc<LockFile>, path: &Path) -> Result<Region> {
         Region::map_with(file, path, fallocate)
     }
@@ -112,14 +115,16 @@ impl Region {
         };
         let len = file.metadata().map_err(|e| say(&e))?.len();
         if len == 0 {
-            // Before the first look: on a full tmpfs even reading a hole of a mapping is SIGBUS. A new file is ours alone.
+            // Before the first access: on a full tmpfs even reading a hole of a mapping raises
+            // SIGBUS. No other process uses a new file.
             allocate_head(&file, reserve).map_err(|e| full(path, &e))?;
         }
         let was_whole = len >= TOTAL_BYTES as u64;
         if !was_whole {
             if len > 0 {
                 refuse_size_in_use(&file, path)?;
-                // It was cut short. With its full size it would look whole to the next who comes, should this opening be refused.
+                // The file was truncated. Should this opening fail, the next process would find the
+                // full size and trust it.
                 file.write_all_at(&[0; size_of::<u64>()], MAGIC_OFFSET).map_err(|e| say(&e))?;
             }
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
@@ -142,34 +147,35 @@ impl Region {
         })
     }
 
-    /// The file itself: its locks tell who is alive.
+    /// Returns the file, whose locks show which processes live.
     pub fn file(&self) -> &LockFile {
         &self.file
     }
 
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The fixed part.
+    /// Returns the fixed part.
     pub fn layout(&self) -> &Layout {
-        // SAFETY: the first mapping holds all of Layout, is page-aligned and lives as long as self; every field of
-        // Layout is atomic or a SharedMutex, valid for any bit pattern and shared between processes.
+        // SAFETY: the first mapping holds all of Layout, is page-aligned and lives as long as self;
+        // every field of Layout is atomic or a SharedMutex, valid for any bit pattern and shared
+        // between processes.
         unsafe { self.map.first().cast::<Layout>().as_ref() }
     }
 
-    /// Identity and state.
+    /// Returns identity and state.
     pub fn header(&self) -> &Header {
         &self.layout().header
     }
 
-    /// Commit state and small tables.
+    /// Returns commit state and small tables.
     pub fn control(&self) -> &Control {
         &self.layout().control
     }
 
-    /// State of the log.
+    /// Returns the state of the log.
     pub fn log(&self) -> &LogShared {
         &self.layout().log
     }
@@ -182,17 +188,17 @@ impl Region {
         self.map.reach_whole().map(drop)
     }
 
-    /// The whole file is mapped.
+    /// True if the whole file is mapped.
     pub fn reaches_whole(&self) -> bool {
         self.map.whole().is_some()
     }
 
-    /// It could not be mapped the last time.
+    /// True if the last attempt to map the whole file failed.
     pub fn is_whole_refused(&self) -> bool {
         self.map.is_refused()
     }
 
-    /// Maps what the session uses. (M), or nobody else uses the region (MAPPING-3).
+    /// Maps what the session uses. (M), or no other process uses the region (MAPPING-3).
     ///
     /// # Errors
     /// NoMemory.
@@ -204,59 +210,64 @@ impl Region {
         if is_small { Ok(()) } else { self.reach_whole() }
     }
 
-    /// First byte of arena `index`.
+    /// Returns the first byte of arena `index`.
     #[inline(always)]
     fn arena_base(&self, index: usize) -> Result<NonNull<u8>> {
         assert!(index < ARENAS, "arena {index} does not exist");
         let mapping = &self.map;
         let base = if is_large(index) { mapping.reach_whole()? } else { mapping.first() };
-        // SAFETY: the small arenas lie inside the first mapping, and all of them inside the whole one (layout.rs).
+        // SAFETY: the small arenas lie inside the first mapping, and all of them inside the whole
+        // one (layout.rs).
         Ok(unsafe { base.add(arena_offset(index)) })
     }
 
-    /// The memtable in arena `index`, whose generation number the caller has found published (GEN-4).
+    /// Returns the memtable in arena `index`, whose generation number the caller has found
+    /// published (GEN-4).
     ///
     /// # Errors
-    /// NoMemory, not where the whole file is mapped.
+    /// NoMemory, unless the whole file is mapped.
     #[inline(always)]
     pub fn memtable(&self, index: usize) -> Result<Memtable> {
         let base = self.arena_base(index)?.as_ptr();
-        // Constants: what follows from the size is not computed at each look.
+        // Constants: nothing is computed from the size at each call.
         let bytes = if is_large(index) { ARENA_BYTES } else { SMALL_ARENA_BYTES };
-        // SAFETY: the arena is inside the mapping, which outlives every use of the memtable (both belong to
-        // `Database`); an arena is formatted before its generation's number is published.
+        // SAFETY: the arena is inside the mapping, which outlives every use of the memtable (both
+        // belong to `Database`); an arena is formatted before its generation's number is published.
         Ok(unsafe { Memtable::attach(base, bytes as u32) })
     }
 
-    /// Makes arena `index`, which is mapped, an empty memtable. The caller holds the commit mutex and the arena is FREE (GEN-4), or
-    /// nobody else uses the region.
+    /// Makes arena `index`, which is mapped, an empty memtable. The caller holds the commit mutex
+    /// and the arena is FREE (GEN-4), or no other process uses the region.
     pub fn format_arena(&self, index: usize) {
         let base = self.arena_base(index).expect("whoever formats an arena has it mapped");
         // Acquire pairs with the Release in `allocate_arena` and `grow_arena`.
         let reach = self.control().generations[index].allocated.load(Acquire);
-        // SAFETY: inside the mapping; by the caller's promise no snapshot reads it and nobody else writes to it.
+        // SAFETY: inside the mapping; the caller promises that no snapshot reads it and no other
+        // thread writes to it.
         unsafe { Memtable::format(base.as_ptr(), arena_bytes(index) as u32, reach) };
     }
 
-    /// Starts an empty log stream. Nobody else uses the region.
+    /// Starts an empty log stream. No other process uses the region.
     pub fn init_log(&self, params: &LogParams) {
         let shared = std::ptr::from_ref(self.log()).cast_mut();
-        // SAFETY: inside the mapping, aligned, and by the caller's promise not in use.
+        // SAFETY: inside the mapping, aligned, and, as the caller promises, not in use.
         unsafe { LogShared::init(shared, params) };
     }
 
-    /// The ring of the session's log.
+    /// Returns the ring of the session's log.
     pub fn ring(&self) -> Ring {
         let memory = LogMemory {
             shared: NonNull::from(self.log()),
             ring: self.map.clone(),
             commit_mutex: NonNull::from(&self.control().commit_mutex),
         };
-        // SAFETY: a published session has all three initialised; `Database` drops its ring and log before the region.
+        // SAFETY: a published session has all three initialised; `Database` drops its ring and log
+        // before the region.
         unsafe { Ring::new(memory) }
     }
 
-    /// Allocates disk space behind the beginning of the ring, or all of it; returns for how many bytes. Nobody else uses the region.
+    /// Allocates disk space for the start of the ring, or for all of it; returns its bytes. No
+    /// other process uses the region.
     pub fn allocate_ring(&self) -> Result<u64> {
         let whole = [(RING_OFFSET, RING_BYTES)];
         let first = [(RING_OFFSET, FIRST_RING_BYTES)];
@@ -264,7 +275,7 @@ impl Region {
         Ok(if in_part { FIRST_RING_BYTES } else { RING_BYTES } as u64)
     }
 
-    /// Allocates disk space behind so many bytes of the ring, and some more, and maps them. Needs no lock.
+    /// Allocates disk space for at least `bytes` of the ring, and maps them. Needs no lock.
     pub fn grow_ring(&self, bytes: u64) -> Result<()> {
         if bytes > WINDOW_BYTES {
             self.reach_whole()?;
@@ -279,7 +290,8 @@ impl Region {
         Ok(())
     }
 
-    /// Allocates disk space behind the ends of arena `index`, and maps it; cheap when that is done already. False while another process is at it.
+    /// Allocates disk space for the ends of arena `index`, and maps the arena; does little if that
+    /// is done. False while another process allocates it.
     pub fn allocate_arena(&self, index: usize) -> Result<bool> {
         self.arena_base(index)?;
         let word = &self.control().generations[index].allocated;
@@ -287,15 +299,16 @@ impl Region {
         if is_there() {
             return Ok(true);
         }
-        // Where zeros are written for it, whoever comes second must not: the first may have begun to use the arena. The lock
-        // of the file is shared by the threads of a process, so these take turns before.
+        // Where zeros are written, a second process must not write them: the first may have begun
+        // to use the arena. The threads of a process share the lock of the file, so they take turns
+        // first.
         let _turn = self.allocating.lock().unwrap_or_else(PoisonError::into_inner);
         let _uncancelled = Uncancelled::begin();
         let byte = ALLOCATE_LOCK_BASE + index as i64;
         let locked = locks::try_lock(&self.file, byte).map_err(|e| {
             Error::io(format!("cannot lock shared memory {}", self.path.display()), &e)
         })?;
-        // Not waited for: the other may be stopped.
+        // No wait: the other process may be stopped.
         if !locked {
             return Ok(is_there());
         }
@@ -305,23 +318,24 @@ impl Region {
             let in_part = self.allocate_first(&parts_of(index, FIRST_BYTES), &whole)?;
             let reach = if in_part { FIRST_BYTES } else { arena_bytes(index) };
             if is_large(index) {
-                // Before the arena can be used.
+                // Before any process can use the arena.
                 self.control().has_large.store(1, Relaxed);
             }
-            // Release pairs with the Acquire of the freezer, which may touch the arena next.
+            // Release pairs with the Acquire of the freezing committer, which may touch the arena
+            // next.
             word.store(reach as u32, Release);
         }
         Ok(true)
     }
 
-    /// Allocates disk space for so many bytes of nodes in arena `index`, and as many of records, and some more. It was allocated
-    /// before. Needs no lock of the file.
+    /// Allocates disk space for at least `reach` bytes of nodes in arena `index`, and as many of
+    /// records, after [`Region::allocate_arena`]. Needs no lock of the file.
     pub fn grow_arena(&self, index: usize, reach: u64) -> Result<()> {
         let most = arena_bytes(index);
         let reach = usize::try_from(reach).unwrap_or(most);
         let reach = reach.next_power_of_two().min(most);
         let allocated = &self.control().generations[index].allocated;
-        // All threads that commit come here at once: the first does it for them.
+        // All committing threads come here at once: the first allocates for all.
         let _turn = self.allocating.lock().unwrap_or_else(PoisonError::into_inner);
         // Acquire pairs with the Release below.
         if allocated.load(Acquire) as usize >= reach {
@@ -331,22 +345,22 @@ impl Region {
             self.reserve_more(offset, len)?;
         }
         crash_point!("commit.memory_grown");
-        // Release pairs with the Acquire of the committer that goes there.
+        // Release pairs with the Acquire of the committer that writes there.
         allocated.fetch_max(reach as u32, Release);
         Ok(())
     }
 
-    /// Allocates disk space behind the slot of connection `index`, before anybody looks at it; it lies above all that were ever used.
+    /// Allocates disk space for the slot of connection `index`, which is above all slots ever used.
     pub fn allocate_slot(&self, index: usize) -> Result<()> {
         self.allocate_page_before(slot_end(index))
     }
 
-    /// The same for process `index`.
+    /// As [`Region::allocate_slot`], for process `index`.
     pub fn allocate_process(&self, index: usize) -> Result<()> {
         self.allocate_page_before(process_end(index))
     }
 
-    /// The place of who has committed at `ts`, if there is disk space behind it.
+    /// Returns the entry for the author of the commit at `ts`, if it has disk space.
     pub fn recent(&self, ts: u64) -> Option<&RecentCommit> {
         let layout = self.layout();
         // Relaxed: constant since the session began.
@@ -357,15 +371,15 @@ impl Region {
         (index < allocated).then(|| &layout.recent.commits[index])
     }
 
-    /// Allocates disk space behind all of the authors of recent commits, once there are some; `ts` is the newest. Without it conflicts
-    /// with them are told without a name.
+    /// Allocates disk space for all authors of recent commits, once there are some; `ts` is the
+    /// newest. Without it reports of conflicts lack the author.
     pub fn extend_recent(&self, ts: u64) {
-        // Where it fails it is not tried at each commit.
+        // After a failure not every commit tries again.
         const BETWEEN_TRIES: u64 = 64;
         let allocated = &self.control().recent_allocated;
         // Relaxed: constant since the session began, and a hint.
         let number = ts.wrapping_sub(self.control().first_ts.load(Relaxed));
-        // A commit over several files takes two.
+        // A commit over several files takes two timestamps.
         let is_due = number >= BETWEEN_TRIES && number % BETWEEN_TRIES < 2;
         if !is_due || allocated.load(Relaxed) as usize == RECENT_COMMITS {
             return;
@@ -378,14 +392,15 @@ impl Region {
         }
     }
 
-    /// Allocates disk space behind the page of the fixed part that `end` lies in, or ends.
+    /// Allocates disk space for the page of the fixed part that contains or ends at `end`.
     fn allocate_page_before(&self, end: usize) -> Result<()> {
         let end = end.next_multiple_of(PAGE);
         if HEAD.iter().any(|part| part.start < end && end <= part.end) {
             return Ok(());
         }
         let reserved = reserve_all(&self.file, self.reserve, end - PAGE, PAGE);
-        // Whoever made the file has written zeros there if it could not be allocated: then there is something.
+        // A process that made the file and could not allocate has written zeros there: then there
+        // is data.
         let is_there = || {
             let at = rustix::fs::SeekFrom::Data((end - PAGE) as u64);
             rustix::fs::seek(&**self.file, at).is_ok_and(|found| found == (end - PAGE) as u64)
@@ -396,7 +411,8 @@ impl Region {
         Err(full(&self.path, &std::io::Error::from(Errno::OPNOTSUPP)))
     }
 
-    /// Allocates the `first` parts; false if the file system cannot do that, and the `whole` was filled with zeros.
+    /// Allocates the `first` parts. False if the file system cannot, and `whole` was filled with
+    /// zeros.
     fn allocate_first(&self, first: &[(usize, usize)], whole: &[(usize, usize)]) -> Result<bool> {
         let can = first.iter().try_fold(true, |can, &(offset, len)| {
             Ok(can && reserve_all(&self.file, self.reserve, offset, len)?)
@@ -410,8 +426,9 @@ impl Region {
         Ok(false)
     }
 
-    /// Allocates disk space behind a part of which some may be in use. Zeros are never written there: another process can allocate,
-    /// or there would not be a part, and has put rows where this one would write.
+    /// Allocates disk space for a range of which some may be in use. Never writes zeros: a ring or
+    /// arena that can grow was allocated by a process that can allocate, and may have rows where
+    /// this process would write.
     fn reserve_more(&self, offset: usize, len: usize) -> Result<()> {
         let reserved = reserve_all(&self.file, self.reserve, offset, len);
         if reserved.map_err(|e| full(&self.path, &e))? {
@@ -426,7 +443,7 @@ impl Region {
 
     /// True unless the file system is running out of space.
     pub fn has_space_to_spare(&self) -> bool {
-        // An error is no proof of that.
+        // An error does not prove that space is short.
         rustix::fs::fstatvfs(&**self.file)
             .map_or(true, |fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= SPARE_BYTES)
     }
@@ -441,7 +458,7 @@ impl Region {
                 .is_ok_and(|id| id.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed)))
     }
 
-    /// True if a session has left its content there, whatever has become of the machine or the base since.
+    /// True if a session has left its content in the file, for whatever boot and base.
     pub fn was_left(&self) -> bool {
         let h = self.header();
         // Acquire pairs with the Release in `publish`.
@@ -458,7 +475,8 @@ impl Region {
             && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
     }
 
-    /// What may continue the log of a session with this salt, from a file that nobody uses and that need not be trusted (log/moment.rs).
+    /// Returns what may continue the log of a session with this salt. No process uses the file, and
+    /// it need not be trusted (log/moment.rs).
     pub(crate) fn tail(&self, salt: u32) -> Option<Tail> {
         let may_be = self.is_of_this_version() && self.log().salt() == salt;
         may_be.then(|| Tail::copy_from(&self.ring(), SEGMENT_BYTES, RING_BYTES as u64)).flatten()
@@ -467,7 +485,8 @@ impl Region {
     /// Zeroes the fixed part; a mutex of zeros is free. The caller holds the lifecycle lock and no
     /// other process uses the file.
     pub fn reset(&self) -> Result<()> {
-        // Before the first touch. A removed page behind a new file is a hole, and a hole on a full disk is SIGBUS.
+        // Before the first access: a page that was removed since is a hole, and a hole on a full
+        // disk raises SIGBUS.
         if self.is_new {
             allocate_head(&self.file, self.reserve).map_err(|e| full(&self.path, &e))?;
             self.header().state.store(session::INVALID, Release);
@@ -476,12 +495,13 @@ impl Region {
         self.allocate(0, LAYOUT_END)?;
         self.header().state.store(session::INVALID, Release);
         let base = self.map.first().as_ptr();
-        // SAFETY: the first LAYOUT_END bytes are inside the mapping; nobody else uses them (lifecycle lock).
+        // SAFETY: the first LAYOUT_END bytes are inside the mapping; no other process uses them
+        // (lifecycle lock).
         unsafe { std::ptr::write_bytes(base, 0, LAYOUT_END) };
         Ok(())
     }
 
-    /// Device and inode of the base that the content belongs to.
+    /// Returns device and inode of the base that the content belongs to.
     pub fn identity(&self) -> (u64, u64) {
         let h = self.header();
         (h.base_dev.load(Relaxed), h.base_ino.load(Relaxed))
@@ -509,13 +529,14 @@ impl Region {
         side::is_named(&self.file, &self.path)
     }
 
-    /// Marks the content as not to be trusted any more.
+    /// Marks the content as no longer to be trusted.
     pub fn invalidate(&self) {
         self.header().state.store(session::INVALID, Release);
     }
 }
 
-/// Asked for once: no process outlives its boot, and who opens and closes all the time would ask each time.
+/// Returns the kernel's boot id. Reads it once: no process outlives its boot, and some programs
+/// open and close all the time.
 fn boot_id() -> std::io::Result<[u8; 40]> {
     static KNOWN: OnceLock<[u8; 40]> = OnceLock::new();
     if let Some(id) = KNOWN.get() {
@@ -528,9 +549,10 @@ fn boot_id() -> std::io::Result<[u8; 40]> {
     Ok(*KNOWN.get_or_init(|| id))
 }
 
-/// A file of another size may be that of another version of the library, which uses it: nothing is written to it then.
+/// Fails if a process uses a file of another size, which may be of another version of the library:
+/// nothing may be written to it.
 fn refuse_size_in_use(file: &File, path: &Path) -> Result<()> {
-    // An error of fcntl is no proof that nobody does.
+    // An error of fcntl does not prove that the file is unused.
     let is_free = matches!(
         locks::is_range_locked_elsewhere(file, PROCESS_LOCK_BASE, PROCESS_SLOTS as i64),
         Ok(false)
@@ -538,7 +560,7 @@ fn refuse_size_in_use(file: &File, path: &Path) -> Result<()> {
     if is_free { Ok(()) } else { Err(Error::CantOpen(say_in_use(path))) }
 }
 
-/// Why a session of others cannot be joined.
+/// Returns the message of a session that cannot be joined.
 pub(crate) fn say_in_use(path: &Path) -> String {
     format!(
         "{} is in use by processes with another version of the library or another database file; close them first",
@@ -546,7 +568,7 @@ pub(crate) fn say_in_use(path: &Path) -> String {
     )
 }
 
-/// Gives the lock on a byte back, however its holder ends.
+/// Unlocks a byte when dropped.
 struct Unlocking<'a> {
     file: &'a File,
     byte: i64,
@@ -554,22 +576,24 @@ struct Unlocking<'a> {
 
 impl Drop for Unlocking<'_> {
     fn drop(&mut self) {
-        // What cannot be unlocked stays until the file is closed; nobody waits for it.
+        // If unlocking fails the lock stays until the file is closed; no process waits for it.
         let _ = locks::unlock(self.file, self.byte);
     }
 }
 
-/// Bytes allocated by one system call: few enough that a program with a fast timer gets them between two signals.
+/// Bytes allocated by one system call: few enough for the time between two signals of a fast timer.
 const ALLOCATE_BYTES: usize = 1 << 20;
 
-/// Where the parts of arena `index` lie that are used with so many bytes of nodes, and as many of records.
+/// Returns offset and length of the parts of arena `index` that `reach` bytes of nodes, and as many
+/// of records, use.
 fn parts_of(index: usize, reach: usize) -> [(usize, usize); 4] {
     let arena = arena_offset(index);
     Memtable::parts(arena_bytes(index) as u32, reach as u32)
         .map(|part| (arena + part.start as usize, part.len()))
 }
 
-/// Allocates disk space. Where the file system cannot, zeros are written: nobody uses that part of the file yet.
+/// Allocates disk space. Writes zeros where the file system cannot: no process uses that part of
+/// the file yet.
 fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io::Result<()> {
     if reserve_all(file, reserve, offset, len)? {
         return Ok(());
@@ -580,7 +604,8 @@ fn allocate(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io
     Ok(())
 }
 
-/// Allocates disk space behind the fixed part of a new file, but for most of the slots; where the file system cannot, zeros are written to all.
+/// Allocates disk space for [`HEAD`] in a new file. Writes zeros to the whole fixed part where the
+/// file system cannot.
 fn allocate_head(file: &File, reserve: Reserve) -> std::io::Result<()> {
     for part in HEAD {
         if !reserve_all(file, reserve, part.start, part.len())? {
@@ -590,7 +615,7 @@ fn allocate_head(file: &File, reserve: Reserve) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Asks the file system for disk space; false if it cannot.
+/// Allocates disk space; false if the file system cannot.
 fn reserve_all(file: &File, reserve: Reserve, offset: usize, len: usize) -> std::io::Result<bool> {
     for (at, len) in pieces(offset, len) {
         if !reserve_piece(file, reserve, at as u64, len as u64)? {
@@ -609,7 +634,7 @@ fn reserve_piece(file: &File, reserve: Reserve, at: u64, len: u64) -> std::io::R
     loop {
         match reserve(file, at, len) {
             Ok(()) => return Ok(true),
-            // A signal: nothing was allocated, or some of it, and asking again is no harm.
+            // A signal: nothing or a part was allocated, and allocating again is no harm.
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
             Err(e) => return Err(e.into()),

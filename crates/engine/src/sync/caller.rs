@@ -1,28 +1,30 @@
-//! On whose behalf this thread waits: for how long, and whether that one has been interrupted meanwhile.
+//! The caller of this thread: how long it waits, and whether it has been interrupted.
 //!
-//! What is waited for deep inside, a shared mutex above all, is mostly free within microseconds, and so nothing on the way there is told how
-//! long it may take. Only if whoever has it does not run does it matter; then it is asked for here. The call
-//! that the application makes says it once, for its thread ([`waits`]); within it some work may say that it would rather do without
-//! ([`briefly`]), or that the application's busy handler must not run in it ([`unasked`]). Who says nothing waits as those do who have
-//! no busy timeout.
+//! A wait deep inside the engine, for a shared mutex above all, mostly takes microseconds, so no
+//! function on the way there has a parameter for its length. The length matters only if the holder
+//! does not run. Then the waiter reads it here. The application's call sets it once for its thread
+//! ([`waits`]). Work that can be left undone waits less ([`briefly`]), and code in which the
+//! application's busy handler must not run switches the handler off ([`unasked`]). A thread without
+//! a caller waits like one without a busy timeout.
 //!
 //! # Cancellation
 //!
-//! Keeps a thread from being ended by `pthread_cancel` while others would have to suffer for it.
+//! [`Uncancelled`] keeps `pthread_cancel` from ending a thread where other threads would suffer.
 //!
-//! Every system call that blocks is a place where a cancelled thread ends. Inside the engine that would leave a lock
-//! held by a process that lives on, and Rust's frames may not be unwound by it at all. So cancellation is
-//! off while a shared lock is held, and in every call of the engine that writes, waits or opens files; a request
-//! that comes meanwhile takes effect at the thread's next such place outside. Calls that only touch
-//! memory have no such place and pay nothing.
+//! Every blocking system call is a cancellation point. A thread that ends there, inside the engine,
+//! would leave a lock held by a process that lives on. Nor may cancellation unwind Rust's frames at
+//! all. So cancellation is off while a shared lock is held, and in every call of the engine that
+//! writes, waits or opens files. A pending request takes effect at the thread's next cancellation
+//! point outside. Calls that only touch memory have none and pay nothing.
 //!
 //! # Threads of its own
 //!
-//! Threads of the library's own, in programs that may know of no threads.
+//! The engine starts threads in programs that may know of no threads.
 //!
-//! A signal that is sent to a process goes to any thread that does not block it. A program that waits for its signals by `sigwait` or
-//! signalfd blocks them in the threads that it knows of: one that came to ours would end the program, or run its handler on a stack
-//! and at a moment that it does not expect. So ours block all of them from their first instruction on.
+//! A signal to a process goes to any thread that does not block it. A program that waits for
+//! signals by `sigwait` or signalfd blocks them in the threads that it knows. A signal that came to
+//! an engine thread would end the program, or run its handler on a stack and at a moment that it
+//! does not expect. So engine threads block all signals from their first instruction on.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -33,16 +35,17 @@ use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long everybody waits at least: no program expects to fail where mostly nothing is waited for.
+/// Shortest wait of a caller, whatever its timeout: no program expects to fail where mostly there
+/// is no wait.
 pub const AT_LEAST: Duration = Duration::from_secs(3);
-/// How long is waited for what one can do without.
+/// Longest wait for what can be left undone.
 pub const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// The application's busy handler: called with the number of prior calls, false gives up. Points to what outlives the scope in which it
-/// is set.
+/// The application's busy handler: called with the number of prior calls, false gives up. The
+/// handler outlives the scope in which it is set.
 type Busy = *const (dyn Fn(u32) -> bool + 'static);
 
-/// Whether the caller has been interrupted. Points to what outlives the scope in which it is set.
+/// True if the caller has been interrupted. The function outlives the scope in which it is set.
 type Interrupted = *const (dyn Fn() -> bool + 'static);
 
 #[derive(Clone, Copy)]
@@ -51,7 +54,7 @@ struct Caller {
     end: Option<Instant>,
     at_least: Duration,
     interrupted: Option<Interrupted>,
-    /// In the place of a timeout.
+    /// Replaces the timeout.
     busy: Option<Busy>,
 }
 
@@ -59,7 +62,7 @@ thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
 }
 
-/// Puts back what was said before.
+/// Restores the previous caller.
 struct Outer(Option<Caller>);
 
 impl Drop for Outer {
@@ -68,8 +71,8 @@ impl Drop for Outer {
     }
 }
 
-/// Runs `f`, in which this thread waits for `timeout` from now on, or as long as `busy`, if there is one, says yes, and as long as
-/// `interrupted` says no.
+/// Runs `f`, in which this thread waits for `timeout` from now on, or as long as `busy`, if there
+/// is one, returns true. A wait also ends when `interrupted` returns true.
 pub fn waits<T>(
     timeout: Duration,
     busy: Option<&dyn Fn(u32) -> bool>,
@@ -77,13 +80,14 @@ pub fn waits<T>(
     f: impl FnOnce() -> T,
 ) -> T {
     let pointer: *const (dyn Fn() -> bool + '_) = interrupted;
-    // SAFETY: only the lifetime is changed. It is called by this thread while `f` runs, and so while `interrupted` is borrowed: `Outer`
-    // takes it away whatever ends `f`, and what `f` starts in another thread has a CALLER of its own.
+    // SAFETY: only the lifetime is changed. This thread calls it while `f` runs, and so while
+    // `interrupted` is borrowed: `Outer` removes it however `f` ends, and a thread that `f` starts
+    // has a CALLER of its own.
     let interrupted =
         unsafe { std::mem::transmute::<*const (dyn Fn() -> bool + '_), Interrupted>(pointer) };
     let busy = busy.map(|busy| {
         let pointer: *const (dyn Fn(u32) -> bool + '_) = busy;
-        // SAFETY: as above.
+        // SAFETY: as for `interrupted`.
         unsafe { std::mem::transmute::<*const (dyn Fn(u32) -> bool + '_), Busy>(pointer) }
     });
     let end = Instant::now().checked_add(timeout);
@@ -92,7 +96,8 @@ pub fn waits<T>(
     f()
 }
 
-/// Runs `f`, in which this thread waits for [`A_MOMENT`] at most, whatever its caller would.
+/// Runs `f`, in which each wait of this thread gives up after [`A_MOMENT`] without progress,
+/// whatever the caller allows.
 pub fn briefly<T>(f: impl FnOnce() -> T) -> T {
     let interrupted = CALLER.get().and_then(|caller| caller.interrupted);
     let caller = Caller { end: Some(Instant::now()), at_least: A_MOMENT, interrupted, busy: None };
@@ -100,15 +105,16 @@ pub fn briefly<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f`, in which the application's busy handler is not asked: it may use other connections, and `f` holds what they need.
+/// Runs `f` without calling the application's busy handler: the handler may use other connections,
+/// and `f` holds what they need.
 pub fn unasked<T>(f: impl FnOnce() -> T) -> T {
     let caller = CALLER.get().map(|caller| Caller { busy: None, ..caller });
     let _outer = Outer(CALLER.replace(caller));
     f()
 }
 
-/// Whether who has waited for so long for somebody who does not get on should give up. A busy handler is asked as soon as it is more than
-/// [`A_MOMENT`]; `calls` counts how often it was.
+/// True if a waiter should give up that has `waited` without progress of the holder. Calls the busy
+/// handler from [`A_MOMENT`] on; `calls` counts these calls.
 pub(crate) fn has_had_enough(waited: Duration, calls: &mut u32) -> bool {
     match CALLER.get() {
         None => waited >= AT_LEAST,
@@ -126,7 +132,7 @@ pub(crate) fn has_had_enough(waited: Duration, calls: &mut u32) -> bool {
     }
 }
 
-/// Whether the caller has been interrupted.
+/// True if the caller has been interrupted.
 pub(crate) fn is_interrupted() -> bool {
     CALLER.get().and_then(|caller| caller.interrupted).is_some_and(|interrupted| {
         // SAFETY: set by `waits`, which has not returned yet.
@@ -146,14 +152,15 @@ thread_local! {
     static STATE: Cell<(u32, c_int)> = const { Cell::new((0, 0)) };
 }
 
-/// While it lives its thread cannot be cancelled. They nest; only the outermost costs anything.
+/// While this value lives its thread cannot be cancelled. Values nest; only the outermost costs
+/// anything.
 #[derive(Debug)]
 pub struct Uncancelled {
     not_send: PhantomData<*mut ()>,
 }
 
 impl Uncancelled {
-    /// From here on.
+    /// Switches cancellation off.
     #[inline]
     pub fn begin() -> Uncancelled {
         STATE.with(|state| {
@@ -182,13 +189,14 @@ impl Drop for Uncancelled {
 
 fn set(to: c_int) -> c_int {
     let mut before = 0;
-    // SAFETY: `to` is one of the two states, `before` is writable; the call only changes the calling thread.
+    // SAFETY: `to` is one of the two states, `before` is writable; the call only changes the
+    // calling thread.
     let rc = unsafe { pthread_setcancelstate(to, &raw mut before) };
     debug_assert_eq!(rc, 0, "pthread_setcancelstate");
     before
 }
 
-/// Puts the mask of this thread back.
+/// Restores the signal mask of this thread.
 struct Mask(libc::sigset_t);
 
 impl Mask {
@@ -200,26 +208,26 @@ impl Mask {
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         // SAFETY: filled in above, and room for a set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: with a valid way of changing the mask the call does not fail, and fills it in.
+        // SAFETY: the call fails only for an invalid `how`; otherwise it fills in `before`.
         Mask(unsafe { before.assume_init() })
     }
 }
 
 impl Drop for Mask {
     fn drop(&mut self) {
-        // SAFETY: filled in by the call above.
+        // SAFETY: `Mask::all` has filled it in.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
         };
     }
 }
 
-/// Starts a thread, whose name has 15 bytes at most, that no signal comes to.
+/// Starts a thread that blocks all signals. Its name has 15 bytes at most.
 ///
 /// # Errors
 /// Those of starting a thread.
 pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    // A new thread has the mask of its parent.
+    // A new thread inherits the mask of its parent.
     let _mask = Mask::all();
     Builder::new().name(name.into()).spawn(f)
 }

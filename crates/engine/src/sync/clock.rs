@@ -4,7 +4,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds of the monotonic clock; no system call where the kernel maps it.
+/// Returns the monotonic clock in nanoseconds, without a system call where the kernel maps the
+/// clock.
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a live timespec, which the call fills in; this clock always exists.
@@ -13,7 +14,7 @@ pub fn monotonic_ns() -> u64 {
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// The wall clock's time after `wait` from now, which is what the C library's timed waits ask for.
+/// Returns the wall-clock time at the end of `wait`, for the C library's timed waits.
 pub fn realtime_after(wait: Duration) -> libc::timespec {
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + wait;
     libc::timespec {
@@ -22,7 +23,7 @@ pub fn realtime_after(wait: Duration) -> libc::timespec {
     }
 }
 
-/// Milliseconds since the Unix epoch.
+/// Returns milliseconds since the Unix epoch.
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }

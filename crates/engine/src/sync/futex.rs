@@ -1,9 +1,9 @@
 //! Waiting in the kernel on a 32-bit word of shared memory.
 //!
-//! A waiter reads the word, decides to sleep, and sleeps only if the word still has the value that it
-//! read; whoever changes the state changes the word first and wakes afterwards. A wake-up may be
-//! spurious and a waker may be killed between the change and the wake, so every caller gives a
-//! timeout and checks its condition again in a loop (COMMIT-5).
+//! A waiter reads the word, decides to sleep, and sleeps only if the word still has the value that
+//! it read. A waker changes the word first and wakes afterwards. A wake-up may be spurious, and a
+//! waker may be killed between the change and the wake. So every caller gives a timeout and checks
+//! its condition again in a loop (COMMIT-5).
 //!
 //! Futexes here are process-shared: the kernel identifies the word by file and offset, so processes
 //! that map the region at different addresses meet.
@@ -16,25 +16,25 @@ use std::time::Duration;
 /// Why [`wait`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitResult {
-    /// Somebody woke the word (or the kernel did so spuriously).
+    /// Another thread woke the word, or the wake-up was spurious.
     Woken,
     /// The timeout passed.
     TimedOut,
-    /// The word no longer had the expected value; nothing was waited for.
+    /// The word no longer had the expected value; the call did not sleep.
     Changed,
     /// A signal handler ran.
     Interrupted,
 }
 
-/// Sleeps while `word` has the value `expected`, at most `timeout`.
+/// Sleeps if `word` has the value `expected`, until a wake, a signal, or the end of `timeout`.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitResult {
     let spec = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().min(i32::MAX as u64) as libc::time_t,
         tv_nsec: libc::c_long::from(t.subsec_nanos().min(999_999_999) as i32),
     });
     let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `word` is a live, aligned 32-bit word for the whole call and `spec_ptr` is null or points
-    // to a live timespec; FUTEX_WAIT only reads both.
+    // SAFETY: `word` is a live, aligned 32-bit word for the whole call and `spec_ptr` is null or
+    // points to a live timespec; FUTEX_WAIT only reads both.
     let rc = unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, spec_ptr)
     };

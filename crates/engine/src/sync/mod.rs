@@ -1,8 +1,9 @@
-//! Waiting and locking: futexes and mutexes, whom one waits for and how long, threads of the engine's own.
+//! Waiting and locking: futexes, mutexes, bounds of waits, and the engine's own threads.
 //!
-//! Every wait knows three ends besides its own: the caller's timeout or busy handler, his interrupt, and the death of who is waited for.
-//! Where the call says for how long, they come in a [`wait::Wait`]; deep inside, where nothing is told of the call, they are asked for in
-//! [`caller`]. Whether somebody lives is asked of his process slot (shm/process.rs).
+//! A wait ends when its condition holds. It also ends by the caller's timeout or busy handler, by
+//! the caller's interrupt, and by the death of the process that is waited for. Functions that take
+//! the bounds of the call as a parameter take a [`wait::Wait`]. Code deeper down reads them from
+//! [`caller`]. A process slot shows whether its process lives (shm/process.rs).
 
 pub mod caller;
 pub mod clock;

@@ -1,32 +1,37 @@
 //! A mutex in shared memory that survives the death of its owner.
 //!
-//! One word says everything: who holds it, whether somebody sleeps for it, and whether what it protects has to be
-//! repaired first. The holder is a process as this database knows it, the slot in which it registered and
-//! how often that slot was taken before ([`Identity`]), never a number that the kernel gave it: those are unique
-//! in one pid namespace only, and containers on one volume have their own. Whether a holder lives is asked of its slot
-//! (shm/process.rs), by whoever has waited for a while.
+//! One word has the whole state: the owner, whether a waiter may sleep, and whether the next owner
+//! must repair. It names the owner by its process slot and by how often that slot was taken
+//! ([`Identity`]), not by a pid: pids are unique in one pid namespace only, and containers on one
+//! volume have their own. A thread that has waited for a while looks at that slot to see whether
+//! the owner lives (shm/process.rs).
 //!
 //! | word | meaning |
 //! |---|---|
 //! | 0 | free |
 //! | `REPAIR` | free, and the next owner repairs |
 //! | owner | held |
-//! | owner + `WAITERS` | held, and somebody may sleep on the word: unlocking wakes one |
-//! | owner + `REPAIR` | held by one that repairs |
+//! | owner + `WAITERS` | held, and a waiter may sleep on the word: unlocking wakes one |
+//! | owner + `REPAIR` | held, and the owner repairs |
 //!
 //! Invariants
-//! - MUTEX-1 Whoever takes the mutex from a dead owner, or with `REPAIR`, is told so by [`Guard::previous_owner_died`] and repairs
-//!   before anything else. `REPAIR` stays in the word until that guard is dropped in the ordinary way: if the
-//!   repairer dies or panics, the next is told again (COMMIT-2, COMMIT-5).
-//! - MUTEX-2 A guard dropped by a panic leaves `REPAIR`: what the mutex protects may be half changed.
-//! - MUTEX-3 Who sleeps has set `WAITERS` in the very word it sleeps on. Who was woken takes the mutex with `WAITERS`, since it does
-//!   not know of the others. So an unlock with sleepers always wakes one (`mutex_model.rs` tries all orders).
-//! - MUTEX-4 A waiter returns soon after the mutex is free, whoever was killed meanwhile (`LOOK_AGAIN`).
+//! - MUTEX-1 A thread that takes the mutex from a dead owner, or with `REPAIR`, finds
+//!   [`Guard::previous_owner_died`] set and repairs before anything else. `REPAIR` stays in the
+//!   word until that guard is dropped in the ordinary way: if the repairer dies or panics, the next
+//!   owner repairs (COMMIT-2, COMMIT-5).
+//! - MUTEX-2 A guard dropped by a panic leaves `REPAIR`: what the mutex protects may be half
+//!   changed.
+//! - MUTEX-3 A sleeper has set `WAITERS` in the very word it sleeps on. A thread that has slept
+//!   takes the mutex with `WAITERS`, since it does not know of other sleepers. So an unlock with
+//!   sleepers always wakes one (`mutex_model.rs` tries all orders).
+//! - MUTEX-4 A waiter returns soon after the mutex is free, whichever process is killed
+//!   (`LOOK_AGAIN`).
 //! - MUTEX-5 A thread that holds a guard cannot be cancelled (`Uncancelled`).
-//! - MUTEX-6 The word stays mapped at one address as long as a thread of this process holds or waits for it; mappings at
-//!   different addresses in different processes are fine.
+//! - MUTEX-6 The word stays mapped at one address as long as a thread of this process holds or
+//!   waits for it. Different processes may map it at different addresses.
 //!
-//! Deliberately absent: fairness (whoever runs takes it), and waiting for a guard of the same thread, which panics.
+//! Deliberately absent: fairness (the first running thread takes the mutex), and recursion (a
+//! thread that waits for its own guard panics).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -39,19 +44,20 @@ use super::clock;
 use super::futex::{self, WaitResult};
 use crate::ids::{PROCESS_SLOTS, ProcessIndex};
 
-/// How long a waiter stays awake. What the commit mutex guards takes less, and less than falling asleep and being woken,
-/// with another process on the processor in between. Where nobody else can run meanwhile it is lost.
+/// How long a waiter spins before it sleeps. The commit mutex is held for less, and a sleep and a
+/// wake take longer, with another process on the processor in between. On a single processor
+/// spinning is wasted.
 const SPIN_NS: u64 = 20_000;
-/// How long a waiter sleeps at most before it asks whether the owner lives. Also, an owner wakes one waiter. If that one is
-/// killed before it has the mutex, and somebody who did not sleep has taken it meanwhile, who does not know of
-/// the others, they would sleep while the mutex is free (COMMIT-5).
+/// Longest sleep before a waiter looks whether the owner lives. It also bounds a lost wake: an
+/// owner wakes one waiter, which may be killed before it has the mutex. If a thread that did not
+/// sleep then takes the mutex, it knows of no sleepers and wakes none (COMMIT-5).
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The same for the first sleep: the dead are few, but whoever waits for one waits for nothing.
+/// Longest first sleep: a dead owner is rare, but all waiting for it is wasted.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// Between two looks at a mutex that is held.
+/// Spin hints between two looks at a mutex that is held.
 const HINTS_PER_TRY: u32 = 8;
 
-/// Somebody may sleep on the word.
+/// A waiter may sleep on the word.
 const WAITERS: u32 = 1;
 /// The next owner repairs, or the present one does.
 const REPAIR: u32 = 2;
@@ -63,9 +69,9 @@ const GENERATION_MASK: u32 = u32::MAX >> GENERATION_SHIFT;
 
 const _: () = assert!(PROCESS_SLOTS < 1 << INDEX_BITS, "slot index + 1 fits the word");
 
-/// One process, as long as the session lives: no other has the same, as far as 19 bits go. A slot would have to be taken
-/// 524,288 times while a mutex names it and nobody wants that mutex; and then one would wait for
-/// the wrong process, until that ends.
+/// One process, for as long as the session lives. The generation has 19 bits: an identity recurs
+/// only if its slot is taken 524,288 times while a mutex names it and no thread wants that mutex. A
+/// waiter would then wait for the wrong process, until that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     index: u32,
@@ -73,22 +79,23 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the process that took slot `index` when its count of takings became `generation`.
+    /// Returns the identity of the process that took slot `index` and raised its count to
+    /// `generation`.
     pub fn new(index: ProcessIndex, generation: u32) -> Identity {
         Identity { index: index.0, generation: generation & GENERATION_MASK }
     }
 
-    /// The slot.
+    /// Returns the slot.
     pub fn index(self) -> ProcessIndex {
         ProcessIndex(self.index)
     }
 
-    /// Never 0, and without flags.
+    /// Returns the owner's word: never 0, and without flags.
     fn word(self) -> u32 {
         (self.index + 1) << INDEX_SHIFT | self.generation << GENERATION_SHIFT
     }
 
-    /// Of the owner in a word that has one.
+    /// Returns the owner in `word`, if it has one.
     fn of(word: u32) -> Option<Identity> {
         let index = (word >> INDEX_SHIFT & ((1 << INDEX_BITS) - 1)).checked_sub(1)?;
         Some(Identity { index, generation: word >> GENERATION_SHIFT })
@@ -97,19 +104,19 @@ impl Identity {
 
 type IsAlive = dyn Fn(Identity) -> bool + Send + Sync;
 
-/// Who locks, and whom it asks whether others live.
+/// The process that locks, and its test whether another process lives.
 pub struct Party {
     me: Identity,
     is_alive: Box<IsAlive>,
 }
 
 impl Party {
-    /// `is_alive` says false only of a process that is dead for good.
+    /// `is_alive` returns false only for a process that is dead for good.
     pub fn new(me: Identity, is_alive: impl Fn(Identity) -> bool + Send + Sync + 'static) -> Party {
         Party { me, is_alive: Box::new(is_alive) }
     }
 
-    /// The slot of who locks.
+    /// Returns the slot of the process that locks.
     pub fn index(&self) -> ProcessIndex {
         self.me.index()
     }
@@ -125,16 +132,17 @@ impl std::fmt::Debug for Party {
     }
 }
 
-/// Why [`SharedMutex::lock_until`] came back without the mutex.
+/// Why [`SharedMutex::lock_until`] returned without the mutex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GaveUp {
-    /// The time was over.
+    /// The deadline passed.
     TimedOut,
     /// The caller was interrupted.
     Interrupted,
 }
 
-/// A mutex between processes; free when zero. It protects no data of its own: it lies beside what it guards.
+/// A mutex between processes; free when zero. It holds no data: it is stored next to what it
+/// protects.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct SharedMutex {
@@ -147,24 +155,24 @@ const _: () = assert!(size_of::<SharedMutex>() == 64, "nobody who waits slows do
 #[derive(Debug)]
 pub struct Guard<'a> {
     mutex: &'a SharedMutex,
-    /// The last owner died, or panicked, while it held the mutex: repair before anything else.
+    /// The last owner died or panicked while it held the mutex: repair before anything else.
     pub previous_owner_died: bool,
     was_panicking: bool,
     /// See [`Guard::leave_to_repair`].
     is_left: bool,
-    /// What this thread held before.
+    /// The mutex that this thread had taken last before this one.
     outer: *const SharedMutex,
     _uncancelled: Uncancelled,
     not_send: PhantomData<*mut ()>,
 }
 
 thread_local! {
-    /// What this thread took last and still holds.
+    /// The mutex that this thread took last and still holds.
     static HELD: Cell<*const SharedMutex> = const { Cell::new(std::ptr::null()) };
 }
 
 impl SharedMutex {
-    /// Waits for the mutex, a moment of it awake. Panics if this thread already holds it.
+    /// Takes the mutex: spins for a moment, then sleeps. Panics if this thread already holds it.
     pub fn lock(&self, party: &Party) -> Guard<'_> {
         match self.lock_until(party, None, &mut || false) {
             Ok(guard) => guard,
@@ -172,11 +180,12 @@ impl SharedMutex {
         }
     }
 
-    /// Waits for the mutex until `deadline`, if there is one, and as long as `interrupted` says no, which is asked at least
-    /// every [`LOOK_AGAIN`]. Tries at least once. Panics if this thread already holds it.
+    /// Takes the mutex. Gives up at `deadline`, if there is one, or when `interrupted` returns
+    /// true, which it calls at least every [`LOOK_AGAIN`]. Tries at least once. Panics if this
+    /// thread already holds the mutex.
     ///
     /// # Errors
-    /// Why it has not got it.
+    /// Timed out or interrupted.
     pub fn lock_until(
         &self,
         party: &Party,
@@ -213,39 +222,40 @@ impl SharedMutex {
                 }
             };
             slept = true;
-            // Who is woken tries once more: it is probably free.
+            // A thread that was woken tries once more: the mutex is probably free.
             let is_over =
                 result != WaitResult::Woken && deadline.is_some_and(|end| Instant::now() >= end);
             if is_over || interrupted() {
-                // A wake that this one got, or gets now, was for whoever else sleeps.
+                // This thread passes on a wake that it got or gets now: others may sleep.
                 self.word.wake_one();
                 return Err(if is_over { GaveUp::TimedOut } else { GaveUp::Interrupted });
             }
         }
     }
 
-    /// Takes the mutex if nobody holds it. The dead hold it until somebody waits.
+    /// Takes the mutex if it is free. A dead owner holds it until a waiter takes it over.
     pub fn try_lock(&self, party: &Party) -> Option<Guard<'_>> {
         let uncancelled = Uncancelled::begin();
         let inherited = take_free(&self.word, party.me.word())?;
         Some(self.guard(inherited, uncancelled))
     }
 
-    /// As [`SharedMutex::try_lock`], but takes it from a dead owner, too: for those who look again from time to time.
+    /// As [`SharedMutex::try_lock`], but also takes the mutex from a dead owner. For callers that
+    /// poll.
     pub fn try_lock_from_dead(&self, party: &Party) -> Option<Guard<'_>> {
         if let Some(guard) = self.try_lock(party) {
             return Some(guard);
         }
         let uncancelled = Uncancelled::begin();
-        // Relaxed: only a hint, whose change the exchange finds.
+        // Relaxed: only a hint; the exchange fails if the word has changed.
         let word = self.word.load(Relaxed);
         let taken = party.is_dead(word) && take_from_dead(&self.word, word, party.me.word());
         taken.then(|| self.guard(true, uncancelled))
     }
 
-    /// Who holds it, at this moment.
+    /// Returns the owner at this moment.
     pub fn holder(&self) -> Option<Identity> {
-        // Relaxed: for people, and for who watches whether it changes.
+        // Relaxed: for messages, and for callers that watch whether the owner changes.
         Identity::of(self.word.load(Relaxed))
     }
 
@@ -278,12 +288,12 @@ impl SharedMutex {
 }
 
 impl Guard<'_> {
-    /// Whether this guard holds `mutex`; functions that need a lock assert it with this.
+    /// True if this guard holds `mutex`. Functions that need a lock assert it with this.
     pub fn holds(&self, mutex: &SharedMutex) -> bool {
         std::ptr::eq(self.mutex, mutex)
     }
 
-    /// Unlocks without having repaired what the last owner left: the next one is told as this one was.
+    /// Unlocks without having repaired what the last owner left: the next owner repairs.
     pub fn leave_to_repair(mut self) {
         self.is_left = true;
     }
@@ -292,13 +302,14 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         HELD.set(self.outer);
-        // One taken by what cleans up during a panic has been used as it should.
+        // A guard that clean-up code took during a panic was used in the ordinary way.
         let is_broken = !self.was_panicking && std::thread::panicking();
         release(&self.mutex.word, is_broken || self.is_left);
     }
 }
 
-/// What the protocol does to the word. Its steps are functions of this, so that a model can stand in (`mutex_model.rs`).
+/// What the protocol does to the word. Its steps are generic over this trait, so that a model can
+/// replace the word (`mutex_model.rs`).
 trait Word {
     fn look(&self) -> u32;
     fn exchange(&self, from: u32, to: u32) -> bool;
@@ -310,14 +321,14 @@ trait Word {
 impl Word for AtomicU32 {
     #[inline]
     fn look(&self) -> u32 {
-        // Relaxed: whatever follows from it is checked by `exchange` or by the kernel.
+        // Relaxed: `exchange` or the kernel checks the value again.
         self.load(Relaxed)
     }
 
     #[inline]
     fn exchange(&self, from: u32, to: u32) -> bool {
-        // Acquire pairs with the Release of `replace`: what the last owner did is seen by the next. Release, so that it
-        // goes on through a word in which only WAITERS was set.
+        // Acquire pairs with the Release of `replace`: the next owner sees what the last one did.
+        // The Release here keeps that order through a word in which only WAITERS was set.
         self.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 
@@ -343,7 +354,7 @@ enum Step {
     Slept { word: u32, result: WaitResult },
 }
 
-/// Takes the mutex if it is free; says whether it has to be repaired.
+/// Takes the mutex if it is free; returns whether the new owner must repair.
 #[inline]
 fn take_free(word: &impl Word, me: u32) -> Option<bool> {
     loop {
@@ -357,7 +368,8 @@ fn take_free(word: &impl Word, me: u32) -> Option<bool> {
     }
 }
 
-/// Takes the mutex if it is free; else sleeps until it may be. `slept`: by now others may sleep of whom nothing else tells.
+/// Takes the mutex if it is free; else sleeps once. After this thread has `slept`, others may sleep
+/// without `WAITERS` in the word.
 fn take_or_sleep(word: &impl Word, me: u32, slept: bool, at_most: Option<Duration>) -> Step {
     loop {
         let seen = word.look();
@@ -373,12 +385,12 @@ fn take_or_sleep(word: &impl Word, me: u32, slept: bool, at_most: Option<Duratio
     }
 }
 
-/// Takes over from the dead owner in `seen`, unless somebody was faster.
+/// Takes over from the dead owner in `seen`, unless another thread did so first.
 fn take_from_dead(word: &impl Word, seen: u32, me: u32) -> bool {
     word.exchange(seen, me | REPAIR | WAITERS)
 }
 
-/// Gives the mutex back; `is_broken`: the next owner has to repair.
+/// Unlocks; `is_broken`: the next owner must repair.
 #[inline]
 fn release(word: &impl Word, is_broken: bool) {
     let before = word.replace(if is_broken { REPAIR } else { 0 });

@@ -1,4 +1,5 @@
-//! The mutex's word in every order of its steps, found by loom: nobody sleeps for ever, and two never hold it.
+//! loom runs the steps on the mutex's word in every order: no thread sleeps for ever, and two never
+//! hold the mutex.
 
 #![allow(unsafe_code)]
 
@@ -10,13 +11,13 @@ use loom::thread;
 use super::*;
 use crate::model::explore;
 
-/// The word, and the kernel's queue of those who sleep on it. A sleep has no end but a wake: a lost one is a deadlock,
-/// which loom reports.
+/// The word, and the kernel's queue of its sleepers. A sleep ends only by a wake: a lost wake is a
+/// deadlock, which loom reports.
 struct Modelled {
     word: AtomicU32,
     queue: Mutex<()>,
     woken: Condvar,
-    /// What the mutex protects; its own threads check that nobody else is inside.
+    /// What the mutex protects.
     inside: loom::cell::UnsafeCell<u32>,
 }
 
@@ -30,7 +31,7 @@ impl Modelled {
         }
     }
 
-    /// Takes the mutex as `lock_until` does, without the moment awake.
+    /// Takes the mutex as `lock_until` does, without spinning.
     fn lock(&self, me: u32) -> bool {
         if let Some(inherited) = take_free(self, me) {
             return inherited;
@@ -44,10 +45,10 @@ impl Modelled {
         }
     }
 
-    /// loom fails if another thread does this at the same time, or does not see what this one did.
+    /// Counts. loom fails if another thread counts at the same time, or does not see this count.
     fn count(&self) -> u32 {
         self.inside.with_mut(|inside| {
-            // SAFETY: the mutex is held, which is what loom checks here.
+            // SAFETY: the mutex is held, which loom checks here.
             let inside = unsafe { &mut *inside };
             *inside += 1;
             *inside
@@ -119,7 +120,7 @@ fn of_those_who_find_the_owner_dead_one_repairs() {
     explore(3, || {
         let mutex = Arc::new(Modelled::new());
         let dead = owner(7) | WAITERS;
-        // Relaxed: the threads are started afterwards.
+        // Relaxed: the threads start later.
         mutex.word.store(dead, Relaxed);
         let heir = move |mutex: &Modelled, index| {
             let inherited = take_from_dead(mutex, dead, owner(index)) || mutex.lock(owner(index));

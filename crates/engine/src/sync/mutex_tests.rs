@@ -1,4 +1,5 @@
-//! The mutex between processes: one owner at a time, sleepers that are woken, owners that die or panic, waits that end.
+//! The mutex between processes: one owner at a time, wakes of sleepers, owners that die or panic,
+//! ends of waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,12 +9,12 @@ use super::*;
 const ME: Identity = Identity { index: 0, generation: 1 };
 const OTHER: Identity = Identity { index: 1023, generation: GENERATION_MASK };
 
-/// A process that believes everybody alive.
+/// A process that takes every other process for alive.
 fn party(me: Identity) -> Party {
     Party::new(me, |_| true)
 }
 
-/// A process that knows of `dead`'s death as soon as the flag says so.
+/// A process that takes `dead` for dead once the flag is set.
 fn mourner(dead: Identity) -> (Party, Arc<AtomicBool>) {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = flag.clone();
@@ -87,7 +88,7 @@ fn a_waiter_whose_wake_was_lost_goes_on() {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(mutex.lock(&party(OTHER)).previous_owner_died));
     std::thread::sleep(LOOK_AGAIN / 2);
-    // What an unlock leaves whose wake went to a waiter that is dead now: a free mutex.
+    // An unlock whose wake went to a waiter that died leaves a free mutex.
     mutex.word.store(0, Ordering::SeqCst);
     std::mem::forget(guard);
     assert_eq!(receiver.recv_timeout(LOOK_AGAIN * 200), Ok(false), "the waiter sleeps on");
@@ -115,7 +116,7 @@ fn a_successor_in_the_same_slot_does_not_keep_the_dead_alive() {
     let living = Identity { generation: OTHER.generation - 1, ..OTHER };
     let me = Party::new(ME, move |who| who == living);
     assert!(mutex.try_lock_from_dead(&me).is_some_and(|guard| guard.previous_owner_died));
-    // Nor does a process take itself for one that had its slot before.
+    // Nor does a process take itself for a previous owner of its slot.
     die_with(&mutex, &party(OTHER));
     let heir = Party::new(living, |_| false);
     assert!(mutex.lock(&heir).previous_owner_died);

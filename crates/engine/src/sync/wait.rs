@@ -1,5 +1,6 @@
-//! Waits: the length of some is said by the call, by a timeout or a busy handler, and until it is interrupted ([`Patience`]). Others are for
-//! what mostly takes microseconds, and end in an error only where nothing gets on ([`Watch`], [`lock_while_it_gets_on`]).
+//! Waits of two kinds. The caller bounds some by a timeout, a busy handler or an interrupt
+//! ([`Patience`]). Others mostly take microseconds, and end in an error only without progress
+//! ([`Watch`], [`lock_while_it_gets_on`]).
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicU32;
@@ -10,16 +11,16 @@ use super::mutex::{GaveUp, Guard, Party, SharedMutex};
 use super::{caller, futex};
 use crate::error::{Error, Result};
 
-/// Longest sleep before a waiter looks around.
+/// Longest sleep before a waiter checks its condition again.
 pub const TICK: Duration = Duration::from_millis(100);
 /// See [`Patience::of_those_who_expect_no_wait`].
 const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest sleep between two calls of a busy handler.
 const BESIDE_HANDLER: Duration = Duration::from_millis(1);
 
-/// How a wait may end in BUSY.
+/// The caller's bounds of a wait.
 pub struct Wait<'a> {
-    /// Longest wait; ignored when `busy` is given.
+    /// Longest wait before BUSY; ignored when `busy` is given.
     pub timeout: Duration,
     /// Custom busy handler: called with the number of prior calls; false gives up.
     pub busy: Option<&'a mut dyn FnMut(u32) -> bool>,
@@ -34,7 +35,8 @@ impl Wait<'_> {
     }
 }
 
-/// Asks until there is an answer, every `nap`, for `longest` at most: for what ends soon by itself, and whose wait nobody says the length of.
+/// Calls `ask` every `nap` until it returns a value, for `longest` at most. For what ends soon by
+/// itself, in a call without a bound.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -53,7 +55,8 @@ pub(crate) fn until<T, E>(
     }
 }
 
-/// Takes a mutex of this process, looking every `nap`, unless it is held for longer than `longest`. What a panic has left behind is taken as it is.
+/// Takes a mutex of this process, trying every `nap`; `None` if it is held for longer than
+/// `longest`. Takes a poisoned mutex as it is.
 pub(crate) fn lock_within<T>(
     mutex: &Mutex<T>,
     longest: Duration,
@@ -69,19 +72,19 @@ pub(crate) fn lock_within<T>(
     }
 }
 
-/// Looks whether something gets on: for how long it has looked the same.
+/// Watches a value, and measures how long it has not changed.
 pub(crate) struct Watch<T> {
     seen: Option<(T, Instant)>,
     calls: u32,
 }
 
 impl<T: PartialEq + Copy> Watch<T> {
-    /// Nothing has been seen yet.
+    /// A watch that has seen no value.
     pub(crate) fn begin() -> Watch<T> {
         Watch { seen: None, calls: 0 }
     }
 
-    /// It is `now` so. For how long it has been; `None` if it was not at the last look.
+    /// Returns how long the value has been `now`; `None` if it differs from the last look.
     pub(crate) fn look(&mut self, now: T) -> Option<Duration> {
         match self.seen {
             Some((seen, since)) if seen == now => Some(since.elapsed()),
@@ -92,23 +95,24 @@ impl<T: PartialEq + Copy> Watch<T> {
         }
     }
 
-    /// As [`Watch::look`], if that is longer than whoever waits wants to (caller.rs).
+    /// As [`Watch::look`], but returns only a time after which the caller gives up (caller.rs).
     pub(crate) fn look_whether_enough(&mut self, now: T) -> Option<Duration> {
         self.look(now).filter(|&waited| caller::has_had_enough(waited, &mut self.calls))
     }
 }
 
-/// Why [`lock_while_it_gets_on`] came back without the mutex.
+/// Why [`lock_while_it_gets_on`] returned without the mutex.
 pub(crate) enum Stands<T> {
     Interrupted,
-    /// It has looked like this for longer than the caller waits.
+    /// The value has been `seen` for longer than the caller waits.
     Still {
         seen: T,
         waited: Duration,
     },
 }
 
-/// Takes the mutex, waiting as long as `look`, asked `every` so often, sees something change, and then as long as the caller waits (caller.rs).
+/// Takes the mutex. It waits as long as the value of `look`, which it calls at intervals of
+/// `every`, keeps changing, and after the last change as long as the caller waits (caller.rs).
 pub(crate) fn lock_while_it_gets_on<'m, T: PartialEq + Copy>(
     mutex: &'m SharedMutex,
     party: &Party,
@@ -131,25 +135,28 @@ pub(crate) fn lock_while_it_gets_on<'m, T: PartialEq + Copy>(
     }
 }
 
-/// A wait that has begun: how long it has lasted, and whether its caller wants to go on.
+/// A wait that has begun, with its start and its bounds.
 pub(crate) struct Patience<'a, 'w> {
     wait: &'a mut Wait<'w>,
     start: Instant,
     calls: u32,
+    /// Shortest timeout, whatever the caller says.
     at_least: Duration,
-    /// The same for the work of others.
+    /// Shortest timeout of a wait for [`Awaited::Work`].
     for_work: Duration,
     awaited: Awaited,
 }
 
-/// Who is waited for.
+/// What a wait is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// As long as the caller wants to: a transaction, which somebody else ends.
+    /// A transaction, which another connection ends: waits as long as the caller allows.
     Others,
-    /// A little longer than its work mostly needs, whatever the caller says: who works may be stopped.
+    /// Work of another process, which may be stopped: waits a little longer than the work mostly
+    /// takes, whatever the caller's timeout. A custom handler decides after [`caller::A_MOMENT`].
     Work,
-    /// Until it is done: in stock SQLite this process would do the same work in its own calls, and with it stops who waits.
+    /// Work of this process: waits until it is done. In stock SQLite this process would do the work
+    /// in its own calls, and if it is stopped, so is the waiter.
     OwnWork,
 }
 
@@ -165,23 +172,25 @@ impl<'a, 'w> Patience<'a, 'w> {
         }
     }
 
-    /// For what stock SQLite does not wait for, so that programs without a busy timeout do not expect to fail: a little longer
-    /// than others mostly need. A custom handler decides for itself, about what is more than a moment.
+    /// A wait that stock SQLite does not have, so that programs without a busy timeout do not
+    /// expect to fail: lasts a little longer than others mostly need. A custom handler decides
+    /// after [`caller::A_MOMENT`].
     pub(crate) fn of_those_who_expect_no_wait(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
         Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
     }
 
-    /// For what waits for nobody else in stock SQLite, whoever has set what timeout: for the own process's work alone.
+    /// A wait of a call that never waits in stock SQLite, whatever the timeout: it waits for the
+    /// own process's work alone.
     pub(crate) fn of_those_who_wait_for_nobody(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
         Patience { for_work: Duration::ZERO, ..Patience::new(wait) }
     }
 
-    /// The wait has begun earlier.
+    /// Sets the start of a wait that has begun earlier.
     pub(crate) fn since(self, start: Instant) -> Patience<'a, 'w> {
         Patience { start, ..self }
     }
 
-    /// Who is waited for from now on.
+    /// Sets what the wait is for from now on.
     pub(crate) fn awaits(&mut self, awaited: Awaited) {
         self.awaited = awaited;
     }
@@ -198,12 +207,12 @@ impl<'a, 'w> Patience<'a, 'w> {
         self.wait.timeout.max(self.at_least())
     }
 
-    /// How long it has lasted.
+    /// Returns how long the wait has lasted.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// For how long it may sleep now. A custom busy handler sleeps by itself.
+    /// Returns how long the waiter may sleep now. A custom busy handler sleeps itself.
     pub(crate) fn left(&self) -> Duration {
         match self.wait.busy {
             Some(_) => BESIDE_HANDLER,
@@ -211,7 +220,7 @@ impl<'a, 'w> Patience<'a, 'w> {
         }
     }
 
-    /// Sleeps for `nap` at most, where nobody gives a sign.
+    /// Sleeps for `nap` at most, where there is no wake.
     ///
     /// # Errors
     /// Interrupted.
@@ -219,7 +228,7 @@ impl<'a, 'w> Patience<'a, 'w> {
         self.sleep(&AtomicU32::new(0), 0, nap)
     }
 
-    /// Sleeps until `word` is no longer `seen`, and for `nap` at most.
+    /// Sleeps if `word` is `seen`, until a wake, and for `nap` at most.
     ///
     /// # Errors
     /// Interrupted.
@@ -228,7 +237,7 @@ impl<'a, 'w> Patience<'a, 'w> {
         if (self.wait.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Whether the timeout has passed, or the handler, which is asked now, has had enough.
+    /// True if the timeout has passed, or if the busy handler, which this calls, gives up.
     pub(crate) fn is_over(&mut self) -> bool {
         let timeout = self.timeout();
         let moment = self.at_least().min(caller::A_MOMENT);

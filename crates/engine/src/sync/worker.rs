@@ -1,9 +1,12 @@
-//! A thread of the engine's own that lives as long as there is work: for merges (upkeep/pressure.rs).
+//! The thread that merges for a database: it lives as long as there is work (upkeep/pressure.rs).
 //!
 //! Invariants
-//! - WORKER-1 At most one such thread of a process for each database, and none after [`Worker::stop`].
-//! - WORKER-2 A call while the thread is there is heard by it, or finds that it is not there any more.
-//! - WORKER-3 No signal of the program is handled in it (`sync/caller.rs`), and a fork leaves none of SQLite's mutexes held (`csrc/fork.c`).
+//! - WORKER-1 A process has at most one worker thread for each database, and none after
+//!   [`Worker::stop`].
+//! - WORKER-2 The thread sees a call made while it runs, or the call finds that the thread has
+//!   ended.
+//! - WORKER-3 The thread handles no signal of the program (`sync/caller.rs`), and a fork leaves
+//!   none of SQLite's mutexes held (`csrc/fork.c`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,17 +16,18 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::sync::caller;
 
-/// After work that failed.
+/// How long no thread is started after work that failed.
 const REST: Duration = Duration::from_millis(100);
-/// For so long nobody waits for it then: longer than between two looks of those who do (`TICK` in sync/wait.rs).
+/// How long no connection waits for the thread after work that failed: longer than a waiter sleeps
+/// between two looks (`TICK` in sync/wait.rs).
 const MISTRUST: Duration = REST.saturating_mul(3);
 
-/// What the thread does, once for each time that it is called; it is told how to find out whether it has to end.
+/// The work of the thread. Its argument returns true once the thread must end.
 pub(crate) type Work = Box<dyn Fn(&dyn Fn() -> bool) -> Result<()> + Send>;
 
 #[derive(Default)]
 struct State {
-    /// The thread is there, and will look at `called` once more.
+    /// The thread runs and will look at `called` once more.
     is_running: bool,
     called: bool,
     stopped: bool,
@@ -37,14 +41,15 @@ impl State {
     }
 }
 
-/// The thread of this process for one database.
+/// The worker thread of this process for one database.
 #[derive(Default)]
 pub(crate) struct Worker {
     state: Arc<Mutex<State>>,
 }
 
 impl Worker {
-    /// Has a thread do the work that `work` makes. False if there is none, and none can be started.
+    /// Has the thread do the work that `work` makes. False only if no thread can be started. True
+    /// without a thread after [`Worker::stop`] and for [`REST`] after a failure.
     pub(crate) fn call(&self, work: impl FnOnce() -> Work) -> bool {
         let mut state = lock(&self.state);
         if state.is_running {
@@ -55,7 +60,7 @@ impl Worker {
             return true;
         }
         if let Some(before) = state.thread.take() {
-            // It has said that it ends. A panic in it was its own.
+            // The thread is about to end. A panic in it was its own.
             let _ = before.join();
         }
         let (shared, work) = (self.state.clone(), work());
@@ -66,12 +71,12 @@ impl Worker {
         true
     }
 
-    /// Its last work failed, a moment ago.
+    /// True if the last work failed less than [`MISTRUST`] ago.
     pub(crate) fn has_just_failed(&self) -> bool {
         lock(&self.state).failed.is_some_and(|failed| failed.elapsed() < MISTRUST)
     }
 
-    /// Ends the thread; returns when it is gone.
+    /// Stops the thread and waits for its end.
     pub(crate) fn stop(&self) {
         let thread = {
             let mut state = lock(&self.state);

@@ -1,10 +1,12 @@
-//! Giving way: a thread that waits for others lets them run first, where that is cheaper than sleeping.
+//! Yielding: a thread that waits for others lets them run first, where that costs less than
+//! sleeping.
 //!
-//! Beside threads that commit, which run for microseconds, it is. Beside threads that compute it costs a time slice of
-//! each of them, milliseconds in which nothing is committed. So every yield is judged by how long it took and by how much was
-//! appended to the log meanwhile, and one that was not worth it ends the yielding of this process for a while.
+//! A yield to threads that commit costs microseconds. A yield to threads that compute costs a time
+//! slice of each of them, milliseconds without a commit. So each yield is judged by its length and
+//! by how much others appended to the log during it. After a yield that was not worth it, this
+//! process does not yield for a while.
 //!
-//! Nothing depends on it but speed: whoever is told not to yield sleeps, or goes on.
+//! Only speed depends on it: a thread that does not yield sleeps, or goes on.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,22 +16,24 @@ use crate::sync::clock;
 
 /// A yield shorter than this is always worth it: half of a time slice, which is about 3 ms.
 const SHORT_NS: u64 = 1_500_000;
-/// What must have been appended in a longer one: a byte in so many nanoseconds, some two thousand small commits a second.
+/// A longer one is worth it if the log grew by a byte per this many nanoseconds: some two thousand
+/// small commits a second.
 const NS_PER_BYTE: u64 = 1_000;
-/// How long a process does not yield after one that was not worth it.
+/// How long a process does not yield after a yield that was not worth it.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// What one process knows of the company on its processors.
+/// What this process has learned from its yields.
 #[derive(Debug, Default)]
 pub(crate) struct Yielding {
     not_before_ns: AtomicU64,
 }
 
 impl Yielding {
-    /// Lets others run once; `log_end` tells how far the log is. False: it is not worth it now.
+    /// Yields once, and judges the yield by `log_end`, the end of the log. False if yielding is not
+    /// worth it now.
     pub(crate) fn once(&self, log_end: impl Fn() -> Lsn) -> bool {
         let begin_ns = clock::monotonic_ns();
-        // Relaxed, here and below: a hint.
+        // Relaxed, both accesses: a hint.
         if begin_ns < self.not_before_ns.load(Relaxed) {
             return false;
         }
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn after_one_that_was_not_worth_it_none_is_made_for_a_while() {
         let yielding = Yielding::default();
-        // However long it takes, so much is appended meanwhile that it was worth it.
+        // The log grows by so much that the yield was worth it, however long it took.
         let end = std::cell::Cell::new(64);
         assert!(yielding.once(|| Lsn::new(end.replace(1 << 40))));
         yielding.not_before_ns.store(clock::monotonic_ns() + PAUSE_NS, Relaxed);

@@ -66,7 +66,8 @@ impl Content {
             put_bytes(&mut out, key);
             put_bytes(&mut out, rec);
         }
-        // In place: the identity of the base is its inode. Whole pages of a small file are written at once.
+        // In place: the identity of the base is its inode. A small file is written in whole pages
+        // at once.
         std::fs::write(path, out).unwrap();
     }
 }
@@ -135,10 +136,10 @@ pub enum Fault {
     Panic,
 }
 
-/// Is told of each call of a [`FaultyBase`], in the thread that makes it.
+/// Is called with the name of each call of a [`FaultyBase`], in the thread that makes it.
 type Watcher = Box<dyn FnMut(&str) + Send>;
 
-/// A fault that the next call of one name meets, once; and who watches all of them.
+/// A fault that the next call of one name meets, once; and the watcher of all calls.
 #[derive(Clone, Default)]
 pub struct Faults {
     armed: Arc<Mutex<Option<(&'static str, Fault)>>>,
@@ -150,7 +151,7 @@ impl Faults {
         *self.armed.lock().unwrap() = Some((call, fault));
     }
 
-    /// Whether what was armed has been met.
+    /// True if the armed fault has been met.
     pub fn is_met(&self) -> bool {
         self.armed.lock().unwrap().is_none()
     }
@@ -163,7 +164,7 @@ impl Faults {
         if let Some(watcher) = &mut *self.watcher.lock().unwrap() {
             watcher(call);
         }
-        // Let go of the lock before the panic.
+        // Unlocks before the panic.
         let met = self.armed.lock().unwrap().take_if(|(armed, _)| *armed == call);
         match met {
             None => Ok(()),
@@ -254,7 +255,7 @@ pub fn at_rest(path: &Path) -> (BaseHeader, BTreeMap<Vec<u8>, Vec<u8>>) {
     (c.header, c.rows.into_iter().map(|((_, k), v)| (k, v)).collect())
 }
 
-/// A connection with the shim's part played here.
+/// A connection. The shim's part is played here.
 pub struct Client {
     pub conn: Option<Conn>,
     path: PathBuf,
@@ -279,7 +280,7 @@ impl Client {
     pub fn conn(&mut self) -> &mut Conn {
         self.conn.as_mut().unwrap()
     }
-    /// Starts reading; `newest` as a writer would.
+    /// Starts reading; with `newest`, as a writer does.
     pub fn snapshot(&mut self, newest: bool) {
         loop {
             self.conn().pin(false).unwrap();
@@ -326,14 +327,15 @@ impl Client {
     pub fn commit(&mut self, sync: Sync) -> Result<()> {
         wait_ms(2000, |w| self.conn().commit(sync, false, w))?;
         self.conn().snapshot_end();
-        // The base of these tests is written by whoever reads nothing of it meanwhile: no merges beside them.
+        // In these tests a connection that reads nothing of the base writes to it: no merge runs in
+        // parallel.
         self.conn().maintain()
     }
     pub fn rollback(&mut self) {
         self.conn().rollback().unwrap();
         self.conn().snapshot_end();
     }
-    /// One queued transaction that writes one row.
+    /// Writes one row in a queued transaction.
     pub fn write(&mut self, key: &[u8], rec: &[u8], sync: Sync) -> Result<()> {
         self.begin_immediate(10_000)?;
         self.put(key, rec);

@@ -1,24 +1,24 @@
-//! A small set of gaps, and what becomes of it when rows come and go.
+//! A small set of gaps: adding gaps, and cutting rows out of them.
 
 use crate::ids::Root;
 use crate::memtable::key_prefix;
 use crate::shm::layout::{GAP_BOUND_WORDS, GAP_SLOTS as GAPS_MAX};
 
-/// Bytes of a key that a bound keeps: all but one, which says how many they are.
+/// Bytes of a key that a bound keeps. The last byte of the bound is their number.
 pub(crate) const BOUND_KEY_BYTES: usize = GAP_BOUND_WORDS * 8 - 1;
-/// Puts that are cut out of a gap; with more it is forgotten.
+/// Puts that are cut out of a gap; with more the rest of it is forgotten.
 const CUTS_MAX: usize = 16;
 /// See `GapSet::thin_out`.
 const AGE_FACTOR: u64 = 4;
 /// See `GapSet::thin_out`.
 const AGE_LEAST: u64 = 16;
-/// Older states of a gap are forgotten.
+/// States of a gap that are older than this, in commits, are forgotten.
 const AGE_MOST: u64 = 4096;
 
-/// An end of a gap: the key itself, or where a longer one has to be cut so that the gap only becomes smaller.
+/// An end of a gap: the key itself, or a longer key cut so that the gap only becomes smaller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// The bytes, and their number in the last place.
+    /// The bytes; the last one is their number.
     raw: [u8; BOUND_KEY_BYTES + 1],
 }
 
@@ -39,7 +39,7 @@ impl Bound {
         Bound::exactly([&key[..key.len().min(BOUND_KEY_BYTES)], &[]])
     }
 
-    /// A bound that is not below `key`, the least but for those that are its own beginnings; none if there is no such.
+    /// The least bound that is not below `key`; `None` if there is none.
     fn at_least(key: &[u8]) -> Option<Bound> {
         if key.len() <= BOUND_KEY_BYTES {
             return Some(Bound::exactly([key, &[]]));
@@ -49,7 +49,7 @@ impl Bound {
         Some(Bound::exactly([&kept[..last], &[kept[last] + 1]]))
     }
 
-    /// As [`Bound::at_most`] of the key right behind `key`.
+    /// As [`Bound::at_most`], of the key right behind `key`.
     fn at_most_behind(key: &[u8]) -> Bound {
         if key.len() < BOUND_KEY_BYTES {
             return Bound::exactly([key, &[0]]);
@@ -57,7 +57,7 @@ impl Bound {
         Bound::at_most(key)
     }
 
-    /// As [`Bound::at_least`] of the key right behind `key`.
+    /// As [`Bound::at_least`], of the key right behind `key`.
     pub(crate) fn at_least_behind(key: &[u8]) -> Option<Bound> {
         if key.len() < BOUND_KEY_BYTES {
             return Some(Bound::exactly([key, &[0]]));
@@ -79,7 +79,7 @@ impl Bound {
         self.raw.first_chunk::<8>().map_or(0, |first| u64::from_be_bytes(*first))
     }
 
-    /// As it lies in shared memory.
+    /// The bound as it is in shared memory.
     pub(crate) fn words(&self) -> [u64; GAP_BOUND_WORDS] {
         let (chunks, _) = self.raw.as_chunks::<8>();
         std::array::from_fn(|i| u64::from_ne_bytes(chunks[i]))
@@ -94,7 +94,7 @@ impl Bound {
     }
 }
 
-/// A gap; see the text of the module above.
+/// A gap; see the head of gaps/.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) root: Root,
@@ -102,7 +102,7 @@ pub(crate) struct Gap {
     /// Exclusive.
     pub(crate) hi: Bound,
     pub(crate) ts: u64,
-    /// Greater than that of others that have not been of use for longer.
+    /// Greater than `used` of a gap whose last use is longer ago.
     pub(crate) used: u64,
 }
 
@@ -110,21 +110,21 @@ impl Gap {
     pub(crate) const NOTHING: Gap =
         Gap { root: Root::new(0), lo: Bound::NOTHING, hi: Bound::NOTHING, ts: 0, used: 0 };
 
-    /// The gap from the first to the last of deleted keys, both inclusive; none if nothing is left of it that has
-    /// ends of the length of a bound.
+    /// The gap from the first to the last of deleted keys, both inclusive; `None` if bounds leave
+    /// nothing of it.
     pub(crate) fn of(root: Root, first: &[u8], last: &[u8]) -> Option<Gap> {
         let (lo, hi) = (Bound::at_least(first)?, Bound::at_most_behind(last));
         Gap { root, lo, hi, ..Gap::NOTHING }.unless_empty()
     }
 
-    /// The same up to `end`, exclusive.
+    /// The part of the gap before `end`, exclusive.
     pub(crate) fn before(&self, end: &[u8]) -> Option<Gap> {
         let end = Bound::at_most(end);
         let hi = if end.bytes() < self.hi.bytes() { end } else { self.hi };
         Gap { hi, ..*self }.unless_empty()
     }
 
-    /// The same behind `key`.
+    /// The part of the gap behind `key`.
     fn behind(&self, key: &[u8]) -> Option<Gap> {
         let lo = Bound::at_least_behind(key)?;
         let lo = if lo.bytes() > self.lo.bytes() { lo } else { self.lo };
@@ -135,7 +135,7 @@ impl Gap {
         (self.lo.bytes() < self.hi.bytes()).then_some(self)
     }
 
-    /// Whether it covers a key.
+    /// True if the gap covers `key` of b-tree `root`.
     pub(crate) fn covers(&self, root: Root, key: &[u8]) -> bool {
         if self.root != root {
             return false;
@@ -148,13 +148,13 @@ impl Gap {
             && key < self.hi.bytes()
     }
 
-    /// Its end in one direction.
+    /// The end of the gap in one direction.
     pub(crate) fn end(&self, forward: bool) -> Bound {
         if forward { self.hi } else { self.lo }
     }
 
-    /// Whether it is what lies between a number and the next one, as keys of eight bytes. Rows that are appended to a table would leave such
-    /// a gap each, in which nothing is ever passed.
+    /// True if the gap lies between a number and the next one, as keys of eight bytes. Each row
+    /// appended to a table would leave such a gap, in which no walk passes anything.
     fn is_between_numbers(&self) -> bool {
         let (lo, hi) = (self.lo.bytes(), self.hi.bytes());
         lo.len() == 9
@@ -172,7 +172,7 @@ impl Gap {
     }
 }
 
-/// At most [`GAPS_MAX`] gaps. Of one b-tree they may overlap: the greater ones are the newer.
+/// At most [`GAPS_MAX`] gaps. Those of one b-tree may overlap: the larger are the newer.
 #[derive(Clone)]
 pub(crate) struct GapSet {
     list: [Gap; GAPS_MAX],
@@ -192,7 +192,7 @@ impl GapSet {
         self.len = 0;
     }
 
-    /// Takes one more. Without room the one goes that was not of use for longest.
+    /// Adds a gap. If the set is full it replaces the gap whose last use is longest ago.
     pub(crate) fn push(&mut self, gap: Gap) {
         if let Some(free) = self.list.get_mut(self.len) {
             *free = gap;
@@ -210,8 +210,8 @@ impl GapSet {
         }
     }
 
-    /// Adds a gap that is known now, joined with those that it touches. Of what it then contains some
-    /// older states stay. False if it was known.
+    /// Adds a gap, joined with those that it touches, and keeps some older states that the joined
+    /// gap contains. False if the gap was known.
     pub(crate) fn add(&mut self, gap: Gap) -> bool {
         let mut new = gap;
         let mut grows = false;
@@ -232,8 +232,8 @@ impl GapSet {
         true
     }
 
-    /// Of what `new` contains, older states of it, some stay: so many that who lags behind by a number of commits finds one that
-    /// is not older than [`AGE_FACTOR`] times that and [`AGE_LEAST`].
+    /// Removes most gaps that `new` contains, which are its older states: a reader that lags by n
+    /// commits finds one that is not older than [`AGE_FACTOR`] * n + [`AGE_LEAST`].
     fn thin_out(&mut self, new: &Gap) {
         let before = self.clone();
         self.len = 0;
@@ -260,7 +260,7 @@ impl GapSet {
         }
     }
 
-    /// Takes out of each gap the keys that got a row: `puts` gives those inside it, ascending.
+    /// Cuts the keys that got a row out of each gap. `puts` returns those inside a gap, ascending.
     pub(crate) fn cut<'k, I: Iterator<Item = &'k [u8]>>(&mut self, puts: impl Fn(&Gap) -> I) {
         let before = self.clone();
         self.len = 0;
@@ -278,15 +278,15 @@ impl GapSet {
         }
     }
 
-    /// The same of one key.
+    /// As [`GapSet::cut`], for one key.
     pub(crate) fn cut_key(&mut self, root: Root, key: &[u8]) {
-        // Backwards: what is added or moved to the place of one that goes does not cover the key.
+        // Backwards: what is added, or moved to the place of a removed gap, does not cover the key.
         for i in (0..self.len).rev() {
             let gap = &mut self.list[i];
             if !gap.covers(root, key) {
                 continue;
             }
-            // Mostly it is the first of a gap: rows come in order.
+            // Mostly the key is the first of a gap: rows come in order.
             let rest = match Bound::at_least_behind(key).filter(|lo| lo.bytes() < gap.hi.bytes()) {
                 Some(lo) if gap.lo.bytes() == key => {
                     gap.lo = lo;
@@ -309,7 +309,7 @@ impl GapSet {
         }
     }
 
-    /// The end of the greatest gap around a key in one direction, which is of use `now`.
+    /// The farthest end, in one direction, of the gaps around a key. That gap is of use `now`.
     pub(crate) fn end(&mut self, root: Root, key: &[u8], forward: bool, now: u64) -> Option<Bound> {
         let around = self.list[..self.len].iter_mut().filter(|gap| gap.covers(root, key));
         let gap = around.reduce(|a, b| {

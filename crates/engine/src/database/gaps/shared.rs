@@ -1,4 +1,5 @@
-//! The gaps that all processes know: a table in shared memory behind a sequence lock (GAP-1 to GAP-4, GAP-6).
+//! The gaps that all processes know: a table in shared memory behind a sequence lock (GAP-1 to
+//! GAP-4, GAP-6).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -9,13 +10,14 @@ use crate::fault;
 use crate::ids::{Root, SnapshotTs};
 use crate::shm::layout::{GAP_BOUND_WORDS, GapSlot, GapTable};
 
-/// Looks at a table that somebody is changing: a change takes a microsecond, and without a gap it goes on too.
+/// Tries to read a table that is changing: a change takes a microsecond, and a walk can do without
+/// a gap.
 const LOOKS: u32 = 4;
 
-/// A gap is marked as of use once in so many commits: others read the same words.
+/// A gap's last use is marked once in so many commits: others read the same words.
 const COMMITS_PER_USE: u64 = 64;
 
-/// Whether it is a gap of this b-tree that is right for this snapshot.
+/// True if `slot` is a gap of this b-tree that is right for this snapshot.
 fn is_for(slot: &GapSlot, root: Root, at: SnapshotTs) -> bool {
     slot.root.load(Relaxed) == root.get() && slot.ts.load(Relaxed) <= at.get()
 }
@@ -51,7 +53,8 @@ impl GapTable {
         &self.slots[..used]
     }
 
-    /// What `look` finds in a table that does not change meanwhile; none if it does all the time, or is empty.
+    /// Returns what `look` finds in a table that stays as it is; `None` if each try meets a change,
+    /// or the table is empty.
     fn read<'t, T>(&'t self, look: impl Fn(&'t [GapSlot]) -> Option<T>) -> Option<T> {
         if self.used.load(Relaxed) == 0 {
             return None;
@@ -61,7 +64,7 @@ impl GapTable {
             let before = self.seq.load(Acquire);
             if before & 1 == 0 {
                 let found = look(self.in_use());
-                // Acquire: what was read comes before the second look at the number.
+                // Acquire: the reads come before the second load of the number.
                 fence(Acquire);
                 if self.seq.load(Relaxed) == before {
                     return found;
@@ -72,11 +75,11 @@ impl GapTable {
         None
     }
 
-    /// (M) Replaces all gaps. Whoever dies in it leaves a number that is odd, and a repair (GAP-3).
+    /// (M) Replaces all gaps. A death in here leaves an odd number, and a repair (GAP-3).
     fn replace(&self, gaps: &[Gap]) {
         let odd = self.seq.load(Relaxed) | 1;
         self.seq.store(odd, Relaxed);
-        // Release: who sees any of what follows sees the odd number.
+        // Release: a reader that sees any of what follows sees the odd number.
         fence(Release);
         crash_point!("gaps.begun");
         for (slot, gap) in self.slots.iter().zip(gaps) {
@@ -88,7 +91,7 @@ impl GapTable {
         self.seq.store(odd.wrapping_add(1), Release);
     }
 
-    /// (M, or nobody else is there) Forgets all gaps (GAP-3, GAP-4).
+    /// (M, or no other process is there) Forgets all gaps (GAP-3, GAP-4).
     pub(crate) fn forget(&self) {
         if self.used.load(Relaxed) != 0 || self.seq.load(Relaxed) & 1 != 0 {
             self.replace(&[]);
@@ -104,7 +107,7 @@ impl GapTable {
         set
     }
 
-    /// (M) Adds one that was walked in the newest state (GAP-1).
+    /// (M) Adds a gap that was walked in the newest state (GAP-1).
     pub(crate) fn add(&self, gap: &Gap) {
         let mut set = self.all();
         if set.add(*gap) {
@@ -112,7 +115,7 @@ impl GapTable {
         }
     }
 
-    /// The end, in one direction, of the greatest gap around a key that is right for a snapshot.
+    /// The farthest end, in one direction, of the gaps around a key that are right for a snapshot.
     pub(crate) fn end_of(
         &self,
         root: Root,
@@ -128,14 +131,14 @@ impl GapTable {
                 .map(|(slot, gap)| (slot, gap.end(forward)))
                 .reduce(|a, b| if farther(a.1, b.1, forward) == a.1 { a } else { b })
         })?;
-        // Relaxed: whatever is in the slot by now, it is a hint.
+        // Relaxed: a hint, whatever gap is in the slot by now.
         if slot.used.load(Relaxed) + COMMITS_PER_USE < at.get() {
             slot.used.store(at.get(), Relaxed);
         }
         Some(end)
     }
 
-    /// The gap right for a snapshot that begins first among those that end behind `from`.
+    /// Of the gaps that end behind `from` and are right for a snapshot, the one that begins first.
     pub(crate) fn first_behind(&self, root: Root, from: &[u8], at: SnapshotTs) -> Option<Gap> {
         self.read(|slots| {
             let fitting = slots.iter().filter(|slot| is_for(slot, root, at)).map(load);
@@ -146,13 +149,13 @@ impl GapTable {
         })
     }
 
-    /// (M) Takes the puts of a commit out of the gaps (GAP-2).
+    /// (M) Cuts the puts of a commit out of the gaps (GAP-2).
     pub(crate) fn cut(&self, writes: &impl Puts) {
         if fault::is_planted("gaps.uncut") {
             return;
         }
         let is_hit = |slot: &GapSlot| {
-            // Most commits end here: nothing of theirs is where a gap is.
+            // Most commits end here: they have no put in a b-tree with gaps.
             if !writes.has_root(Root::new(slot.root.load(Relaxed))) {
                 return false;
             }
@@ -166,9 +169,9 @@ impl GapTable {
     }
 }
 
-/// What a transaction puts, as far as gaps care.
+/// The puts of a transaction.
 pub(crate) trait Puts {
-    /// Whether it has written into this b-tree.
+    /// True if the transaction has written into this b-tree.
     fn has_root(&self, root: Root) -> bool;
     /// Keys of puts in `lo..hi`.
     fn puts_between<'w>(

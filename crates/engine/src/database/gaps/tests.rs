@@ -27,7 +27,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 enum Op {
     Put(Vec<Vec<u8>>),
     Delete(Vec<Vec<u8>>),
-    /// Walks on from a key, as far as there is no row.
+    /// Walks on from a key, up to the next row.
     Walk(Vec<u8>, bool),
 }
 
@@ -40,7 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The first and the last of the keys which were ever used between a key and the next row, both inclusive.
+/// The first and the last, both inclusive, of the keys ever used between `from` and the next row.
 fn run(
     used: &BTreeSet<Vec<u8>>,
     rows: &BTreeSet<Vec<u8>>,
@@ -182,7 +182,7 @@ fn a_set_that_is_full_forgets_what_was_of_no_use_for_longest() {
     let mut rows = BTreeMap::new();
     for n in 1..1000u64 {
         assert!(set.end(ROOT, &number(5000), true, n).is_some(), "of use until {n}");
-        // A row at the low end leaves a piece before it in which there is nothing.
+        // A row at the low end leaves an empty piece before it.
         let put = number(2 * n);
         rows.insert(put, n);
         set.cut_key(ROOT, &put);

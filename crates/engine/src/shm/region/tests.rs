@@ -1,4 +1,5 @@
-//! Disk space behind the mapping: one allocates at a time, and what the file system cannot do is done in another way.
+//! Disk space of the region: one thread allocates an arena at a time, and zeros are written where
+//! the file system cannot allocate.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU32};
@@ -27,7 +28,7 @@ fn byte_of(region: &Region, arena: usize, at: usize) -> &AtomicU8 {
     unsafe { &*byte }
 }
 
-/// As a file system answers that cannot allocate.
+/// The answer of a file system that cannot allocate.
 fn cannot(_: &File, _: u64, _: u64) -> std::result::Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
@@ -54,7 +55,8 @@ fn zeros_written_in_place_of_an_allocation_never_fall_on_what_another_has_writte
     let path = dir.path().join("app.db-plait-shm");
     let (one, other) = (mapped(&path, cannot), mapped(&path, cannot));
     let start = Barrier::new(4);
-    // Two threads of each of two processes. Whoever is told that an arena is there uses it at once, from one end to the other.
+    // Two threads of each of two processes. A thread that finds an arena allocated uses it at once,
+    // from one end to the other.
     let uses = |region: &Region, me: usize| {
         start.wait();
         for arena in SMALL_ARENAS - 1..LARGE + 2 {
@@ -122,7 +124,7 @@ fn ring_and_arenas_begin_small_and_have_disk_space_wherever_they_have_grown_to()
         other.grow_arena(LARGE, wanted as u64).expect("allocated");
         assert!(reach() >= wanted);
         assert!(on_disk() >= head + ring + parts(wanted));
-        // Twice, and less than there is, is no harm.
+        // Allocating twice, or less than there is, is no harm.
         let (has, disk) = (reach(), on_disk());
         one.grow_arena(LARGE, wanted as u64 / 2).expect("allocated");
         assert_eq!((reach(), on_disk()), (has, disk));
@@ -165,12 +167,12 @@ fn growth_writes_no_zeros_where_another_process_may_have_put_something() {
     assert!(able.allocate_arena(LARGE).expect("allocated"));
     let at = Memtable::first_node(ARENA_BYTES as u32) as usize;
     byte_of(&able, LARGE, at).store(7, Relaxed);
-    // SAFETY: the ring's first byte lies in the mapping; nobody else writes to it.
+    // SAFETY: the ring's first byte lies in the mapping; no other thread writes to it.
     unsafe { RingMemory::first(&*able.map).write(7) };
     assert!(unable.grow_arena(LARGE, 1 << 20).is_err());
     assert!(unable.grow_ring(1 << 20).is_err());
     assert_eq!(byte_of(&able, LARGE, at).load(Relaxed), 7);
-    // SAFETY: as above.
+    // SAFETY: the same byte.
     assert_eq!(unsafe { RingMemory::first(&*able.map).read() }, 7);
     assert!(able.control().generations[LARGE].allocated.load(Relaxed) <= FIRST_BYTES as u32);
 }
@@ -193,7 +195,7 @@ fn an_allocation_that_fails_says_what_is_full_and_leaves_the_arena_to_the_next()
     assert!(poor.allocate_arena(LARGE).expect("it is there"));
 }
 
-/// Whoever opens next finds the full size, whatever becomes of this opening.
+/// The next opening finds the full size, whether this one succeeds or not.
 #[test]
 fn a_file_that_was_cut_short_counts_for_nothing_when_it_has_its_size_again() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -226,7 +228,7 @@ fn a_slot_has_disk_space_before_anybody_looks_at_it() {
         assert_eq!(on_disk(), before);
         region.allocate_process(0).expect("it is there");
         assert_eq!(on_disk(), before);
-        // Two of one page.
+        // Two slots of one page.
         for index in [TXN_SLOTS - 2, TXN_SLOTS - 1] {
             region.allocate_slot(index).expect("there is space");
             assert_eq!(on_disk(), before + page);
@@ -235,7 +237,7 @@ fn a_slot_has_disk_space_before_anybody_looks_at_it() {
         region.allocate_process(middle).expect("there is space");
         // The file system may need a block of its own to find so many parts.
         assert!((before + 2 * page..=before + 3 * page).contains(&on_disk()));
-        // One that cannot allocate where others can.
+        // A process that cannot allocate where others can.
         let elsewhere = mapped(&path, cannot);
         assert_eq!(elsewhere.allocate_slot(TXN_SLOTS / 2).is_ok(), page == 0);
     }
@@ -271,7 +273,7 @@ fn a_process_maps_little_until_a_large_arena_or_a_large_window_is_in_use() {
     // SAFETY: inside of the whole mapping.
     let by_the_second = unsafe { at.add(arena_offset(0)) };
     byte_of(&one, 0, 0).store(8, Relaxed);
-    // SAFETY: as above.
+    // SAFETY: the first byte of arena 0, by the same mapping.
     assert_eq!(unsafe { by_the_second.read() }, 8);
 }
 
@@ -284,7 +286,7 @@ fn a_ring_that_is_not_mapped_is_read_by_the_file() {
     let whole = RingMemory::whole(&*one.map).expect("it was mapped for its size");
     // SAFETY: the last byte of the ring, which is mapped.
     let last = unsafe { whole.as_ptr().add(RING_BYTES - 1) };
-    // SAFETY: as above; nobody else uses it.
+    // SAFETY: that byte; no other thread uses it.
     unsafe { last.write(7) };
     let mut bytes = [0; 2];
     other.map.read(RING_BYTES as u64 - 2, &mut bytes).expect("read");
