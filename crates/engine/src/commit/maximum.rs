@@ -1,30 +1,34 @@
 //! Maxima that several transactions raise without a conflict: the rows of `sqlite_sequence`.
 //!
-//! The record of a maximum ends in eight bytes, a signed big-endian integer; the rest of it names what it is the maximum of. A
-//! commit raises the integer to what is committed under the same key (`resolve_maxima`).
+//! The record of a maximum ends in eight bytes, a signed big-endian integer; the rest names what it
+//! is the maximum of. A commit raises the integer to what is committed under the same key
+//! (`resolve_maxima`).
 //!
-//! Who finds no maximum of a name makes one, under the key that SQLite would choose: the next one behind all others. Two transactions that
-//! do so meanwhile are in conflict, be it over the name or over the key: it happens once in the life of a table. Who raises a maximum that
-//! is there is in no conflict with them.
+//! A transaction that finds no maximum of a name makes one, under the key that SQLite would choose:
+//! the next after all others. Two concurrent transactions that do so conflict, over the name or the
+//! key: that happens once in the life of a table. Raising an existing maximum causes no conflict.
 //!
-//! Who writes such a b-tree by hand, a record of any shape or a tombstone, has decided what is under that key: it hides what is committed
-//! there, and a maximum that is put over it is an ordinary record. What makes that right is what was read: who
-//! has written by hand what a maximum goes over, or the other way round, counts as a reader of the whole b-tree.
+//! A transaction that writes such a b-tree by hand, a record of any shape or a tombstone, has
+//! decided what is under that key: its write hides what is committed there, and a maximum put over
+//! it is an ordinary record. To make that right, a transaction that writes by hand where a maximum
+//! goes over it, or the other way round, counts as a reader of the whole b-tree.
 //!
 //! # Invariants
-//! - MAX-1 Of a name there is never more than one committed maximum, as long as nobody writes them by hand.
-//! - MAX-2 A maximum is raised where nobody else commits any more before this transaction does: under the commit mutex, or with the
-//!   writer's right. What was committed since the snapshot is in memory then: so it is raised before a newer snapshot is taken with the right,
-//!   whose base has what others have raised.
-//! - MAX-3 What the transaction has made, and what it sees of what it has done by hand, is there after its COMMIT as before it.
+//! - MAX-1 Each name has at most one committed maximum, unless they are written by hand.
+//! - MAX-2 A maximum is raised when no other transaction can commit before this one: under the
+//!   commit mutex, or with the writer's right. The commits since the snapshot are in memory then.
+//!   So it is raised before a newer snapshot is taken with the right: the newer base contains, and
+//!   hides, what others have raised.
+//! - MAX-3 What the transaction has made, and what it sees of its writes by hand, is the same
+//!   before and after its COMMIT.
 
 use super::Candidate;
 use crate::error::Result;
 use crate::ids::{Generation, SnapshotTs};
 use crate::memtable::EntryKind;
 
-/// All but the integer of a record that is a maximum: a header of at most 127 bytes which ends in the type of an
-/// eight-byte integer, the name, and that integer.
+/// Returns all but the integer of a record that is a maximum: a header of at most 127 bytes that
+/// ends in the type of an eight-byte integer, the name, and that integer.
 pub fn name_of(rec: &[u8]) -> Option<&[u8]> {
     let (name, _) = rec.split_last_chunk::<8>()?;
     let header_len = usize::from(*rec.first()?);
@@ -41,14 +45,14 @@ impl Candidate<'_> {
         if !self.writes.has_put_max() {
             return Ok(());
         }
-        // What the base of the snapshot includes this transaction has seen.
+        // The transaction has seen what the base of its snapshot includes.
         let base = self.snapshot.map_or(Generation::ZERO, |s| s.base_generation);
         let newest = self.db.generations.memtables_since(base)?;
         self.writes.resolve_maxima(|root, key, own| {
             let node = newest.iter().find_map(|(_, m)| m.get(root, key, SnapshotTs::MAX))?;
             let (rest, last) = node.rec().split_last_chunk::<8>()?;
             let (own_rest, _) = own.split_last_chunk::<8>()?;
-            // A record of another shape was written by hand and does not end in such a number.
+            // A record of another shape was written by hand and does not end in such an integer.
             (node.kind() == EntryKind::Put && rest == own_rest).then(|| i64::from_be_bytes(*last))
         });
         Ok(())

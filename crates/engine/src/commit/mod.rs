@@ -1,8 +1,9 @@
-//! Whether a transaction may commit, and the commit itself.
+//! Decides whether a transaction may commit, and commits it.
 //!
-//! A [`Candidate`] is what a transaction brings to its COMMIT: what it has seen, read and written. This room decides by that and by the
-//! database alone. It knows no connection, and waits for nothing but the commit mutex: what a candidate lacks it is told
-//! ([`pipeline::Blocked`]), and its connection ([`txn`](crate::txn)) sees to that and comes again.
+//! A [`Candidate`] is what a transaction brings to its COMMIT: what it has seen, read and written.
+//! This module decides by that and by the database alone. It knows no connection and waits for
+//! nothing but the commit mutex. What a candidate lacks is returned as [`pipeline::Blocked`]; its
+//! connection ([`txn`](crate::txn)) supplies that and tries again.
 //!
 //! ```text
 //! reads, row_reads      what was read      \
@@ -26,7 +27,7 @@ use crate::database::Database;
 use crate::ids::{Generation, Root, SlotIndex, SnapshotTs, TxnId};
 use crate::memtable::{Memtable, Node, Seek};
 
-/// How durable a commit is when it returns.
+/// How durable a commit is when COMMIT returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
     /// Never waits for the disk.
@@ -45,19 +46,20 @@ pub struct Snapshot {
     pub(crate) base_generation: Generation,
     /// Version of the base's content.
     pub(crate) base_cookie: u64,
-    /// The base was not fenced yet, or nobody had said so.
+    /// The base was not fenced, or shared memory did not say so yet.
     pub(crate) resting: bool,
-    /// It was: no stock program has written since, even if the author of the fence said so only afterwards.
+    /// The base's header had the fence: no stock program has written since, even if shared memory
+    /// said so only later.
     pub(crate) fenced: bool,
     /// Generations above the base's, newest first; at most as many as there are arenas.
     pub(crate) memtables: Vec<(Generation, Memtable)>,
-    /// Last nodes of b-trees, by root and index in `memtables`. They never change for a
-    /// snapshot, and whoever appends asks for them at every row.
+    /// Last nodes of b-trees, by root and index in `memtables`. They never change for a snapshot,
+    /// and a transaction that appends needs them at every row.
     pub(crate) last_nodes: RefCell<Vec<(Root, usize, Option<u32>)>>,
 }
 
 impl Snapshot {
-    /// The last node of `root` in the `i`-th memtable.
+    /// Returns the last node of `root` in the `i`-th memtable.
     pub(crate) fn last_node(&self, i: usize, root: Root) -> Option<Node<'_>> {
         let memtable = &self.memtables.get(i)?.1;
         let mut known = self.last_nodes.borrow_mut();
@@ -77,10 +79,10 @@ impl Snapshot {
 /// A transaction as its COMMIT sees it.
 pub(crate) struct Candidate<'t> {
     pub(crate) db: &'t Database,
-    /// The place of its connection.
+    /// The slot of its connection.
     pub(crate) slot: SlotIndex,
     pub(crate) id: TxnId,
-    /// `None`: it has seen nothing, and nothing can have changed.
+    /// `None`: it has seen nothing, so nothing it saw can have changed.
     pub(crate) snapshot: Option<&'t Snapshot>,
     pub(crate) reads: &'t mut ReadSet,
     pub(crate) writes: &'t mut WriteSet,

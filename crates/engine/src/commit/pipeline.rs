@@ -1,22 +1,26 @@
-//! A commit: from its validation to the moment in which readers see it.
+//! A commit, from its validation to the moment in which readers see it.
 //!
 //! ```text
-//! -- commit mutex -------------------------------------------------  Candidate::commit
+//! -- commit mutex -------------------------------------------------------- Candidate::commit
 //! right free or ours; validate (all, or what was committed since the first pass)
-//! next timestamp, told in the process's slot; frame into the ring; log_end   <- the commit point
+//! next timestamp into the process's slot; frame into the ring; log_end    <- the commit point
 //! nodes into the memtable; gaps cut; full_end (FULL); visible_ts; right passed on
-//! -----------------------------------------------------------------
-//! wake the next writer                                               Committed::wake_next
-//! wait for the disk (FULL); readable_ts (visibility.rs); what is full of the memtable to the disk (leave.rs)   Committed::finish
+//! ----------------------------------------------------------------------------------------
+//! wake the next writer                                                    Committed::wake_next
+//! wait for the disk (FULL); readable_ts (visibility.rs);                  Committed::finish
+//!   full portions of the memtable to the disk (leave.rs)
 //! ```
 //!
-//! What keeps a candidate from being committed before the commit point is a [`Blocked`]: nothing has changed then, and it may come again.
+//! A [`Blocked`] keeps a candidate from being committed. Nothing has changed then: it may try
+//! again.
 //!
 //! Invariants
-//! - PIPE-1 (COMMIT-1) Nothing between lock and unlock makes a system call, but for the unlocking itself.
-//! - PIPE-3 (COMMIT-3) A COMMIT under FULL returns when it is on disk, and no reader sees it before; see visibility.rs.
-//! - PIPE-2 An error before the commit point leaves everything as it was; after it the only possible error is a failed sync, which poisons the
-//!   database (COMMIT-4).
+//! - PIPE-1 (COMMIT-1) Nothing between lock and unlock makes a system call, except the unlock
+//!   itself.
+//! - PIPE-3 (COMMIT-3) A COMMIT under FULL returns when it is on disk, and no reader sees it
+//!   before; see visibility.rs.
+//! - PIPE-2 An error before the commit point leaves everything as it was. After it the only
+//!   possible error is a failed sync, which poisons the database (COMMIT-4).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -38,26 +42,28 @@ use crate::sync::clock::unix_ms;
 use crate::sync::mutex::Guard;
 use crate::upkeep::leave::Taken;
 
-/// Read sets up to this many points, without ranges, are validated in one go under the mutex.
+/// Read sets of at most so many entries, without ranges, are validated in one go under the mutex.
 const SMALL_READ_SET: usize = 64;
-/// Keys that such a validation may pass there: a prefix of an index may have any number, deleted ones too.
+/// Keys that such a validation may pass: a prefix of an index may have any number, deleted ones
+/// too.
 const KEYS_IN_MUTEX: usize = 256;
-/// Commits that may slip in between the first validation and the mutex, in bytes of log, before it is repeated.
+/// Bytes of log that may be committed between the first pass and the mutex before it is repeated.
 const FRAMES_TO_RECHECK: u64 = 256 << 10;
 
-/// Longest time that commits under NORMAL or OFF stay out of the log file while others follow them. Who commits at intervals longer than
-/// that has written each.
+/// Longest time for which commits under NORMAL or OFF stay out of the log file while others follow
+/// them. A committer whose commits are further apart has written each of them.
 const RELAXED_WRITE_MS: u64 = 10;
-/// The same while the base's WAL has to be synced before, which NORMAL and OFF do not promise.
+/// The same limit while the base's WAL has to be synced first, which NORMAL and OFF do not promise.
 const RELAXED_SYNC_MS: u64 = 1000;
 
-/// What has to be done before a candidate can come again.
+/// What has to be done before a candidate can try again.
 pub(crate) enum Blocked {
     /// Another connection has the writer's right.
     RightTaken,
-    /// A checkpoint has come between (FENCE-2 in upkeep/fence.rs).
+    /// A checkpoint has lowered the fence (FENCE-2 in upkeep/fence.rs).
     FenceLowered,
-    /// Its statements read on after the commit, in a base that lacks what was committed: it needs a newer snapshot.
+    /// Its statements read on after the commit, but the base lacks an exclusive commit: it needs a
+    /// newer snapshot.
     BaseIsOlder,
     MemtableFull {
         generation: Generation,
@@ -68,11 +74,11 @@ pub(crate) enum Blocked {
         reach: u64,
     },
     Log(AppendError),
-    /// There is too much to validate under the mutex: a first pass without it has to come before.
+    /// There is too much to validate under the mutex: a first pass without it is needed.
     ValidateAgain,
 }
 
-/// A candidate that is committed, and what is left to do for it.
+/// A committed candidate, and what is left to do for it.
 pub(crate) struct Committed {
     pub(crate) ts: CommitTs,
     pub(crate) end: Lsn,
@@ -81,13 +87,13 @@ pub(crate) struct Committed {
     /// See [`Generations::must_write`](crate::database::generations::Generations::must_write).
     must_write: bool,
     wake: Option<SlotIndex>,
-    /// Until it is settled.
+    /// Lives until the commit is settled.
     witness: Option<Witness>,
-    /// In its memtable.
+    /// Space taken in its memtable.
     taken: Taken,
 }
 
-/// Result of validating outside the mutex: everything before `lsn` has been checked.
+/// Result of validating without the mutex: everything before `lsn` has been checked.
 #[derive(Clone, Copy)]
 pub(crate) struct FirstPass {
     lsn: Lsn,
@@ -97,15 +103,15 @@ pub(crate) struct FirstPass {
 /// How a candidate is to be committed.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
-    /// It has had the right since its snapshot: nothing that it read can have changed.
+    /// It has held the right since its snapshot: nothing that it read can have changed.
     pub(crate) is_queued: bool,
     pub(crate) sync: Sync,
-    /// Its statements read on behind the commit.
+    /// Its statements read on after the commit.
     pub(crate) keep_reading: bool,
     pub(crate) first_pass: Option<FirstPass>,
 }
 
-/// The entries of a log frame.
+/// Returns the entries of a log frame.
 pub(crate) fn ops(writes: &WriteSet) -> impl Iterator<Item = Op<'_>> + Clone {
     writes.iter().map(|(root, key, w)| Op {
         root,
@@ -115,8 +121,9 @@ pub(crate) fn ops(writes: &WriteSet) -> impl Iterator<Item = Op<'_>> + Clone {
     })
 }
 
-/// Bytes that the nodes can take in a memtable, all together and the largest alone. A committer killed while it inserts may lose the space of
-/// one node, and the redo must still fit (COMMIT-2).
+/// Returns how many bytes the nodes can take in a memtable: the sum, and the largest alone. A
+/// committer killed while it inserts may lose the space of one node, and the redo must still fit
+/// (COMMIT-2).
 pub(crate) fn node_bytes(writes: &WriteSet) -> (u64, u64) {
     writes.iter().fold((0, 0), |(sum, largest), (_, key, w)| {
         let bytes = u64::from(Memtable::bytes_needed(key.len(), w.rec().len()));
@@ -125,7 +132,7 @@ pub(crate) fn node_bytes(writes: &WriteSet) -> (u64, u64) {
 }
 
 impl Candidate<'_> {
-    /// Validates without the mutex, remembering from where the rest has to be checked.
+    /// Validates without the mutex; returns from where the rest has to be checked.
     pub(crate) fn first_pass(&mut self) -> Result<FirstPass> {
         let pass = {
             let _guard = self.db.lock_commit()?;
@@ -147,7 +154,8 @@ impl Candidate<'_> {
         let c = db.control();
         let guard = db.lock_commit()?;
         let _poison_on_panic = PoisonOnPanic(db);
-        // Kept until the commit is settled: open readers of this connection go on behind it. And who waits keeps what it will validate by.
+        // All generations stay pinned until the commit is settled: open readers of this connection
+        // go on after it, and a blocked candidate keeps the history that validates it.
         db.slots.at(self.slot).pin_high.store(NO_PIN, Relaxed);
         let owner = c.right_owner.load(Relaxed);
         if owner != 0 && owner != self.slot.word() {
@@ -169,7 +177,8 @@ impl Candidate<'_> {
         self.resolve_maxima()?;
         let ts = CommitTs::new(c.visible_ts.load(Relaxed) + 1);
         crash_point!("commit.locked");
-        // Of a preparation whose author was killed before it was published: this frame may end where that one would have.
+        // Set by a preparation whose author was killed before publishing it: this frame may end
+        // where that one would have.
         c.prepared_end.store(0, Release);
         let witness = self.announce(ts);
         let end = match self.append_frame(&guard, ts) {
@@ -196,7 +205,7 @@ impl Candidate<'_> {
         db.remember_author(ts.get(), self.id.get());
         crash_point!("commit.inserted");
         if how.sync == Sync::Full {
-            // Release: before anybody can see it (VISIBLE-4).
+            // Release: before any process can see the commit (VISIBLE-4).
             c.full_end.store(end.get(), Release);
         }
         let needs = Lsn::new(c.full_end.load(Relaxed));
@@ -206,8 +215,8 @@ impl Candidate<'_> {
         if fault::is_planted("tickets.early") {
             db.log_shared().note_durable_ts(ts.get());
         }
-        // Last: until then a death makes the next owner redo the frame, and with it the timestamp (COMMIT-2). Release keeps
-        // the compiler from moving it up.
+        // Last: until then a death makes the next owner redo the frame, and with it the timestamp
+        // (COMMIT-2). Release keeps the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
         let wake = if owner == 0 { None } else { db.right.pass() };
@@ -217,7 +226,8 @@ impl Candidate<'_> {
         Ok(Ok(Committed { ts, end, needs, must_write, wake, witness, taken }))
     }
 
-    /// (M) Says that a commit with this timestamp is about to be published, and by whom (VISIBLE-3, VISIBLE-5).
+    /// (M) Records that a commit with this timestamp is about to be published, and by whom
+    /// (VISIBLE-3, VISIBLE-5).
     fn announce(&self, ts: CommitTs) -> Option<Witness> {
         let witness = Witness::begin(self.db.shared_region(), |region| {
             &region.layout().slots[self.slot.0 as usize].author
@@ -231,7 +241,7 @@ impl Candidate<'_> {
         witness
     }
 
-    /// (M) CONN-2, or a full validation of a small read set, or the rest after a first pass.
+    /// (M) Validates nothing (CONN-2), or a small read set, or the rest after a first pass.
     fn validate_in_mutex(&mut self, guard: &Guard<'_>, how: How) -> Result<Result<(), Blocked>> {
         let Some(snapshot) = self.snapshot else { return Ok(Ok(())) };
         if how.is_queued {
@@ -255,15 +265,16 @@ impl Candidate<'_> {
         }
     }
 
-    /// (M) Whether the commits since a first pass are few and still in the ring. With the right there are none.
+    /// (M) True if the commits since a first pass are few and still in the ring. While the right is
+    /// held there are none.
     fn can_recheck(&self, from: Lsn) -> bool {
         let end = self.db.log_shared().log_end();
         from == end || end - from <= FRAMES_TO_RECHECK && from >= self.db.ring().oldest()
     }
 
-    /// (M) The memtable that takes the writes, with `share` a share of it, unless there is no room. How space is shared
-    /// out changes as processes come, and they come at any time: so it is looked at once, for this and for the
-    /// inserts that follow, which nothing may stop any more.
+    /// (M) Returns the memtable that takes the writes, if there is room, and makes `share` a share
+    /// of it. How space is shared out changes as processes come, at any time. So the share is
+    /// computed once, for this check and for the inserts that follow, which must not fail.
     fn find_room(&self, share: &mut Share) -> std::result::Result<Memtable, Blocked> {
         for is_fresh in [false, true] {
             let memtable = self.db.generations.enter_memtable(share);
@@ -282,7 +293,7 @@ impl Candidate<'_> {
         unreachable!("the second round returns")
     }
 
-    /// The nodes, and one that is lost (`node_bytes`).
+    /// Bytes of the nodes, and of one that is lost (`node_bytes`).
     fn memtable_bytes(&self, share: &Share) -> u64 {
         let (sum, largest) = node_bytes(self.writes);
         share.bytes_needed(sum) + largest
@@ -317,15 +328,15 @@ impl Candidate<'_> {
 }
 
 impl Committed {
-    /// The right has been passed on, perhaps to a connection that sleeps.
+    /// Wakes the connection that the right was passed to, if it sleeps.
     pub(crate) fn wake_next(&self, db: &Database) {
         db.right.wake(self.wake);
     }
 
-    /// Brings the commit where `sync` says, and shows it to readers.
+    /// Makes the commit as durable as `sync` says, and shows it to readers.
     ///
     /// # Errors
-    /// It is committed all the same, and could not be brought to disk.
+    /// The transaction is committed all the same, and could not be brought to disk.
     pub(crate) fn finish(self, db: &Database, sync: Sync) -> Result<()> {
         let synced = self.acknowledge(db, sync);
         db.notifier().wake();
@@ -342,11 +353,12 @@ impl Committed {
         if sync == Sync::Full {
             synced = db.log().and_then(|log| Ok(log.sync_through(self.end)?));
         }
-        // Also if that failed: it is published, and another process may bring it to disk. Who reads from now on has to, or fails (VISIBLE-1).
+        // Also after a failed sync: the commit is published, and another process may bring it to
+        // disk. Later readers have to, or fail (VISIBLE-1).
         db.settle(self.ts.get(), self.needs);
         synced.map_err(say_published)?;
         if sync == Sync::Full {
-            // So are all before it (BEFORE-2 in log/before.rs).
+            // All before it are on disk, too (BEFORE-2 in log/before.rs).
             db.log_shared().note_durable_ts(self.ts.get());
             return Ok(());
         }
@@ -354,26 +366,27 @@ impl Committed {
     }
 }
 
-/// What a commit under NORMAL or OFF, which counts already, does for itself and those before it. What only this process cannot do
-/// is left to others, or to its own next commits, which fail before they count once there is no room left.
+/// Writes the log as a commit under NORMAL or OFF does, which counts already. A write that only
+/// this process cannot do is left to others, or to its own next commits; those fail before they
+/// count once there is no room left.
 pub(crate) fn write_relaxed(db: &Database, end: Lsn, must_write: bool) -> Result<()> {
     let log = db.log()?;
     left_to_others(if must_write { log.write_through(end) } else { log.relaxed_commit(end) })?;
     write_now_and_then(db)
 }
 
-/// A power cut loses what is not in the file, and so does a copy of the files without shared memory: now and then a committer
-/// writes it there.
+/// Writes the log file now and then: a power cut loses what is not in it, and a copy of the files
+/// without shared memory lacks it.
 fn write_now_and_then(db: &Database) -> Result<()> {
     let last = &db.control().relaxed_write_ms;
     let (now, before) = (unix_ms(), last.load(Relaxed));
     let needs_sync = db.log_shared().base_is_unsynced();
     let longest = if needs_sync { RELAXED_SYNC_MS } else { RELAXED_WRITE_MS };
     let due = now.abs_diff(before) >= longest;
-    // Relaxed: one of those who meet here writes; who it is does not matter.
+    // Relaxed: one of the committers that meet here writes; it does not matter which.
     if due && last.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
         left_to_others(db.log()?.write_if_free())?;
-        // What is written there must be found after a crash.
+        // The written frames must be found after a crash.
         db.log()?.look()?;
     }
     Ok(())
@@ -386,7 +399,7 @@ fn left_to_others(written: std::result::Result<(), LogError>) -> Result<()> {
     }
 }
 
-/// What a COMMIT says that is published and could not be brought to disk.
+/// Returns the error of a COMMIT that is published and could not be brought to disk.
 fn say_published(e: Error) -> Error {
     match e {
         Error::Io { what, source_text, errno } => Error::Io {

@@ -1,19 +1,23 @@
-//! What one transaction has read: keys, prefixes and ranges that must not have changed when it commits.
+//! What one transaction has read: keys, prefixes and ranges that must not have changed when it
+//! commits.
 //!
 //! # Layout
-//! An entry is a closed range of one root; a point is a range of one key. The bounds' bytes lie in one arena, so
-//! that a read costs no allocation. Entries are appended as they come; `settle` sorts them and joins those
-//! that overlap. Single rows of tables, of which there may be millions, are kept apart (row_reads.rs).
+//! An entry is a closed range of one root; a point is a range of one key. The bytes of the bounds
+//! are in one arena, so that a read costs no allocation. Reads append entries; `sort_and_join`
+//! sorts them and joins those that overlap. Single rows of tables, possibly millions, are kept
+//! apart (row_reads.rs).
 //!
 //! # Threads
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - READS-1 (TXN-2, TXN-4) Whatever was added stays covered until `clear`. Joining neighbours and cutting long keys only widen.
+//! - READS-1 (TXN-2, TXN-4) Whatever was added stays covered until `clear`. Joining neighbours and
+//!   cutting long keys only widen.
 //! - READS-2 The first `settled` entries are ascending and disjoint.
-//! - READS-3 Memory is bounded: past the limit neighbours are joined until half of it is free, as far as there is
-//!   more than one entry per root.
-//! - READS-4 A read for which there was no memory is not forgotten: the set says so, and its transaction does not commit.
+//! - READS-3 Memory is bounded: past the limit neighbours are joined until half of it is free, as
+//!   far as a root has more than one entry.
+//! - READS-4 A read for which there was no memory is not forgotten: the set is marked incomplete,
+//!   and its transaction does not commit.
 
 use std::cmp::Ordering;
 
@@ -31,7 +35,7 @@ pub const KEY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longer keys are remembered as the prefix of this length.
 pub const KEY_LEN_MAX: usize = 1024;
 
-/// A read that has changed since.
+/// A read whose content has changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedRead {
     /// The b-tree that was read.
@@ -40,7 +44,7 @@ pub struct ChangedRead {
     pub key: Vec<u8>,
     /// The commit that changed it.
     pub ts: CommitTs,
-    /// Whether a range was read rather than one key.
+    /// True if a range was read rather than one key.
     pub is_range: bool,
 }
 
@@ -72,13 +76,13 @@ impl Entry {
     }
 }
 
-/// The reads of one transaction, see the module's text.
+/// The reads of one transaction; see the module's text.
 #[derive(Debug)]
 pub struct ReadSet {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     settled: usize,
-    /// A range, or the prefix of everything, was added or made by joining.
+    /// A range, or the empty prefix, was added, or joining made one.
     has_range: bool,
     entries_max: usize,
     key_bytes_max: usize,
@@ -96,12 +100,12 @@ impl Default for ReadSet {
 }
 
 impl ReadSet {
-    /// An empty read set.
+    /// Returns an empty read set.
     pub fn new() -> ReadSet {
         ReadSet::with_limits(ENTRIES_MAX, KEY_BYTES_MAX)
     }
 
-    /// An empty read set that joins neighbours past these limits.
+    /// Returns an empty read set that joins neighbours past these limits.
     pub fn with_limits(entries_max: usize, key_bytes_max: usize) -> ReadSet {
         ReadSet {
             bytes: Vec::new(),
@@ -116,7 +120,7 @@ impl ReadSet {
         }
     }
 
-    /// One key was looked for, found or not.
+    /// Adds one key that was looked for, found or not.
     pub fn point(&mut self, root: Root, key: &[u8]) {
         match self.rows.add(root, key) {
             Ok(true) => return,
@@ -129,16 +133,16 @@ impl ReadSet {
         self.push_one(root, key, false);
     }
 
-    /// All keys that start with `prefix` were looked for.
+    /// Adds all keys that start with `prefix`.
     pub fn prefix(&mut self, root: Root, prefix: &[u8]) {
         self.push_one(root, cut(prefix), true);
     }
 
-    /// All keys of the closed range were looked for; `None` as a bound is the end of the root.
+    /// Adds all keys of the closed range; a bound of `None` is the end of the root.
     pub fn range(&mut self, root: Root, lo: Option<&[u8]>, hi: Option<Hi<'_>>) {
         let (lo, hi) = (lo.unwrap_or(b""), hi.unwrap_or(Hi::Prefix(b"")));
         if !hi.admits(lo) {
-            // Ends the wrong way round: covering what lies between is never too little.
+            // Reversed bounds: covering what lies between them is never too little.
             let (Hi::Key(end) | Hi::Prefix(end)) = hi;
             return self.range(root, Some(end), Some(Hi::Key(lo)));
         }
@@ -160,10 +164,10 @@ impl ReadSet {
         });
     }
 
-    /// A maximum of this name was looked for in all of `root`, and there was none.
+    /// Adds the name of a maximum that was looked for in all of `root` and not found.
     ///
     /// # Errors
-    /// `NoMemory`, and nothing was noted.
+    /// `NoMemory`; nothing was noted.
     pub fn missing_name(&mut self, root: Root, name: &[u8]) -> Result<()> {
         if !self.missing_names.iter().any(|missing| (missing.0, &*missing.1) == (root, name)) {
             self.missing_names.try_reserve(1)?;
@@ -172,29 +176,30 @@ impl ReadSet {
         Ok(())
     }
 
-    /// B-trees in which a name was missing.
+    /// Returns the b-trees in which a name was missing.
     pub fn roots_of_missing_names(&self) -> impl Iterator<Item = Root> {
         self.missing_names.iter().map(|missing| missing.0)
     }
 
-    /// Whether a record that somebody has put there may be of a name that was missing: one that was written by hand may be of any.
+    /// True if a record put into `root` may have a missing name. One written by hand may have any
+    /// name.
     pub fn is_missing_name(&self, root: Root, rec: &[u8]) -> bool {
         self.missing_names
             .iter()
             .any(|(of, missing)| *of == root && name_of(rec).is_none_or(|name| name == missing))
     }
 
-    /// Whether nothing was read.
+    /// True if nothing was read.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.missing_names.is_empty() && self.rows.is_empty()
     }
 
-    /// Whether there was no memory for a read (READS-4).
+    /// True if there was no memory for a read (READS-4).
     pub fn is_incomplete(&self) -> bool {
         self.is_incomplete
     }
 
-    /// Number of entries now held.
+    /// Number of entries held now.
     pub fn len(&self) -> usize {
         self.entries.len() + self.rows.len()
     }
@@ -204,7 +209,7 @@ impl ReadSet {
         self.bytes.len() + self.entries.len() * size_of::<Entry>() + self.rows.bytes()
     }
 
-    /// Forgets everything, keeping the memory for the next transaction.
+    /// Forgets everything, but keeps the memory for the next transaction.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
@@ -215,7 +220,7 @@ impl ReadSet {
         self.is_incomplete = false;
     }
 
-    /// Whether a key is covered by anything that was read. Fast after `settle`.
+    /// True if a key is covered by anything that was read. Fast after `sort_and_join`.
     pub fn contains(&self, root: Root, key: &[u8]) -> bool {
         let covers = |entry: &Entry| {
             entry.root == root && self.lo(entry) <= key && self.hi(entry).admits(key)
@@ -228,7 +233,7 @@ impl ReadSet {
             || self.is_incomplete
     }
 
-    /// Whether anything of this root was read.
+    /// True if anything of this root was read.
     pub fn has_root(&self, root: Root) -> bool {
         let sorted = &self.entries[..self.settled];
         let first = sorted.partition_point(|entry| entry.root < root);
@@ -239,16 +244,16 @@ impl ReadSet {
             || self.is_incomplete
     }
 
-    /// Whether asking about every read takes little: few entries, and no range among them.
+    /// True if checking every read takes little: few entries, and no range among them.
     pub fn is_small(&self, entries_max: usize) -> bool {
         self.len() <= entries_max && !self.has_range && !self.rows.has_range()
     }
 
-    /// Asks about each read, in order, whether it has changed; stops at the first that has. The answer is
-    /// the changed key and the commit that changed it.
+    /// Calls one of the functions for each read, until one returns a change. Returns the first
+    /// changed key and the commit that changed it.
     ///
     /// # Errors
-    /// `NoMemory` to ask, or READS-4.
+    /// `NoMemory` for sorting, or READS-4.
     pub fn first_conflict(
         &mut self,
         mut point_changed: impl FnMut(Root, &[u8]) -> Option<(Vec<u8>, CommitTs)>,
@@ -294,7 +299,8 @@ impl ReadSet {
         memory::expect::<Entry>(self.entries.len())?;
         let mut entries = std::mem::take(&mut self.entries);
         let start = |entry: &Entry| (entry.root, entry.prefix);
-        // What is settled is one ascending run, which this sort finds: only what came since is sorted.
+        // The settled entries are one ascending run, which this sort detects: only the later ones
+        // are sorted.
         entries.sort_by(|a, b| start(a).cmp(&start(b)).then_with(|| self.lo(a).cmp(self.lo(b))));
         self.join(&mut entries, |set, last, next| {
             let is_apart = last.is_point() && last.prefix != next.prefix;
@@ -305,7 +311,7 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Replaces runs of neighbours of one root, as far as `joins` says so, by the range over them.
+    /// Replaces runs of neighbours of one root by the range over them, where `joins` returns true.
     fn join(
         &self,
         entries: &mut Vec<Entry>,
@@ -376,7 +382,7 @@ impl ReadSet {
             self.settled = self.entries.len();
             self.compact_if_large()?;
             if self.entries.len() == before {
-                // One entry per root is left: a limit that this exceeds has to give way.
+                // One entry per root is left: if they exceed a limit, the limit is raised.
                 self.entries_max = self.entries_max.max(before * 2);
                 self.key_bytes_max = self.key_bytes_max.max(self.bytes.len() * 2);
             }

@@ -54,13 +54,13 @@ fn covers(read: &Read, root: u32, key: &[u8]) -> bool {
     }
 }
 
-/// Whether a reversed range is among the reads: it is kept as the range between its ends.
+/// True for a reversed range: the set keeps it as the range between its ends.
 fn is_reversed(read: &Read) -> bool {
     matches!(read, Read::Range(_, lo, Some(hi), prefix)
         if !hi_of(&Some(hi.clone()), *prefix).is_some_and(|hi| hi.admits(lo.as_deref().unwrap_or(b""))))
 }
 
-/// Whether the read set finds a conflict when exactly `key` of `root` has changed.
+/// Returns whether the read set finds a conflict when exactly `key` of `root` has changed.
 fn conflicts(set: &mut ReadSet, root: u32, key: &[u8]) -> bool {
     let hit = |r: Root, yes: bool| (r.get() == root && yes).then_some((Vec::new(), CommitTs::ZERO));
     let found = set.first_conflict(
@@ -80,7 +80,8 @@ proptest! {
         let reads: Vec<Read> = reads.into_iter().filter(|read| !is_reversed(read)).collect();
         reads.iter().for_each(|read| add(&mut set, read));
         for (root, key) in probes.iter().filter(|(_, key)| key.len() < KEY_LEN_MAX) {
-            // A key cut to a prefix covers its neighbours as well, none of which is shorter than the cut.
+            // A key cut to a prefix covers its neighbours, too, all of them at least as long as the
+            // cut.
             let expected = reads.iter().any(|read| covers(read, *root, key));
             prop_assert_eq!(set.contains(Root::new(*root), key), expected);
         }

@@ -1,33 +1,37 @@
-//! Which single rows of tables a transaction has read: the part of its read set that grows fastest.
+//! The single rows of tables that a transaction has read: the part of its read set that grows
+//! fastest.
 //!
 //! # Layout
-//! The keys of tables are eight bytes, so numbers. For each root there is a hash table of blocks: a block is `2^shift` neighbouring keys,
-//! of which at least one was read. It begins with single keys (`shift` 0). When all roots together have too many blocks, those
-//! of the root with most are made twice as long until there are half as many.
+//! The keys of tables are eight bytes, so numbers. Each root has a hash table of blocks. A block is
+//! `2^shift` neighbouring keys, of which at least one was read. A table begins with single keys
+//! (`shift` 0). When all roots together have too many blocks, those of the root with most blocks
+//! are doubled in length until half as many are left.
 //!
-//! So a read costs one look at a table, whatever was read before, and a million reads that lie anywhere are known by some
-//! ten thousand blocks.
+//! So a read costs one lookup, whatever was read before, and a million reads of random rows take
+//! some ten thousand blocks.
 //!
 //! # Threads
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - ROWS-1 Whatever was added lies in a block until `clear`. Longer blocks only widen.
+//! - ROWS-1 Whatever was added is in a block until `clear`. Longer blocks only widen.
 //! - ROWS-2 There are at most `blocks_max` blocks, or a few for each root.
 //! - ROWS-3 At least half of the slots of a table are free, so that a search ends.
 //!
 //! # Deliberately absent
-//! Keys of another length, the greatest key of all, and tables past [`ROOTS_MAX`]: [`RowReads::add`] refuses them.
+//! Keys of another length, the greatest key of all, and tables past [`ROOTS_MAX`]:
+//! [`RowReads::add`] refuses them.
 
 use crate::error::Result;
 use crate::ids::Root;
 use crate::memtable::Hi;
 
-/// Roots that are told apart here; they are searched one by one.
+/// Most roots that have a table here; they are searched one by one.
 const ROOTS_MAX: usize = 32;
 /// Slots of a table at first, and kept from transaction to transaction.
 const SLOTS_MIN: usize = 32;
-/// Spreads the bits of a block over the upper half of a word (Knuth's multiplicative hashing, by the golden ratio).
+/// Spreads the bits of a block over the upper half of a word (Knuth's multiplicative hashing, by
+/// the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The blocks of one root.
@@ -35,7 +39,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 struct Table {
     root: Root,
     shift: u32,
-    /// Block + 1; 0 is free. A power of two of them.
+    /// Block + 1 each; 0 is free. Their number is a power of two.
     slots: Vec<u64>,
     blocks: usize,
 }
@@ -45,7 +49,7 @@ impl Table {
         Table { root, shift: 0, slots: vec![0; SLOTS_MIN], blocks: 0 }
     }
 
-    /// As a new one.
+    /// Makes it a new table for `root`.
     fn begin_again(&mut self, root: Root) {
         (self.root, self.shift, self.blocks) = (root, 0, 0);
         self.slots.truncate(SLOTS_MIN);
@@ -53,7 +57,7 @@ impl Table {
         self.slots.fill(0);
     }
 
-    /// Index of the slot that holds `word`, or else of a free one for it.
+    /// Returns the index of the slot that holds `word`, or else of a free slot for it.
     #[inline]
     fn find(&self, word: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -64,7 +68,7 @@ impl Table {
         at
     }
 
-    /// Whether the block is new.
+    /// Returns whether the block is new.
     #[inline]
     fn insert(&mut self, word: u64) -> Result<bool> {
         let at = self.find(word);
@@ -81,7 +85,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Block + 1 of each, ascending.
+    /// Returns block + 1 of each block, ascending.
     fn sorted(&self) -> Result<Vec<u64>> {
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(self.blocks)?;
@@ -90,7 +94,7 @@ impl Table {
         Ok(blocks)
     }
 
-    /// Without the memory for it everything stays.
+    /// Replaces the blocks. Without the memory for them nothing changes.
     fn rebuild(&mut self, blocks: &[u64]) -> Result<()> {
         let slots = (blocks.len() * 4).next_power_of_two().max(SLOTS_MIN);
         self.slots.try_reserve(slots.saturating_sub(self.slots.len()))?;
@@ -104,7 +108,7 @@ impl Table {
         Ok(())
     }
 
-    /// Longer blocks, half as many of them at most.
+    /// Makes the blocks longer, until at most half as many are left.
     fn widen(&mut self) -> Result<()> {
         let mut blocks = self.sorted()?;
         let most = (blocks.len() / 2).max(1);
@@ -115,7 +119,7 @@ impl Table {
             }
             blocks.dedup();
         }
-        // Fewer than there were: there is room for them.
+        // There are fewer than before, so there is room for them.
         self.rebuild(&blocks)
     }
 }
@@ -126,7 +130,7 @@ pub(super) struct RowReads {
     /// The first `used` are in use; the others are kept for their memory.
     tables: Vec<Table>,
     used: usize,
-    /// The one that was asked for last.
+    /// The table used last.
     last: usize,
     blocks: usize,
     blocks_max: usize,
@@ -137,10 +141,10 @@ impl RowReads {
         RowReads { tables: Vec::new(), used: 0, last: 0, blocks: 0, blocks_max }
     }
 
-    /// Adds a key; false if it is none that is kept here.
+    /// Adds a key; false if such a key is not kept here.
     ///
     /// # Errors
-    /// `NoMemory`: it may be missing.
+    /// `NoMemory`: the key may be missing.
     #[inline]
     pub(super) fn add(&mut self, root: Root, key: &[u8]) -> Result<bool> {
         let Some(number) = number_of(key).filter(|number| *number != u64::MAX) else {
@@ -181,7 +185,7 @@ impl RowReads {
         Some(self.used - 1)
     }
 
-    /// ROWS-2: half of the limit is free, as far as a root has more than one block.
+    /// ROWS-2: widens until half of the limit is free, as far as a root has more than one block.
     fn widen(&mut self) -> Result<()> {
         let tables = &mut self.tables[..self.used];
         while self.blocks > self.blocks_max / 2 {
@@ -191,11 +195,11 @@ impl RowReads {
             largest.widen()?;
             self.blocks -= before - largest.blocks;
             if largest.blocks == before {
-                // The longest blocks there are, two of them.
+                // Two blocks, of the greatest length.
                 break;
             }
         }
-        // A limit that a few blocks for each root exceed has to give way.
+        // If a few blocks for each root exceed the limit, the limit is raised.
         self.blocks_max = self.blocks_max.max(self.blocks * 2);
         Ok(())
     }
@@ -209,7 +213,7 @@ impl RowReads {
         self.blocks
     }
 
-    /// Whether a block is more than one key.
+    /// True if a block is longer than one key.
     pub(super) fn has_range(&self) -> bool {
         self.tables[..self.used].iter().any(|table| table.shift > 0)
     }
@@ -226,7 +230,7 @@ impl RowReads {
         self.blocks = 0;
     }
 
-    /// Whether the key lies in a block.
+    /// True if the key is in a block.
     pub(super) fn contains(&self, root: Root, key: &[u8]) -> bool {
         let Some(number) = number_of(key).filter(|number| *number != u64::MAX) else {
             return false;
@@ -237,13 +241,14 @@ impl RowReads {
         })
     }
 
-    /// Whether anything of this root was read.
+    /// True if anything of this root was read.
     pub(super) fn has_root(&self, root: Root) -> bool {
         self.index_of(root).is_some()
     }
 
-    /// Asks `point_changed` about each key, and `range_changed` about each stretch of longer blocks, in order; stops at the first answer.
-    /// That comes with the root, and whether it is of a range.
+    /// Calls `point_changed` for each key, and `range_changed` for each run of longer blocks, in
+    /// order, until one returns an answer. Returns that answer, its root, and whether it is from a
+    /// range.
     pub(super) fn first_answer<T>(
         &self,
         point_changed: &mut impl FnMut(Root, &[u8]) -> Option<T>,
@@ -274,7 +279,7 @@ impl RowReads {
     }
 }
 
-/// A key of eight bytes, in the order of the bytes.
+/// Returns a key of eight bytes as a number that sorts as its bytes do.
 #[inline]
 fn number_of(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
@@ -290,7 +295,7 @@ mod tests {
     use super::*;
 
     fn keys() -> impl Strategy<Value = Vec<(u32, u64)>> {
-        // Rows side by side, far apart, and at the ends of what there is.
+        // Adjacent rows, distant ones, and those at the ends of what there is.
         let number = prop_oneof![
             6 => 0u64..400,
             3 => any::<u64>(),
@@ -300,7 +305,7 @@ mod tests {
         vec((1u32..4, number), 0..300)
     }
 
-    /// Whether a change of exactly this key is found.
+    /// Returns whether a change of exactly this key is found.
     fn finds(reads: &RowReads, root: u32, number: u64) -> bool {
         let key = number.to_be_bytes();
         let hit = |r: Root, yes: bool| (r.get() == root && yes).then_some(());

@@ -1,9 +1,9 @@
 //! Validation: has anything that a transaction read been changed since?
 //!
-//! Only commits newer than the snapshot matter; their nodes are in the
-//! generations from the snapshot's newest one on. Before looking, the
-//! transaction pins those generations; if one with such a commit is gone already, or an exclusive transaction may have changed
-//! in the base what the transaction has to do with, the answer is a conflict (never a guess, SNAP-5).
+//! Only commits newer than the snapshot matter; their nodes are in the generations from the
+//! snapshot's newest one on. The transaction first pins those generations. If one with such a
+//! commit is gone, or an exclusive transaction may have changed b-trees in the base that the
+//! transaction has used, the answer is a conflict (never a guess, SNAP-5).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence as memory_fence;
@@ -24,15 +24,16 @@ use crate::{fault, memory};
 /// The base that a snapshot reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// With memtables it has all that is committed.
+    /// With memtables it has everything that is committed.
     Newest,
-    /// An exclusive transaction has changed b-trees since, with which the transaction has had nothing to do. It may commit, and
-    /// to see the newest commits it needs a newer snapshot.
+    /// Exclusive transactions have changed only b-trees that the transaction has not used. It may
+    /// commit; to see the newest commits it needs a newer snapshot.
     Older,
 }
 
 impl Candidate<'_> {
-    /// Keeps the history since the snapshot in memory until the transaction ends, or says that it is gone.
+    /// Keeps the history since the snapshot in memory until the transaction ends, or returns that
+    /// it is gone.
     pub(crate) fn pin_history(&self) -> Result<Base> {
         if self.snapshot.is_none() {
             return Ok(Base::Newest);
@@ -43,7 +44,8 @@ impl Candidate<'_> {
         self.check_history()
     }
 
-    /// (M) All commits since the snapshot are in memory, and what exclusive transactions have changed since does not matter here (EXCL-3).
+    /// (M) Checks that all commits since the snapshot are in memory, and that exclusive
+    /// transactions have changed nothing that matters here (EXCL-3).
     pub(crate) fn check_history(&self) -> Result<Base> {
         let Some(snapshot) = self.snapshot else { return Ok(Base::Newest) };
         let c = self.db.control();
@@ -82,7 +84,7 @@ impl Candidate<'_> {
         Ok(if changed == ChangedSince::Nothing { Base::Newest } else { Base::Older })
     }
 
-    /// The generations that may hold commits newer than the snapshot.
+    /// Returns the memtables that may hold commits newer than the snapshot.
     fn newer_memtables(&self, since: SnapshotTs) -> Result<Vec<Memtable>> {
         let Some(snapshot) = self.snapshot else { return Ok(Vec::new()) };
         let gens = &self.db.control().generations;
@@ -103,7 +105,8 @@ impl Candidate<'_> {
         self.validate_within(usize::MAX).map(drop)
     }
 
-    /// As [`Candidate::validate_all`], passing so many keys of ranges at most; false if that was not enough, and nothing is known.
+    /// As [`Candidate::validate_all`], passing at most `steps` keys of ranges. False if those did
+    /// not suffice: nothing is known then.
     pub(crate) fn validate_within(&mut self, mut steps: usize) -> Result<bool> {
         let Some(snapshot) = self.snapshot else { return Ok(true) };
         let since = snapshot.ts;
@@ -140,7 +143,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// Names of maxima that this transaction did not find: nobody has put one.
+    /// Checks that no commit has put a maximum under a name that this transaction did not find.
     fn validate_missing_names(&self, newer: &[Memtable], since: SnapshotTs) -> Result<()> {
         for root in self.reads.roots_of_missing_names() {
             for memtable in newer {
@@ -169,7 +172,7 @@ impl Candidate<'_> {
     ) -> Result<()> {
         let mut hit = None;
         let to = self.db.log_shared().log_end();
-        // Where the ring begins again they are put together.
+        // Memory for frames that wrap around the ring's end: they are put together in it.
         memory::expect::<u8>((to - from) as usize)?;
         let read = self.db.ring().for_each_frame(guard, from, to, |frame| {
             if hit.is_some() || since.sees(frame.commit_ts) {
@@ -209,12 +212,13 @@ impl Candidate<'_> {
     }
 }
 
-/// As much of a key as is told of a conflict, and a byte more: it says that there is more.
+/// Returns as much of a key as a conflict reports, and one byte more if the key is longer.
 fn told(key: &[u8]) -> Vec<u8> {
     key[..key.len().min(CONFLICT_KEY_BYTES + 1)].to_vec()
 }
 
-/// A key of the range that was written after `since`, and its commit, outside of gaps: there was nothing then, and nothing is now.
+/// Returns a key of the range that was written after `since`, and its commit. Gaps are passed over:
+/// they had no row then and have none now.
 fn changed_in_range(
     db: &Database,
     newer: &[Memtable],

@@ -1,12 +1,14 @@
 //! The own writes of one b-tree, in the order of their keys.
 //!
 //! # Layout
-//! Leaves of up to [`LEAF_MAX`] writes, ascending, in one list; beside it the first eight bytes of the first key of each leaf. A write
-//! is one piece of memory, its key and then its record, which stays where it is while writes around it come and go.
+//! One list of leaves with up to [`LEAF_MAX`] writes each, ascending, and the first eight bytes of
+//! each leaf's first key. A write is one allocation, its key followed by its record, and stays in
+//! place while writes around it come and go.
 //!
 //! # Places
-//! A [`Place`] leads to a write without a search, until a write comes or goes. The map itself remembers where it was asked
-//! last: whoever passes rows in order and writes, or asks for a row and then writes it, comes to a neighbour of that place.
+//! A [`Place`] leads to a write without a search, until a write comes or goes. The map remembers
+//! the place of the last search: a transaction that writes rows in order, or looks a row up and
+//! then writes it, needs a neighbour of that place.
 //!
 //! # Threads
 //! Private to its transaction.
@@ -17,7 +19,7 @@
 //! - LEAF-3 The remembered place is a hint: it may lead anywhere, or nowhere.
 //!
 //! # Deliberately absent
-//! Joining leaves that have become small: writes are taken back together, and then mostly all of them.
+//! Joining leaves that have become small: writes are taken back together, and mostly all of them.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -26,7 +28,7 @@ use super::writes::WriteKind;
 use crate::error::Result;
 use crate::memtable::key_prefix;
 
-/// Writes of a leaf at most.
+/// Most writes of a leaf.
 const LEAF_MAX: usize = 64;
 
 /// An own write.
@@ -43,7 +45,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// A write of `rec` followed by `zero_tail` zero bytes.
+    /// Returns a write of `rec` followed by `zero_tail` zero bytes.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -69,7 +71,7 @@ impl Write {
         })
     }
 
-    /// The key that it is of.
+    /// Its key.
     pub fn key(&self) -> &[u8] {
         &self.bytes[..self.key_len as usize]
     }
@@ -89,7 +91,7 @@ impl Write {
     }
 }
 
-/// Where a write is, or where one would be.
+/// Where a write is, or would be inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     leaf: u32,
@@ -101,11 +103,11 @@ pub(super) struct Place {
 pub(super) struct WriteMap {
     leaves: Vec<Vec<Write>>,
     firsts: Vec<u64>,
-    /// Where it was asked last.
+    /// Where the last search ended.
     last: Cell<Place>,
 }
 
-/// What is looked for.
+/// The key of a search.
 #[derive(Clone, Copy)]
 struct Sought<'k> {
     prefix: u64,
@@ -126,18 +128,19 @@ impl Sought<'_> {
 }
 
 impl WriteMap {
-    /// Whether there is no write.
+    /// True if there is no write.
     pub(super) fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
 
-    /// The write at a place; none behind the last.
+    /// Returns the write at a place; none after the last.
     #[inline]
     pub(super) fn at(&self, place: Place) -> Option<&Write> {
         self.leaves.get(place.leaf as usize)?.get(place.at as usize)
     }
 
-    /// The place of the write of `key`, or else of the first behind it; and whether it is of `key`.
+    /// Returns the place of the write of `key`, or else of the first write after it; and whether it
+    /// is of `key`.
     pub(super) fn find(&self, key: &[u8]) -> (Place, bool) {
         let sought = Sought { prefix: key_prefix(key), key };
         let found = self.find_near(&sought).unwrap_or_else(|| self.find_anywhere(&sought));
@@ -145,7 +148,7 @@ impl WriteMap {
         found
     }
 
-    /// The same, if it is the place where it was asked last, or beside it.
+    /// As `find`, if the place is that of the last search or next to it.
     fn find_near(&self, sought: &Sought<'_>) -> Option<(Place, bool)> {
         let last = self.last.get();
         match self.at(last) {
@@ -160,7 +163,7 @@ impl WriteMap {
                     }
                 }
             },
-            // Behind the last write, where ascending keys go.
+            // After the last write, where ascending keys go.
             None => {
                 let end = self.end();
                 self.is_after(sought, self.before(end)).then_some((end, false))
@@ -168,14 +171,14 @@ impl WriteMap {
         }
     }
 
-    /// Whether it comes after the write at a place, if there is one.
+    /// True if the key comes after the write at a place, or there is none.
     fn is_after(&self, sought: &Sought<'_>, place: Option<Place>) -> bool {
         place.and_then(|place| self.at(place)).is_none_or(|write| sought.cmp(write).is_gt())
     }
 
     fn find_anywhere(&self, sought: &Sought<'_>) -> (Place, bool) {
         let (mut lo, mut hi) = (0, self.firsts.len());
-        // The last leaf that does not begin behind it.
+        // The last leaf that does not begin after the key.
         while lo < hi {
             let mid = lo.midpoint(hi);
             let order = sought.prefix.cmp(&self.firsts[mid]).then_with(|| {
@@ -192,7 +195,7 @@ impl WriteMap {
         }
     }
 
-    /// The beginning of the next leaf for the end of one.
+    /// Turns the end of a leaf into the beginning of the next.
     #[inline]
     fn to_next_leaf(&self, place: Place) -> Place {
         match self.leaves.get(place.leaf as usize) {
@@ -201,13 +204,13 @@ impl WriteMap {
         }
     }
 
-    /// The place after that of a write.
+    /// Returns the place after that of a write.
     #[inline]
     pub(super) fn after(&self, place: Place) -> Place {
         self.to_next_leaf(Place { at: place.at + 1, ..place })
     }
 
-    /// The place before one; none before the first.
+    /// Returns the place before one; none before the first.
     #[inline]
     pub(super) fn before(&self, place: Place) -> Option<Place> {
         if place.at > 0 {
@@ -218,18 +221,18 @@ impl WriteMap {
         Some(Place { leaf, at: at as u32 })
     }
 
-    /// The place behind the last write.
+    /// Returns the place after the last write.
     pub(super) fn end(&self) -> Place {
         Place { leaf: self.leaves.len() as u32, at: 0 }
     }
 
-    /// The write of a key.
+    /// Returns the write of a key.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Write> {
         let (place, is_there) = self.find(key);
         self.at(place).filter(|_| is_there)
     }
 
-    /// Puts a write, and hands out the one that the key had.
+    /// Puts a write, and returns the one that the key had.
     pub(super) fn put(&mut self, write: Write) -> Option<Write> {
         let (place, is_there) = self.find(write.key());
         if is_there {
@@ -243,7 +246,7 @@ impl WriteMap {
         self.leaves.get_mut(place.leaf as usize)?.get_mut(place.at as usize)
     }
 
-    /// Takes the write of a key out.
+    /// Removes the write of a key, and returns it.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<Write> {
         let (Place { leaf, at }, is_there) = self.find(key);
         if !is_there {
@@ -263,7 +266,8 @@ impl WriteMap {
 
     /// Inserts before the write at `place`.
     fn insert(&mut self, place: Place, write: Write) {
-        // At the beginning of a leaf the end of the one before is as good, if it has room, or if neither has.
+        // Instead of the beginning of a leaf, the end of the one before, if that has room or
+        // neither has.
         let len = |leaf: u32| self.leaves.get(leaf as usize).map_or(LEAF_MAX, Vec::len);
         let mut to = place;
         if to.at == 0
@@ -291,7 +295,8 @@ impl WriteMap {
         self.leaves[leaf].insert(to.at as usize, write);
     }
 
-    /// Inserts into a full leaf, which becomes two: one full, and one with this write, where keys ascend; halves elsewhere.
+    /// Inserts into a full leaf, which becomes two: where keys ascend, a full one and one with this
+    /// write; elsewhere two halves.
     fn insert_parting(&mut self, to: Place, write: Write) -> Place {
         let (leaf, at) = (to.leaf as usize, to.at as usize);
         if at == LEAF_MAX {
@@ -314,17 +319,17 @@ impl WriteMap {
         self.leaves.insert(at, leaf);
     }
 
-    /// All writes, ascending.
+    /// Returns all writes, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Write> + Clone {
         self.leaves.iter().flatten()
     }
 
-    /// The same, to be changed; not their keys.
+    /// As `iter`, to change the writes, but not their keys.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Write> {
         self.leaves.iter_mut().flatten()
     }
 
-    /// The writes from one place to another, exclusive, ascending.
+    /// Returns the writes from one place up to another, exclusive, ascending.
     pub(super) fn between(&self, from: Place, to: Place) -> Between<'_> {
         Between { map: self, from, to }
     }
@@ -380,7 +385,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs up and down, and single keys; short ones, so that prefixes are alike, and long ones.
+    /// Ascending and descending runs, and single keys: short ones, so that prefixes are equal, and
+    /// long ones.
     #[derive(Clone, Debug)]
     enum Op {
         Put(Vec<u8>),

@@ -1,23 +1,26 @@
-//! What one transaction has written and nobody else can see yet.
+//! What one transaction has written; no other transaction can see it yet.
 //!
 //! # Layout
-//! Per root the newest own write of each key, in order (write_map.rs); beside it an undo log with what each key held when
-//! the open savepoints were opened. The bytes of a write stay where they are until that very write is changed or taken back.
+//! Per root the newest own write of each key, in order (write_map.rs), and an undo log with what
+//! each key held when the open savepoints were opened. The bytes of a write stay in place until
+//! that very write is changed or taken back.
 //!
 //! # Threads
 //! Private to its transaction.
 //!
 //! # Invariants
-//! - WRITES-1 Without open savepoints the undo log is empty; with them it has at most one entry per key and savepoint.
+//! - WRITES-1 Without open savepoints the undo log is empty; with them it has at most one entry per
+//!   key and savepoint.
 //! - WRITES-2 `frame_bytes` is the sum of `op_frame_bytes` over all writes.
-//! - WRITES-3 `root_version` of a root never returns to a value it had before.
+//! - WRITES-3 `root_version` of a root never returns to an earlier value.
 //! - WRITES-4 `taken_back` changes whenever a write was taken back or forgotten.
 //! - WRITES-5 A write for which there is no memory changes nothing.
-//! - WRITES-6 A statement's savepoint has no number, and is not replayed. Its statement alone closes it: where savepoints below it are closed it
-//!   stays, and where they are taken back it leads to what is left then, since a statement may end before another one that began later.
+//! - WRITES-6 A statement's savepoint has no number, and is not replayed. Its statement alone
+//!   closes it, perhaps before one that began later. When savepoints below it are closed it stays;
+//!   when they are taken back it leads to what is left then.
 //!
 //! # Deliberately absent
-//! Limits: whoever writes compares `frame_bytes` with the memory budget.
+//! Limits: the caller compares `frame_bytes` with the memory budget.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +32,10 @@ use crate::ids::Root;
 use crate::memory;
 use crate::memtable::Seek;
 
-/// Bytes that an operation takes in a log frame beside its key and record.
+/// Bytes that an operation takes in a log frame besides its key and record.
 pub const OP_HEADER_BYTES: usize = 16;
 
-/// Bytes that an operation takes in a log frame.
+/// Returns the bytes that an operation takes in a log frame.
 pub const fn op_frame_bytes(key_len: usize, rec_len: usize) -> usize {
     (OP_HEADER_BYTES + key_len + rec_len).next_multiple_of(8)
 }
@@ -42,10 +45,10 @@ pub const fn op_frame_bytes(key_len: usize, rec_len: usize) -> usize {
 pub enum WriteKind {
     /// The key gets this record.
     Put,
-    /// The key goes; the record, if any, is the deleted one.
+    /// The key is deleted; the record, if any, is the deleted one.
     Tombstone,
-    /// The key gets this record, but its last eight bytes, a big-endian signed integer, become the maximum of what
-    /// is committed and what is here.
+    /// The key gets this record, but its last eight bytes, a big-endian signed integer, become the
+    /// maximum of the committed ones and its own.
     PutMax,
 }
 
@@ -74,11 +77,11 @@ struct Undo {
 
 #[derive(Debug)]
 enum Held {
-    /// This.
+    /// This write.
     Write(Write),
-    /// Nothing. Most keys are short, and there is one for each row of a statement.
+    /// Nothing. Most keys are short, and each row of a statement has an entry.
     Nothing { short: [u8; Held::SHORT_MAX], len: u8 },
-    /// Nothing, and the key is longer.
+    /// Nothing, and the key is long.
     NothingLong(Box<[u8]>),
 }
 
@@ -112,27 +115,27 @@ impl Undo {
     }
 }
 
-/// Where a walk stands on an own write. It leads there as long as the root has the same version.
+/// Where a walk is on an own write; valid while the root has the same version.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnPlace(Place);
 
-/// Names a statement, once in the life of its connection.
+/// Names a statement, uniquely in the life of its connection.
 pub type StatementId = u64;
 
 #[derive(Clone, Copy, Debug)]
 struct Savepoint {
-    /// The statement whose it is; none: one that SQLite numbers.
+    /// The statement that it belongs to; none: one that SQLite numbers.
     statement: Option<StatementId>,
     /// Length of the undo log when it was opened.
     undo_len: usize,
-    /// The clock when it was opened: later writes carry a greater number.
+    /// The clock when it was opened: later writes have greater numbers.
     opened_at: u64,
 }
 
-/// The writes of one transaction, see the module's text.
+/// The writes of one transaction; see the module's text.
 #[derive(Debug, Default)]
 pub struct WriteSet {
-    /// Ascending by root. A root stays after its last write was taken back, for its version.
+    /// Ascending by root. A root stays when its last write is taken back, for its version.
     roots: Vec<RootWrites>,
     undo: Vec<Undo>,
     savepoints: Vec<Savepoint>,
@@ -148,7 +151,7 @@ pub struct WriteSet {
 }
 
 impl WriteSet {
-    /// An empty write set without savepoints.
+    /// Returns an empty write set without savepoints.
     pub fn new() -> WriteSet {
         WriteSet::default()
     }
@@ -161,13 +164,14 @@ impl WriteSet {
         self.set(root, key, WriteKind::Put, rec, zero_tail)
     }
 
-    /// Deletes a key; `rec` is the deleted record where the base needs it to find the entry, else empty.
+    /// Deletes a key; `rec` is the deleted record if the base needs it to find the entry, else
+    /// empty.
     pub fn delete(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.set(root, key, WriteKind::Tombstone, rec, 0)
     }
 
-    /// Sets a record whose last eight bytes only grow, see [`WriteKind::PutMax`]. Over an own put or delete of
-    /// the key it is an ordinary put: this transaction has decided the value itself.
+    /// Sets a record whose last eight bytes only grow; see [`WriteKind::PutMax`]. Over an own put
+    /// or delete of the key it is an ordinary put: this transaction has decided the value itself.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8], zero_tail: usize) -> Result<()> {
         let decided = self.is_decided(root, key);
         let kind = if decided { WriteKind::Put } else { WriteKind::PutMax };
@@ -176,18 +180,18 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Whether this transaction has decided what is under the key, by a put or a delete.
+    /// True if this transaction has decided what is under the key, by a put or a delete.
     pub fn is_decided(&self, root: Root, key: &[u8]) -> bool {
         self.get(root, key).is_some_and(|write| write.kind() != WriteKind::PutMax)
     }
 
-    /// Whether a [`WriteKind::PutMax`] may be among the writes.
+    /// True if a [`WriteKind::PutMax`] may be among the writes.
     pub fn has_put_max(&self) -> bool {
         self.has_put_max
     }
 
-    /// Raises the last eight bytes of each [`WriteKind::PutMax`] record to what `committed` says of its key. May be
-    /// repeated: it only ever raises.
+    /// Raises the last eight bytes of each [`WriteKind::PutMax`] record to what `committed` returns
+    /// for its key. May be repeated: it only raises.
     pub fn resolve_maxima(&mut self, mut committed: impl FnMut(Root, &[u8], &[u8]) -> Option<i64>) {
         let mut raise = |root: Root, write: &mut Write| {
             if write.kind() != WriteKind::PutMax {
@@ -203,7 +207,7 @@ impl WriteSet {
                 raise(of.root, write);
             }
         }
-        // What a savepoint comes back to, too: it is replayed, and may become the newest again.
+        // Also what a savepoint leads back to: it is replayed, and may become the newest again.
         for undo in &mut self.undo {
             if let Held::Write(old) = &mut undo.held {
                 raise(undo.root, old);
@@ -211,17 +215,17 @@ impl WriteSet {
         }
     }
 
-    /// The own write of a key.
+    /// Returns the own write of a key.
     pub fn get(&self, root: Root, key: &[u8]) -> Option<&Write> {
         self.map(root)?.get(key)
     }
 
-    /// The nearest own write in the direction of `seek`, tombstones included.
+    /// Returns the nearest own write in the direction of `seek`, tombstones included.
     pub fn seek(&self, root: Root, seek: Seek<'_>) -> Option<(&[u8], &Write)> {
         self.seek_place(root, seek).map(|(_, write)| (write.key(), write))
     }
 
-    /// The same, and where it is.
+    /// As [`WriteSet::seek`], with the place of the write.
     pub fn seek_place(&self, root: Root, seek: Seek<'_>) -> Option<(OwnPlace, &Write)> {
         let map = self.map(root)?;
         let from = |key: &[u8]| map.find(key).0;
@@ -245,19 +249,19 @@ impl WriteSet {
         map.at(place).map(|write| (OwnPlace(place), write))
     }
 
-    /// The own write at a place.
+    /// Returns the own write at a place.
     pub fn at(&self, root: Root, place: OwnPlace) -> Option<&Write> {
         self.map(root)?.at(place.0)
     }
 
-    /// The own write after that at a place, or before it.
+    /// Returns the own write after the one at a place, or before it.
     pub fn step(&self, root: Root, from: OwnPlace, forward: bool) -> Option<(OwnPlace, &Write)> {
         let map = self.map(root)?;
         let place = if forward { map.after(from.0) } else { map.before(from.0)? };
         map.at(place).map(|write| (OwnPlace(place), write))
     }
 
-    /// The own writes from `lo` to `hi`, exclusive, ascending.
+    /// Returns the own writes from `lo` up to `hi`, exclusive, ascending.
     pub fn between(
         &self,
         root: Root,
@@ -269,17 +273,18 @@ impl WriteSet {
         writes.into_iter().flatten().map(|write| (write.key(), write))
     }
 
-    /// A number that changes whenever a write was taken back or forgotten.
+    /// Returns a number that changes whenever a write was taken back or forgotten.
     pub fn taken_back(&self) -> u64 {
         self.taken_back
     }
 
-    /// Whether the root has an own write.
+    /// True if the root has an own write.
     pub fn has_root(&self, root: Root) -> bool {
         self.map(root).is_some_and(|map| !map.is_empty())
     }
 
-    /// Whether all that is written to this root, if anything is, are maxima under other keys than these, as big-endian numbers.
+    /// True if every write to this root is a maximum under a key that is not in `keys`, as a
+    /// big-endian number.
     pub fn raises_others_alone(&self, root: Root, keys: &[u64]) -> bool {
         self.map(root).is_none_or(|map| {
             map.iter().all(|write| {
@@ -289,12 +294,12 @@ impl WriteSet {
         })
     }
 
-    /// A number that changes whenever a write of this root is made or taken back.
+    /// Returns a number that changes whenever a write of this root is made or taken back.
     pub fn root_version(&self, root: Root) -> u64 {
         self.find_root(root).map_or(self.cleared_at, |i| self.roots[i].version)
     }
 
-    /// Whether nothing is written.
+    /// True if nothing is written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -321,7 +326,8 @@ impl WriteSet {
         self.savepoints.push(Savepoint { statement, undo_len, opened_at: self.clock });
     }
 
-    /// Closes savepoint `i` (from 0) and the numbered ones opened after it; their writes stay. Nothing if it is not open.
+    /// Closes savepoint `i` (from 0) and the numbered ones opened after it; their writes stay. Does
+    /// nothing if it is not open.
     pub fn savepoint_release(&mut self, i: usize) {
         if let Some(at) = self.numbered(i) {
             self.close_numbered_from(at);
@@ -336,13 +342,13 @@ impl WriteSet {
         }
     }
 
-    /// Closes one savepoint; what was written since stays.
+    /// Closes one savepoint; the writes since it was opened stay.
     fn close(&mut self, at: usize) {
         let closed = self.savepoints.remove(at);
         let end = self.savepoints.get(at).map_or(self.undo.len(), |later| later.undo_len);
         let of_later = self.undo.split_off(end);
         let of_closed = self.undo.split_off(closed.undo_len);
-        // WRITES-1: of its entries only those count whose key the savepoint below has no entry for.
+        // WRITES-1: an entry is dropped if the savepoint below has one for its key.
         let below = at.checked_sub(1).map(|below| self.savepoints[below].opened_at);
         let is_first = |undo: &Undo| {
             below.is_some_and(|opened_at| {
@@ -357,8 +363,9 @@ impl WriteSet {
         }
     }
 
-    /// Takes back everything written since savepoint `i` (from 0) was opened and closes those opened after it; `i`
-    /// stays open. -1 takes back everything and closes all. Nothing if it is not open.
+    /// Takes back everything written since savepoint `i` (from 0) was opened, and closes the ones
+    /// opened after it; `i` stays open. -1 takes back everything and closes all. Does nothing if it
+    /// is not open.
     pub fn savepoint_rollback(&mut self, i: i32) {
         let Ok(i) = usize::try_from(i) else {
             self.clear();
@@ -369,7 +376,8 @@ impl WriteSet {
         }
     }
 
-    /// Takes back everything written since this savepoint was opened; numbered ones opened after it are closed (WRITES-6).
+    /// Takes back everything written since this savepoint was opened, and closes the numbered ones
+    /// opened after it (WRITES-6).
     fn take_back_to(&mut self, at: usize) {
         self.taken_back += 1;
         let left = self.savepoints[at].undo_len;
@@ -383,7 +391,7 @@ impl WriteSet {
             .extend(statements.map(|savepoint| Savepoint { undo_len: left, ..savepoint }));
     }
 
-    /// Number of open savepoints that are no statement's.
+    /// Number of open savepoints that SQLite numbers.
     pub fn savepoint_depth(&self) -> usize {
         self.savepoints.iter().filter(|savepoint| savepoint.statement.is_none()).count()
     }
@@ -398,14 +406,16 @@ impl WriteSet {
         self.open(Some(id));
     }
 
-    /// The statement has worked: closes its savepoint, if it is open. Those opened after it stay.
+    /// Closes the savepoint of a statement that has succeeded, if it is open. Those opened after it
+    /// stay.
     pub fn statement_close(&mut self, id: StatementId) {
         if let Some(at) = self.of_statement(id) {
             self.close(at);
         }
     }
 
-    /// Takes back everything written since the statement began, and closes its savepoint. False: it is not open.
+    /// Takes back everything written since the statement began, and closes its savepoint. False if
+    /// that is not open.
     pub fn statement_rollback(&mut self, id: StatementId) -> bool {
         let Some(at) = self.of_statement(id) else { return false };
         self.take_back_to(at);
@@ -417,13 +427,14 @@ impl WriteSet {
         self.savepoints.iter().rposition(|savepoint| savepoint.statement == Some(id))
     }
 
-    /// All writes, ascending by root and key.
+    /// Returns all writes, ascending by root and key.
     pub fn iter(&self) -> impl Iterator<Item = (Root, &[u8], &Write)> + Clone {
         self.roots.iter().flat_map(|of| of.writes.iter().map(|write| (of.root, write.key(), write)))
     }
 
-    /// The writes again, savepoint by savepoint: what was there when each open savepoint was opened, then the
-    /// savepoint, then what came after. Ascending by root and key between two savepoints.
+    /// Replays the writes, savepoint by savepoint: what was there when each open savepoint was
+    /// opened, then the savepoint, then what came after. Ascending by root and key between two
+    /// savepoints.
     pub fn replay<E>(&self, mut step: impl FnMut(Step<'_>) -> Result<(), E>) -> Result<(), E> {
         let (before, layers) = self.layers();
         for (root, key, write) in self.iter() {
@@ -502,7 +513,7 @@ impl WriteSet {
         let held = match old {
             Some(old) if old.changed_at > top.opened_at => None,
             Some(old) => Some(Held::Write(old)),
-            // A short one takes no memory.
+            // A short key takes no memory.
             None => long.or_else(|| Held::nothing(key).ok()),
         };
         if let Some(held) = held {
@@ -531,7 +542,8 @@ impl WriteSet {
         }
     }
 
-    /// What the changed keys held before the first savepoint, and per savepoint, last first, what they held at its end.
+    /// Returns what the changed keys held before the first savepoint, and for each savepoint, last
+    /// first, what they held at its end.
     #[allow(clippy::type_complexity)]
     fn layers(
         &self,
@@ -581,7 +593,7 @@ fn frame_bytes_of(write: &Write) -> usize {
     op_frame_bytes(write.key().len(), write.rec().len())
 }
 
-/// The least byte string that is greater than all that start with `prefix`; none if there is no such.
+/// Returns the least byte string greater than all that start with `prefix`, if there is one.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

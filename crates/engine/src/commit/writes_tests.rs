@@ -45,7 +45,8 @@ fn op_strategy() -> impl Strategy<Value = Op> {
 #[derive(Default)]
 struct Model {
     now: State,
-    /// What was there when each open savepoint was opened, and whose that is.
+    /// What was there when each open savepoint was opened, and the statement that it belongs to, if
+    /// any.
     saved: Vec<(Option<u64>, State)>,
 }
 
@@ -63,7 +64,7 @@ impl Model {
         self.saved.iter().rposition(|(of, _)| *of == Some(id))
     }
 
-    /// Statements that have begun since go on from there.
+    /// Statements that began later go on from there.
     fn go_back_to(&mut self, at: usize) {
         self.now = self.saved[at].1.clone();
         let later = self.saved.split_off(at + 1);

@@ -1,49 +1,59 @@
-//! The first statement of a plain BEGIN: whether the transaction takes the writer's right there, and whether that has paid
-//! (database/learned.rs).
+//! When transactions take the writer's right early, try without it, or take turns.
+//!
+//! The first statement of a plain BEGIN: whether the transaction takes the writer's right there,
+//! and whether that has paid (database/learned.rs).
 //!
 //! # Single writes
 //!
-//! Single writes beside each other: whether the next one should try without the writer's right (`csrc/beside.c`).
+//! A single write may be tried without the writer's right while others commit (`csrc/beside.c`).
 //!
-//! The right is passed from writer to writer, and each of them has to be woken before it can go on. Where nobody else commits that costs
-//! nothing, and the one commit is not validated. Where others commit all the time it costs two switches of the processor a commit, more
-//! than the commit itself; an optimistic transaction costs the record of a few reads and their validation.
+//! The right is passed from writer to writer, and each of them has to be woken first. Where no
+//! other connection commits that costs nothing, and the one commit is not validated. Where others
+//! commit all the time it costs two context switches a commit, more than the commit itself. An
+//! optimistic transaction costs the record of a few reads and their validation.
 //!
 //! | this connection | its next single write |
 //! |---|---|
-//! | has met a commit of somebody else's between its last [`COMPANY`] single writes | is tried |
+//! | has met another's commit between its last [`COMPANY`] single writes | is tried |
 //! | has met none, and is as good as alone | queues |
-//! | was refused, in one of these or in BEGIN CONCURRENT | queues, as often as it would ask for a turn (below) |
+//! | was refused, in a try or in BEGIN CONCURRENT | queues, as often as it would ask for a turn |
 //!
-//! Many, since a thread may go on alone for as long as its time slice while another stands still with the right that it holds.
+//! [`COMPANY`] is large, since a thread may run alone for its whole time slice while another, off
+//! the processor, holds the right.
 //!
 //! Invariants
-//! - TRY-1 Who is refused in a try is told so, and nobody else: no conflict is recorded, since none comes to light.
-//! - TRY-2 Others choose rowids as if it waited for the right: it takes none itself, and ends at once.
+//! - TRY-1 A refused try reports that to its caller only: no conflict is recorded, since none comes
+//!   to light.
+//! - TRY-2 Others choose rowids as if the try waited for the right: it takes none itself, and ends
+//!   at once.
 //!
 //! # Turns
 //!
-//! Taking turns: optimistic transactions that keep losing against each other begin one after the other.
+//! Optimistic transactions that keep losing against each other begin one after the other.
 //!
-//! Transactions of BEGIN CONCURRENT that change the same row are refused but for one of those that overlap, and each refused one is work for
-//! nothing. A connection that has lost so waits, before it takes the snapshot of its next transactions, until those of its
-//! process that have lost as well are through: a *turn*, from the snapshot to the commit point, or to the transaction's end.
+//! Of overlapping BEGIN CONCURRENT transactions that change the same row, all but one are refused,
+//! and their work is wasted. So a connection that has lost waits before it takes its next
+//! snapshots, until the others of its process that have lost are through. A *turn* lasts from the
+//! snapshot to the commit point, or to the transaction's end.
 //!
-//! A turn is a courtesy and no lock. Nobody who has it keeps anybody from reading, writing or committing; who has waited for
-//! `PATIENCE` goes on without and does not ask again before it loses again; and validation decides, as always. So it does not matter
-//! that only one process knows of it, or how long a transaction lasts.
+//! A turn is a courtesy and no lock. Its owner keeps no connection from reading, writing or
+//! committing. A connection that has waited for `PATIENCE` goes on without a turn, and asks for
+//! none before it loses again. Validation decides, as always. So a turn may be known to one process
+//! only, and a transaction may last as long as it likes.
 //!
 //! | event | the connection asks for a turn in its next |
 //! |---|---|
 //! | it is refused for a change of others | [`GRANTS`] transactions, four times as many each time |
 //! | it commits without a turn | that number is halved for the next time |
-//! | it has waited in vain | none |
+//! | its wait for a turn times out | none |
 //!
-//! A single write asks for none: it waits for the right instead, as many times (begin.rs).
+//! A single write asks for none: it waits for the right instead, as many times.
 //!
 //! Invariants
-//! - TURN-1 A connection has at most one turn, and gives it back at its commit point, when it is refused, and at the end of its snapshot.
-//! - TURN-2 Waiting for one ends after `PATIENCE`, whatever the one who has it does, and holds nothing but a pin.
+//! - TURN-1 A connection has at most one turn, and gives it back at its commit point, when it is
+//!   refused, and at the end of its snapshot.
+//! - TURN-2 A wait for a turn ends after `PATIENCE`, whatever the turn's owner does, and holds
+//!   nothing but a pin.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -53,21 +63,23 @@ use crate::database::learned::{LONG, Outcome};
 use crate::error::Result;
 use crate::sync::wait::Wait;
 
-/// Rows that a transaction has changed of which it is asked when they were changed before.
+/// How many of its changed rows a transaction looks up, to see whether they had been changed
+/// before.
 const ROWS_ASKED: usize = 16;
 
 /// A transaction that takes the right at its first statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Early {
     first: u64,
-    /// The newest commit when it came.
+    /// The newest commit when the transaction came.
     came_at: u64,
-    /// Since when it has the right.
+    /// When it took the right.
     since: Option<Instant>,
 }
 
 impl Conn {
-    /// A transaction begins with the statement `first`, which reads: whether it had better take the right before.
+    /// Returns whether a transaction that begins with the statement `first`, a read, should take
+    /// the right first.
     pub fn begins_early(&mut self, first: u64) -> bool {
         let early = self.db.learned().wants_right(first);
         let came_at = self.db.control().visible_ts.load(Relaxed);
@@ -75,14 +87,15 @@ impl Conn {
         early
     }
 
-    /// It has not got it, and begins as one that reads.
+    /// Notes that the transaction did not get the right, and begins as a reader.
     pub fn began_early_in_vain(&mut self) {
         if let Some(early) = self.early.take() {
             self.db.learned().note_ended(early.first, Outcome::InVain);
         }
     }
 
-    /// A transaction that began with the statement `first` has begun to write: it was `refused`, or not.
+    /// Notes that a transaction that began with the statement `first` has begun to write, or was
+    /// `refused`.
     pub fn note_first(&mut self, first: u64, refused: bool) {
         if refused {
             self.db.learned().note_refused(first);
@@ -91,7 +104,8 @@ impl Conn {
         }
     }
 
-    /// One that began so is going to change the schema: others would be refused. It may say so again, with each try.
+    /// Notes that a transaction that began with `first` will change the schema: others would be
+    /// refused. May be repeated with each try.
     pub fn note_schema_change(&mut self, first: u64) {
         let learned = self.db.learned();
         if !learned.wants_right(first) {
@@ -99,7 +113,7 @@ impl Conn {
         }
     }
 
-    /// The right has been taken, perhaps for a first statement.
+    /// Notes that the right was taken, perhaps for a first statement.
     pub(super) fn note_early_right(&mut self) {
         if let Some(early) = &mut self.early {
             early.since = Some(Instant::now());
@@ -107,7 +121,8 @@ impl Conn {
         }
     }
 
-    /// The transaction is about to end, still with the right.
+    /// Decides whether taking the right early has paid. The transaction is about to end and still
+    /// has the right.
     pub(super) fn judge_early(&mut self) {
         let Some(early) = self.early.take() else { return };
         let is_long = early.since.is_some_and(|since| since.elapsed() > LONG);
@@ -123,7 +138,7 @@ impl Conn {
         self.db.learned().note_ended(early.first, outcome);
     }
 
-    /// Whether a row that it has changed had been changed after `ts`.
+    /// True if a row that it has changed had been changed after `ts`.
     fn changes_what_came_after(&self, ts: u64) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let is_newer = |(_, memtable): &(_, crate::memtable::Memtable), root, key: &[u8]| {
@@ -136,11 +151,12 @@ impl Conn {
     }
 }
 
-/// For how many single writes a commit of somebody else's is remembered.
+/// For how many single writes a commit of another connection is remembered.
 const COMPANY: u32 = 1000;
 
 impl Conn {
-    /// Whether a single write had better be tried ([`Conn::write_beside`]) than wait its turn.
+    /// Returns whether a single write should be tried ([`Conn::write_beside`]) rather than wait its
+    /// turn.
     pub fn runs_beside(&mut self) -> bool {
         // Relaxed: a hint.
         let meets_others = self.db.control().visible_ts.load(Relaxed) != self.last_commit.ts();
@@ -148,27 +164,28 @@ impl Conn {
         self.company > 0 && self.has_fence() && !self.contention.passes()
     }
 
-    /// Becomes an optimistic writer, whose caller repeats the transaction with the right if it is refused.
+    /// Becomes an optimistic writer. If it is refused, its caller repeats the transaction with the
+    /// right.
     ///
     /// # Errors
     /// Those of [`Conn::write_begin`].
     pub fn write_beside(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.repeats = true;
         let begun = self.write_begin(WriteMode::Optimistic, wait);
-        // From here on it is so until the transaction ends as a writer.
+        // Stays set until the transaction ends as a writer.
         self.repeats = begun.is_ok();
         begun
     }
 }
 
-/// For how many transactions turns are asked for after a conflict, at first and at most.
+/// For how many transactions a connection asks for a turn after a conflict, at first and at most.
 const GRANTS: std::ops::RangeInclusive<u32> = 32..=512;
 /// What a connection knows of how often it loses.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     /// Transactions that still ask for a turn.
     due: u32,
-    /// How many they were at first, or would be.
+    /// How many there were at first, or would be next time.
     grant: u32,
     has_turn: bool,
 }
@@ -179,7 +196,7 @@ impl Contention {
         self.due = self.grant;
     }
 
-    /// Whether a single write had better wait its turn (begin.rs); counts it.
+    /// Returns whether a single write should wait its turn, and counts it.
     pub(super) fn passes(&mut self) -> bool {
         let passes = self.due > 0;
         self.due = self.due.saturating_sub(1);
@@ -200,7 +217,7 @@ impl Contention {
 }
 
 impl Conn {
-    /// Before an optimistic transaction takes its snapshot.
+    /// Waits for a turn, if one is due, before an optimistic transaction takes its snapshot.
     pub(crate) fn await_turn(&mut self) {
         if self.contention.due == 0 || self.contention.has_turn || self.state.has_right() {
             return;
@@ -213,7 +230,7 @@ impl Conn {
         }
     }
 
-    /// TURN-1. True if there was one.
+    /// Gives the turn back (TURN-1). True if there was one.
     pub(crate) fn end_turn(&mut self) -> bool {
         let had = std::mem::take(&mut self.contention.has_turn);
         if had {
@@ -222,13 +239,13 @@ impl Conn {
         had
     }
 
-    /// An optimistic transaction is behind its commit point.
+    /// Notes that an optimistic transaction is past its commit point.
     pub(crate) fn note_turn_committed(&mut self) {
         let had_turn = self.end_turn();
         self.contention.committed(had_turn);
     }
 
-    /// An optimistic transaction was refused for a change of others.
+    /// Notes that an optimistic transaction was refused for a change of others.
     pub(crate) fn note_turn_lost(&mut self) {
         self.end_turn();
         self.contention.lost();

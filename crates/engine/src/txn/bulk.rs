@@ -1,37 +1,45 @@
-//! Which transactions go straight to the base because they are large and nobody else is there.
+//! Chooses the transactions that go straight to the base: large ones, while no other connection is
+//! active.
 //!
-//! On the concurrent path a row is copied into the write set, the ring, a memtable, the log and, by a merge, into the base.
-//! That pays when many write, or little at a time. A lone bulk load pays it for nothing: its transactions become
-//! exclusive early, and SQLite's own code puts the rows where they belong at once.
+//! On the concurrent path a row is copied into the write set, the ring, a memtable, the log and, by
+//! a merge, into the base. That pays with many writers, or with little at a time. A lone bulk load
+//! pays it for nothing: its transactions become exclusive early, and SQLite's own code puts the
+//! rows where they belong at once.
 //!
-//! What counts as large is entries or bytes, whichever comes first: a dozen long values are copied as often as many short rows.
+//! A transaction is large by its entries or its bytes, whichever comes first: a dozen long values
+//! are copied as often as many short rows.
 //!
-//! The price is paid by others: a transaction that began to read the same tables meanwhile and then wants to write conflicts (EXCL-3), and all
-//! who write wait. So it is done only where nobody else is seen to be. And it is paid in pages: rows at random places change a page each, which
-//! goes whole to the WAL and to the file with every transaction. A merge gathers the rows of many transactions first, and changes
-//! each page once for all of them. So a large transaction whose rows were *scattered* is followed by others on the concurrent path.
+//! Others pay the price: a transaction that has read the same tables and then wants to write
+//! conflicts (EXCL-3), and all writers wait. So it is done only if no others are seen. The price is
+//! also paid in pages: rows at random places change a page each, which goes whole to the WAL and to
+//! the file with every transaction. A merge gathers the rows of many transactions first, and
+//! changes each page once for all of them. So a large transaction whose rows were *scattered* is
+//! followed by others on the concurrent path.
 //!
-//! | transaction | previous one that wrote | asked at | goes straight to the base if alone, and if |
+//! | transaction | previous writer | decided at | goes straight to the base if alone, and if |
 //! |---|---|---|---|
 //! | queued | large | [`EARLY`] | what is in memory can be merged without waiting |
 //! | queued | small, or none | [`LARGE`] | nothing is in memory |
-//! | optimistic | large, up to [`SHORT`] | [`EARLY`] | as the first, and nobody has committed since it began |
-//! | optimistic | any other | - | never: others may write beside it for as long as it takes |
+//! | optimistic | large, up to [`SHORT`] | [`EARLY`] | as the first, and no commit since it began |
+//! | optimistic | any other | - | never: others may write for as long as it takes |
 //!
-//! *Alone*: no other connection of any process has a transaction, none has begun one but for single reading statements since this connection's
-//! previous large transaction (or since it was opened), and it has seen so for long enough: after somebody has come while a transaction
-//! was on the direct path, [`HOLD`] large transactions in a row have to pass undisturbed. As many pass on the concurrent path after a direct
-//! one that was scattered.
+//! *Alone*: no other connection of any process has a transaction; none has begun one since this
+//! connection's previous large transaction (or since it was opened), except single reading
+//! statements; and that has been so for long enough. If another transaction began while one was on
+//! the direct path, [`HOLD`] large transactions in a row have to pass undisturbed. As many take the
+//! concurrent path after a direct one that was scattered.
 //!
 //! Invariants
-//! - BULK-1 It is a choice, never a must: whatever is missing, the transaction stays on the concurrent path, and is not asked
-//!   again. It waits for nobody and cannot fail with BUSY (`reserve_exclusive`).
-//! - BULK-2 A transaction of less than [`EARLY`], in entries and in bytes, stays on the concurrent path; so does one of a single entry.
-//! - BULK-3 An optimistic transaction takes the writer's right for this only if it is expected to end soon, and nothing
-//!   has been committed since its snapshot: there is nothing to validate.
+//! - BULK-1 It is a choice, never a must: if anything is missing, the transaction stays on the
+//!   concurrent path, and the choice is not made again. It does not wait and cannot fail with BUSY
+//!   (`reserve_exclusive`).
+//! - BULK-2 A transaction of less than [`EARLY`], in entries and in bytes, stays on the concurrent
+//!   path; so does one of a single entry.
+//! - BULK-3 An optimistic transaction takes the writer's right for this only if it is expected to
+//!   end soon and nothing has been committed since its snapshot: there is nothing to validate.
 //!
-//! Everything but the count of transactions begun is private to the connection. It decides about speed alone, so
-//! that the count may be read without an order.
+//! Everything but the count of transactions begun is private to the connection. The count affects
+//! speed alone, so it may be read without an order.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -40,21 +48,26 @@ use crate::database::Database;
 use crate::ids::SlotIndex;
 use crate::shm::layout::{NO_PIN, txn_state};
 
-/// From so many entries on, or so many bytes, a transaction is large: they outweigh what becoming exclusive costs, a few system
-/// calls and the entries written so far once more.
+/// From so many entries on, or so many bytes, a transaction is large: they outweigh the cost of
+/// becoming exclusive, a few system calls and the entries written so far once more.
 const LARGE: Size = Size { entries: 256, bytes: 128 << 10 };
-/// A transaction of fewer entries is not large, however long they are: a document with its index entries, say.
+/// With fewer entries a transaction is not large, however long they are: a document with its index
+/// entries, say.
 const FEWEST: u64 = 8;
-/// A transaction that follows a large one is asked this early, which leaves small ones alone. Little is written twice.
+/// The choice is made this early after a large transaction: small ones are left alone, and little
+/// is written twice.
 const EARLY: Size = Size { entries: 16, bytes: 16 << 10 };
-/// A large transaction of at most so much ends soon, some ten milliseconds, and so, probably, does the one after it.
+/// A large transaction of at most this size ends soon, in some ten milliseconds, and so, probably,
+/// does the next.
 const SHORT: Size = Size { entries: 16_384, bytes: 8 << 20 };
-/// Large transactions that pass on the concurrent path after one should not have been direct: one that is scattered takes as long as some
-/// fifty that are gathered, with the merge before it, and one that somebody has come to refuses him. One that should have been direct takes a
-/// third longer at most.
+/// Large transactions that take the concurrent path after one that should not have been direct. A
+/// scattered direct one, with the merge before it, takes as long as some fifty gathered ones; a
+/// direct one that another transaction meets makes that one fail. A transaction that should have
+/// been direct takes a third longer at most.
 const HOLD: u32 = 4096;
-/// Bytes of pages that are cheaper written at once than an entry, or its bytes, by way of memory, log and merge. Measured with rows of
-/// 100 bytes in pages of 4 KiB: both ways take as much processor time where a page gets three or four of them.
+/// Bytes of pages that cost less to write at once than an entry, or its bytes, by way of memory,
+/// log and merge. Measured with rows of 100 bytes in pages of 4 KiB: both ways take the same
+/// processor time if a page gets three or four of them.
 const PAGE_BYTES: Size = Size { entries: 1024, bytes: 8 };
 
 /// What a transaction has written.
@@ -67,7 +80,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// It has as many entries as `other`, or as many bytes.
+    /// True if it has as many entries as `other`, or as many bytes.
     fn reaches(self, other: Size) -> bool {
         self.entries >= other.entries || self.bytes >= other.bytes
     }
@@ -76,12 +89,13 @@ impl Size {
         self.entries >= FEWEST && self.reaches(LARGE)
     }
 
-    /// It has no more of either.
+    /// True if it has no more of either than `other`.
     fn is_within(self, other: Size) -> bool {
         self.entries <= other.entries && self.bytes <= other.bytes
     }
 
-    /// It was written to so many bytes of pages that it had better been gathered with others.
+    /// True if `page_bytes`, the pages it was written to, are so many that it should have been
+    /// gathered.
     fn is_scattered(self, page_bytes: u64) -> bool {
         page_bytes > (self.entries * PAGE_BYTES.entries).max(self.bytes * PAGE_BYTES.bytes)
     }
@@ -91,7 +105,7 @@ impl Size {
     }
 }
 
-/// How many large transactions still have to pass on the concurrent path.
+/// How many large transactions have yet to pass on the concurrent path.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hold {
     left: u32,
@@ -110,7 +124,7 @@ impl Hold {
         self.left = HOLD;
     }
 
-    /// From the beginning, unless it is over.
+    /// Starts again, unless it is over.
     fn again(&mut self) {
         if !self.is_over() {
             self.begin();
@@ -127,17 +141,17 @@ pub(crate) struct Bulk {
     others: u64,
     /// The previous transaction that wrote was large.
     after_large: bool,
-    /// And not so large that the next one may take long.
+    /// And so small that the next one will not take long.
     after_short: bool,
     /// The previous large one went straight to the base.
     was_direct: bool,
-    /// In a row beside which nobody begins one, since somebody did beside a direct one.
+    /// Undisturbed ones in a row, since another transaction began during a direct one.
     quiet: Hold,
-    /// Since a direct one was scattered.
+    /// Those since a direct one was scattered.
     gathered: Hold,
-    /// The running transaction was asked and stays on the concurrent path.
+    /// The choice was made: the running transaction stays on the concurrent path.
     declined: bool,
-    /// The running one counts as a lone read: of a statement outside of BEGIN, which will not write.
+    /// The running one counts as a lone read: a statement outside of BEGIN that will not write.
     is_lone_read: bool,
 }
 
@@ -146,14 +160,15 @@ impl Bulk {
         Bulk { others, ..Bulk::default() }
     }
 
-    /// A transaction begins.
+    /// Notes that a transaction begins.
     pub(super) fn begin(&mut self) {
         self.begun += 1;
         self.declined = false;
         self.is_lone_read = false;
     }
 
-    /// A transaction of this size was committed, straight to so many bytes of the base's pages if it was direct.
+    /// Notes that a transaction of this size was committed; `direct`: straight to so many bytes of
+    /// pages.
     fn ended(&mut self, size: Size, direct: Option<u64>, others: u64) {
         self.after_large = size.is_large();
         self.after_short = size.is_within(SHORT);
@@ -178,8 +193,8 @@ impl Bulk {
 }
 
 impl Conn {
-    /// Asked at every write: true if the transaction shall go on exclusively. Then it has both rights, and nothing is
-    /// left in memory.
+    /// Called at every write. True if the transaction is to go on exclusively: it has both rights
+    /// then, and nothing is left in memory.
     pub(super) fn try_become_exclusive(&mut self) -> bool {
         let size = self.written();
         let is_enough = size.is_large() || (self.bulk.after_large && size.reaches(EARLY));
@@ -204,7 +219,7 @@ impl Conn {
         if !soon_over || !self.take_right_at_once() {
             return false;
         }
-        // With the right held both stay equal (BULK-3, CONN-2).
+        // While the right is held both stay equal (BULK-3, CONN-2).
         let newest = self.db.control().visible_ts.load(Acquire);
         let is_newest = self.snapshot.as_ref().is_some_and(|s| s.ts.get() == newest);
         if is_newest && self.reserve_exclusive() {
@@ -226,31 +241,35 @@ impl Conn {
             })
     }
 
-    /// Transactions that all other connections have begun in this session and that might have come to write.
+    /// Transactions that all other connections have begun in this session and that might have
+    /// written.
     fn others_begun(&self) -> u64 {
         begun_in(&self.db, self.slot).wrapping_sub(self.bulk.begun)
     }
 
-    /// The transaction that has just begun is one of those that nobody's large transaction can harm.
+    /// Notes that the transaction that has just begun cannot be harmed by another connection's
+    /// large one.
     pub(super) fn note_lone_read(&mut self) {
         self.bulk.is_lone_read = true;
-        // Relaxed, here and below: as the count of transactions. Its slot is its own.
+        // Relaxed, here and below: like the count of transactions. The slot is its own.
         self.db.slots.at(self.slot).lone_reads.fetch_add(1, Relaxed);
     }
 
-    /// It writes after all: another statement of its connection, while the first is still stepped through.
+    /// Takes the note back: another statement of the connection writes while the first is still
+    /// stepped.
     pub(super) fn take_back_lone_read(&mut self) {
         if std::mem::take(&mut self.bulk.is_lone_read) {
             self.db.slots.at(self.slot).lone_reads.fetch_sub(1, Relaxed);
         }
     }
 
-    /// What is in the write set.
+    /// Size of the write set.
     pub(super) fn written(&self) -> Size {
         Size { entries: self.writes.len() as u64, bytes: self.writes.frame_bytes() as u64 }
     }
 
-    /// Remembers the size of a transaction that was committed, and the bytes of pages that one wrote which was direct.
+    /// Remembers the size of a committed transaction, and the bytes of pages that a direct one
+    /// wrote.
     pub(super) fn note_size(&mut self, size: Size, direct: Option<u64>) {
         // Counted for large ones alone: it looks at every slot.
         let others = if size.is_large() { self.others_begun() } else { 0 };
@@ -258,8 +277,9 @@ impl Conn {
     }
 }
 
-/// Transactions begun in this session, but for the lone reads of other slots than `mine`. A slot keeps their number for whoever has it
-/// next. A difference that comes of looking at one after the other counts as somebody.
+/// Transactions begun in this session, without the lone reads of slots other than `mine`. A slot
+/// keeps their number for its next owner. The counts are read one after the other; a difference
+/// that comes of that counts as another transaction.
 pub(super) fn begun_in(db: &Database, mine: SlotIndex) -> u64 {
     let lone = db.slots.ever_used().filter(|(i, _)| *i != mine);
     let lone: u64 = lone.map(|(_, s)| u64::from(s.lone_reads.load(Relaxed))).sum();
@@ -347,7 +367,7 @@ mod tests {
             (1_000, 30_000, 330, true),
             // Values of 8 KB, which fill their pages.
             (100, 800_000, 300, false),
-            // Of 2 KB, each at the side of others of its page.
+            // Of 2 KB, each next to others of its page.
             (100, 200_000, 200, false),
         ] {
             let size = Size { entries, bytes };

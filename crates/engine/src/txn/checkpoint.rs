@@ -1,23 +1,30 @@
-//! Checkpoints that an application asks for, in the lock order of docs/locks.md.
+//! Checkpoints that an application runs, in the lock order of docs/locks.md.
 //!
-//! SQLite's own FULL, RESTART and TRUNCATE wait for readers with the WAL's write lock held: merges, exclusive transactions and
-//! with them all writers would wait for those readers too. So a checkpoint here is made of attempts that wait for nobody:
+//! SQLite's own FULL, RESTART and TRUNCATE wait for readers with the WAL's write lock held: merges,
+//! exclusive transactions and with them all writers would wait for those readers, too. So a
+//! checkpoint here is made of attempts that do not wait:
 //!
 //! ```text
-//! the right to merge, as the busy timeout allows -> everything merged (the first time) -> attempt -> the right given back
-//!     readers were in the way: sleep with nothing held, and again until the busy timeout ends
+//! the right to merge, as the busy timeout allows -> everything merged (the first time) -> attempt
+//!     -> the right given back
+//! readers were in the way: sleep with nothing held, and again until the busy timeout ends
 //! ```
 //!
 //! Invariants
-//! - CKPT-1 Whoever waits here holds neither a right nor a lock of the WAL.
-//! - CKPT-2 An attempt holds the right to merge, so that none of our connections writes to the WAL beside it. Only PASSIVE, which SQLite runs
-//!   beside a writer of the WAL, does without while an exclusive transaction has it and has left nothing to merge.
-//! - CKPT-3 One that is not PASSIVE is through only when everything committed before it is in the base: what a commit over several files, or
-//!   readers that hold every memtable, keep in memory is waited for as readers are.
-//! - CKPT-4 What an attempt has left in the WAL counts against its limit (SNAP-4). Past that nothing more is merged, and the attempt meets the
-//!   readers who are the reason: PASSIVE is through then as in SQLite, the others wait for them.
-//! - CKPT-5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database (upkeep/fence.rs), if nobody has committed meanwhile or has the
-//!   writer's right. Otherwise it is through as well, for it waits for no writer, but does not say so by three zeros.
+//! - CKPT-1 A checkpoint that waits for readers holds neither a right nor a lock of the WAL.
+//! - CKPT-2 An attempt holds the right to merge, so that no other of our connections writes to the
+//!   WAL. Only PASSIVE, which SQLite runs while another writes to the WAL, does without: if an
+//!   exclusive transaction has the right and has left nothing to merge.
+//! - CKPT-3 A checkpoint other than PASSIVE is complete only when everything committed before it is
+//!   in the base. It also waits for what a commit over several files, or readers that hold every
+//!   memtable, keep in memory.
+//! - CKPT-4 What an attempt has left in the WAL counts against its limit (SNAP-4). Past the limit
+//!   nothing more is merged, and the attempt meets the readers that cause this: PASSIVE is complete
+//!   then, as in SQLite; the others wait for them.
+//! - CKPT-5 TRUNCATE leaves the file unfenced, so that a copy of it is a whole database
+//!   (upkeep/fence.rs), unless a transaction has committed since or has the writer's right. It is
+//!   complete in that case, too, since it waits for no writer, but does not report that by three
+//!   zeros.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -29,27 +36,30 @@ use crate::shm::read_marks::ReadMarks;
 use crate::sync::wait::{Patience, Wait};
 use crate::txn::Conn;
 
-/// What an application asks for.
+/// The checkpoint that an application asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// What can be done at once.
     Passive,
     /// Everything into the database file: SQLite's FULL and RESTART.
     Whole,
-    /// The same, and the WAL becomes empty. Then the file is at rest until the next commit (CKPT-5).
+    /// As `Whole`, and the WAL becomes empty. Then the file is at rest until the next commit
+    /// (CKPT-5).
     Truncate,
 }
 
-/// Longest sleep between two attempts: readers wake nobody.
+/// Longest sleep between two attempts: readers send no wake-up.
 const NAP_MAX: Duration = Duration::from_millis(10);
 
 impl Conn {
-    /// Merges everything committed before the call, and calls `attempt` with the right to merge held until it says that it
-    /// is through. It gets the locks on read marks that are in force, and waits for nobody. True behind a TRUNCATE that has left the file at rest.
+    /// Merges everything committed before the call. Then calls `attempt`, with the right to merge
+    /// held, until that returns that it is complete. `attempt` gets the locks on read marks that
+    /// are in force, and must not wait. Returns true after a TRUNCATE that has left the file at
+    /// rest.
     ///
     /// # Errors
-    /// Busy when the right was not free, or readers were in the way, until the wait ended; Interrupted; those of merging and of
-    /// `attempt`.
+    /// Busy when the right was not free, or readers were in the way, until the wait ended;
+    /// Interrupted; those of merging and of `attempt`.
     pub fn checkpoint(
         &mut self,
         wait: &mut Wait<'_>,
@@ -73,7 +83,7 @@ impl Conn {
             };
             let outcome = match &right {
                 Some(right) if !merged => {
-                    // Without it the read marks are not known to be counts.
+                    // Without the fence the read marks are not known to be counts.
                     right.adopt_fence().and_then(|()| self.merge_beside_others(right))
                 }
                 _ => Ok(()),
@@ -86,7 +96,7 @@ impl Conn {
             if let Some(right) = &right {
                 right.checkpoint(Checkpoint::Passive)?;
                 if asked == Asked::Truncate && matches!(outcome, Ok(true)) {
-                    // The writer's right of a dead process is in nobody's way.
+                    // Frees the writer's right of a dead process.
                     self.db.reap_dead()?;
                     outcome = right.lower_fence().map(|lowered| {
                         at_rest = lowered;
@@ -95,7 +105,8 @@ impl Conn {
                 }
             }
             drop(right);
-            // Giving the right back has changed the word: looked at before that, it would let nobody sleep.
+            // Read after the right was given back, which changes the word; an earlier value would
+            // prevent the sleep.
             let seen = word.load(Acquire);
             match outcome {
                 Ok(true) => return Ok(at_rest),
@@ -116,7 +127,8 @@ impl Conn {
         unreachable!("the loop ends by returning")
     }
 
-    /// Somebody's exclusive transaction has begun: it changes the base alone, and nobody else commits.
+    /// True if an exclusive transaction has begun: it changes the base alone, and no other
+    /// transaction commits.
     fn is_beside_exclusive(&self) -> bool {
         self.db.has_exclusive() && self.db.generations.is_memory_empty()
     }

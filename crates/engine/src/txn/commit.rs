@@ -1,26 +1,34 @@
-//! COMMIT, as its connection sees it: what has to come before, and what follows.
+//! COMMIT, as its connection sees it: what comes before, and what follows.
 //!
 //! ```text
-//! room in memtable, ring and log file; the right; large read sets validated once   (may merge, write or wait; no mutex)
-//! the commit itself                                                                (commit/pipeline.rs)
-//! readers of this connection go on behind it; what the transaction was is forgotten
+//! room in memtable, ring and log file; the right;     may merge, write or wait; no mutex
+//!     large read sets validated once
+//! the commit itself                                   commit/pipeline.rs
+//! readers of this connection continue after it; the transaction's state is forgotten
 //! ```
 //!
-//! What a COMMIT takes before its commit point, and who gives it back. `optimistic` and `queued` as in [`state`](super::state); the table of
-//! the calls around it is at the head of `csrc/transaction.c`.
+//! What a COMMIT takes before its commit point is given back as follows. *Optimistic* and *queued*
+//! as in [`state`](super::state); the table of the surrounding calls is at the head of
+//! `csrc/transaction.c`.
 //!
-//! | exit | the writer's right of an optimistic one | its snapshot | what was read |
+//! | exit | the right of an optimistic one | its snapshot | what was read |
 //! |---|---|---|---|
-//! | `commit_prepare`: Ok | taken | at now, or to be renewed | validated through it, and kept: it may have to be validated again (CONN-1) |
+//! | `commit_prepare`: Ok | taken | at now, or to be renewed | validated and kept (1) |
 //! | Busy, Interrupted, Full, Io | given back, or never had | where it was, or at now | kept |
 //! | Conflict | given back | where it was | kept; doomed |
-//! | `RenewSnapshot`, of any | kept if it was taken, until the call that follows ends | about to be newer (PIN-6) | validated by the renewal |
-//! | `commit`: Ok | passed on | at the commit, if somebody reads on | forgotten |
-//! | `commit`: Busy, Interrupted, Full, Io before the commit point | given back, whoever took it: `commit_prepare`, this call, or one before a renewal | where it was | kept |
+//! | `RenewSnapshot`, of any | kept if it was taken (2) | about to be newer (PIN-6) | (3) |
+//! | `commit`: Ok | passed on | at the commit, if a statement reads on | forgotten |
+//! | `commit`: Busy, ... Io before the commit point | given back (4) | where it was | kept |
 //! | `commit`: Io after the commit point | passed on | at the commit | forgotten |
-//! | `commit_undo`, after whatever else kept the COMMIT from being made | given back | where it is | kept |
+//! | `commit_undo` (5) | given back | where it is | kept |
 //!
-//! A queued transaction has the right from before, and keeps it in all of them but the three that pass it on.
+//! 1. Through the snapshot. It may have to be validated again (CONN-1).
+//! 2. Until the next call ends.
+//! 3. Validated by the renewal.
+//! 4. Whether `commit_prepare` took it, this call, or one before a renewal.
+//! 5. After anything else that kept the COMMIT from being made.
+//!
+//! A queued transaction had the right before, and keeps it at all exits but those that pass it on.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -33,9 +41,10 @@ use crate::log::AppendError;
 use crate::shm::process;
 use crate::sync::wait::Wait;
 
-/// Validations outside the mutex before the right is taken for the next.
+/// Validations without the mutex, before the transaction takes the right for the next.
 const PASSES_BESIDE_OTHERS: u32 = 2;
-/// Writes of the log for one commit that finds the ring full, or not written as a long frame needs it, before others wait.
+/// Writes of the log for one commit, before others wait. They are for a ring that is full, or that
+/// is not written as far as a long frame needs.
 const WRITES_BESIDE_OTHERS: u32 = 8;
 
 impl Conn {
@@ -58,9 +67,9 @@ impl Conn {
         self.go_on_from_now()
     }
 
-    /// The COMMIT has ended without having been made, for whatever reason, of this file or of another: gives back what [`Conn::part_begin`]
-    /// has taken, and the right of an optimistic transaction, which does not keep it while its caller thinks. It goes on as it was, in the
-    /// snapshot that it has now.
+    /// Gives back what a COMMIT has taken that was not made, because of this file or another: what
+    /// [`Conn::part_begin`] took, and the right of an optimistic transaction, which must not keep
+    /// it while its caller thinks. The transaction goes on in the snapshot that it has now.
     pub fn commit_undo(&mut self) {
         if self.part.is_some_and(|part| part.is_prepared) {
             return;
@@ -76,11 +85,11 @@ impl Conn {
         }
     }
 
-    /// Commits. `keep_reading`: open readers go on at a snapshot that includes this commit.
+    /// Commits. `keep_reading`: open readers go on in a snapshot that includes this commit.
     ///
     /// # Errors
-    /// Busy and Interrupted may be repeated, and so must `RenewSnapshot`; Conflict dooms the transaction; Full wrote
-    /// nothing; I/O errors after the commit point poison the database.
+    /// Busy and Interrupted may be repeated, and `RenewSnapshot` must be; Conflict dooms the
+    /// transaction; Full wrote nothing; I/O errors after the commit point poison the database.
     pub fn commit(&mut self, sync: Sync, keep_reading: bool, wait: &mut Wait<'_>) -> Result<()> {
         self.state.permits_commit()?;
         self.refuse_doomed()?;
@@ -116,7 +125,7 @@ impl Conn {
         self.writes.clear();
         let ts = committed.ts;
         let synced = committed.finish(&self.db, sync);
-        // It lies before the own commit.
+        // All of it is older than the own commit.
         self.shown = super::snapshot::Shown::default();
         self.end_writing();
         if keep_reading {
@@ -192,8 +201,8 @@ impl Conn {
         }
     }
 
-    /// Counts a vain try. When others commit faster than this one gets through, it takes the right: while it holds that they
-    /// wait.
+    /// Counts a failed try. If others commit faster than this transaction gets through, it takes
+    /// the right: others wait while it holds that.
     fn pass_again(&mut self, passes: &mut u32, most: u32, wait: &mut Wait<'_>) -> Result<()> {
         *passes += 1;
         if *passes > most && !self.state.has_right() {
@@ -202,11 +211,13 @@ impl Conn {
         Ok(())
     }
 
-    /// Open readers of this connection go on: everything that they have read is still so at `ts`.
+    /// Lets open readers of this connection continue at `ts`: everything that they have read is
+    /// unchanged.
     pub(super) fn continue_reading_at(&mut self, ts: CommitTs) {
         let Some(mut snapshot) = self.snapshot.take() else { return };
         let slot = self.db.slots.at(self.slot);
-        // The pin has covered everything above the base's generation, so nothing it needs has gone.
+        // The pin has covered everything above the base's generation, so nothing that is needed is
+        // gone.
         snapshot.memtables =
             self.db.generations.memtables_that_can_be_mapped(snapshot.base_generation);
         snapshot.last_nodes.get_mut().clear();
@@ -218,7 +229,7 @@ impl Conn {
         self.view = self.view.wrapping_add(1);
     }
 
-    /// Pins no more than what is needed to read (SNAP-4).
+    /// Narrows the pin to what is needed to read (SNAP-4).
     pub(crate) fn relax_pin(&self) {
         if let Some(snapshot) = &self.snapshot {
             let high = snapshot.newest_generation().get();

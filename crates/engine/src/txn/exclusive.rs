@@ -1,4 +1,5 @@
-//! Exclusive transactions: schema changes, VACUUM, bulk writes past the budget (TXN-7) or of a lone writer (bulk.rs).
+//! Exclusive transactions: schema changes, VACUUM, bulk writes past the budget (TXN-7) or of a lone
+//! writer (bulk.rs).
 //!
 //! ```text
 //! the right, with validation -> the right to merge -> everything merged ->
@@ -6,37 +7,46 @@
 //! active generation -> SQLite's commit -> a new generation starts
 //! ```
 //!
-//! On the way there
+//! What may be missing on the way there, what may be in the way, and what the transaction does:
 //!
-//! | what is missing | who may be in the way | then |
-//! |---|---|---|
-//! | the right | another writer | waits in the queue (right.rs) |
-//! | the right to merge | a merge, or nobody | waits as the busy timeout or handler allows, then Busy |
-//! | a free memtable for the rows not merged yet, or one to start the next generation in | readers whose snapshots hold all of them | waits for the first of them to end, as long as the busy timeout or handler allows, then Busy |
-//! | room in the base's WAL, which is at its limit (SNAP-4) | readers of what a checkpoint has to bring into the file | the same, with a checkpoint after each look |
-//! | both | own snapshot, of an old base | `RenewSnapshot`: the caller takes it again over the newest base, which holds nothing old |
+//! - The right. Another writer has it: waits in the queue (right.rs).
+//! - The right to merge. A merge is running: waits as the busy timeout or handler allows, then
+//!   Busy.
+//! - A free memtable, for the rows not merged yet or to start the next generation in. Readers hold
+//!   all of them by their snapshots: waits for the first of them to end, as long as the busy
+//!   timeout or handler allows, then Busy.
+//! - Room in the base's WAL, which is at its limit (SNAP-4). Readers need what a checkpoint has to
+//!   bring into the file: waits likewise, with a checkpoint after each look.
+//! - One of the last two, held by its own snapshot of an old base: `RenewSnapshot`. The caller
+//!   takes it again over the newest base, which holds nothing old.
 //!
-//! Whoever waits keeps both rights, so that no new generation takes what becomes free: what readers hold can only
-//! become less, and new ones hold nothing that is waited for. After Busy the transaction is what it was before.
+//! A waiting transaction keeps both rights, so that no new generation takes what becomes free:
+//! readers can only give up what they hold, and new ones hold nothing that is waited for. After
+//! Busy the transaction is what it was before.
 //!
-//! One that takes part in a transaction over several files is prepared before SQLite's commit: orphans.rs.
+//! A part in a transaction over several files is prepared before SQLite's commit: orphans.rs.
 //!
-//! A commit under FULL is synced by SQLite. Under NORMAL and OFF it is in the page cache when it returns, and is synced before
-//! anything that comes after it reaches the log's file (log/before.rs).
+//! SQLite syncs a commit under FULL. Under NORMAL and OFF the commit is in the page cache on
+//! return, and is synced before anything later reaches the log's file (log/before.rs).
 //!
 //! Invariants
-//! - EXCL-1 While a transaction is exclusive nobody else commits or merges, and every
+//! - EXCL-1 While a transaction is exclusive no other transaction commits, no merge runs, and every
 //!   memtable is merged: the base alone is the database.
-//! - EXCL-2 (FILE-4) The stamp is part of SQLite's own transaction: if the process dies around its commit, the
-//!   base's header tells the next process whether it happened. Its author knows when SQLite's commit succeeds. Of one that is prepared
-//!   the header tells whether it is there; whether it happened the super-journal has told before.
-//! - EXCL-3 What it changed is in no memtable: a snapshot of an older base conflicts with it when it writes, unless it is known that it has
-//!   changed no b-tree that the transaction has read or written (database/changed.rs). Who goes on reading goes on over a newer base then.
-//! - EXCL-4 Whom it waits for can end without it: readers need neither right, and one that has come to wait for the
-//!   right is refused (RIGHT-5).
-//! - EXCL-5 From the moment on in which a transaction is exclusive until it is settled there is a prepared arena for the generation that follows
-//!   it: `merge_everything` has seen one, under both rights, and what takes arenas needs one of them: a freeze by a commit or a part the
-//!   writer's, one by a merge the other. Who dies leaves both to whoever settles it (ESTATE-2 in database/orphans.rs).
+//! - EXCL-2 (FILE-4) The stamp is part of SQLite's own transaction: if the process dies around its
+//!   commit, the base's header tells the next process whether it happened. Its author knows when
+//!   SQLite's commit succeeds. For a prepared transaction the header tells whether it is in the
+//!   base; the super-journal has decided before whether it happened.
+//! - EXCL-3 What it changed is in no memtable. A transaction with a snapshot of an older base
+//!   conflicts with the exclusive one when it writes, unless that is known to have changed no
+//!   b-tree that the transaction has read or written (database/changed.rs). Then it reads on over a
+//!   newer base.
+//! - EXCL-4 The transactions that it waits for can end without it: readers need neither right, and
+//!   a reader that waits for the right is refused (RIGHT-5).
+//! - EXCL-5 From the moment a transaction is exclusive until it is settled, there is a prepared
+//!   arena for the generation after it. `merge_everything` has seen one, under both rights, and
+//!   every taker of an arena needs one of them: a freeze by a commit or a part needs the writer's
+//!   right, one by a merge the other. If the author dies, both rights pass to the process that
+//!   settles it (ESTATE-2 in database/orphans.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
@@ -62,7 +72,7 @@ pub enum Replay<'a> {
     Savepoint(usize),
     /// Insert or replace.
     Put(Root, &'a [u8], &'a [u8]),
-    /// The same of a maximum (maximum.rs).
+    /// As `Put`, for a maximum (maximum.rs).
     Maximum(Root, &'a [u8], &'a [u8]),
     /// Delete; the last slice is the deleted record of an index.
     Delete(Root, &'a [u8], &'a [u8]),
@@ -73,7 +83,7 @@ pub enum Replay<'a> {
 pub(crate) struct Before {
     mode: Option<WriteMode>,
     had_right: bool,
-    /// All its waits together take no longer than one may.
+    /// When it began: all its waits together take no longer than one may.
     since: Instant,
 }
 
@@ -83,16 +93,17 @@ pub(crate) struct Stamped {
     synced: bool,
     size: Size,
     changed: Changed,
-    /// Written to the WAL; 0 while nobody knows.
+    /// Bytes of pages written to the WAL; 0 while unknown.
     page_bytes: u64,
 }
 
 impl Conn {
-    /// Becomes exclusive. Then end the base read transaction, start a stock write transaction and replay.
+    /// Becomes exclusive. Then end the base read transaction, start a stock write transaction and
+    /// replay.
     ///
     /// # Errors
-    /// As for [`Conn::write_begin`]; Busy also when readers hold the memtables it needs. The transaction is then
-    /// what it was before. `RenewSnapshot`.
+    /// As for [`Conn::write_begin`]; Busy also when readers hold the memtables it needs. The
+    /// transaction is then what it was before. `RenewSnapshot`.
     pub fn exclusive_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         if self.state.is_exclusive() {
             return Ok(());
@@ -148,7 +159,7 @@ impl Conn {
         Ok(())
     }
 
-    /// The right to merge, and with it an empty overlay.
+    /// Takes the right to merge and empties the overlay.
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let db = self.db.clone();
         let right = db.own_merge(self.slot, wait)?;
@@ -189,7 +200,7 @@ impl Conn {
                 if self.db.generations.is_memory_empty() {
                     return Ok(());
                 }
-                // The active one found none to be frozen into; it does now.
+                // The active generation found no arena to be frozen for; now there is one.
                 continue;
             }
             match self.db.wait_for_arena(self.slot, full, 0, &mut patience)? {
@@ -205,7 +216,8 @@ impl Conn {
         }
     }
 
-    /// Snapshots hold the base's WAL, which is at its limit, maybe the own one as well (PIN-6). Both rights are held.
+    /// Waits while snapshots hold the base's WAL at its limit, perhaps its own too (PIN-6). Both
+    /// rights are held.
     fn wait_for_wal_with_rights(
         &mut self,
         right: &MergeRight<'_>,
@@ -218,8 +230,9 @@ impl Conn {
             }
             let newest = self.db.control().base_generation.load(Acquire);
             let is_due = self.wal_wait.is_renewal_due();
-            // EXCL-4: those who read an older base and wait for the right would wait for this one; and so may, by an older read mark, those
-            // who read the newest: they are sent away as often as this one takes a newer snapshot itself.
+            // EXCL-4: a transaction that reads an older base and waits for the right would wait for
+            // this one. So may one that reads the newest base, by an older read mark: those are
+            // refused as often as this transaction takes a newer snapshot itself.
             let refused = {
                 let _guard = self.db.lock_commit()?;
                 self.db.right.refuse_waiters(|s| {
@@ -239,7 +252,8 @@ impl Conn {
         Ok(())
     }
 
-    /// What the transaction, which has been committed, has left in the base's WAL (SNAP-4), and how many pages it has written there.
+    /// Notes what the committed transaction has left in the base's WAL (SNAP-4), and how many pages
+    /// it has written there.
     pub fn note_exclusive_wal(&mut self, state: WalState, written_pages: u32) {
         self.db.note_exclusive_wal(state);
         if let Some(stamped) = &mut self.stamped {
@@ -247,11 +261,12 @@ impl Conn {
         }
     }
 
-    /// Takes what becoming exclusive needs if it can be had at once: the right to merge, and an empty memory. Then
-    /// [`Conn::exclusive_begin`] waits for nobody. What is not used is given back at the end of the transaction.
+    /// Takes what becoming exclusive needs, if it can be had at once: the right to merge, and an
+    /// empty memory. Then [`Conn::exclusive_begin`] need not wait. What is not used is given back
+    /// at the end of the transaction.
     pub(super) fn reserve_exclusive(&self) -> bool {
         let Ok(Some(right)) = self.db.try_own_merge(self.slot) else { return false };
-        // A failure here is none of this transaction's: the next merge will meet it again.
+        // Such a failure is not this transaction's: the next merge meets it again.
         let ready = !self.db.is_wal_at_limit()
             && self.db.with_base(|_| Ok(())).is_ok()
             && right.raise_lowered().is_ok()
@@ -264,7 +279,7 @@ impl Conn {
         ready
     }
 
-    /// For the steps on SQLite's own path, which follow each other: it has begun.
+    /// Checks that the exclusive transaction has begun, for each step on SQLite's own path.
     ///
     /// # Errors
     /// Misuse (state.rs).
@@ -272,7 +287,8 @@ impl Conn {
         self.state.permits_exclusive_calls()
     }
 
-    /// The transaction's own writes in order, savepoint by savepoint; they leave the write set.
+    /// Replays the transaction's own writes in order, savepoint by savepoint; they leave the write
+    /// set.
     pub fn exclusive_replay<E>(
         &mut self,
         mut step: impl FnMut(Replay<'_>) -> Result<(), E>,
@@ -292,15 +308,16 @@ impl Conn {
         Ok(())
     }
 
-    /// What has to be stamped into the header before the stock commit (EXCL-2), which is synced under FULL alone. `size`: what
-    /// was written since it became exclusive. `changed`: by all of it (EXCL-3).
+    /// Returns the header to be stamped before the stock commit (EXCL-2), which is synced under
+    /// FULL alone. `size`: what was written since the transaction became exclusive. `changed`: by
+    /// all of it (EXCL-3).
     pub fn exclusive_header(&mut self, sync: Sync, size: Size, changed: Changed) -> BaseHeader {
         let size = self.replayed.plus(size);
         self.stamped = Some(Stamped { synced: sync == Sync::Full, size, changed, page_bytes: 0 });
         self.stamp()
     }
 
-    /// The stock commit failed before it was complete: there is nothing to bury.
+    /// Notes that the stock commit failed before it was complete: there is nothing to bury.
     pub fn exclusive_not_committed(&mut self) {
         self.stamped = None;
     }
@@ -319,9 +336,10 @@ impl Conn {
         }
     }
 
-    /// After the stock commit or rollback: lets the others go on. If it is not `committed` for sure the header of the
-    /// base says whether it is (EXCL-2); a stamped transaction that is not there is buried. `keeps_right`: nobody else commits until
-    /// [`Conn::rollback`], so that a snapshot that is taken before is of this very state.
+    /// Ends it after the stock commit or rollback: others go on. Unless it is `committed` for sure,
+    /// the header of the base decides (EXCL-2); a stamped transaction that is not in the base is
+    /// buried. `keeps_right`: the right is held until [`Conn::rollback`], so that a snapshot taken
+    /// before that shows this very state.
     pub fn exclusive_end(&mut self, committed: bool, keeps_right: bool) {
         if !self.state.end_exclusive() {
             return;
@@ -338,9 +356,9 @@ impl Conn {
         }
         match &settled {
             Ok(()) => {}
-            // Nobody can tell whether it counts: recovery from disk will.
+            // Only recovery from disk can tell whether it counts.
             Err(e) if leaves_doubt(e) => self.db.poison(),
-            // Whoever needs the rights next finds out.
+            // The next transaction that needs the rights settles it.
             Err(_) => {
                 self.db.leave_behind(self.slot);
                 self.state.set_right(false);
@@ -356,10 +374,10 @@ impl Conn {
         }
     }
 
-    /// It is in the base, with this header.
+    /// Notes that it is in the base, with this header.
     pub(super) fn note_committed(&mut self, stamped: &Stamped, header: &BaseHeader) {
         self.note_size(stamped.size, Some(stamped.page_bytes));
-        // Nobody else has committed since: the right is held.
+        // No other transaction has committed since: the right is held.
         let ts = self.db.control().visible_ts.load(Acquire);
         self.note_own_commit(CommitTs::new(ts), None, 1);
         if let Some(snapshot) = &mut self.snapshot {
@@ -386,7 +404,7 @@ impl Conn {
         let is_noted = stamped.synced
             && self.db.log().is_ok_and(|log| log.note_base(header.generation).is_ok());
         if !is_noted {
-            // Before anybody can append a frame after it (BEFORE-1 in log/before.rs).
+            // Before any frame can be appended after it (BEFORE-1 in log/before.rs).
             self.db.log_shared().note_base_commit(header.generation);
         }
         {
@@ -400,7 +418,8 @@ impl Conn {
         }
         self.note_committed(&stamped, &header);
         if committed && stamped.synced {
-            // With the WAL that SQLite has synced everything before it is on disk: the base had all of it (EXCL-1).
+            // SQLite has synced the WAL, and everything before it: the base had all of that
+            // (EXCL-1).
             self.note_own_durable();
         }
         self.db.notifier().wake();

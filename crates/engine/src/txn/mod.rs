@@ -1,17 +1,18 @@
 //! Transactions of one connection.
 //!
-//! A [`Conn`] is one attached connection: its slot in shared memory, its
-//! snapshot, what it has read and what it has written. It is used by one thread
-//! at a time.
+//! A [`Conn`] is one attached connection: its slot in shared memory, its snapshot, what it has read
+//! and what it has written. One thread at a time uses it.
 //!
-//! What it is as a writer, and what leads from where to where: [`state`]. A part in a transaction over several files: [`part`].
+//! Its states as a writer, and the transitions between them: [`state`]. A part in a transaction
+//! over several files: [`part`].
 //!
 //! Invariants
-//! - CONN-1 (TXN-4) What was read stays in the read set until the transaction ends, whatever savepoints do.
-//! - CONN-2 While the right is held and the snapshot is `visible_ts`, nothing that is read can change:
-//!   reads are not recorded and the commit is not validated. Unless the right is held for a COMMIT alone, which may end without having been
-//!   made: what is read in the middle of it is recorded.
-//! - CONN-3 A doomed transaction commits nothing, however often it is asked.
+//! - CONN-1 (TXN-4) What was read stays in the read set until the transaction ends, whatever
+//!   savepoints do.
+//! - CONN-2 While the right is held and the snapshot is `visible_ts`, nothing that is read can
+//!   change: reads are not recorded and the commit is not validated. If the right is held for a
+//!   COMMIT alone, which may fail, reads in the middle of it are recorded.
+//! - CONN-3 A doomed transaction commits nothing, however often COMMIT is tried.
 
 mod begin;
 mod bulk;
@@ -53,9 +54,10 @@ use crate::sync::clock::unix_ms;
 use crate::sync::wait::Wait;
 use crate::upkeep::pressure::merge_beside;
 
-/// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame (TXN-7).
+/// Largest write set of a transaction that stays on the concurrent path, in bytes of its log frame
+/// (TXN-7).
 pub const WRITE_BUDGET_BYTES: usize = 7 << 20;
-/// What a memtable node takes beside key and record, on top of the log's op header.
+/// What a memtable node takes besides key and record, on top of the log's op header.
 const NODE_OVERHEAD_BYTES: usize = 64;
 
 /// How a transaction becomes a writer.
@@ -72,12 +74,13 @@ pub struct Conn {
     pub(crate) db: Arc<Database>,
     pub(crate) slot: SlotIndex,
     pub(crate) snapshot: Option<Snapshot>,
-    /// The next snapshot goes on for this one, without the right (PIN-6 in snapshot.rs).
+    /// The next snapshot replaces this one, without the right (PIN-6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: room::WalWait,
-    /// One COMMIT's wait for a large memtable, over all the snapshots that it takes meanwhile.
+    /// One COMMIT's wait for a large memtable, over all the snapshots that it takes.
     large_wait: Option<room::RoomWait>,
-    /// Its place in the queue for the right, where it was refused and takes a newer snapshot (RIGHT-8 in database/right.rs).
+    /// Its place in the queue for the right, kept while a refused COMMIT takes a newer snapshot
+    /// (RIGHT-8 in database/right.rs).
     waits_since: Option<u64>,
     pub(crate) state: State,
     /// Set while becoming exclusive takes several calls.
@@ -91,14 +94,15 @@ pub struct Conn {
     pub(crate) bulk: Bulk,
     /// Threads may be started for it.
     threads: bool,
-    /// Bytes that it has committed since it kept pace last (upkeep/pressure.rs).
+    /// Bytes that it has committed since it last kept pace (upkeep/pressure.rs).
     unpaced: u64,
     pub(crate) contention: Contention,
-    /// The transaction is a try that its caller repeats (begin.rs).
+    /// The transaction is a try that its caller repeats if it is refused (begin.rs).
     repeats: bool,
-    /// Single writes that remember a commit of others (begin.rs).
+    /// For how many more single writes it remembers a commit of others (begin.rs).
     company: u32,
-    /// Entries that it has deleted while the base was of this generation (upkeep/pressure.rs).
+    /// A generation of the base, and the entries deleted while the base had it
+    /// (upkeep/pressure.rs).
     deleted: (u32, u64),
     /// It takes the right at its first statement (begin.rs).
     early: Option<begin::Early>,
@@ -110,7 +114,7 @@ pub struct Conn {
     pub(crate) own_timestamps: u64,
     last_commit: tickets::LastCommit,
     notify_fd: Option<std::os::fd::RawFd>,
-    /// What `data_version` answers, and what it knows by now.
+    /// The last answer of `data_version`.
     pub(crate) data_version: u32,
     pub(crate) seen: Option<snapshot::Seen>,
     pub(crate) txn: TxnId,
@@ -122,7 +126,7 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// A new connection to `db`.
+    /// Returns a new connection to `db`.
     pub fn new(db: Arc<Database>) -> Result<Conn> {
         let slot = db.slots.claim_counted()?;
         let last_commit = tickets::LastCommit::of_others(&db);
@@ -175,14 +179,15 @@ impl Conn {
         self.state.mode()
     }
 
-    /// True from the moment on in which the session has raised its fence.
+    /// True once the session has raised its fence.
     pub fn has_fence(&self) -> bool {
         self.db.is_fenced()
     }
 
-    /// One of [`fence`](crate::shm::layout::fence): fenced from the moment on in which the database file itself says so, and lowered before it ceases to.
+    /// Returns one of [`fence`](crate::shm::layout::fence): fenced once the database file itself
+    /// says so, lowered before the file ceases to.
     pub fn fence(&self) -> u32 {
-        // Acquire pairs with the Release of who raises it: the file has it.
+        // Acquire pairs with the Release of the process that raises the fence: the file has it.
         self.db.control().fence.load(Acquire)
     }
 
@@ -201,17 +206,19 @@ impl Conn {
         self.view
     }
 
-    /// The conflict behind the last failure, if it was one.
+    /// Returns the conflict behind the last failure, if it was one.
     pub fn last_conflict(&self) -> Option<&Conflict> {
         self.conflict.as_deref()
     }
 
     /// Becomes a writer. With a snapshot and `Queued`, what was read is validated and the snapshot
-    /// moves to the newest commit: it succeeds unless a row or range that it read has changed ("Isolation" in docs/sql.md).
+    /// moves to the newest commit: the call succeeds unless a row or range that was read has
+    /// changed ("Isolation" in docs/sql.md).
     ///
     /// # Errors
-    /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of fencing; `RenewSnapshot` as
-    /// [`Conn::commit`], with the right, which `rollback` gives back.
+    /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of
+    /// fencing; `RenewSnapshot` as for [`Conn::commit`], with the right, which `rollback` gives
+    /// back.
     pub fn write_begin(&mut self, mode: WriteMode, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         if self.state.mode().is_some() {
@@ -220,7 +227,8 @@ impl Conn {
         self.db.check_fork()?;
         self.start_transaction();
         self.take_back_lone_read();
-        // A lowered one is raised by who has something to commit (FENCE-2 in upkeep/fence.rs).
+        // A lowered fence is raised by the transaction that has something to commit (FENCE-2 in
+        // upkeep/fence.rs).
         if !self.db.is_fenced() {
             self.db.ensure_fenced(self.slot, wait)?;
         }
@@ -230,7 +238,8 @@ impl Conn {
             WriteMode::Optimistic => {
                 self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
             }
-            // Nothing was written yet: after a conflict it may go on reading, as in stock SQLite.
+            // Nothing was written yet: after a conflict the transaction may go on reading, as in
+            // stock SQLite.
             WriteMode::Queued => {
                 self.write_from_now(wait)?;
                 self.note_early_right();
@@ -240,7 +249,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Names the transaction in shared memory, once; true if it has begun with that.
+    /// Names the transaction in shared memory, once; true if that began it.
     pub(crate) fn start_transaction(&mut self) -> bool {
         let begins = self.txn == TxnId::ZERO;
         if begins {
@@ -263,7 +272,8 @@ impl Conn {
         }
     }
 
-    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms a transaction that has written (CONN-3).
+    /// Remembers a conflict for error texts and `plait_conflicts`, and dooms a transaction that has
+    /// begun to write (CONN-3).
     pub(crate) fn note_conflict(&mut self, e: Error) -> Error {
         if let Error::Conflict(conflict) = &e {
             self.state.doom();
@@ -274,7 +284,7 @@ impl Conn {
                 self.db.record_conflict(self.txn, conflict);
             }
             self.conflict = Some(conflict.clone());
-            // A retry shall see the commit that it lost against.
+            // A retry must see the commit that this transaction lost against.
             self.note_shown(conflict.winner_ts.get(), self.db.full_end());
         }
         e
@@ -293,11 +303,11 @@ impl Conn {
         self.state.has_right()
     }
 
-    /// As [`Conn::take_right`], for a transaction that is about to commit: sent away because somebody waits for the end of its snapshot (RIGHT-5),
-    /// it takes a newer one.
+    /// As [`Conn::take_right`], for a transaction that is about to commit. If it is refused because
+    /// the holder waits for the end of its snapshot (RIGHT-5), it takes a newer one.
     ///
     /// # Errors
-    /// `RenewSnapshot` then, which has to be done.
+    /// `RenewSnapshot` in that case: the caller must take the snapshot.
     pub(super) fn take_right_to_commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let taken = self.take_right(wait);
         if taken.is_err() && self.snapshot.is_some() && self.db.right.was_refused(self.slot) {
@@ -307,10 +317,11 @@ impl Conn {
         taken
     }
 
-    /// Takes the right and moves the snapshot to now, so that nothing conflicts any more (CONN-2).
+    /// Takes the right and moves the snapshot to now, so that nothing can conflict (CONN-2).
     ///
     /// # Errors
-    /// Those of both, after which the right is not held; but for `RenewSnapshot`, which has to be done before this is called again.
+    /// Those of both steps, after which the right is not held; except `RenewSnapshot`: the caller
+    /// must take the snapshot before it calls this again.
     pub(crate) fn write_from_now(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         if !self.state.has_right() {
             self.take_right(wait)?;
@@ -318,7 +329,7 @@ impl Conn {
         self.go_on_from_now()
     }
 
-    /// With the right, which is given back if that fails.
+    /// Moves the snapshot to now. The right is held; it is given back on failure.
     pub(super) fn go_on_from_now(&mut self) -> Result<()> {
         if let Err(e) = self.move_snapshot_to_now() {
             if matches!(e, Error::RenewSnapshot) {
@@ -333,16 +344,17 @@ impl Conn {
 
     pub(crate) fn give_right_back(&mut self) {
         self.state.set_right(false);
-        // The owner word tells (RIGHT-3), also where an error or a panic came before the flag.
+        // The owner word decides (RIGHT-3), also if an error or a panic came before the flag was
+        // set.
         self.db.release_right(self.slot);
         if self.state.mode() == Some(WriteMode::Optimistic) {
-            // It goes on, and others choose rowids by it (rowid.rs).
+            // The transaction goes on, and others choose rowids by this state (rowid.rs).
             self.db.slots.at(self.slot).state.store(txn_state::OPTIMISTIC, Relaxed);
         }
     }
 
-    /// After a panic in one of its calls: stops the database and gives back both rights, so that nobody waits for a transaction
-    /// that may never end.
+    /// Stops the database and gives back both rights, after a panic in a call: no connection must
+    /// wait for a transaction that may never end.
     pub fn abandon(&mut self) {
         self.db.poison();
         if self.db.check_fork().is_ok() {
@@ -352,19 +364,20 @@ impl Conn {
         }
     }
 
-    /// Reads need no record while nothing can change (CONN-2).
+    /// True if reads are recorded: they need not be while nothing can change (CONN-2).
     fn records_reads(&self) -> bool {
         self.state.records_reads() || (self.has_right_for_commit() && !self.state.is_doomed())
     }
 
-    /// An optimistic transaction has taken the right for its COMMIT, and gives it back if that is not made. What hooks of the application
-    /// read meanwhile may change then.
+    /// True if an optimistic transaction has taken the right for its COMMIT. It gives the right
+    /// back if the COMMIT fails; what hooks of the application have read until then may change
+    /// after that.
     fn has_right_for_commit(&self) -> bool {
         let mode = self.part.map_or(self.state.mode(), |part| part.mode);
         mode == Some(WriteMode::Optimistic)
     }
 
-    /// What this transaction brings to its COMMIT.
+    /// Returns what this transaction brings to its COMMIT.
     pub(crate) fn candidate(&mut self) -> Candidate<'_> {
         Candidate {
             db: &self.db,
@@ -376,7 +389,7 @@ impl Conn {
         }
     }
 
-    /// There was no memory for a read of this transaction, which can only be rolled back.
+    /// True if there was no memory for a read: the transaction can only be rolled back.
     pub fn lacks_reads(&self) -> bool {
         self.reads.is_incomplete()
     }
@@ -402,7 +415,8 @@ impl Conn {
         }
     }
 
-    /// Refuses writes outside a write transaction, past the budget (TXN-7), and those of a lone bulk load (bulk.rs).
+    /// Refuses writes outside a write transaction, past the budget (TXN-7), and those of a lone
+    /// bulk load (bulk.rs).
     fn admit(&mut self, key: &[u8], rec_len: usize) -> Result<()> {
         self.state.permits_writes()?;
         self.refuse_doomed()?;
@@ -432,7 +446,8 @@ impl Conn {
         self.write_noting_greatest(root, key, false, |writes| writes.delete(root, key, rec))
     }
 
-    /// The same of the row that a walk stands on, which has met no row since it deleted the one before of this `run`.
+    /// As [`Conn::delete`], for the row that a walk is on. Since it deleted the previous row of
+    /// this `run`, the walk has met no row.
     pub fn delete_in_passing(
         &mut self,
         root: Root,
@@ -445,7 +460,8 @@ impl Conn {
         Ok(())
     }
 
-    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of theirs and the committed ones.
+    /// As [`Conn::put`], but at commit the record's last 8 bytes become the maximum of the
+    /// committed ones and its own.
     pub fn put_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
         self.admit(key, rec.len())?;
         self.cut_own_gaps(root, key);
@@ -455,9 +471,10 @@ impl Conn {
         self.writes.put_max(root, key, rec, 0)
     }
 
-    /// As [`Conn::put_max`], of a maximum that this transaction has looked for in all of `root` and not found.
+    /// As [`Conn::put_max`], for a maximum that this transaction has looked for in all of `root`
+    /// and not found.
     pub fn make_max(&mut self, root: Root, key: &[u8], rec: &[u8]) -> Result<()> {
-        // Before it may have to become exclusive.
+        // First, since the transaction may have to become exclusive.
         self.read_point(root, key);
         if self.records_reads() {
             match name_of(rec) {
@@ -478,23 +495,25 @@ impl Conn {
         self.writes.savepoint_release(i);
     }
 
-    /// Undoes what was written since savepoint `i` (`None`: since the start). Forgets no reads (CONN-1).
+    /// Undoes what was written since savepoint `i` (`None`: since the start). Forgets no reads
+    /// (CONN-1).
     pub fn savepoint_rollback(&mut self, i: Option<usize>) {
         self.writes.savepoint_rollback(i.map_or(-1, |i| i as i32));
         self.view = self.view.wrapping_add(1);
     }
 
-    /// A statement begins to write: what it writes can be taken back.
+    /// Begins a statement that writes: its writes can be taken back.
     pub fn statement_open(&mut self, id: writes::StatementId) {
         self.writes.statement_open(id);
     }
 
-    /// It has worked.
+    /// Ends a statement that has succeeded.
     pub fn statement_close(&mut self, id: writes::StatementId) {
         self.writes.statement_close(id);
     }
 
-    /// It was refused: undoes what it has written. Forgets no reads (CONN-1). False: that is not known here any more.
+    /// Undoes the writes of a refused statement. Forgets no reads (CONN-1). False if the statement
+    /// is not known.
     pub fn statement_rollback(&mut self, id: writes::StatementId) -> bool {
         if is_planted("statements.kept") {
             self.writes.statement_close(id);
@@ -508,7 +527,7 @@ impl Conn {
     /// Discards all writes and gives the right back; the snapshot stays.
     pub fn rollback(&mut self) -> Result<()> {
         if self.state.is_exclusive() {
-            // `exclusive_end` gives back what it holds, once it is known what became of it.
+            // `exclusive_end` gives back what it holds, once its outcome is known.
             return Ok(());
         }
         self.part_rollback();
@@ -523,14 +542,14 @@ impl Conn {
         Ok(())
     }
 
-    /// The transaction is over as a writer; forgets what it read.
+    /// Ends the transaction as a writer, and forgets what it read.
     pub(crate) fn end_writing(&mut self) {
         self.state.end_writing();
         self.before_exclusive = None;
         self.waits_since = None;
         self.repeats = false;
         self.early = None;
-        // One that was reserved and never used.
+        // A right to merge that was reserved and never used.
         self.db.disown_merge(self.slot);
         self.reads.clear();
         let slot = self.db.slots.at(self.slot);
@@ -541,19 +560,21 @@ impl Conn {
         slot.txn.store(0, Relaxed);
     }
 
-    /// From here on threads of the engine's own may be started for it: the program has configured SQLite for more than one.
+    /// Allows threads of the engine's own: the program has configured SQLite for more than one
+    /// thread.
     pub fn allow_threads(&mut self) {
         self.threads = true;
     }
 
-    /// Merges that it finds due are made in a thread.
+    /// True if merges that it finds due are made in a thread.
     pub(crate) fn merges_beside(&self) -> bool {
         self.threads && self.db.control().background_merge.load(Relaxed) != 0
     }
 
-    /// Merges when it is due, in a thread unless that is not wished for, or none may be started. Outside any transaction.
+    /// Merges if that is due, in a thread unless threads are turned off or none can be started.
+    /// Called outside any transaction.
     pub fn maintain(&mut self) -> Result<()> {
-        // The caller has what it wanted: it waits for nobody now.
+        // The caller's transaction is done: the call must not wait for others.
         caller::briefly(|| {
             self.db.keep_pace(std::mem::take(&mut self.unpaced));
             self.db.prepare_log_space()?;
@@ -565,12 +586,14 @@ impl Conn {
         })
     }
 
-    /// Has gone so many steps beside memtables since it said so last: a merge may pay by now. Outside any transaction.
+    /// Counts `steps` past memtables, gone since the last call: a merge may pay by now. Called
+    /// outside any transaction.
     pub fn note_walk(&self, steps: u32) {
         self.db.note_walk(steps, self.merges_beside());
     }
 
-    /// A program was told how many pages the base has, so many bytes. Outside any transaction.
+    /// Notes that a program was given the number of pages of the base, `base_bytes` in all. Called
+    /// outside any transaction.
     pub fn note_page_count(&mut self, base_bytes: u64) {
         // Relaxed: a gauge.
         let base = self.db.control().base_generation.load(Relaxed);
@@ -580,13 +603,14 @@ impl Conn {
         self.db.note_page_count(base_bytes, self.deleted.1, self.merges_beside());
     }
 
-    /// No other connection has the database open in this session.
+    /// True if no other connection has the database open in this session.
     pub fn is_lone(&self) -> bool {
         self.db.connections() <= 1
     }
 
-    /// Merges what was committed before the call: all of it if it is to be `whole`, which may mean to wait for others, and as
-    /// much as can be without that otherwise. Outside any transaction of this connection.
+    /// Merges what was committed before the call: all of it if `whole`, for which it may wait for
+    /// others; else as much as is possible without waiting. Called outside any transaction of this
+    /// connection.
     pub fn merge_all(&mut self, whole: bool, wait: &mut Wait<'_>) -> Result<()> {
         self.db.merge_all(self.slot, whole, wait)
     }

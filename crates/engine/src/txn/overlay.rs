@@ -1,8 +1,8 @@
-//! What lies over the base for one transaction: its own writes, then the
-//! generations of its snapshot, newest first.
+//! What lies over the base for one transaction: its own writes, then the generations of its
+//! snapshot, newest first.
 //!
-//! Entries include tombstones: whoever merges them with the base needs to
-//! know what they hide. There is one entry per key, the newest one visible.
+//! Entries include tombstones: a merge with the base needs to know what they hide. There is one
+//! entry per key, the newest one visible.
 
 use super::Conn;
 use crate::commit::writes::{OwnPlace, Write, WriteKind};
@@ -11,8 +11,8 @@ use crate::ids::{Root, SnapshotTs};
 use crate::memory;
 use crate::memtable::{EntryKind, Memtable, Node, Seek};
 
-/// One overlay entry. Its slices live until the next write through the same
-/// connection, or the end of its snapshot.
+/// One overlay entry. Its slices live until the next write through the same connection, or the end
+/// of its snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Encoded key.
@@ -39,13 +39,13 @@ impl Conn {
         !self.writes.is_empty() || memtables.iter().any(|(_, m)| !m.is_empty())
     }
 
-    /// The entry of one key, if the overlay has one.
+    /// Returns the entry of one key, if the overlay has one.
     pub fn get(&self, root: Root, key: &[u8]) -> Option<Entry<'_>> {
         let is_seen = |write: &&Write| {
             write.kind() != WriteKind::Tombstone || !fault::is_planted("deletes.unseen")
         };
         if let Some(write) = self.writes.get(root, key).filter(is_seen) {
-            // The key handed back is the caller's own: nobody needs it twice.
+            // The caller has the key already, so it is not returned.
             return Some(Entry { key: &[], ..own(write) });
         }
         let snapshot = self.snapshot.as_ref()?;
@@ -58,7 +58,8 @@ impl Conn {
         })
     }
 
-    /// Entries that are not in the snapshot's base, and their bytes: what is committed by now, and own writes. Not less than there are.
+    /// Returns how many entries are not in the snapshot's base, and their bytes: everything
+    /// committed by now, and own writes. Never too few.
     pub fn unmerged(&self) -> (u64, u64) {
         let own = (self.writes.len() as u64, self.writes.frame_bytes() as u64);
         let Some(snapshot) = &self.snapshot else { return own };
@@ -70,12 +71,13 @@ impl Conn {
         )
     }
 
-    /// The write set and the memtables.
+    /// Number of sources: the write set and the memtables.
     fn sources(&self) -> usize {
         1 + self.snapshot.as_ref().map_or(0, |s| s.memtables.len())
     }
 
-    /// The entry of source `i` at `seek`: 0 is the write set, the others are memtables, newest first.
+    /// Returns the entry of source `i` at `seek`: 0 is the write set, the others are memtables,
+    /// newest first.
     fn source_seek(&self, i: usize, root: Root, seek: Seek<'_>) -> Option<Found<'_>> {
         if i == 0 {
             return self.writes.seek_place(root, seek).map(found_own);
@@ -98,7 +100,7 @@ impl Conn {
     }
 }
 
-/// An entry, and the head that stands on it.
+/// An entry, and the head that points to it.
 struct Found<'a> {
     entry: Entry<'a>,
     head: Head,
@@ -129,7 +131,7 @@ enum Direction {
     Backward,
 }
 
-/// Candidate of one source.
+/// The next candidate of one source.
 #[derive(Debug, Clone, Copy)]
 enum Head {
     /// Not known: seek from the current key.
@@ -138,7 +140,7 @@ enum Head {
     End,
     /// A memtable node beyond the current key, or at it.
     Node(u32),
-    /// The same of an own write.
+    /// Likewise, an own write.
     Own(OwnPlace),
 }
 
@@ -146,52 +148,54 @@ enum Head {
 #[derive(Debug)]
 struct Source {
     head: Head,
-    /// Of a walk backwards the nodes before the head, ascending. Memtables have no links backwards: they are found several at a time.
+    /// In a backward walk, the nodes before the head, ascending. Memtables have no backward links:
+    /// these nodes are found several at a time.
     before: Vec<u32>,
 }
 
 /// An ordered walk over the overlay of one root.
 ///
-/// The position is a key, so that writes of the transaction itself, before or
-/// behind it, are seen exactly as a walk over an ordered map would see them (TXN-1).
-/// Candidates are remembered between steps in one direction: those of memtables because they never
-/// change for a snapshot, that of the write set until the root has another version.
+/// The position is a key. So the walk sees the transaction's own writes before and after it exactly
+/// as a walk over an ordered map would (TXN-1). Candidates are remembered between steps in one
+/// direction: those of memtables because they never change for a snapshot, that of the write set
+/// until the version of the root changes.
 pub struct OverlayIter {
     root: Root,
     key: Vec<u8>,
-    /// The key from which a step goes; kept for its memory.
+    /// The key from which a step starts; kept for its memory.
     from: Vec<u8>,
     positioned: bool,
     direction: Direction,
     sources: Vec<Source>,
-    /// The source of the current entry: its head stands on it.
+    /// The source of the current entry: its head points to that entry.
     current: usize,
-    /// The others have nothing further.
+    /// The other sources have nothing further.
     alone: bool,
     view: u32,
-    /// The version of the root for which the head of the write set is right.
+    /// The version of the root for which the head of the write set is valid.
     own_version: u64,
     run: Run,
-    /// There was no memory for the key of the entry that was to be answered.
+    /// There was no memory for the key of the entry to be returned.
     lacks_memory: bool,
 }
 
-/// Looks of a walk at tombstones in no known gap after which it makes one: to tell of a gap costs as much as to pass some tombstones.
+/// This many tombstones outside known gaps make a new gap: recording a gap costs as much as passing
+/// some tombstones.
 const UNKNOWN_MIN: u32 = 4;
 
 /// A run of tombstones that a walk passes, for the gaps (gaps/).
 #[derive(Default)]
 struct Run {
-    /// How often the walk has told where it is.
+    /// How often the walk has reported its position.
     calls: u32,
-    /// How often that was in no known gap.
+    /// How often that position was in no known gap.
     unknown: u32,
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
 impl Run {
-    /// False without memory for it.
+    /// Records the position; false if there is no memory for it.
     fn note(&mut self, key: &[u8]) -> bool {
         let end = if self.calls == 0 { &mut self.first } else { &mut self.last };
         memory::replace(end, key).is_ok()
@@ -199,7 +203,7 @@ impl Run {
 }
 
 impl OverlayIter {
-    /// A walk over `root`, not positioned yet.
+    /// Returns a walk over `root`, not positioned yet.
     pub fn new(root: Root) -> OverlayIter {
         OverlayIter {
             root,
@@ -217,13 +221,14 @@ impl OverlayIter {
         }
     }
 
-    /// As a new walk over `root`, with the memory of this one.
+    /// Makes it a new walk over `root`, with the memory of this one.
     pub fn begin_again(&mut self, root: Root) {
         self.root = root;
         self.positioned = false;
     }
 
-    /// Whether the last move has failed for lack of memory, since this was asked last: it has found nothing, and stands where it stood.
+    /// Returns whether a move since the last call failed for lack of memory. That move found
+    /// nothing, and the walk is where it was.
     pub fn take_lack_of_memory(&mut self) -> bool {
         std::mem::take(&mut self.lacks_memory)
     }
@@ -248,14 +253,15 @@ impl OverlayIter {
         self.step(conn, Direction::Backward)
     }
 
-    /// Of a walk that stands on a tombstone and has met no row since the one where `first` was said: goes on to the
-    /// last tombstone in this direction before which there is known to be no row. None if that is this one.
+    /// Skips tombstones, in a walk that is on one and has met no row since the call with `first`.
+    /// Goes on to the last tombstone in this direction before which no row is known to be; None if
+    /// that is this one.
     pub fn skip<'c>(&mut self, conn: &'c Conn, forward: bool, first: bool) -> Option<Entry<'c>> {
         if first {
             (self.run.calls, self.run.unknown) = (0, 0);
         }
         if !self.run.note(&self.key) {
-            // No gap is known, then: the walk goes on step by step.
+            // No gap is known then: the walk goes on step by step.
             (self.run.calls, self.run.unknown) = (0, 0);
             return None;
         }
@@ -281,7 +287,8 @@ impl OverlayIter {
         farther
     }
 
-    /// The walk has ended: what it has passed is a gap, if that is several which are known, or enough that is not.
+    /// Ends the run. What the walk has passed becomes a gap if it is several known gaps, or enough
+    /// tombstones in none.
     pub fn skipped(&mut self, conn: &Conn) {
         let known = self.run.calls - self.run.unknown;
         if known < 2 && self.run.unknown < UNKNOWN_MIN {
@@ -312,15 +319,15 @@ impl OverlayIter {
         let entry = self.pick(conn, seek);
         self.from = from;
         if entry.is_none() {
-            // The position stays at the last entry: a write behind the end may appear later.
+            // The position stays at the last entry: a write after the end may appear later.
             std::mem::swap(&mut self.key, &mut self.from);
             self.positioned = true;
         }
         entry
     }
 
-    /// The step while nothing is left but in the source of the current entry, as for most walks: there is nothing to choose. None: there
-    /// is more.
+    /// Steps if only the source of the current entry has more, as in most walks: there is nothing
+    /// to choose. None if another source may have more.
     fn step_alone<'c>(&mut self, conn: &'c Conn) -> Option<Option<Entry<'c>>> {
         let current = self.current;
         if !self.alone && !self.is_alone() {
@@ -349,7 +356,7 @@ impl OverlayIter {
         current < self.sources.len() && self.sources.iter().enumerate().all(has_nothing_else)
     }
 
-    /// What a source has beyond its head, which stands on an entry; None if it does not.
+    /// Returns what a source has beyond its head; None if its head is on no entry.
     #[inline]
     fn after_head<'c>(&mut self, conn: &'c Conn, i: usize) -> Option<Option<Found<'c>>> {
         let forward = self.direction == Direction::Forward;
@@ -380,7 +387,7 @@ impl OverlayIter {
             .resize_with(conn.sources(), || Source { head: Head::Unknown, before: Vec::new() });
     }
 
-    /// The best candidate of all sources at `seek`; the newest source wins a tie.
+    /// Returns the best candidate of all sources at `seek`; the newest source wins a tie.
     fn pick<'c>(&mut self, conn: &'c Conn, seek: Seek<'_>) -> Option<Entry<'c>> {
         let mut best: Option<(usize, Entry<'c>)> = None;
         self.alone = false;
@@ -399,7 +406,7 @@ impl OverlayIter {
         if memory::replace(&mut self.key, entry.key).is_err() {
             self.lacks_memory = true;
             self.positioned = false;
-            // Heads are past what was not answered.
+            // The heads are past the entry that was not returned.
             self.forget(conn);
             return None;
         }
@@ -430,7 +437,8 @@ impl OverlayIter {
         next.map(|f| f.entry)
     }
 
-    /// Whether the walk is past the head of a source: the current entry has been passed, and so has what it hides in older sources.
+    /// True if the walk is past the head of a source: it has passed the current entry, and what
+    /// that entry hides in older sources.
     #[inline]
     fn is_passed<'k>(&self, i: usize, key: impl Fn() -> &'k [u8], seek: Seek<'_>) -> bool {
         i == self.current
@@ -441,7 +449,7 @@ impl OverlayIter {
             }
     }
 
-    /// Own writes have come or gone: where their head stood nobody knows.
+    /// Forgets the head of the write set if own writes have come or gone.
     #[inline]
     fn follow_writes(&mut self, conn: &Conn) {
         let version = conn.writes.root_version(self.root);
@@ -450,7 +458,8 @@ impl OverlayIter {
             self.sources[0].head = Head::Unknown;
             self.alone = false;
             if self.current == 0 {
-                // The current entry may be a write that is gone: what the memtables have at its key is passed by comparing.
+                // The current entry may be a write that is gone. What the memtables have at its key
+                // is passed by comparing.
                 self.current = usize::MAX;
             }
         }
@@ -458,7 +467,7 @@ impl OverlayIter {
 }
 
 impl Source {
-    /// The entry before `node`.
+    /// Returns the entry before `node`.
     fn step_back<'c>(
         &mut self,
         memtable: &'c Memtable,

@@ -1,4 +1,4 @@
-//! The gaps in the view of one transaction (GAP-5), and what a walk asks and tells.
+//! The gaps in the view of one transaction (GAP-5), as walks use and extend them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use crate::txn::Conn;
 /// Own writes that are passed to see whether one of them is a row in a shared gap.
 const OWN_WRITES_MAX: usize = 64;
 
-/// Rows deleted one behind the other from which on a gap is made of them.
+/// This many rows deleted one after the other make a gap.
 const RUN_MIN: u32 = 4;
 
 /// A view: its number, its timestamp, and how often writes were taken back in it.
@@ -22,18 +22,18 @@ type View = (u32, u64, u64);
 pub(crate) struct OwnGaps {
     view: Option<View>,
     set: Option<Box<GapSet>>,
-    /// Counts questions and answers.
+    /// Counts lookups and additions.
     clock: u64,
     run: Run,
 }
 
-/// Rows of one b-tree that a walk has deleted while it passed them, and nothing else is between them: a gap that nobody has
-/// asked for yet (GAP-7).
+/// Rows of one b-tree that a walk has deleted as it passed them, with nothing else between them: a
+/// gap that no walk has looked up yet (GAP-7).
 #[derive(Default)]
 struct Run {
     /// 0: there is none.
     count: u32,
-    /// The number that the walk gave it.
+    /// The number that the walk gave the run.
     number: u32,
     root: u32,
     view: View,
@@ -69,8 +69,8 @@ impl OwnGaps {
         self.set.as_mut()?.end(root, key, forward, self.clock)
     }
 
-    /// A walk has deleted the row that it stood on. Of one run are those with its number: from one to the next the walk has met
-    /// no row.
+    /// Notes that a walk has deleted the row that it is on. Deletions with one `number` are one
+    /// run: between two of them the walk has met no row.
     fn deleted(&mut self, view: View, root: Root, key: &[u8], number: u32) {
         let run = &mut self.run;
         let goes_on =
@@ -114,7 +114,7 @@ impl OwnGaps {
         set.add(gap);
     }
 
-    /// The key gets a row. A run of its b-tree ends with that.
+    /// Cuts the key, which gets a row, out of the gaps. A run of its b-tree ends.
     fn cut(&mut self, view: Option<View>, root: Root, key: &[u8]) {
         if self.run.count > 0 && self.run.root == root.get() {
             if let Some(view) = view {
@@ -134,20 +134,21 @@ impl Conn {
         Some((self.view, snapshot.ts.get(), self.writes.taken_back()))
     }
 
-    /// The key gets a row of this transaction.
+    /// Cuts the key out of the gaps: it gets a row of this transaction.
     pub(crate) fn cut_own_gaps(&mut self, root: Root, key: &[u8]) {
         let view = self.gap_view();
         self.own_gaps.get_mut().cut(view, root, key);
     }
 
-    /// The row of this key, on which a walk stands, is deleted. Between it and the one before of the same `run` there is no row.
+    /// Notes that the row of this key, on which a walk is, was deleted. Between it and the previous
+    /// one of the same `run` there is no row.
     pub(crate) fn note_deleted(&mut self, root: Root, key: &[u8], run: u32) {
         if let Some(view) = self.gap_view() {
             self.own_gaps.get_mut().deleted(view, root, key, run);
         }
     }
 
-    /// How far, in one direction, there is known to be no row around a key that has none.
+    /// Returns how far, in one direction, no row is known to be around a key that has none.
     pub(crate) fn end_of_known_gap(&self, root: Root, key: &[u8], forward: bool) -> Option<Bound> {
         let snapshot = self.snapshot.as_ref()?;
         let own = self.own_gaps.borrow_mut().end(self.gap_view(), root, key, forward);
@@ -165,7 +166,7 @@ impl Conn {
         }
     }
 
-    /// What an end of a gap of committed rows becomes by rows of this transaction.
+    /// Shortens a gap of committed rows to end before a row of this transaction.
     fn end_before_own_row(
         &self,
         root: Root,
@@ -185,7 +186,7 @@ impl Conn {
         Some(end)
     }
 
-    /// A walk has met nothing but deleted rows from `first` to `last`, both inclusive.
+    /// Notes that a walk has met only deleted rows from `first` to `last`, both inclusive.
     pub(crate) fn note_gap(&self, root: Root, first: &[u8], last: &[u8]) {
         let (Some(view), Some(snapshot)) = (self.gap_view(), self.snapshot.as_ref()) else {
             return;
@@ -195,7 +196,8 @@ impl Conn {
         if snapshot.resting {
             return;
         }
-        // GAP-1: from the first own write on it is not known what is there without this transaction.
+        // GAP-1: from the first own write on, it is not known what is there without this
+        // transaction.
         let own = self.writes.between(root, gap.lo.bytes(), gap.hi.bytes()).next();
         let committed = own.map_or(Some(gap), |(key, _)| gap.before(key));
         if let Some(gap) = committed {
@@ -204,10 +206,10 @@ impl Conn {
         }
     }
 
-    /// Tells everybody of a gap that was walked in the snapshot `gap.ts`, if that is the newest state (GAP-1).
+    /// Shares a gap that was walked in the snapshot `gap.ts`, if that is the newest state (GAP-1).
     fn share_gap(&self, gap: &Gap) {
         let c = self.db.control();
-        // Relaxed: looked at again with the mutex held.
+        // Relaxed: read again with the mutex held.
         if c.visible_ts.load(Relaxed) != gap.ts {
             return;
         }

@@ -1,16 +1,15 @@
-//! A transaction's part in one of several files (several.rs tells the whole; PREP-1 to PREP-10: database/orphans.rs).
+//! A transaction's part in one of several files (several.rs has the whole; PREP-1 to PREP-10:
+//! database/orphans.rs).
 //!
-//! | `Conn.part` | the writer's right | log | leaves by |
+//! | `Conn.part` | the writer's right | log | left by |
 //! |---|---|---|---|
 //! | none | as the transaction has it | - | `part_begin` |
 //! | begun | held | - | `commit_undo` (as it was before), `part_prepare`, `rollback` |
 //! | prepared | held | P is the last frame | `part_commit`, `rollback` |
 //!
-//! An exclusive transaction has a part as well: see below.
-//!
 //! # An exclusive part
 //!
-//! The part of an exclusive transaction in one over several files: its author's side of database/orphans.rs.
+//! An exclusive transaction has a part as well. This is its author's side of database/orphans.rs.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -34,9 +33,10 @@ use crate::shm::layout::fence;
 use crate::sync::wait::Wait;
 use crate::{crash_point, several};
 
-/// Room for the name of a super-journal in a frame that is not made yet.
+/// Room for the name of a super-journal in a future frame.
 const MARK_BYTES_MAX: u64 = 8192;
-/// How long a part that is about to be prepared waits for the right to merge, to raise a fence that a checkpoint has just lowered.
+/// How long a part that is about to be prepared waits for the right to merge, to raise a fence that
+/// a checkpoint has just lowered.
 const RAISE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a transaction has to know at the end of its part.
@@ -46,11 +46,12 @@ pub(crate) struct Part {
     pub(super) mode: Option<WriteMode>,
     took_right: bool,
     pub(crate) is_prepared: bool,
-    /// Of an exclusive one: its author has removed the super-journal.
+    /// Of an exclusive part: its author has removed the super-journal.
     pub(crate) is_decided: bool,
 }
 
-/// A COMMIT over several files of which one is prepared is rolled back by whatever error there is, and cannot be repeated.
+/// Makes an error final: after any error a COMMIT over several files, one of them prepared, is
+/// rolled back, and cannot be repeated.
 fn say_final(e: Error) -> Error {
     match e {
         Error::Busy(what) => Error::Io {
@@ -64,11 +65,13 @@ fn say_final(e: Error) -> Error {
 }
 
 impl Conn {
-    /// Takes the writer's right, with validation, and makes all the room that the rest of the commit needs: what may wait or be
-    /// refused comes first. Nothing to do for a transaction without writes.
+    /// Takes the writer's right, with validation, and makes all the room that the rest of the
+    /// commit needs: whatever may wait or be refused comes first. Does nothing for a transaction
+    /// without writes.
     ///
     /// # Errors
-    /// As for [`Conn::commit`]. After `RenewSnapshot` it has to be called again; else the transaction is what it was before.
+    /// As for [`Conn::commit`]. After `RenewSnapshot` it has to be called again; after any other
+    /// error the transaction is what it was before.
     pub fn part_begin(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.refuse_doomed()?;
         self.db.check_fork()?;
@@ -92,7 +95,7 @@ impl Conn {
         let part = *self.part.get_or_insert(now);
         let begun = self.commit_prepare_always(wait).and_then(|()| {
             self.state.become_writer(WriteMode::Queued);
-            // Nothing of a bulk load's: merges must go on.
+            // Gives back what a bulk load has reserved: merges must go on.
             self.db.disown_merge(self.slot);
             self.db.log()?;
             self.candidate().resolve_maxima()?;
@@ -120,7 +123,7 @@ impl Conn {
         }
         self.part = None;
         if self.state.is_exclusive() {
-            // It has its rights from before.
+            // It had its rights before.
             return;
         }
         if self.state.mode().is_some() {
@@ -132,8 +135,9 @@ impl Conn {
         self.relax_pin();
     }
 
-    /// Until there is room for P and what resolves it (PREP-2). The right is held, so that nobody else takes it; a merge that begins another
-    /// generation may, and so it is looked for again (`publish_prepared`).
+    /// Makes room for P and what resolves it (PREP-2). The right is held, so no other transaction
+    /// takes the room. A merge that begins another generation may, so `publish_prepared` checks
+    /// again.
     fn reserve(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let mut room = RoomWait::begin();
         let bytes = 2 * (frame_len(ops(&self.writes)) + MARK_BYTES_MAX);
@@ -165,13 +169,15 @@ impl Conn {
         }
     }
 
-    /// (M) The active memtable has room for the rows, and for a node lost to a kill while they are inserted.
+    /// (M) Returns whether the active memtable has room for the rows, and for a node lost to a kill
+    /// while they are inserted.
     fn fits(&self) -> Room {
         let (sum, largest) = pipeline::node_bytes(&self.writes);
         self.db.generations.room_for(sum + largest)
     }
 
-    /// Prepares: when this returns the transaction is on disk, and happens or not as the super-journal says.
+    /// Prepares: on return the transaction is on disk, and the super-journal decides whether it
+    /// happens.
     ///
     /// # Errors
     /// None that may be repeated: roll back.
@@ -198,7 +204,8 @@ impl Conn {
         let name = several::relative_name(super_journal, db.path())?;
         several::check_visible(super_journal)?;
         if several::has_reference(db.path()) {
-            // What it stood for is resolved in the log, which need not be on disk (PREP-4).
+            // The transaction it belonged to is resolved in the log, which need not be on disk
+            // (PREP-4).
             db.log()?.sync_through(db.log_shared().log_end())?;
         }
         several::write_reference(db.path(), super_journal)?;
@@ -206,7 +213,7 @@ impl Conn {
         Ok(name)
     }
 
-    /// SEVERAL-1.
+    /// Brings P to disk (SEVERAL-1).
     pub(crate) fn sync_prepared(&self, end: Lsn) -> Result<()> {
         crash_point!("several.published");
         self.db.log()?.sync_through(end)?;
@@ -220,7 +227,8 @@ impl Conn {
         let c = db.control();
         let rows = frame_len(ops(&self.writes));
         loop {
-            // Not BUSY: SQLite would take that for a COMMIT that may be repeated, with a part prepared already.
+            // Not BUSY: SQLite would take that for a COMMIT that may be repeated, with a part
+            // prepared already.
             let guard = db.lock_commit_however_long()?;
             let _poison_on_panic = PoisonOnPanic(db);
             if c.right_owner.load(Relaxed) != self.slot.word()
@@ -229,7 +237,7 @@ impl Conn {
                 return Err(Error::Misuse("a transaction is prepared without the right".into()));
             }
             if c.fence.load(Acquire) == fence::LOWERED {
-                // A checkpoint has come between (FENCE-2 in upkeep/fence.rs).
+                // A checkpoint has lowered it (FENCE-2 in upkeep/fence.rs).
                 drop(guard);
                 let mut wait =
                     Wait { timeout: RAISE_PATIENCE, busy: None, interrupted: &mut || false };
@@ -257,7 +265,8 @@ impl Conn {
             }
             let ts = c.visible_ts.load(Relaxed) + 1;
             if mark.pages.is_none() {
-                // Before the frames are published (VISIBLE-3): of the one that resolves it, which comes next. Pages are seen in the base.
+                // Before the frames are published (VISIBLE-3). The timestamp is that of the frame
+                // that resolves P, which comes next. Pages are seen in the base.
                 db.announce_without_witness(ts + 1);
             }
             let generation = db.generations.active_generation();
@@ -270,7 +279,8 @@ impl Conn {
             match db.ring().append_for(&guard, purpose, &head, len, ops(&self.writes)) {
                 Ok((start, end)) => {
                     c.prepared_start.store(start.get(), Relaxed);
-                    // Before it is published: from that moment on it is unresolved. Release, for readers without the mutex.
+                    // Before P is published: from then on it is unresolved. Release, for readers
+                    // without the mutex.
                     c.prepared_end.store(end.get(), Release);
                     crash_point!("several.appended");
                     db.ring().publish_end(&guard, end);
@@ -286,11 +296,12 @@ impl Conn {
         }
     }
 
-    /// The super-journal is gone: what was prepared is committed. `keep_reading` as in [`Conn::commit`].
+    /// Commits what was prepared: the super-journal is gone. `keep_reading` as in [`Conn::commit`].
     ///
     /// # Errors
-    /// What kept it from being applied (PREP-5): the transaction is committed all the same, and seen when somebody else has applied it, or
-    /// after the recovery of a log that has stopped.
+    /// What kept it from being applied (PREP-5): the transaction is committed all the same. It is
+    /// seen when another connection has applied it, or after the recovery of a log that has
+    /// stopped.
     pub fn part_commit(&mut self, sync: Sync, keep_reading: bool) -> Result<()> {
         let Some(part) = self.part.take().filter(|part| part.is_prepared) else {
             return self.commit_nothing(sync);
@@ -328,8 +339,8 @@ impl Conn {
         written
     }
 
-    /// The end of a part in a transaction that is rolled back: P, if there is one, is resolved before this returns (PREP-4), unless this
-    /// process cannot write the log (PREP-5).
+    /// Ends a part in a transaction that is rolled back. P, if there is one, is resolved before
+    /// this returns (PREP-4), unless this process cannot write the log (PREP-5).
     pub(crate) fn part_rollback(&mut self) {
         let Some(part) = self.part.take() else { return };
         let db = self.db.clone();
@@ -340,7 +351,7 @@ impl Conn {
             return;
         }
         crash_point!("several.rolling_back");
-        // Or it is left to others (PREP-5).
+        // On failure it is left to others (PREP-5).
         if let Ok(resolved) = db.resolve_as_rolled_back(self.txn.get()) {
             self.own_timestamps += Resolved::TIMESTAMPS;
             db.settle(resolved.ts.get(), resolved.needs);
@@ -348,11 +359,11 @@ impl Conn {
     }
 }
 
-/// Room for P and the empty frame behind it.
+/// Room for P and the empty frame after it.
 const FRAMES_BYTES: u64 = 16384;
 
 impl Conn {
-    /// Room in the log; both rights are held, so that what there is stays.
+    /// Makes room in the log. Both rights are held, so the room remains.
     pub(crate) fn reserve_for_pages(&self) -> Result<()> {
         let db = &self.db;
         let mut retired = false;
@@ -365,7 +376,8 @@ impl Conn {
             };
             match lacking {
                 None => return Ok(()),
-                // Everything is merged (EXCL-1). No byte is written to the log before the base is on disk (BEFORE-2).
+                // Everything is merged (EXCL-1). No byte is written to the log before the base is
+                // on disk (BEFORE-2).
                 Some(AppendError::LimitReached) if !retired => {
                     retired = true;
                     let merged = db.control().base_generation.load(Acquire);
@@ -376,8 +388,8 @@ impl Conn {
         }
     }
 
-    /// Prepares: when this returns the pages and P are on disk, and the transaction happens or not as the super-journal says.
-    /// The stamped header is among the pages.
+    /// Prepares: on return the pages and P are on disk, and the super-journal decides whether the
+    /// transaction happens. The stamped header is among the pages.
     ///
     /// # Errors
     /// None that may be repeated: roll back.
@@ -412,7 +424,8 @@ impl Conn {
         self.sync_prepared(end)
     }
 
-    /// The super-journal is gone: what is prepared is committed. SQLite's own commit comes next, synced, then `exclusive_end`.
+    /// Notes that the super-journal is gone: what is prepared is committed. SQLite's own commit
+    /// comes next, synced, then `exclusive_end`.
     pub fn part_decided(&mut self) {
         if let Some(part) = self.part.as_mut().filter(|part| part.is_prepared) {
             part.is_decided = true;
@@ -420,8 +433,8 @@ impl Conn {
         }
     }
 
-    /// The end of a prepared exclusive transaction: nothing is left undecided, or everything to who settles it. `committed`: by
-    /// SQLite's own commit, synced.
+    /// Ends a prepared exclusive transaction: it is settled, or left as a whole to a later settler.
+    /// `committed`: by SQLite's own commit, synced.
     pub(crate) fn settle_prepared_part(
         &mut self,
         stamped: Option<Stamped>,

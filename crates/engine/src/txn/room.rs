@@ -1,13 +1,20 @@
-//! What a COMMIT does when there is no room for it: in a memtable, in the log, or in the base's WAL. No mutex is held.
+//! Makes room for a COMMIT: in a memtable, in the log, or in the base's WAL. No mutex is held.
 //!
-//! | no room | what makes it | when that is in vain |
+//! | no room | what makes it | if that fails, the COMMIT waits for |
 //! |---|---|---|
 //! | in the ring | writing it to the file | - |
-//! | in the log file | a longer file; a merge, once the log is at its limit | waits for who merges, or stands still at the file's end |
-//! | in the memtable | a free arena; a merge, in a thread if one may be started | waits for who merges, then for readers of old generations |
-//! | in the base's WAL, which a merge needs | a checkpoint | waits for who reads before it, and renews the own snapshot |
+//! | in the log | a longer file; a merge, if the log is at its limit | the merging process (1) |
+//! | in the memtable | a free arena; a merge (2) | the merging process, then readers (3) |
+//! | in the base's WAL, which a merge needs | a checkpoint | readers from before it (4) |
 //!
-//! How long is waited: [`ROOM_PATIENCE`], and for merges of the own process until they end. Whoever holds by its own snapshot what is waited for takes a newer one (PIN-6 in snapshot.rs).
+//! 1. Or the process that makes the file longer and does not run.
+//! 2. In a thread if one may be started.
+//! 3. Of old generations.
+//! 4. And renews its own snapshot.
+//!
+//! A wait lasts for [`ROOM_PATIENCE`], and for merges of the own process until they end. A
+//! transaction whose own snapshot holds what it waits for takes a newer snapshot (PIN-6 in
+//! snapshot.rs).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
@@ -22,23 +29,26 @@ use crate::sync::futex;
 use crate::sync::wait::{Awaited, Patience, TICK, Wait};
 use crate::upkeep::pressure::will_be_merged_beside;
 
-/// How long a commit waits for room that a merge of another process makes: its busy timeout, but not for nothing at all, since those
-/// who hold the right do not expect their COMMIT to fail while merges go on.
+/// How long a commit waits for room that a merge of another process makes: its busy timeout, but at
+/// least this. A transaction that holds the right does not expect its COMMIT to fail while merges
+/// go on.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Between two merges for room in the log.
 const LOG_NAP: Duration = Duration::from_millis(10);
 
-/// Between two looks at the base's WAL, whose readers wake nobody.
+/// Between two looks at the base's WAL, whose readers send no wake-up.
 pub(super) const WAL_NAP: Duration = Duration::from_millis(10);
 
-/// When who waits for the WAL takes a newer snapshot for the first time; later ones come after twice the time each.
+/// When a COMMIT that waits for the WAL first takes a newer snapshot; each later time is twice the
+/// one before.
 const WAL_RENEWAL: Duration = Duration::from_millis(50);
 
-/// One COMMIT's wait for the base's WAL, over all the snapshots that it takes meanwhile.
+/// One COMMIT's wait for the base's WAL, over all the snapshots that it takes.
 ///
-/// A snapshot over the newest base may hold the WAL as well: where others held all four read marks when it began, or moved them just then,
-/// it reads at a mark that is older than itself, and no checkpoint goes beyond that (PIN-6).
+/// A snapshot over the newest base may hold the WAL as well: if others held all four read marks
+/// when it began, or were just moving them, it reads at a mark older than itself, and no checkpoint
+/// goes beyond that (PIN-6).
 #[derive(Debug, Default)]
 pub(super) struct WalWait {
     start: Option<Instant>,
@@ -46,7 +56,7 @@ pub(super) struct WalWait {
 }
 
 impl WalWait {
-    /// Begins, or has begun before the snapshot was renewed.
+    /// Begins the wait, unless it began before the snapshot was renewed.
     pub(super) fn begin(&mut self) -> Instant {
         *self.start.get_or_insert_with(Instant::now)
     }
@@ -55,7 +65,8 @@ impl WalWait {
         *self = WalWait::default();
     }
 
-    /// A bounded number of times, so that the wait for a reader who does not end costs little.
+    /// True at a bounded number of times, so that waiting for a reader that does not end costs
+    /// little.
     pub(super) fn is_renewal_due(&mut self) -> bool {
         let due = WAL_RENEWAL.saturating_mul(1 << self.renewals.min(20));
         let is_due = self.start.is_some_and(|start| start.elapsed() >= due);
@@ -68,7 +79,7 @@ impl WalWait {
 pub(super) struct RoomWait {
     start: Instant,
     calls: u32,
-    /// Merged because the log has no room.
+    /// It has merged because the log has no room.
     merged: bool,
 }
 
@@ -81,7 +92,7 @@ impl RoomWait {
         RoomWait { start, calls: 0, merged: false }
     }
 
-    /// Whether the wait is over; a custom handler is asked for what goes beyond what everybody waits.
+    /// True if the wait is over. A custom handler is called only after [`ROOM_PATIENCE`].
     fn is_waited_for_in_vain(&mut self, wait: &mut Wait<'_>) -> bool {
         let Some(busy) = wait.busy.as_mut() else {
             return self.start.elapsed() >= wait.timeout.max(ROOM_PATIENCE);
@@ -95,7 +106,7 @@ impl RoomWait {
 }
 
 impl Conn {
-    /// Writes ring bytes to the file or prepares space in it; merges when the log has reached its limit.
+    /// Writes ring bytes to the file or prepares space in it; merges when the log is at its limit.
     pub(super) fn make_log_room(
         &mut self,
         e: AppendError,
@@ -111,12 +122,14 @@ impl Conn {
             return self.merge_for_room(full, 0, room, wait);
         }
         match self.db.log()?.make_room(e) {
-            // Once everything is merged only who stands still in the writing of old segments can be in the way.
+            // Once everything is merged, only a process that is stopped while writing to old
+            // segments is in the way.
             Err(LogError::Full { .. }) if !room.is_waited_for_in_vain(wait) => {
                 Patience::of_those_who_expect_no_wait(wait).nap(LOG_NAP)?;
                 self.merge_for_room(full, 0, room, wait)
             }
-            // Who makes the log longer stands still: there is room in it when what it holds is merged.
+            // The process that makes the log longer does not run: a merge makes room in the log as
+            // it is.
             Err(LogError::GrowerStands { .. }) if !merged => {
                 self.merge_for_room(full, 0, room, wait)
             }
@@ -131,9 +144,10 @@ impl Conn {
         }
     }
 
-    /// Merges, or waits for whoever merges, so that an arena becomes free (SNAP-4), because the generation `full` has no room
-    /// for `bytes`. A transaction that holds one by its snapshot takes a newer one first: others who wait here may hold the same arenas, and would wait for
-    /// each other (PIN-6).
+    /// Merges, or waits for the process that merges, so that an arena becomes free (SNAP-4): the
+    /// generation `full` has no room for `bytes`. A transaction that holds an arena by its snapshot
+    /// takes a newer snapshot first: others that wait here may hold the same arenas, and they would
+    /// wait for each other (PIN-6).
     pub(super) fn make_memtable_room(
         &mut self,
         full: Generation,
@@ -141,12 +155,14 @@ impl Conn {
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
-        // Before the look: a merge that ends behind it lets nobody sleep.
+        // Read before looking for an arena: a merge that ends after the look has changed the word
+        // then.
         let seen = self.db.control().merge_word.load(Acquire);
         if self.db.prepare_arena(bytes)? {
             return Ok(());
         }
-        // Others go on in small memtables, where this one finds no room, and merge them: it may do so for ever.
+        // Others may commit into small memtables, where this one finds no room, and merge them for
+        // ever.
         if needs_large(bytes) && self.db.generations.are_large_held() {
             let mut waits = self.large_wait.take().unwrap_or_else(RoomWait::begin);
             if waits.is_waited_for_in_vain(wait) {
@@ -157,7 +173,8 @@ impl Conn {
         if self.db.generations.is_held_by_snapshot_of(self.slot) {
             return Err(self.renew());
         }
-        // Who has the right already, reserved and not used, would wait for itself.
+        // A transaction that has the right to merge already, reserved and unused, would wait for
+        // itself.
         let has_right = self.db.control().merge_owner.load(Relaxed) == self.slot.word();
         if !has_right && self.merges_beside() && will_be_merged_beside(&self.db) {
             let holder = self.db.control().merge_owner.load(Relaxed);
@@ -166,7 +183,7 @@ impl Conn {
         self.merge_for_room(full, bytes, room, wait)
     }
 
-    /// One try; the commit is tried again after it.
+    /// Tries once; the commit is tried again after it.
     fn merge_for_room(
         &mut self,
         full: Generation,
@@ -181,7 +198,8 @@ impl Conn {
             let result = right.merge(true);
             drop(right);
             match result {
-                // Somebody has a lock of the base, who may be stopped. Giving the right back has changed the word.
+                // Another process has a lock of the base, and may be stopped. Giving the right back
+                // has changed the word.
                 Err(e) if e.is_busy() => {
                     holder = 0;
                     seen = self.db.control().merge_word.load(Acquire);
@@ -195,7 +213,8 @@ impl Conn {
         self.wait_for_merge(holder, seen, room, wait)
     }
 
-    /// Somebody merges: waits until `merge_word` is no longer `seen`, for a moment at most.
+    /// Waits while another process merges: until `merge_word` is no longer `seen`, for a [`TICK`]
+    /// at most.
     fn wait_for_merge(
         &self,
         holder: u32,
@@ -203,7 +222,8 @@ impl Conn {
         room: &mut RoomWait,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
-        // MERGE-3 in merge_right.rs: a program that is alone does not fail for the merges of its own process.
+        // MERGE-3 in merge_right.rs: a lone program does not fail for the merges of its own
+        // process.
         let is_own_work = self.db.awaited_of(holder) == Awaited::OwnWork;
         if !is_own_work && room.is_waited_for_in_vain(wait) {
             let who = match holder {
@@ -214,7 +234,7 @@ impl Conn {
                 ),
             };
             let waited = room.start.elapsed().as_millis();
-            // No reader is named: it is not readers that are waited for.
+            // The error names no reader: the wait is not for readers.
             let full = Error::Full(format!(
                 "shared memory or the log is full, and {who} (waited {waited} ms); retry when that has ended"
             ));
@@ -228,7 +248,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Snapshots hold the base's WAL, maybe the own one as well (PIN-6). `full` is said when the wait is over.
+    /// Waits while snapshots hold the base's WAL, perhaps its own too (PIN-6). Returns `full` when
+    /// the wait is over.
     fn wait_for_wal(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
         let result = self.wait_for_wal_or_renew(full, wait);
         if !matches!(result, Err(Error::RenewSnapshot)) {
@@ -237,7 +258,7 @@ impl Conn {
         result
     }
 
-    /// The own snapshot reads an older base than the one with this generation.
+    /// True if the own snapshot reads an older base than the one with this generation.
     pub(super) fn reads_base_before(&self, generation: u32) -> bool {
         self.snapshot.as_ref().is_some_and(|own| own.base_generation.get() < generation)
     }
@@ -265,7 +286,7 @@ impl Conn {
         self.db.slots.no_room("commits cannot be kept in shared memory any longer")
     }
 
-    /// Everything is merged, and snapshots hold all of it.
+    /// Waits for readers: everything is merged, and snapshots hold all of it.
     fn wait_for_readers(
         &mut self,
         full: Generation,

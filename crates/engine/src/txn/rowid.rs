@@ -1,17 +1,19 @@
 //! Automatic rowids from a shared counter per table (TXN-3).
 //!
-//! Stock SQLite gives the largest rowid plus one. Concurrent transactions would all
-//! get the same one, so the counter remembers the largest rowid handed out, too. It only
-//! counts while some other transaction is writing or has committed since the snapshot: otherwise, after a
-//! rollback or a delete at the end, the next rowid is the one that stock SQLite would give.
+//! Stock SQLite gives the largest rowid plus one. Concurrent transactions would all get the same
+//! one, so the counter also remembers the largest rowid given out. It counts only while another
+//! transaction is writing or has committed since the snapshot. Otherwise, after a rollback or a
+//! delete at the end, the next rowid is the one that stock SQLite would give.
 //!
 //! # The greatest rowid
-//! To find the greatest rowid in its view costs a transaction a search in base and overlay, past what was deleted there. So
-//! it remembers that of the table to which it gave a rowid last.
+//! A transaction finds the greatest rowid in its view by a search in base and overlay, past what
+//! was deleted there. So it remembers the greatest rowid of the table to which it last gave one.
 //!
-//! - ROWID-1 What is remembered is of one table in one view: snapshot, and own writes by their version (WRITES-3). The transaction's own puts
-//!   raise it, and a delete of that very row ends it; whatever else changes the view or those writes does, too.
-//! - ROWID-2 Nothing is remembered without own writes in the table: so it ends with the transaction.
+//! - ROWID-1 What is remembered is valid for one table in one view: snapshot, and own writes by
+//!   their version (WRITES-3). The transaction's own puts raise it. A delete of that very row ends
+//!   it, and so does any other change of the view or of those writes.
+//! - ROWID-2 Nothing is remembered without own writes in the table: so it ends with the
+//!   transaction.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -28,11 +30,11 @@ pub type TableKey = [u8; 8];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greatest {
     view: View,
-    /// None: it has no row.
+    /// None: the table has no row.
     key: Option<TableKey>,
 }
 
-/// What it is right for.
+/// What a greatest key is valid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct View {
     root: Root,
@@ -52,18 +54,19 @@ impl Conn {
         })
     }
 
-    /// The greatest key of a table in this transaction's view, if it is known; `Some(None)`: there is no row.
+    /// Returns the greatest key of a table in this transaction's view, if it is known;
+    /// `Some(None)`: there is no row.
     pub fn greatest_key(&self, root: Root) -> Option<Option<TableKey>> {
         let known = self.greatest.as_ref().filter(|known| known.view.root == root)?;
         (Some(known.view) == self.table_view(root)).then_some(known.key)
     }
 
-    /// It was looked for.
+    /// Remembers the result of a search for the greatest key.
     pub fn note_greatest_key(&mut self, root: Root, key: Option<TableKey>) {
         self.greatest = self.table_view(root).map(|view| Greatest { view, key });
     }
 
-    /// Makes a write, and notes what becomes of the greatest key by it.
+    /// Makes a write, and updates the greatest key.
     pub(super) fn write_noting_greatest(
         &mut self,
         root: Root,
@@ -74,7 +77,7 @@ impl Conn {
         let before = self.greatest_key(root);
         write(&mut self.writes)?;
         let Some(before) = before else { return Ok(()) };
-        // Whatever is not put here is no key of a table: its view is another one by now.
+        // Such a key is of no table: its view has changed by now.
         let Ok(key) = TableKey::try_from(key) else { return Ok(()) };
         match is_put {
             true => self.note_greatest_key(root, before.max(Some(key))),
@@ -84,7 +87,8 @@ impl Conn {
         Ok(())
     }
 
-    /// The next automatic rowid of table `root`, not below `stock`, which SQLite would give in this transaction's view.
+    /// Returns the next automatic rowid of table `root`: at least `stock`, which SQLite would give
+    /// in this transaction's view.
     pub fn new_rowid(&self, root: Root, stock: i64) -> i64 {
         let Some(counter) = self.rowid_counter(root) else { return stock };
         let mut high = counter.high.load(Acquire);
@@ -105,14 +109,14 @@ impl Conn {
         }
     }
 
-    /// An explicit rowid was inserted: automatic ones continue behind it.
+    /// Notes an explicit rowid that was inserted: automatic ones continue after it.
     pub fn note_rowid(&self, root: Root, rowid: i64) {
         if let Some(counter) = self.rowid_counter(root) {
             counter.high.fetch_max(rowid, AcqRel);
         }
     }
 
-    /// Rows may have been added that this transaction does not see.
+    /// True if rows may have been added that this transaction does not see.
     fn snapshot_is_old(&self) -> bool {
         self.snapshot
             .as_ref()
@@ -132,7 +136,7 @@ impl Conn {
         })
     }
 
-    /// The counter of `root`; `None` when all are taken by other tables.
+    /// Returns the counter of `root`; `None` when all are taken by other tables.
     fn rowid_counter(&self, root: Root) -> Option<&RowidSlot> {
         let slots = &self.db.control().rowids;
         let start = root.get().wrapping_mul(0x9e37_79b1) as usize % ROWID_SLOTS;

@@ -1,31 +1,35 @@
 //! Snapshots: what a transaction sees.
 //!
-//! A snapshot is a read transaction on the base, the memtable generations that
-//! the base does not include yet, and a timestamp.
+//! A snapshot is a read transaction on the base, the memtable generations that the base does not
+//! include yet, and a timestamp.
 //!
 //! ```text
-//! pin (pin_low = base generation now, pin_high = all)   keeps every generation
-//! base read transaction starts                             fixes the base; its header says which generations it includes
+//! pin (pin_low = base generation now, pin_high = all)  keeps every generation
+//! base read transaction starts                         fixes the base; its header says which
+//!                                                      generations it includes
 //! take: timestamp, then the generations above the header's; pins tightened
 //! ```
 //!
 //! Invariants
-//! - PIN-1 (SNAP-1) The base read transaction starts after the pin. Either the merger's scan saw the pin, or its
-//!   transaction was committed before the base was read; so every generation that is missing in the base
-//!   is still in memory.
-//! - PIN-2 The timestamp is read after the base: it is at least the largest timestamp the base includes,
-//!   because a merge raises `readable_ts` before it commits to the base.
-//! - PIN-6 (SNAP-6) Who waits for memory that snapshots hold holds none by an own snapshot, or two could wait for each other. A transaction in its COMMIT takes
-//!   a newer one, over a base that has what it held. With the right nothing has changed since it was validated. Without it the pin stays
-//!   until what was read is validated up to the newer timestamp, and the maxima are raised: by the history above the *older* base, all of
-//!   which is in memory. Later validations begin at the newer timestamp.
-//!   The same with the base's WAL; there a snapshot over the newest base may be in the way too, by an older read mark (`WalWait` in room.rs).
-//! - PIN-3 (SNAP-3) `pin_low < generation <= pin_high` is needed to read; generations above `pin_high` hold
-//!   only commits newer than the snapshot and matter for validation alone.
+//! - PIN-1 (SNAP-1) The base read transaction starts after the pin. Either the merger's scan saw
+//!   the pin, or its transaction was committed before the base was read; so every generation that
+//!   is missing in the base is still in memory.
+//! - PIN-2 The timestamp is read after the base: it is at least the largest timestamp that the base
+//!   includes, because a merge raises `readable_ts` before it commits to the base.
+//! - PIN-6 (SNAP-6) A transaction that waits for memory held by snapshots holds none by its own, or
+//!   two could wait for each other. In its COMMIT it takes a newer snapshot, over a base that has
+//!   what it held. With the right nothing has changed since it was validated. Without the right the
+//!   pin stays until what was read is validated up to the newer timestamp, and the maxima are
+//!   raised: by the history above the *older* base, all of which is in memory. Later validations
+//!   begin at the newer timestamp. The same holds for the base's WAL; there a snapshot over the
+//!   newest base may be in the way, too, by an older read mark (`WalWait` in room.rs).
+//! - PIN-3 (SNAP-3) `pin_low < generation <= pin_high` is needed to read; generations above
+//!   `pin_high` hold only commits newer than the snapshot and matter for validation alone.
 //!
 //! # What a transaction was shown
 //!
-//! What a transaction was shown before readers may see it, and who settles that (database/visibility.rs VISIBLE-1).
+//! A transaction may be shown commits before readers may see them; its end settles these
+//! (database/visibility.rs VISIBLE-1).
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -40,18 +44,18 @@ use crate::error::{Error, Result};
 use crate::ids::{Lsn, SnapshotTs};
 use crate::shm::layout::{NO_PIN, fence, txn_state};
 
-/// Whether a snapshot could be taken.
+/// Result of [`Conn::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It is taken.
+    /// The snapshot is taken.
     Yes,
     /// The base moved on in a way that needs a new base read transaction.
     Retry,
 }
 
 impl Conn {
-    /// Announces a snapshot. Then start the base read transaction and call [`Conn::take`]. `lone_read`: for one statement that reads,
-    /// outside of a transaction.
+    /// Announces a snapshot. Then start the base read transaction and call [`Conn::take`].
+    /// `lone_read`: for one statement that reads, outside of a transaction.
     pub fn pin(&mut self, lone_read: bool) -> Result<()> {
         self.db.check_fork()?;
         if self.start_transaction() && lone_read {
@@ -63,14 +67,14 @@ impl Conn {
             let base = self.db.control().base_generation.load(Acquire);
             slot.pin_low.store(base, Release);
         }
-        // Its partner is in `free_merged` (PIN-1).
+        // Partner: the fence in `free_merged` (PIN-1).
         memory_fence(PINS_AND_FREES);
         Ok(())
     }
 
     /// Takes the snapshot over the base read transaction that was started after [`Conn::pin`].
-    /// `newest`: the newest visible commit instead of the newest that readers may see (visibility.rs), which may have to be
-    /// brought to disk.
+    /// `newest`: the newest visible commit instead of the newest that readers may see
+    /// (visibility.rs), which may have to be brought to disk.
     ///
     /// # Errors
     /// I/O error when the database is poisoned; `Left` when the base left concurrent mode.
@@ -80,7 +84,7 @@ impl Conn {
             return Err(Error::Left);
         }
         if base.generation.get() < self.db.slots.at(self.slot).pin_low.load(Relaxed) {
-            // An older base than the one pinned for: only a replaced file explains it twice in a row.
+            // The base is older than the pin: only a replaced file explains that twice in a row.
             return Ok(Taken::Retry);
         }
         let ts = if newest {
@@ -91,17 +95,18 @@ impl Conn {
         } else {
             self.db.readable()?
         };
-        // Acquire pairs with the Release in `settle_base`. What an exclusive transaction changed is in no memtable: a base
-        // read before its commit does not go with a timestamp after it.
+        // Acquire pairs with the Release in `settle_base`. What an exclusive transaction changed is
+        // in no memtable: a base read before its commit does not fit a timestamp after it.
         if self.db.control().exclusive_generation.load(Acquire) > base.generation.get() {
             return Ok(Taken::Retry);
         }
-        // After the timestamp, so that all of its generations are among them; before anything changes, since it may fail.
+        // After the timestamp, so that all of its generations are among them. Before anything
+        // changes, since this may fail.
         let memtables = self.db.generations.memtables_above(base.generation)?;
         if self.renews {
             self.carry_over().map_err(|e| self.note_conflict(e))?;
             self.renews = false;
-            // Whatever was found out in the older view is found out anew.
+            // What was found out in the older view is looked up again.
             self.view = self.view.wrapping_add(1);
         }
         let (c, slot) = (self.db.control(), self.db.slots.at(self.slot));
@@ -130,10 +135,12 @@ impl Conn {
         Ok(Taken::Yes)
     }
 
-    /// PIN-6: the next snapshot goes on for the one there is.
+    /// Prepares PIN-6: the next snapshot replaces the present one. Returns the error for the
+    /// caller.
     pub(super) fn renew(&mut self) -> Error {
         self.renews = !self.state.has_right();
-        // With the right nothing that was read changes any more, but maxima were raised by others before: the newer base hides by how much.
+        // With the right nothing that was read can change. But others have raised maxima before,
+        // and the newer base hides by how much.
         if !self.renews
             && let Err(e) = self.candidate().resolve_maxima()
         {
@@ -142,13 +149,14 @@ impl Conn {
         Error::RenewSnapshot
     }
 
-    /// The same where what was read is not validated yet, right or not.
+    /// As [`Conn::renew`], if what was read is not validated yet, with the right or without it.
     pub(super) fn renew_and_validate(&mut self) -> Error {
         self.renews = true;
         Error::RenewSnapshot
     }
 
-    /// PIN-6: what was read before is still so at the timestamp that was loaded for the next snapshot.
+    /// PIN-6: checks that what was read is unchanged up to the timestamp loaded for the next
+    /// snapshot.
     fn carry_over(&mut self) -> Result<()> {
         debug_assert!(self.snapshot.is_some(), "PIN-6: without it nothing would be validated");
         self.candidate().pin_history()?;
@@ -159,15 +167,17 @@ impl Conn {
         Ok(())
     }
 
-    /// [`Conn::take`] said Busy, and the caller waits before it pins and takes again. A renewal keeps its pin and its older snapshot: by
-    /// that it validates what it read, also where it has the right, which it may give back (PIN-6).
+    /// Prepares for a wait after [`Conn::take`] returned Busy; then the caller pins and takes
+    /// again. A renewal keeps its pin and its older snapshot to validate its reads: even with the
+    /// right, which it may give back (PIN-6).
     pub fn put_off(&mut self) {
         if self.snapshot.is_none() {
             self.snapshot_end();
         }
     }
 
-    /// Ends the snapshot, or a lone pin, and settles what it has shown (VISIBLE-1 in visibility.rs).
+    /// Ends the snapshot, or a lone pin, and settles what it has shown (VISIBLE-1 in
+    /// visibility.rs).
     pub fn snapshot_end(&mut self) {
         self.snapshot = None;
         self.renews = false;
@@ -185,21 +195,22 @@ impl Conn {
         if !self.state.has_right() && self.state.mode().is_none() {
             slot.state.store(txn_state::IDLE, Relaxed);
         }
-        // If this fails for good the database is poisoned, and the next call says so.
+        // If this fails for good, the database is poisoned, and the next call reports it.
         let _ = self.settle_shown();
     }
 
-    /// With the right held: validates what was read and moves the snapshot to the newest commit. The base
-    /// read transaction stays; generations frozen or merged meanwhile are read from memory.
+    /// Validates what was read and moves the snapshot to the newest commit. The right is held. The
+    /// base read transaction stays; generations frozen or merged since are read from memory.
     ///
     /// # Errors
-    /// Conflict; `RenewSnapshot` where an exclusive transaction has changed something else: the right stays, and nothing changes any more.
+    /// Conflict; `RenewSnapshot` if an exclusive transaction has changed something else: the right
+    /// stays, and nothing can change.
     pub(crate) fn move_snapshot_to_now(&mut self) -> Result<()> {
         let base = self.candidate().pin_history()?;
         self.candidate().validate_all()?;
         self.candidate().resolve_maxima()?;
         if base == Base::Older {
-            // What has to be read from now on is in a newer base alone.
+            // From now on the transaction has to read a newer base.
             self.view = self.view.wrapping_add(1);
             return Err(self.renew());
         }
@@ -210,23 +221,27 @@ impl Conn {
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
         snapshot.memtables = memtables;
         snapshot.last_nodes.get_mut().clear();
-        // Nobody else commits while the right is held, so this is the newest commit (CONN-2).
+        // No other transaction commits while the right is held, so this is the newest commit
+        // (CONN-2).
         snapshot.ts = SnapshotTs::new(self.db.control().visible_ts.load(Acquire));
         self.note_shown(snapshot.ts.get(), self.db.full_end());
         let slot = self.db.slots.at(self.slot);
         slot.snapshot.store(snapshot.ts.get(), Relaxed);
         slot.pin_high.store(snapshot.newest_generation().get(), Release);
         self.snapshot = Some(snapshot);
-        // What was read stays known (CONN-1): should the right be given back before the end, others may change it after all.
+        // The read set is kept (CONN-1): if the right is given back before the end, others may
+        // change what was read.
         self.view = self.view.wrapping_add(1);
         Ok(())
     }
 
-    /// Goes on from what the handle answered before it was attached: `version`, with the base at rest as `resting` says, or
-    /// fenced by somebody, which it has counted already. To be called right after attaching.
+    /// Continues from the last answer before the handle was attached, `version`. That answer
+    /// counted a base at rest as `resting` says, or one that was already fenced. Called right after
+    /// attaching.
     pub fn data_version_from(&mut self, version: u32, resting: Option<u64>) {
         let c = self.db.control();
-        // A fence that was raised meanwhile has commits behind it that this look comes too late for: no number of commits is this one.
+        // If the fence was raised since, commits may have followed that this look has missed: no
+        // number of commits equals this one.
         let missed = resting.is_some() && self.has_fence();
         let readable = c.readable_ts.load(Acquire).wrapping_sub(self.own_timestamps);
         let foreign_commits = if missed { u64::MAX } else { readable };
@@ -234,8 +249,8 @@ impl Conn {
         self.seen = Some(Seen { foreign_commits, resting });
     }
 
-    /// A number that changes when a snapshot, or who asks with `now` outside of one, finds a commit of another connection that
-    /// the one before did not have in view.
+    /// Returns a number that changes when a snapshot, or a call with `now` outside of one, sees a
+    /// commit of another connection that was not in view before.
     pub fn data_version(&mut self, now: bool) -> u32 {
         if let Some(snapshot) = &self.snapshot {
             let (ts, resting) =
@@ -250,11 +265,12 @@ impl Conn {
         self.data_version
     }
 
-    /// What is in view now: commits through `ts`, and a base at rest if `resting` names one.
+    /// Counts what is in view now: commits through `ts`, and a base at rest if `resting` names one.
     fn count_view(&mut self, ts: u64, resting: Option<u64>) {
         let now = Seen { foreign_commits: ts.wrapping_sub(self.own_timestamps), resting };
         let Some(then) = self.seen.replace(now) else { return };
-        // A file at rest may be written by stock programs. Who fenced it first says what it was then.
+        // Stock programs may write a file at rest. The process that fenced it first recorded its
+        // content then.
         let base_is_other = match (then.resting, resting) {
             (Some(then), Some(now)) => then != now,
             // Relaxed: stored before the commit that made this view one of a fenced file.
@@ -270,7 +286,7 @@ impl Conn {
 /// What was in view when [`Conn::data_version`] was counted last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
-    /// Commits that came into view, but for those of this connection.
+    /// Commits that came into view, without those of this connection.
     foreign_commits: u64,
     /// The cookie of a base at rest.
     resting: Option<u64>,
@@ -280,18 +296,19 @@ pub(crate) struct Seen {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shown {
     ts: u64,
-    /// How far the log has to be on disk for the FULL ones of them.
+    /// How far the log has to be on disk for the FULL commits among them.
     needs: u64,
 }
 
 impl Conn {
-    /// The transaction is shown commits through `ts`, perhaps newer than readers see.
+    /// Notes that the transaction is shown commits through `ts`, perhaps newer than readers see.
     pub(crate) fn note_shown(&mut self, ts: u64, needs: Lsn) {
         self.shown.ts = self.shown.ts.max(ts);
         self.shown.needs = self.shown.needs.max(needs.get());
     }
 
-    /// The transaction has ended, though statements may go on reading in its snapshot: settles what it was shown (VISIBLE-1).
+    /// Settles what the transaction was shown (VISIBLE-1). It has ended, though statements may read
+    /// on in its snapshot.
     ///
     /// # Errors
     /// The failure of a sync, which poisons the database.
@@ -304,14 +321,14 @@ impl Conn {
         let needs = Lsn::new(shown.needs);
         // What was reported as read must not be lost.
         let synced = if level == Sync::Full { self.db.bring_to_disk(needs) } else { Ok(()) };
-        // Also after a failure: then those who read next sync, or fail.
+        // Also after a failure: the next readers sync then, or fail.
         if shown.ts > self.db.control().readable_ts.load(Acquire) {
             self.db.settle(shown.ts, needs);
         }
         synced
     }
 
-    /// How durable is what this connection reports, from its next transaction on.
+    /// Sets how durable this connection's results are, from its next transaction on.
     pub fn set_level(&mut self, level: Sync) {
         self.level = level;
     }

@@ -1,27 +1,36 @@
-//! What a connection's transaction is, as far as writing goes.
+//! The states of a connection's transaction, as far as writing goes.
 //!
-//! | state | the writer's right | begins by | leaves by |
-//! |---|---|---|---|
-//! | reading, or idle without a snapshot | only on the way to the next line but one, within a call | - | `write_begin` |
-//! | optimistic | while it commits, or from `commit_prepare` on | `write_begin(Optimistic)` | `commit`, `rollback`; becomes queued for a part of several files, or to be exclusive |
-//! | queued | held until its commit passes it on | `write_begin(Queued)` | `commit`, `rollback`, `exclusive_begin` |
-//! | exclusive | held, with the right to merge | `exclusive_begin` | `exclusive_end` |
-//! | doomed | as when it was refused | a conflict of one that has begun to write | `rollback` |
+//! - Reading, or idle without a snapshot: has the writer's right only within a call, on the way to
+//!   queued. Left by `write_begin`.
+//! - Optimistic, by `write_begin(Optimistic)`: has the right while it commits, or from
+//!   `commit_prepare` on. Left by `commit` and `rollback`; becomes queued for a part of several
+//!   files, or to be exclusive.
+//! - Queued, by `write_begin(Queued)`: holds the right until its commit passes it on. Left by
+//!   `commit`, `rollback`, `exclusive_begin`.
+//! - Exclusive, by `exclusive_begin`: holds the right, and the right to merge. Left by
+//!   `exclusive_end`.
+//! - Doomed, by a conflict after it has begun to write: has the right if it had it then. Left by
+//!   `rollback`.
 //!
-//! What may be called in which state, in release builds too: anything else is an error, and changes nothing.
+//! Calls permitted in each state, in release builds too. Any other call is an error and changes
+//! nothing.
 //!
 //! | call | reading | optimistic, queued | exclusive | doomed |
 //! |---|---|---|---|---|
-//! | `put`, `delete`, `put_max`, `make_max` | refused | yes | refused: the base alone is the database | Conflict |
+//! | `put`, `delete`, `put_max`, `make_max` | refused | yes | refused | Conflict |
 //! | `commit_prepare`, `commit` | nothing to commit | yes | refused: SQLite commits | Conflict |
 //! | `exclusive_replay`, `exclusive_header` | refused | refused | yes | refused |
 //! | `write_begin`, `exclusive_begin`, `part_begin` | yes | yes | nothing to do | Conflict |
-//! | savepoints, `rollback`, `exclusive_end`, `part_undo` | yes, and nothing to do in a state that has none | | | |
+//! | savepoints, `rollback`, `exclusive_end`, `part_undo` | yes | yes | yes | yes |
 //!
-//! A part in a transaction over several files ([`part`](super::part)) is beside that: its author is queued or exclusive.
+//! Writes to an exclusive transaction are refused because the base alone is the database. The last
+//! calls do nothing where there is nothing to end.
 //!
-//! What is said of the right here is what its connection knows. Who has it says the owner word (RIGHT-3 in database/right.rs); a slot gives it
-//! back whatever is said here.
+//! A part in a transaction over several files ([`part`](super::part)) is kept separately: its
+//! author is queued or exclusive.
+//!
+//! The state says what the connection knows of the right. The owner word decides who holds it
+//! (RIGHT-3 in database/right.rs); a slot gives it back whatever the state says.
 
 use super::WriteMode;
 use crate::error::{Error, Result};
@@ -64,7 +73,7 @@ impl State {
         matches!(self, State::Doomed { .. })
     }
 
-    /// Puts and deletes go to the write set.
+    /// Refuses a put or delete that the write set must not take.
     #[inline]
     pub(crate) fn permits_writes(self) -> Result<()> {
         match self {
@@ -73,12 +82,12 @@ impl State {
         }
     }
 
-    /// COMMIT is the engine's.
+    /// Refuses a COMMIT of the write set where SQLite commits.
     pub(crate) fn permits_commit(self) -> Result<()> {
         if self.is_exclusive() { Err(self.refusal("a commit of the write set")) } else { Ok(()) }
     }
 
-    /// What SQLite's own path asks of the engine.
+    /// Refuses the calls of SQLite's own path elsewhere.
     pub(crate) fn permits_exclusive_calls(self) -> Result<()> {
         if self.is_exclusive() { Ok(()) } else { Err(self.refusal("an exclusive step")) }
     }
@@ -88,7 +97,8 @@ impl State {
         Error::Misuse(format!("{what} in a transaction that is {self:?}; roll back"))
     }
 
-    /// Nothing that is read can matter to a commit: it cannot change (CONN-2), or there will be none.
+    /// False if nothing that is read can matter to a commit: it cannot change (CONN-2), or no
+    /// commit will follow.
     pub(crate) fn records_reads(self) -> bool {
         match self {
             State::Reading { has_right } | State::Writing { has_right, .. } => !has_right,
@@ -96,7 +106,7 @@ impl State {
         }
     }
 
-    /// The right was taken, or given back.
+    /// Notes that the right was taken, or given back.
     pub(crate) fn set_right(&mut self, held: bool) {
         match self {
             State::Reading { has_right }
@@ -106,7 +116,7 @@ impl State {
         }
     }
 
-    /// Begins to write, or goes on with the right that it has got.
+    /// Begins to write, or continues with the right that it now has.
     pub(crate) fn become_writer(&mut self, mode: WriteMode) {
         let has_right = self.has_right();
         debug_assert!(
@@ -117,7 +127,8 @@ impl State {
         *self = State::Writing { mode, has_right };
     }
 
-    /// What it was going to become has failed: it is again what it was, doomed if that was for a conflict.
+    /// Returns to `mode` after a failed attempt to become something else; stays doomed after a
+    /// conflict.
     pub(crate) fn go_back_to(&mut self, mode: Option<WriteMode>) {
         let has_right = self.has_right();
         debug_assert!(!self.is_exclusive(), "an exclusive transaction goes back to {mode:?}");
@@ -131,21 +142,22 @@ impl State {
         };
     }
 
-    /// Both rights are held, and the base alone is the database.
+    /// Becomes exclusive: both rights are held, and the base alone is the database.
     pub(crate) fn become_exclusive(&mut self) {
         let queued = State::Writing { mode: WriteMode::Queued, has_right: true };
         debug_assert_eq!(*self, queued, "becomes exclusive");
         *self = State::Exclusive { has_right: self.has_right() };
     }
 
-    /// SQLite's own commit or rollback is over; false if it was not exclusive.
+    /// Ends it as exclusive, after SQLite's own commit or rollback; false if it was not.
     pub(crate) fn end_exclusive(&mut self) -> bool {
         let State::Exclusive { has_right } = *self else { return false };
         *self = State::Writing { mode: WriteMode::Queued, has_right };
         true
     }
 
-    /// A conflict: who has begun to write commits nothing any more (CONN-3), who only reads goes on.
+    /// Notes a conflict: a transaction that has begun to write commits nothing more (CONN-3); one
+    /// that only reads goes on.
     pub(crate) fn doom(&mut self) {
         debug_assert!(!self.is_exclusive(), "an exclusive transaction is refused");
         if let State::Writing { mode, has_right } = *self {
@@ -153,7 +165,7 @@ impl State {
         }
     }
 
-    /// It writes no more; the right, if it has it, is given back next.
+    /// Ends it as a writer. The right, if held, is given back next.
     pub(crate) fn end_writing(&mut self) {
         debug_assert!(!self.is_exclusive(), "an exclusive transaction ends by `exclusive_end`");
         *self = State::Reading { has_right: self.has_right() };

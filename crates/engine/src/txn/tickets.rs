@@ -1,25 +1,34 @@
 //! Tickets: which commits are on disk, for programs that do not wait for the disk in each COMMIT.
 //!
-//! A commit under NORMAL returns when it is in shared memory. Its *ticket* is its timestamp: commits are on disk in the order of their
-//! timestamps, so one number says how far the disk has come.
+//! A commit under NORMAL returns when it is in shared memory. Its *ticket* is its timestamp:
+//! commits are on disk in the order of their timestamps, so one number says how far the disk has
+//! come.
 //!
-//! | commit | is on disk when | who finds that out |
+//! | commit | is on disk when | found out by |
 //! |---|---|---|
-//! | in the log | a sync of the log has begun after it was published, and ended | the leader of the sync; its author under FULL |
-//! | of a part of a transaction over several files | the same, for the frame that resolves it | the same |
+//! | in the log | a sync of the log, begun after it was published, has ended | (1) |
+//! | of a part of several files | the same, for the frame that resolves it | (1) |
 //! | exclusive, under FULL | SQLite's commit returns | its author |
-//! | exclusive, else | the base's WAL has been synced after it | the leader of the next sync of the log, which it precedes (log/before.rs), or who waits for it |
-//! | of a connection alone, before the session | the fence is up | who waits for it |
+//! | exclusive, else | the base's WAL has been synced after it | (2) |
+//! | of a connection alone, before the session | the fence is up | the process that waits for it |
 //!
-//! Sessions: timestamps begin above those of all earlier sessions, unless the clock is put back (`first_timestamp` in session.rs), so that numbers which a program
-//! has kept are still in order. What they say ends with their session: after a power cut nobody knows which of its commits
-//! were lost. So a wait refuses those of earlier sessions, and those that nobody has been given yet.
+//! 1. The leader of the sync; its author under FULL.
+//! 2. The leader of the next sync of the log, before which the WAL is synced (log/before.rs), or
+//!    the process that waits for the commit.
+//!
+//! Timestamps of a session begin above those of all earlier sessions, unless the clock is put back
+//! (`first_timestamp` in session.rs), so that numbers kept by a program stay in order. Their
+//! meaning ends with their session: after a power cut it is unknown which of its commits were lost.
+//! So a wait refuses tickets of earlier sessions, and those not given out yet.
 //!
 //! Invariants
-//! - TICKET-1 Every commit through `durable_ts` is on disk, and `durable_ts` never goes back within a session.
-//! - TICKET-2 A commit is in the log, or counted as one of the base, before `newest_ts` shows it. So who loads `newest_ts` first, the end of the log
-//!   and the count of the base's commits then, and brings those to disk, has brought all commits through it.
-//! - TICKET-3 Tickets of one session are in the order of its commits, whoever made them.
+//! - TICKET-1 Every commit through `durable_ts` is on disk, and `durable_ts` never goes back within
+//!   a session.
+//! - TICKET-2 A commit is in the log, or counted as one of the base, before `newest_ts` shows it.
+//!   So a process that loads `newest_ts`, then the end of the log and the count of the base's
+//!   commits, and brings those to disk, has brought all commits through it.
+//! - TICKET-3 Tickets of one session are in the order of its commits, whichever connection made
+//!   them.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
@@ -40,7 +49,7 @@ pub(crate) struct LastCommit {
 }
 
 impl LastCommit {
-    /// What stands for it before the first one: everything that is there.
+    /// Returns what stands for it before the first one: everything committed so far.
     pub(super) fn of_others(db: &Database) -> LastCommit {
         LastCommit { ts: db.log_shared().newest_ts(), end: None }
     }
@@ -52,8 +61,8 @@ impl LastCommit {
 }
 
 impl Conn {
-    /// The ticket of this connection's last commit, or of what was there when it joined if it has made none since; and the newest of those
-    /// of which every commit with one that is not newer is on disk.
+    /// Returns the ticket of this connection's last commit (if it has made none, of the newest
+    /// commit when it joined), and the newest ticket through which every commit is on disk.
     ///
     /// # Errors
     /// Misuse in the child of a fork.
@@ -62,22 +71,26 @@ impl Conn {
         Ok((self.last_commit.ts, self.db.durable_ts()))
     }
 
-    /// A commit of this connection's is there; `end` as in [`LastCommit`]. `taken`: timestamps that it took.
+    /// Notes a commit of this connection; `end` as in [`LastCommit`]. `taken`: timestamps that it
+    /// took.
     pub(super) fn note_own_commit(&mut self, ts: CommitTs, end: Option<Lsn>, taken: u64) {
         self.own_timestamps += taken;
         self.last_commit = LastCommit { ts: ts.get(), end };
     }
 
-    /// Its last commit is on disk: so are all before it (BEFORE-2 in log/before.rs, EXCL-1).
+    /// Notes that its last commit is on disk, and all before it (BEFORE-2 in log/before.rs,
+    /// EXCL-1).
     pub(super) fn note_own_durable(&self) {
         self.db.log_shared().note_durable_ts(self.last_commit.ts);
     }
 
-    /// Returns true when the commit of `ticket` is on disk, and leads the sync for it if nobody does; false when it is not after `patience`,
-    /// which a sync that it leads may outlast. `None` waits as long as it takes.
+    /// Returns true when the commit of `ticket` is on disk; leads the sync for it if no other
+    /// thread does. Returns false if it is not after `patience`, which a sync that it leads may
+    /// outlast. `None` waits as long as it takes.
     ///
     /// # Errors
-    /// Misuse for a ticket of another session, Interrupted; those of raising the fence; the failure that has stopped the log.
+    /// Misuse for a ticket of another session; Interrupted; those of raising the fence; the failure
+    /// that has stopped the log.
     pub fn wait_durable(
         &mut self,
         ticket: u64,
@@ -95,7 +108,8 @@ impl Conn {
             return Ok(false);
         }
         if !self.db.is_fenced() {
-            // Nothing is in the log. The fence is a commit of the base that is synced, and everything before it.
+            // Nothing is in the log. The fence is a commit of the base that is synced, with
+            // everything before it.
             self.db.ensure_fenced(self.slot, wait)?;
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
@@ -103,11 +117,12 @@ impl Conn {
         self.db.bring_ticket_to_disk(ticket, end, until, wait.interrupted)
     }
 
-    /// A descriptor of an eventfd that becomes readable whenever more is on disk, or the log has failed; from now on a thread of this process
-    /// syncs what is committed, until this connection is closed. The descriptor is the caller's to close; each call gives another one.
+    /// Returns an eventfd that becomes readable whenever more is on disk, or the log has failed.
+    /// From now on a thread of this process syncs what is committed, until this connection is
+    /// closed. The caller closes the descriptor; each call returns another one.
     ///
     /// # Errors
-    /// No descriptor or thread can be had; those of raising the fence.
+    /// No descriptor or thread is available; those of raising the fence.
     pub fn notify_fd(&mut self, wait: &mut Wait<'_>) -> Result<RawFd> {
         self.db.check_fork()?;
         if !self.db.is_fenced() {
@@ -120,7 +135,7 @@ impl Conn {
         self.db.notifier().another(kept)
     }
 
-    /// Before the connection lets go of its database.
+    /// Ends the notifications, before the connection lets go of its database.
     pub(super) fn end_notify(&mut self) {
         let Some(fd) = self.notify_fd.take() else { return };
         self.db.notifier().unwatch(fd);
@@ -128,7 +143,7 @@ impl Conn {
 
     fn refuse_foreign(&self, ticket: u64) -> Result<()> {
         let shared = self.db.log_shared();
-        // Acquire: whoever has been given a ticket finds it here.
+        // Acquire: every ticket that was given out is included.
         let newest = self.db.control().visible_ts.load(Acquire);
         if (shared.first_ts()..=newest).contains(&ticket) {
             return Ok(());

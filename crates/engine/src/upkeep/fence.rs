@@ -1,70 +1,108 @@
-//! The fence (FILE-2): raised before the first commit of a session, taken down before the base leaves concurrent mode; and lowered in
-//! between, in the database file alone, while that has everything, so that a copy of it is a whole database.
+//! The fence (FILE-2). It is raised before the first commit of a session, and taken down before the
+//! base leaves concurrent mode. In between it may be lowered, in the database file alone, while the
+//! file has everything, so that a copy of the file is a whole database.
 //!
-//! Four places say whether the base is fenced. The WAL-index (its version, `csrc/marks.c`) speaks for all who have the WAL open, and keeps stock
-//! SQLite off for as long as anybody has it; the file speaks for a copy of it, and for those who come when the WAL-index is gone.
+//! Four places say whether the base is fenced. The WAL-index (its version, `csrc/marks.c`) speaks
+//! for all processes that have the WAL open, and keeps stock SQLite off as long as any has. The
+//! file speaks for a copy of it, and for processes that come when the WAL-index is gone.
 //!
-//! | `Control::fence` | page 1 in the WAL, WAL-index | the file, bytes 18 and 19 | note in the WAL-index | may commit | a copy of the file alone |
+//! Below, *WAL* is page 1 in the WAL and the version in the WAL-index; *file* is bytes 18 and 19 of
+//! the file; the note is in the WAL-index; *copy* is a copy of the file alone.
+//!
+//! | `Control::fence` | WAL | file | note | may commit | copy |
 //! |---|---|---|---|---|---|
-//! | RESTING | 2, or 3 if a dead author raised it | 2, or 3 likewise | none | nobody | a database, if the WAL is empty |
+//! | RESTING | 2 (1) | 2 (1) | none | none | a database, if the WAL is empty |
 //! | FENCED | 3 | 3, on disk | none | all | refused |
-//! | LOWERED, as before the file was written, or again | 3 | 3 | any | nobody | refused |
-//! | LOWERED | 3, and the WAL has no page 1 | 2 | page 1 of the file | nobody | a whole database at rest |
+//! | LOWERED (2) | 3 | 3 | any | none | refused |
+//! | LOWERED | 3; no page 1 in the WAL | 2 | of page 1 | none | a whole database at rest |
+//!
+//! 1. Or 3 if an author raised it and died.
+//! 2. As before the file was written, or raised again.
 //!
 //! ```text
-//! RESTING --raise_fence: log, stamp, checkpoint, file--> FENCED --lower_fence--> LOWERED --raise_lowered--> FENCED
-//!    all of them --retire_log, the last close, a recovery: stamp 2 in a transaction of the base--> RESTING
+//! RESTING --raise_fence: log, stamp, checkpoint, file--> FENCED
+//! FENCED --lower_fence--> LOWERED --raise_lowered--> FENCED
+//! all --retire_log, the last close, a recovery: stamp 2 in a transaction of the base--> RESTING
 //! ```
 //!
-//! Lowering: under the right to merge, behind a TRUNCATE that is through, LOWERED is stored under the commit mutex if the log has no frame that
-//! the base lacks and nobody has the writer's right, who would have to wait for this one at his COMMIT; then the note, then the file. Raising: under
-//! the right to merge the file, on disk; then a look for who has come before (FENCE-6); then the note goes; then FENCED is stored.
-//! The note (`csrc/fits.c` `plNote()`) is a checksum of the file's page 1: who finds no fence in the file of a fenced WAL-index knows by it that
-//! no other file was put there.
+//! Lowering, under the right to merge, after a TRUNCATE that is complete: LOWERED is stored under
+//! the commit mutex if the log has no frame that the base lacks and no transaction has the writer's
+//! right, since its COMMIT would have to wait for this right; then the note, then the file.
+//! Raising, under the right to merge: the file, on disk; then a look for rivals that came before
+//! (FENCE-6); then the note is cleared; then FENCED is stored.
 //!
-//! Who dies or fails in between leaves LOWERED, with any of 2 and 3 in the file, and whoever commits next raises it. If all die:
+//! The note (`csrc/fits.c` `plNote()`) is a checksum of the file's page 1. A process that finds no
+//! fence in the file, but a fenced WAL-index, learns from the note that no other file was put
+//! there.
 //!
-//! | left | the next opening |
-//! |---|---|
-//! | memory LOWERED, WAL-index gone, file 2 | a session that has ended: the log goes, a new session (`restore.rs` `has_ended`) |
-//! | no memory (a power cut), file 2 | a resting base beside its own log without newer frames, which is removed |
-//! | memory LOWERED, file 3, or the WAL-index still there | it is not gone on with, since it does not know what others have done meanwhile: the base is unfenced, with its log or without (`restore.rs` `has_it_all`); a new session |
-//! | no memory, file 3, or the WAL-index still there | a fenced base with a log without newer frames: recovered, with nothing to do |
-//! | an older copy, from behind a checkpoint of this session, in the file's place | refused: it has the salt of log and memory, and lacks what they say it has (session.rs) |
-//! | the same, and nothing of this session beside it | a resting base, from which a new session begins |
+//! A process that dies or fails in between leaves LOWERED, with any of 2 and 3 in the file; the
+//! next committer raises the fence. If all die, the next opening finds one of these:
 //!
-//! "The WAL-index gone" is as it is when all have died: the first to open it makes it anew, without a version of ours and without the note.
+//! - Memory LOWERED, WAL-index gone, file 2: a session that has ended. The log goes, and a new
+//!   session begins (`restore.rs` `has_ended`).
+//! - No memory (a power cut), file 2: a resting base next to its own log without newer frames,
+//!   which is removed.
+//! - Memory LOWERED, file 3 or the WAL-index still there: the session is not continued, since it
+//!   does not know what others have done since. The base is unfenced, with its log or without
+//!   (`restore.rs` `has_it_all`), and a new session begins.
+//! - No memory, file 3 or the WAL-index still there: a fenced base with a log without newer frames.
+//!   It is recovered, with nothing to do.
+//! - An older copy, from after a checkpoint of this session, in the file's place: refused. It has
+//!   the salt of log and memory, and lacks what they say it has (session.rs).
+//! - Such a copy, and nothing of this session next to it: a resting base, from which a new session
+//!   begins.
 //!
-//! Where that meets what stands beside the file:
+//! The WAL-index is gone when all have died: the first process to open it makes it anew, without a
+//! version of ours and without the note.
 //!
-//! | what | with a lowered fence |
-//! |---|---|
-//! | a log that is put aside (`session/aside.rs` ASIDE-2) | the file is at rest beside a log with commits; but that has its salt, so it is never taken for another's. An older copy of the file has it too. That is refused, and not put aside: a file whose fence a disk has lost looks the same, and would go on without what was acknowledged |
-//! | shared memory of another session (`is_of_another`) | memory that says LOWERED has no commits that its base lacks (FENCE-1); it is put aside with its log alone |
-//! | another WAL-index (`shm/read_marks.rs`) | note and version are in the one of the members. Ours who come with another find files of a session, join, and are refused; of the others FENCE-6 speaks |
-//! | a WAL-index made anew, file 3, and nothing to merge | no version of ours: who lowers writes it there first (`plTellIndex()`); who raises writes and syncs the file (FENCE-5) |
-//! | the header that TRUNCATE leaves in the WAL under the fence | "emptied" is the header alone, under its name. Stock SQLite that heeds no WAL-index leaves frames, nothing, or no WAL (`plWalIsUntouched()`) |
-//! | `plait check`, `plait status` | what the file says: at rest. Memory that says LOWERED does not miss the fence |
+//! How a lowered fence meets what is next to the file:
+//!
+//! - A log that is put aside (`session/aside.rs` ASIDE-2): the file is at rest next to a log with
+//!   commits, but the log has the file's salt, so it is never taken for another's. An older copy of
+//!   the file has that salt, too. It is refused, and its log not put aside: a file whose fence a
+//!   disk has lost looks the same, and would go on without what was acknowledged.
+//! - Shared memory of another session (`is_of_another`): memory that says LOWERED has no commits
+//!   that its base lacks (FENCE-1), and is put aside with its log alone.
+//! - Another WAL-index (`shm/read_marks.rs`): note and version are in the members' WAL-index.
+//!   Processes of ours that come with another find files of a session, join, and are refused; for
+//!   others see FENCE-6.
+//! - A WAL-index made anew, file 3, and nothing to merge: it has no version of ours. Lowering
+//!   writes that version first (`plTellIndex()`); raising writes and syncs the file (FENCE-5).
+//! - The header that TRUNCATE leaves in the WAL under the fence: "emptied" means the header alone,
+//!   under its name. Stock SQLite that heeds no WAL-index leaves frames, nothing, or no WAL
+//!   (`plWalIsUntouched()`).
+//! - `plait check` and `plait status`: they report what the file says, at rest. Memory that says
+//!   LOWERED does not miss the fence.
 //!
 //! Invariants
-//! - FENCE-1 While the file says 2 the log has no frame that the file lacks, and no row is in memory alone. LOWERED is stored in the critical section
-//!   that has seen this, and until FENCED is stored nobody appends a frame.
-//! - FENCE-2 FENCED is stored when the file's 3 is on disk (SESSION-3 in session.rs). Whoever is about to append a frame asks for it in the same critical
-//!   section, and raises the fence with nothing held but, perhaps, the writer's right.
-//! - FENCE-3 Whoever writes to the WAL raises it before: exclusive transactions and the last close do so with the right to merge, which keeps others from
-//!   lowering it; merges have something to merge, so that it is up. What buries an unseen commit need not: it changes nothing, and page 1 in the
-//!   WAL says 3. A TRUNCATE that finds it lowered writes nothing.
-//! - FENCE-4 To all who have the WAL open a lowered base is a fenced one: its header says so by the WAL-index (`plFenced()`). So nobody works on it
-//!   alone, or by stock code, and read marks stay counts in shared memory.
-//! - FENCE-5 What is written to the file to raise the fence is synced after it was written by who syncs it: of a sync that has failed nobody knows what
-//!   it has left out. An empty WAL says nothing of that, whether the note is there or not.
-//! - FENCE-6 Who has another WAL-index is kept off by the file alone, and has read page 1 without a fence if he has come while it said 2: he would go on to
-//!   write. So who raises it looks for him when the file says 3, and does not store FENCED, nor does he stamp RESTING's, while there is one. It is
-//!   another one because somebody has removed that of the members: CANTOPEN while that is open (and the fence is not lowered while theirs has no
-//!   name). Or because SQLite in locking_mode=EXCLUSIVE has its own in memory: then it has the file locked, and the locks of the members were
-//!   dropped, which is what POSIX does when a process copies the file. The locks are taken again: BUSY where that cannot be done,
-//!   CANTOPEN where the WAL has lost its name, since he has closed the file as the last. What he has written in between is noticed as by anybody who heeds no
-//!   WAL-index; but not what he has written to a resting base, where no note was made, and left by dying.
+//! - FENCE-1 While the file says 2 the log has no frame that the file lacks, and no row is in
+//!   memory alone. LOWERED is stored in the critical section that has checked this, and until
+//!   FENCED is stored no frame is appended.
+//! - FENCE-2 FENCED is stored when the file's 3 is on disk (SESSION-3 in session.rs). A committer
+//!   checks for it in the critical section that appends the frame. It raises the fence with nothing
+//!   held but, perhaps, the writer's right.
+//! - FENCE-3 A writer to the WAL raises the fence first. Exclusive transactions and the last close
+//!   do so with the right to merge, which keeps others from lowering it. A merge has something to
+//!   merge, so the fence is up. Burying an unseen commit is exempt: it changes nothing, and page 1
+//!   in the WAL says 3. A TRUNCATE that finds the fence lowered writes nothing.
+//! - FENCE-4 To all processes that have the WAL open a lowered base is a fenced one: its header
+//!   says so by the WAL-index (`plFenced()`). So none works on it alone, or by stock code, and read
+//!   marks stay counts in shared memory.
+//! - FENCE-5 The process that syncs the file to raise the fence has itself written the fence
+//!   before: what a failed sync has left out is unknown. An empty WAL says nothing of that, with or
+//!   without the note.
+//! - FENCE-6 A *rival* is a process with another WAL-index: the file alone keeps it off. A rival
+//!   that came while the file said 2 has read page 1 without a fence, and would go on to write. So
+//!   raising looks for a rival when the file says 3, and while there is one neither stores FENCED
+//!   nor stamps the base back to RESTING. A rival has another WAL-index for one of two reasons. The
+//!   members' WAL-index was removed: CANTOPEN while the rival's is open (and the fence is not
+//!   lowered while the members' has no name). Or the rival is SQLite in locking_mode=EXCLUSIVE,
+//!   with the index in its own memory: it has locked the file, and the members' locks were dropped,
+//!   which POSIX does when a process copies the file. The locks are taken again: BUSY if that
+//!   fails, CANTOPEN if the WAL has lost its name, since the rival has closed the file as the last.
+//!   What the rival has written in between is noticed as from any process that heeds no WAL-index.
+//!   One thing is not noticed: what it wrote to a resting base, for which no note was made, if it
+//!   has died since.
 //!
 //! Lowering need not reach the disk: 3 there, after a power cut, is a fenced base with its log.
 
@@ -80,11 +118,11 @@ use crate::shm::layout::fence;
 use crate::sync::wait::{Patience, Wait};
 use crate::{crash_point, fault, session};
 
-/// Longest wait for the base's WAL before the caller is asked whether it wants to go on.
+/// Longest wait for the base's WAL before the caller decides whether to go on.
 const BASE_WAIT: Duration = Duration::from_millis(100);
 
 impl MergeRight<'_> {
-    /// `longest`: how long it waits for who writes to the base.
+    /// Raises the fence. `longest`: how long it waits for a writer to the base.
     fn raise_fence(&self, longest: Duration) -> Result<()> {
         let c = self.db.control();
         match c.fence.load(Relaxed) {
@@ -96,7 +134,7 @@ impl MergeRight<'_> {
         let at_rest = self.db.with_base(|base| base.header())?;
         self.db.refuse_other_session(&at_rest)?;
         if at_rest.fenced {
-            // The author of this session's own fence died, or failed, before it could say so.
+            // The author of this session's own fence died, or failed, before it recorded the fence.
             return self.db.finish_own_fence(&at_rest);
         }
         self.db.create_log()?;
@@ -118,8 +156,8 @@ impl MergeRight<'_> {
         }
         let (before, stamped) = raised?;
         crash_point!("fence.committed");
-        // The fence must not depend on the WAL file staying where it is (SESSION-3 in session.rs). With the checkpoint there is
-        // mostly nothing left to do for it.
+        // The fence must not depend on the WAL file staying where it is (SESSION-3 in session.rs).
+        // After the checkpoint little is left to do for that.
         let brought = self.checkpoint(Checkpoint::Passive);
         self.db.with_base(|base| base.raise_fence())?;
         crash_point!("fence.raised");
@@ -127,24 +165,27 @@ impl MergeRight<'_> {
         brought
     }
 
-    /// Takes the fence from the database file, whose WAL was emptied with this right, if nobody has committed since (FENCE-1), or is about to with
-    /// the writer's right. False: it is up.
+    /// Takes the fence from the database file, whose WAL was emptied with this right, unless a
+    /// transaction has committed since (FENCE-1), or is about to with the writer's right. False:
+    /// the fence is up.
     ///
     /// # Errors
-    /// Busy while somebody looks how far a checkpoint is; I/O errors. It is up, or lowered, or will be with the next commit.
+    /// Busy while another process looks how far a checkpoint is; I/O errors. The fence is up, or
+    /// lowered, or will be up with the next commit.
     pub(crate) fn lower_fence(&self) -> Result<bool> {
         let c = self.db.control();
         {
             let _guard = self.db.lock_commit()?;
             match c.fence.load(Relaxed) {
-                // Who has been granted the writer's right shall not wait for this right at his COMMIT.
+                // A transaction that was granted the writer's right must not wait for this right at
+                // its COMMIT.
                 fence::FENCED
                     if self.db.generations.is_log_merged() && c.right_owner.load(Relaxed) == 0 => {}
-                // Before the file's was lowered its author died, or failed.
+                // The author died, or failed, before it lowered the file's fence.
                 fence::LOWERED => {}
                 left => return Ok(left == fence::RESTING),
             }
-            // Relaxed: looked at under the mutex by all who rely on it.
+            // Relaxed: all that rely on it look under the mutex.
             c.fence.store(fence::LOWERED, Relaxed);
         }
         crash_point!("fence.lowering");
@@ -156,7 +197,7 @@ impl MergeRight<'_> {
         Ok(lowered)
     }
 
-    /// Says that the session has its fence if its author died, or failed, before he could.
+    /// Records the session's fence if its author died, or failed, before it did so.
     pub(crate) fn adopt_fence(&self) -> Result<()> {
         let c = self.db.control();
         if c.fence.load(Relaxed) != fence::RESTING {
@@ -169,13 +210,14 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    /// Raises it again in the database file, if it is lowered (FENCE-2, FENCE-3).
+    /// Raises the fence again in the database file, if it is lowered (FENCE-2, FENCE-3).
     ///
     /// # Errors
-    /// Busy while somebody looks how far a checkpoint is; `Replaced`, I/O errors. It is lowered as before.
+    /// Busy while another process looks how far a checkpoint is; `Replaced`, I/O errors. The fence
+    /// is lowered as before.
     pub(crate) fn raise_lowered(&self) -> Result<()> {
         let c = self.db.control();
-        // Relaxed: with this right nobody else raises or lowers it.
+        // Relaxed: only the holder of this right raises or lowers it.
         if c.fence.load(Relaxed) != fence::LOWERED {
             return Ok(());
         }
@@ -198,13 +240,15 @@ impl MergeRight<'_> {
 }
 
 impl Database {
-    /// The session has raised its fence, lowered or not: it has a log, and its read marks are counts (FENCE-4).
+    /// True if the session has raised its fence, lowered since or not: it has a log, and its read
+    /// marks are counts (FENCE-4).
     pub(crate) fn is_fenced(&self) -> bool {
         // Acquire: see `ensure_fenced`.
         self.control().fence.load(Acquire) != fence::RESTING
     }
 
-    /// Makes sure that stock SQLite is fenced out and the log exists before a commit (FILE-2). Cheap while it is.
+    /// Makes sure, before a commit, that stock SQLite is fenced out and the log exists (FILE-2).
+    /// One load if so.
     pub(crate) fn ensure_fenced(&self, slot: SlotIndex, wait: &mut Wait<'_>) -> Result<()> {
         // Acquire pairs with the Release below: the log is there.
         if self.control().fence.load(Acquire) == fence::FENCED {
@@ -216,7 +260,8 @@ impl Database {
         })
     }
 
-    /// Raises in the database file a fence of this session that is in the base already, and says so. Nothing was committed.
+    /// Raises in the database file a fence of this session that is in the base already, and records
+    /// it. Nothing was committed.
     pub(crate) fn finish_own_fence(&self, header: &BaseHeader) -> Result<()> {
         self.with_base(|base| base.raise_fence())?;
         let _guard = self.lock_commit()?;
@@ -237,7 +282,8 @@ impl Database {
         Ok(())
     }
 
-    /// Another session may fence the file only if two shared memory files stand beside one database.
+    /// Fails if another session has fenced the base: possible only with two shared memory files for
+    /// one database.
     fn refuse_other_session(&self, header: &BaseHeader) -> Result<()> {
         if !header.marked {
             return Err(Error::Left);
@@ -252,7 +298,7 @@ impl Database {
         Ok(())
     }
 
-    /// Fails if the shared memory file is not at its place any more.
+    /// Fails if the shared memory file is no longer in its place.
     fn refuse_orphan(&self) -> Result<()> {
         if self.region().is_in_place() {
             return Ok(());
@@ -263,7 +309,8 @@ impl Database {
         )))
     }
 
-    /// (M) Notes a fence that is in the base, and in the database file, although its author did not live to say so here.
+    /// (M) Records a fence that is in the base and in the database file, whose author died before
+    /// it did so.
     pub(crate) fn note_own_fence(&self, header: &BaseHeader) {
         let c = self.control();
         if header.fenced
@@ -278,13 +325,13 @@ impl Database {
         }
     }
 
-    /// Before the base leaves concurrent mode, in an exclusive transaction: unfences it and removes the log, so that every
-    /// state in between is one that start-up knows. Everything is merged.
+    /// Unfences the base and removes the log, in an exclusive transaction, before the base leaves
+    /// concurrent mode: start-up knows every state in between. Everything is merged.
     pub fn retire_log(&self) -> Result<()> {
         {
             let _guard = self.lock_commit()?;
-            // From here on nobody commits: optimistic transactions find out in their critical section, others
-            // when they become writers.
+            // From here on no transaction commits: optimistic ones find out in their critical
+            // section, others when they become writers.
             self.control().fence.store(fence::RESTING, Release);
         }
         crash_point!("disable.resting");
@@ -299,7 +346,7 @@ impl Database {
         Ok(())
     }
 
-    /// The base could not be unfenced. If it still is fenced the session goes on as it was.
+    /// Restores the session if the base could not be unfenced and still is fenced.
     fn stay_fenced(&self) -> Result<()> {
         let header = self.with_base(|base| {
             session::bury_unseen(base)?;

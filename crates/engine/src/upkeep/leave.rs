@@ -1,9 +1,10 @@
-//! Who merges and checkpoints leaves the disk and the processor to commits that wait for the disk.
+//! Merges and checkpoints leave the disk and the processor to commits that wait for the disk.
 //!
-//! The checkpoint of a merge hands tens of thousands of scattered pages to the disk, and a disk that works at all of them makes each sync of
-//! the log wait: commits that came at half the rate that they could were a hundred milliseconds behind at its end. Nobody waits for the
-//! checkpoint. So who writes for it asks after each portion (csrc/writeout.c) whether commits sync the log meanwhile, and then waits until the
-//! portion is on disk: a sync has no more before it.
+//! The checkpoint of a merge hands tens of thousands of scattered pages to the disk, and a disk
+//! that works at all of them makes each sync of the log wait: commits at half the possible rate
+//! were a hundred milliseconds late at its end. No commit waits for the checkpoint. So after each
+//! portion (csrc/writeout.c) the checkpointer looks whether commits are syncing the log, and then
+//! waits until the portion is on disk: a sync has no more before it.
 //!
 //! | commits sync the log | the next merge is due | the checkpoint |
 //! |---|---|---|
@@ -11,25 +12,29 @@
 //! | yes | no | waits for each portion |
 //! | yes | yes | goes on: else commits would wait for memory before long |
 //!
-//! A merge computes for a second, and where there are no more processors than threads, whoever has slept for its sync waits for the end of a
-//! time slice of the merge, with all who sleep for the same group: commits came up to a hundred milliseconds late. So merge and checkpoint
-//! yield for each few rows and each page while the log is being synced. If nobody else is to run that costs a system call. Where many wait
-//! for one sync they commit as fast as they can, and a merge that gives way to each of them makes them wait for memory: a sixth fewer commits
-//! with 100 threads. So it gives way to [`FEW`].
+//! A merge computes for a second. With no more processors than threads, a committer woken from its
+//! sync waits for the end of the merge's time slice, and so do all that sleep for the same group:
+//! commits came up to a hundred milliseconds late. So merge and checkpoint yield after every few
+//! rows and each page while the log is being synced. With no other thread to run that costs a
+//! system call. Where many wait for one sync they commit as fast as they can, and a merge that
+//! gives way to each of them makes them wait for memory: a sixth fewer commits with 100 threads. So
+//! it gives way to [`FEW`].
 //!
-//! It is a hint: whatever is answered, nothing else relies on it.
+//! It is a hint: nothing else relies on it.
 //!
 //! # Written little by little
 //!
-//! What memtables take goes to the disk little by little, where commits wait for the disk.
+//! What memtables take goes to the disk little by little, if commits wait for the disk.
 //!
-//! Shared memory is a file, and twice a minute the system writes what has changed of a file: of a session that commits all the time some
-//! eighty megabytes at once. Nobody needs them there, but commits that sync the log meanwhile wait behind them: a hundred milliseconds each,
-//! for a second. So who has waited for the disk, and has filled a portion of a memtable, asks the system to begin with that portion alone.
+//! Shared memory is a file, and twice a minute the system writes what has changed of a file: some
+//! eighty megabytes at once, if a session commits all the time. No process needs them there, but
+//! commits that sync the log wait behind them: a hundred milliseconds each, for a second. So a
+//! committer that has waited for the disk, and has filled a portion of a memtable, makes the system
+//! begin with that portion alone.
 //!
 //! Where many wait for one sync it is left to the system.
 //!
-//! It is a hint: nothing relies on it, and what it fails with is not looked at.
+//! It is a hint: nothing relies on it, and its errors are ignored.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -43,11 +48,13 @@ use crate::shm::read_marks::ReadMarks;
 use crate::shm::region::Region;
 use crate::sync::yielding::Yielding;
 
-/// As many wait for one sync where commits do not come as fast as they can, or where there are few writers.
+/// At most this many wait for one sync if commits do not come as fast as they can, or if there are
+/// few writers.
 const FEW: u32 = 8;
 
 impl ReadMarks {
-    /// Whether the disk should be left to commits now. `syncs` is what this call has left there before, 0 at first: it counts those of the log.
+    /// Returns whether the disk should be left to commits now. `syncs` is what the previous call
+    /// stored there, 0 at first: a count of the log's syncs.
     pub fn should_leave_disk(&self, syncs: &mut u64) -> bool {
         let log = self.region().log();
         let now = log.syncs();
@@ -62,7 +69,7 @@ impl ReadMarks {
 }
 
 impl LogShared {
-    /// Few wait for the log to be synced: they are to be served soon rather than as many as can be.
+    /// True if few wait for the log to be synced: serving them soon matters more than serving many.
     pub(crate) fn do_few_wait(&self) -> bool {
         self.count_sleepers() <= FEW
     }
@@ -78,28 +85,29 @@ impl LogShared {
 /// Written at a time: a few milliseconds of a slow disk. An arena is a multiple of it.
 const PORTION_BYTES: u32 = 256 << 10;
 
-/// What a commit has taken in its memtable.
+/// Space that a commit has taken in its memtable.
 #[derive(Debug)]
 pub(crate) struct Taken {
     arena: usize,
-    /// What was free in it before, and afterwards.
+    /// The free space of the memtable before and after.
     before: Range<u32>,
     after: Range<u32>,
 }
 
 impl Taken {
-    /// Nothing yet of `memtable`, which stands in this arena.
+    /// Returns nothing taken yet of `memtable`, which is in this arena.
     pub(crate) fn begin(arena: usize, memtable: &Memtable) -> Taken {
         let free = memtable.free_space();
         Taken { arena, before: free.clone(), after: free }
     }
 
-    /// The last entry is inserted.
+    /// Ends it: the last entry is inserted.
     pub(crate) fn end(&mut self, memtable: &Memtable) {
         self.after = memtable.free_space();
     }
 
-    /// Which portions are full now and were not before: of nodes, which grow upwards, and of records, which grow downwards.
+    /// Returns the portions that are newly full: of nodes, which grow upwards, and of records,
+    /// which grow downwards.
     fn filled(&self) -> [Range<u32>; 2] {
         let start_of = |at: u32| at - at % PORTION_BYTES;
         let end_of = |at: u32| at.next_multiple_of(PORTION_BYTES);
@@ -111,7 +119,7 @@ impl Taken {
 }
 
 impl Region {
-    /// Asks for the portions that are full now.
+    /// Starts writing the portions that are newly full.
     pub(crate) fn write_out(&self, taken: &Taken) {
         if !self.log().do_few_wait() {
             return;

@@ -12,11 +12,13 @@ use crate::memtable::{EntryKind, newest_of};
 use crate::sync::wait::{Patience, Wait};
 use crate::sync::yielding::Yielding;
 
-/// Some hundred microseconds of work: commits that wait for the disk have the processor then (upkeep/leave.rs).
+/// Some hundred microseconds of work; then commits that wait for the disk have the processor
+/// (upkeep/leave.rs).
 const ENTRIES_BETWEEN_YIELDS: u64 = 8;
 
 impl MergeRight<'_> {
-    /// Merges what can be merged. `checkpoint`: others may commit meanwhile, and the WAL is brought into the file.
+    /// Merges what can be merged. `checkpoint`: others may commit at the same time, and the WAL is
+    /// brought into the file.
     pub(crate) fn merge(&self, checkpoint: bool) -> Result<()> {
         if checkpoint {
             self.db.prepare_next_generation()?;
@@ -25,7 +27,7 @@ impl MergeRight<'_> {
         self.merge_frozen(checkpoint)
     }
 
-    /// As [`MergeRight::merge`], but for what has been frozen already.
+    /// As [`MergeRight::merge`], for what is frozen already.
     fn merge_frozen(&self, checkpoint: bool) -> Result<()> {
         let frozen = self.db.generations.frozen();
         if let Some(&last) = frozen.last() {
@@ -50,10 +52,12 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    /// SNAP-4: a slow reader keeps the base's WAL from being reused; past the configured cost merges stop, and
-    /// with them, once the memtables are full, commits.
+    /// Fails if the base's WAL is at its limit (SNAP-4). A slow reader keeps the WAL from being
+    /// reused; past the configured size merges stop, and with them commits, once the memtables are
+    /// full.
     pub(crate) fn check_wal_limit(&self) -> Result<()> {
-        // The readers that held the last checkpoint back may have ended: what is in the file whole begins anew with this merge.
+        // The readers that held the last checkpoint back may have ended: a WAL that is entirely in
+        // the file begins anew with this merge.
         if self.db.has_wal_to_bring() {
             self.checkpoint(Checkpoint::Passive)?;
         }
@@ -70,19 +74,21 @@ impl MergeRight<'_> {
         self.db.prepare_arena(0)?;
         let _guard = self.db.lock_commit()?;
         if !self.db.generations.is_active_unused() {
-            // Without a free arena the frozen ones are merged first; the active one has its turn later.
+            // Without a free arena the frozen generations are merged first; the active one follows
+            // later.
             self.db.generations.try_freeze(0);
         }
         Ok(())
     }
 
-    /// GEN-2: the frames of these generations reach the disk before the base does.
+    /// Brings the frames of these generations to disk before the base changes (GEN-2).
     fn make_durable(&self, frozen: &[(usize, u32)]) -> Result<()> {
         for &(arena, _) in frozen {
             let slot = &self.db.control().generations[arena];
             self.db.log()?.sync_through(Lsn::new(slot.log_end.load(Relaxed)))?;
             let max_ts = slot.max_ts.load(Relaxed);
-            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp readable (SNAP-2).
+            // SeqCst: a snapshot whose base includes the merge must find at least this timestamp
+            // readable (SNAP-2).
             self.db.control().readable_ts.fetch_max(max_ts, SeqCst);
         }
         Ok(())
@@ -124,7 +130,8 @@ impl MergeRight<'_> {
                 Ok(entries) => {
                     let unsynced = self.db.log_shared().base_commits();
                     base.commit()?;
-                    // Before log space is used again, and before a checkpoint may bring a part of it into the file.
+                    // Before log space is used again, and before a checkpoint may bring a part of
+                    // it into the file.
                     self.db.log()?.note_base(header.generation)?;
                     self.db.log_shared().note_base_durable(unsynced);
                     self.db.control().counters.merged_entries.fetch_add(entries, Relaxed);
@@ -145,7 +152,7 @@ impl MergeRight<'_> {
             self.db.generations.settle_base(&header, None);
             self.db.generations.free_merged(true);
         }
-        // GEN-3: the merge's transaction is durable, its frames are not needed any more.
+        // GEN-3: the merge's transaction is durable, so its frames are no longer needed.
         self.db.log()?.retire(Generation::new(through));
         self.db.control().counters.merges.fetch_add(1, Relaxed);
         self.db.control().walked_steps.store(0, Relaxed);
@@ -157,7 +164,7 @@ impl MergeRight<'_> {
     pub(crate) fn checkpoint(&self, how: Checkpoint) -> Result<()> {
         let pace = self.db.begin_checkpoint_pace();
         let state = match self.db.with_base(|base| base.checkpoint(how)) {
-            // Someone else is checkpointing: then it is being done.
+            // Another process runs a checkpoint: that will do.
             Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
             other => other?,
         };
@@ -168,7 +175,7 @@ impl MergeRight<'_> {
 }
 
 impl Database {
-    /// Merges if that is due and nobody else is merging.
+    /// Merges if that is due and no other process is merging.
     pub(crate) fn merge_if_due(&self, slot: SlotIndex) -> Result<()> {
         if !self.merge_is_due() {
             return Ok(());
@@ -180,10 +187,10 @@ impl Database {
         }
     }
 
-    /// Merges what can be merged of what was committed before the call; all of it, if it is to be `whole`.
+    /// Merges what can be merged of what was committed before the call; all of it if `whole`.
     ///
     /// # Errors
-    /// Busy also where a part of it has to stay in memory for as long as the wait lasts.
+    /// Busy also if a part has to stay in memory for as long as the wait lasts.
     pub(crate) fn merge_all(
         &self,
         slot: SlotIndex,
@@ -218,16 +225,18 @@ impl Database {
         }
     }
 
-    /// The newest generation that holds something committed, or none in memory.
+    /// Returns the newest generation that holds something committed, or else the last one not in
+    /// memory.
     pub(crate) fn newest_generation(&self) -> Result<Generation> {
-        // With the mutex: what anybody was told of is in a memtable.
+        // With the mutex: every commit that a program knows of is in a memtable.
         let _guard = self.lock_commit()?;
         let active = self.generations.active_generation().number.load(Relaxed);
         let is_empty = self.generations.memtable_in_use(self.generations.active_arena()).is_empty();
         Ok(Generation::new(if is_empty { active.saturating_sub(1) } else { active }))
     }
 
-    /// Why a freeze has not come about: it was not to be while a commit over several files is undecided (SEVERAL-2), or found no arena.
+    /// Returns why a freeze has failed: a commit over several files is undecided (SEVERAL-2), or no
+    /// arena was free.
     pub(crate) fn stays_in_memory(&self) -> Error {
         let why = match self.region().layout().has_unresolved() {
             true => "a commit over several files is being made".into(),
@@ -239,7 +248,8 @@ impl Database {
         ))
     }
 
-    /// Why what needs everything in the base cannot be done yet, though the WAL may grow for commits that stay in memory.
+    /// Returns why a task that needs everything in the base has to wait, though commits that stay
+    /// in memory need no WAL.
     pub(crate) fn wal_is_held(&self) -> Error {
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
@@ -249,8 +259,8 @@ impl Database {
         ))
     }
 
-    /// An exclusive transaction has left so many pages in the WAL, and so many of them are in the file. What is below the limit the next
-    /// merge finds.
+    /// Notes how many pages an exclusive transaction has left in the WAL, and how many of them are
+    /// in the file. The next merge finds what is below the limit.
     pub(crate) fn note_exclusive_wal(&self, state: WalState) {
         let c = self.control();
         let bytes = state.bytes_to_bring();
@@ -259,18 +269,19 @@ impl Database {
         }
     }
 
-    /// A checkpoint has not brought all of the base's WAL into the file.
+    /// True if a checkpoint has not brought all of the base's WAL into the file.
     pub(super) fn has_wal_to_bring(&self) -> bool {
         self.control().wal_bytes.load(Relaxed) > 0
     }
 
-    /// Merges have to wait until the readers of what is in the base's WAL have ended.
+    /// True if merges have to wait until the readers of what is in the base's WAL have ended.
     pub(crate) fn is_wal_at_limit(&self) -> bool {
         let c = self.control();
         c.wal_bytes.load(Relaxed) > c.wal_limit_bytes.load(Relaxed)
     }
 
-    /// Brings into the file what readers have held back; true if there is nothing more to bring, or others have to do with it now.
+    /// Brings into the file what readers have held back; true if nothing is left, or another
+    /// process has the right to merge.
     pub(crate) fn finish_checkpoint(&self, slot: SlotIndex) -> Result<bool> {
         if !self.has_wal_to_bring() {
             return Ok(true);
@@ -280,7 +291,8 @@ impl Database {
         Ok(!self.has_wal_to_bring())
     }
 
-    /// So that others who commit during a merge find room for the generation that it begins.
+    /// Prepares room for the generation that a merge begins: others commit into it during the
+    /// merge.
     pub(crate) fn prepare_next_generation(&self) -> Result<()> {
         if self.generations.memtable(self.generations.active_arena())?.is_empty() {
             return Ok(());

@@ -6,7 +6,7 @@
 //! own merge right -> freeze active generation -> log durable through it ->
 //! base write transaction: newest version per key, sorted; header stamped ->
 //! commit (durable) -> generations MERGED -> log segments reused ->
-//! WAL checkpoint -> arenas of generations nobody needs become FREE
+//! WAL checkpoint -> arenas of generations that no snapshot needs become FREE
 //! ```
 //!
 //! States of a generation
@@ -19,13 +19,13 @@
 //! | FREE | no | - | formatted when it becomes ACTIVE |
 //!
 //! Invariants
-//! - GEN-1 Exactly one generation is ACTIVE; numbers grow by one; FROZEN ones lie
-//!   between the base's generation and the active one, without gaps.
+//! - GEN-1 Exactly one generation is ACTIVE; numbers grow by one; FROZEN ones lie between the
+//!   base's generation and the active one, without gaps.
 //! - GEN-2 (SNAP-2) A generation is merged only when all its frames are durable.
-//! - GEN-3 (FILE-4) The base's header carries the generation inside the merge's own
-//!   transaction; log space is reused only after that transaction is durable.
-//! - GEN-4 (SNAP-3) An arena is reformatted only when its generation is MERGED and no
-//!   pinned snapshot needs it; under the commit mutex.
+//! - GEN-3 (FILE-4) The base's header carries the generation inside the merge's own transaction;
+//!   log space is reused only after that transaction is durable.
+//! - GEN-4 (SNAP-3) An arena is reformatted only when its generation is MERGED and no pinned
+//!   snapshot needs it; under the commit mutex.
 //! - GEN-5 If anything fails the generations stay FROZEN and the next merge retries.
 
 pub use crate::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};

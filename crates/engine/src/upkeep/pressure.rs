@@ -1,64 +1,72 @@
 //! When to merge.
 //!
-//! A merge costs a page of the base the same whether one of its rows has changed or ten, and afterwards every reader
-//! reads that page again. So merges wait for several full memtables, as long as that costs nobody anything:
+//! A merge costs the same for each page of the base whether one of its rows has changed or ten, and
+//! afterwards every reader reads that page again. So merges wait for several full memtables, as
+//! long as that costs nothing:
 //!
 //! | free arenas | disk space | a merge is due |
 //! |---|---|---|
 //! | enough | enough | with three frozen generations (`MERGED_TOGETHER` in shm/layout.rs) |
 //! | few: old snapshots hold the others | any | with one frozen generation |
-//! | any | scarce | with one frozen generation or a half-full active one: memory, log and the base's WAL stay small |
-//! | any | any | with whatever there is, once reading beside it has cost more than the merge will |
-//! | any | any | with whatever there is, once that is 1 MiB, and a sixteenth of the base, and a program has asked how many pages there are |
+//! | any | scarce | with one frozen generation or a half-full active one (1) |
+//! | any | any | with whatever there is, once reading past it costs more than the merge (2) |
+//! | any | any | with whatever there is, once the number of pages is far off (3) |
 //!
-//! The last line but one is the rule of who rents skis and may buy them (Karlin, Manasse, Rudolph and Sleator, 1988): nobody knows how much will
-//! still be read, and who pays for a merge when he has lost as much by not merging never pays more than twice what was needed. So a
-//! table that is written once and then read is soon read at the base's speed, and one that is written all the time is merged
-//! no more often for being read. Whoever reads counts what it costs him (csrc/step.c, seek.c) and tells it from time to time;
-//! what a merge takes is known from those before (pressure.rs).
-//!
-//! The last line is for programs that keep a limit by `PRAGMA page_count`, each time that they write: they are told the base's pages and nothing is
-//! merged for it (csrc/pages.c), so that number has to follow what they write, and what they delete to keep the limit.
+//! 1. Memory, log and the base's WAL stay small.
+//! 2. The ski-rental rule (Karlin, Manasse, Rudolph and Sleator, 1988): how much will still be read
+//!    is unknown, and paying for a merge after losing as much by not merging never costs more than
+//!    twice what was needed. So a table that is written once and then read is soon read at the
+//!    base's speed, and one that is written all the time is merged no more often for being read.
+//!    Readers count what it costs them (csrc/step.c, seek.c) and report that from time to time; the
+//!    cost of a merge is known from earlier ones.
+//! 3. Once that is 1 MiB and a sixteenth of the base, and a program has read the number of pages.
+//!    This is for programs that keep a limit by `PRAGMA page_count` at each write. They get the
+//!    base's pages, and nothing is merged for the call (csrc/pages.c). So that number has to follow
+//!    what they write, and what they delete to keep the limit.
 //!
 //! # Pace
 //!
 //! Commits keep pace with merges.
 //!
-//! Where commits come faster than merges can bring them into the base, memory gets full, and everybody stands still until a merge ends: for
-//! seconds on a large table, and who wakes first fills it again before the last one has come. So while a merge or a checkpoint runs, what
-//! room there is is dealt out over the time that it will probably take: the merge makes room, and behind the checkpoint the next merge may begin.
-//! A commit that comes before its turn sleeps a little, after it is through and with nothing held. Whoever comes slower than that never sleeps.
+//! If commits come faster than merges can bring them into the base, memory gets full, and all
+//! commits stop until a merge ends: for seconds on a large table, and the first to wake fill it
+//! again before the last have come. So while a merge or a checkpoint runs, the room that is left is
+//! spread over the time that it will probably take: the merge makes room, and after the checkpoint
+//! the next merge may begin. A commit that comes before its turn sleeps a little, after it is
+//! complete and with nothing held. Commits slower than that never sleep.
 //!
-//! | word | while a merge writes to the WAL | while a checkpoint brings it into the file | else |
-//! |---|---|---|---|
-//! | `work_due_ns` | when it will probably end | the same | 0: nobody waits |
-//! | `work_span_ns` | how long it will probably take in all | the same | of the last one |
-//! | `pace_ns` | the turn of the next commit | the same | of the last one |
-//! | `merge_ns_per_kib` | what a KiB of memtables took the last merges | the same | the same |
-//! | `checkpoint_ns_per_kib` | what the checkpoint of a KiB of memtables took | the same | the same |
-//! | `unbrought_kib` | merged since the WAL was last in the file whole | the same | the same |
-//! | `checkpoints_ns` | what checkpoints have taken since then | the same | the same |
+//! | word | during a merge or a checkpoint | else |
+//! |---|---|---|
+//! | `work_due_ns` | when it will probably end | 0: no commit waits |
+//! | `work_span_ns` | how long it will probably take in all | of the last one |
+//! | `pace_ns` | the turn of the next commit | of the last one |
+//! | `merge_ns_per_kib` | what a KiB of memtables took the last merges | the same |
+//! | `checkpoint_ns_per_kib` | what the checkpoint of a KiB of memtables took | the same |
+//! | `unbrought_kib` | merged since the whole WAL was last in the file | the same |
+//! | `checkpoints_ns` | what checkpoints have taken since then | the same |
 //!
 //! Invariants
-//! - PACE-1 The words are guesses, and whatever stands in them, nobody sleeps for longer than [`LONGEST`] after one commit. That there is room
-//!   is decided where it always was (SNAP-4).
-//! - PACE-2 They are read only while somebody has the right to merge, and who takes it begins without a guess: those of one who died hold
-//!   nobody up.
+//! - PACE-1 The words are guesses. Whatever their values, a commit sleeps for no longer than
+//!   [`LONGEST`]. They do not decide whether there is room (SNAP-4).
+//! - PACE-2 They are read only while some process has the right to merge, and its new owner starts
+//!   without a guess: the words of an owner that died delay no commit.
 //!
 //! # The thread that merges
 //!
-//! Merges beside commits: a thread that lives as long as there is something to merge.
+//! A thread merges in parallel with commits, and lives as long as there is something to merge.
 //!
-//! A merge of several generations takes seconds on a large table. The committer that finds one due has better things to do, and mostly
-//! another processor, or the disk's waiting time, is free for it. Without a thread (`PRAGMA plait_background_merge=0`, a program that
-//! configured SQLite for one thread, or none to be had) he merges himself.
+//! A merge of several generations takes seconds on a large table. The committer that finds one due
+//! has better things to do, and mostly another processor, or the disk's waiting time, is free for
+//! it. Without a thread (`PRAGMA plait_background_merge=0`, a program that configured SQLite for
+//! one thread, or none to be had) the committer merges itself.
 //!
-//! | the thread | when | and then |
-//! |---|---|---|
-//! | is not there | nothing is due, or somebody merges | the next commit looks again |
-//! | merges | a commit of this process has found a merge due that nobody makes | again if another commit has called meanwhile, else it ends |
-//! | looks every [`NAP`], for [`LOOKED`] | readers from before the merge held its checkpoint back | as after a merge; what is left the next merge brings |
-//! | has failed, and ended | the merge ended with an error | nobody starts it for a moment (`REST` in sync/worker.rs); who runs out of room merges himself, and is told why |
+//! - No thread exists while nothing is due, or another process merges. The next commit looks again.
+//! - The thread merges if a commit of this process has found a merge due that no process makes. It
+//!   merges again if another commit has called since; else it ends.
+//! - It looks every [`NAP`], for [`LOOKED`], if readers from before the merge held its checkpoint
+//!   back. Then it continues as after a merge; the next merge brings what is left.
+//! - It ends if the merge ended with an error. No new thread is started for a moment (`REST` in
+//!   sync/worker.rs). A committer that runs out of room merges itself, and gets the error.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,18 +80,21 @@ use crate::shm::layout::{ARENA_BYTES, Control, fence, generation};
 use crate::sync::clock::monotonic_ns;
 use crate::sync::{futex, wait};
 
-/// What a step costs (`PlBtree.nWalk`): the least that a walk pays for having memtables beside it.
+/// What a step costs (`PlBtree.nWalk`): the least that a walk pays for memtables over the base.
 const STEP_NS: u64 = 25;
 /// What a merge costs besides its rows: some syncs, pages that readers read again.
 const MERGE_NS: u64 = 20_000_000;
-/// What a KiB of memtables takes to be merged, as long as nobody knows.
+/// What it takes to merge a KiB of memtables, until that is known.
 const KIB_NS: u64 = 20_000;
-/// The number of pages is far off with so many bytes of memtables over the base, and with such a part of it.
+/// The number of pages is far off with so many bytes of memtables, and with such a part of the
+/// base.
 const COUNT_OFF_BYTES: u64 = 1 << 20;
 const COUNT_OFF_PART: u64 = 16;
-/// What a deleted entry counts for: its memtable has the key alone, and nobody knows how long the row was.
+/// What a deleted entry counts for: its memtable has the key alone, and the length of the row is
+/// unknown.
 const DELETED_BYTES: u64 = 1 << 10;
-/// So many times the cost of a merge is lost to reading before it: the merge's estimate leaves out what others pay for it.
+/// Reading loses so many times the cost of a merge before it: the estimate of the merge leaves out
+/// what others pay for it.
 const LOST_BEFORE_MERGE: u64 = 2;
 
 impl Database {
@@ -98,18 +109,19 @@ impl Database {
             || self.is_read_dearly()
     }
 
-    /// A connection has gone so many steps beside memtables since it told last. It does not merge itself, and has it done
-    /// in a thread alone (`beside`).
+    /// Counts the steps past memtables that a connection has gone since its last report. A merge
+    /// that this makes due is made in a thread (`beside`), never by the connection.
     pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, beside: bool) {
-        // Relaxed, here and below: a gauge, and who merges looks at the generations again.
+        // Relaxed, here and below: a gauge, and a merge looks at the generations again.
         self.control().walked_steps.fetch_add(steps.into(), Relaxed);
         if beside && self.is_read_dearly() {
             merge_beside(self);
         }
     }
 
-    /// A program was told how many pages the base has, `base_bytes`, and is told an old number as long as nothing is merged. Once that is far
-    /// off, to be told it has cost as much as a merge. `deleted`: entries that its connection has deleted since the last one.
+    /// Notes that a program was given the number of pages of the base, `base_bytes` in all, which
+    /// grows old while nothing is merged. Once it is far off, a call has cost as much as a merge.
+    /// `deleted`: entries that the connection has deleted since the last merge.
     pub(crate) fn note_page_count(self: &Arc<Self>, base_bytes: u64, deleted: u64, beside: bool) {
         let bytes = self.generations.unmerged_bytes();
         let off = bytes.saturating_add(deleted.saturating_mul(DELETED_BYTES));
@@ -126,18 +138,19 @@ impl Database {
         each.saturating_mul(bytes >> 10).saturating_add(MERGE_NS)
     }
 
-    /// Reading beside the memtables has cost more than merging them would.
+    /// True if reading past the memtables has cost more than merging them would.
     pub(super) fn is_read_dearly(&self) -> bool {
         let c = self.control();
         let lost = c.walked_steps.load(Relaxed).saturating_mul(STEP_NS);
-        // Most never come so far, and need not add up what there is.
+        // Most losses stay below this, and need no sum of what there is.
         if lost < LOST_BEFORE_MERGE * MERGE_NS {
             return false;
         }
         let bytes = self.generations.unmerged_bytes();
         let merge = self.merge_cost_ns(bytes);
-        // While readers hold back what the last merge has brought, another one would only lengthen the base's WAL. And where disk space is
-        // scarce it might fail, with the generation frozen that still had room for commits: nobody needs it so much.
+        // While readers hold back what the last merge has brought, another one would only lengthen
+        // the base's WAL. And with scarce disk space a merge might fail, with the generation frozen
+        // that still had room for commits: it is not needed that much.
         bytes > 0
             && lost >= merge.saturating_mul(LOST_BEFORE_MERGE)
             && c.fence.load(Relaxed) == fence::FENCED
@@ -145,13 +158,13 @@ impl Database {
             && self.region().has_space_to_spare()
     }
 
-    /// Has an arena ready by the time that the active one is full, so that no commit waits for disk space.
+    /// Prepares an arena before the active one is full, so that no commit waits for disk space.
     pub(crate) fn prepare_next_arena(&self) {
         if self.generations.is_half_full()
             && !self.generations.has_prepared_arena()
             && !self.generations.is_disk_space_scarce()
         {
-            // Whoever needs it will say why there is none.
+            // A commit that needs it will report why there is none.
             let _ = self.prepare_arena(0);
         }
     }
@@ -159,23 +172,24 @@ impl Database {
 
 /// Longest sleep after one commit.
 const LONGEST: Duration = Duration::from_millis(100);
-/// Turns so near are now: falling asleep and waking cost as much. Who was slower has so much of it left, too.
+/// A turn this near is now: falling asleep and waking cost as much. A slower commit keeps so much,
+/// too.
 const MOMENT_NS: u64 = 500_000;
-/// What takes longer than expected is expected to take a part of it still.
+/// Work that takes longer than expected is expected to need this part of it still.
 const LAST_PART: u64 = 8;
-/// Merges of less tell nothing about what a KiB takes: their syncs are most of it.
+/// Merges of less do not show what a KiB takes: their syncs are most of it.
 const TELLING_KIB: u64 = 1024;
-/// Room that is there is dealt out as if it were at least so much: what is left then goes slowly, but it goes.
+/// The least room that is spread: what is left then is used slowly, but it is used.
 const LEAST_ROOM: u64 = ARENA_BYTES as u64 / 16;
 
-/// A merge or a checkpoint that has begun; dropped when it has ended, as it may.
+/// A running merge or checkpoint; dropped when it has ended, in whatever way.
 pub(super) struct Pace<'a> {
     control: &'a Control,
     begun_ns: u64,
 }
 
 impl<'a> Pace<'a> {
-    /// It will probably take `span` nanoseconds; 0 if nobody knows yet.
+    /// Begins work that will probably take `span` nanoseconds; 0 if that is unknown.
     fn begin(control: &'a Control, span: u64) -> Pace<'a> {
         let begun_ns = monotonic_ns();
         // Relaxed, here and below: guesses (PACE-1).
@@ -188,14 +202,14 @@ impl<'a> Pace<'a> {
         monotonic_ns().saturating_sub(self.begun_ns)
     }
 
-    /// So many bytes of memtables are merged.
+    /// Notes that so many bytes of memtables are merged.
     pub(super) fn merged(self, bytes: u64) {
         let (c, kib) = (self.control, bytes >> 10);
         learn(&c.merge_ns_per_kib, self.took_ns(), kib);
         c.unbrought_kib.store(c.unbrought_kib.load(Relaxed).saturating_add(kib), Relaxed);
     }
 
-    /// The checkpoint has ended; `whole` if all of the WAL is in the file now.
+    /// Notes that the checkpoint has ended; `whole` if all of the WAL is in the file now.
     pub(super) fn checkpointed(self, whole: bool) {
         let c = self.control;
         let taken = c.checkpoints_ns.load(Relaxed).saturating_add(self.took_ns());
@@ -213,7 +227,7 @@ impl Drop for Pace<'_> {
     }
 }
 
-/// So many KiB took so long: half of the guess is of the last time.
+/// Learns that so many KiB took so long: half of the guess is of the last time.
 fn learn(word: &AtomicU64, took_ns: u64, kib: u64) {
     if kib < TELLING_KIB {
         return;
@@ -223,13 +237,13 @@ fn learn(word: &AtomicU64, took_ns: u64, kib: u64) {
 }
 
 impl Database {
-    /// A merge of so many bytes of memtables begins.
+    /// Begins a merge of so many bytes of memtables.
     pub(super) fn begin_merge_pace(&self, bytes: u64) -> Pace<'_> {
         let c = self.control();
         Pace::begin(c, c.merge_ns_per_kib.load(Relaxed).saturating_mul(bytes >> 10))
     }
 
-    /// A checkpoint of what is merged begins.
+    /// Begins a checkpoint of what is merged.
     pub(super) fn begin_checkpoint_pace(&self) -> Pace<'_> {
         let c = self.control();
         let all =
@@ -238,7 +252,7 @@ impl Database {
         Pace::begin(c, span)
     }
 
-    /// Sleeps if commits of so many bytes come before their turn. With nothing held.
+    /// Sleeps, with nothing held, if commits of so many bytes come before their turn.
     pub(crate) fn keep_pace(&self, bytes: u64) {
         let c = self.control();
         let due = c.work_due_ns.load(Relaxed);
@@ -258,31 +272,33 @@ impl Database {
     }
 }
 
-/// How long it will probably still take to what was `due` after `span` nanoseconds. What is late by some time will need as much once more: who
-/// merges may get little of the processor as long as those who commit do not sleep.
+/// Returns how long work that was `due` after `span` nanoseconds will probably still take. Late
+/// work will need its delay once more: a merge may get little of the processor while commits do not
+/// sleep.
 fn left_until(due: u64, now: u64, span: u64) -> u64 {
     due.abs_diff(now).max(span / LAST_PART)
 }
 
-/// The part of `left` nanoseconds that falls to `bytes` if `room` has to last for all of it.
+/// Returns the part of `left` nanoseconds for `bytes`, if `room` has to last for all of it.
 fn share_of(bytes: u64, left: u64, room: u64) -> u64 {
     let share = u128::from(bytes) * u128::from(left) / u128::from(room.max(LEAST_ROOM));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// The turn of a commit that takes `each` nanoseconds, behind the one whose turn was `before`.
+/// Returns the turn of a commit that takes `each` nanoseconds, after the one whose turn was
+/// `before`.
 fn next_turn(before: u64, now: u64, each: u64) -> u64 {
     let longest = LONGEST.as_nanos() as u64;
-    // Whatever lies further ahead is not from this merge, or not from this boot.
+    // A turn further ahead is not from this merge, or not from this boot.
     let before = if before > now.saturating_add(longest) { now } else { before };
     before.max(now.saturating_sub(MOMENT_NS)).saturating_add(each)
 }
 
-/// Between two looks for readers that hold back a checkpoint, and for how long is looked.
+/// Between two looks for readers that hold back a checkpoint, and for how long in all.
 const NAP: Duration = Duration::from_millis(5);
 const LOOKED: Duration = Duration::from_millis(500);
 
-/// Has a merge made beside, if one is due that nobody makes; false if it cannot be.
+/// Has a thread merge, if a merge is due that no process makes; false if that is impossible.
 pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
     let is_made = database.control().merge_owner.load(Relaxed) != 0;
     is_made
@@ -293,21 +309,23 @@ pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
         })
 }
 
-/// Is a merge due that a thread makes, so that who needs room can wait for it? He whose own transaction merged would be away for as long as
-/// it takes, and in the checkpoint behind it, while others go on. Not where the thread has just failed: who merges himself is told why.
+/// True if a thread makes a due merge, for which a transaction without room can wait. A transaction
+/// that merged itself would be away for the merge and its checkpoint, while others go on. False if
+/// the thread has just failed: the transaction then merges itself, and gets the error.
 pub(crate) fn will_be_merged_beside(database: &Arc<Database>) -> bool {
     database.merge_is_due() && !database.worker().has_just_failed() && merge_beside(database)
 }
 
-/// An error leaves the generations frozen. A panic has poisoned the database (MERGE-2 in database/merge_right.rs).
+/// Runs in the thread. An error leaves the generations frozen. A panic has poisoned the database
+/// (MERGE-2 in database/merge_right.rs).
 fn merge(database: &Database, is_stopped: &dyn Fn() -> bool) -> Result<()> {
     let slot = database.borrow_slot()?;
     database.merge_if_due(slot.index())?;
     finish(is_stopped, database, slot.index())
 }
 
-/// Transactions from before a merge keep its pages from the database file, and the next one would lengthen the WAL by as much again. They
-/// end soon, mostly.
+/// Finishes the checkpoint. Transactions from before a merge keep its pages from the database file,
+/// and the next merge would lengthen the WAL by as much again. They mostly end soon.
 fn finish(is_stopped: &dyn Fn() -> bool, database: &Database, slot: SlotIndex) -> Result<()> {
     let is_over = || {
         let is_over = database.finish_checkpoint(slot)? || database.merge_is_due() || is_stopped();
